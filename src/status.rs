@@ -124,6 +124,9 @@ pub struct SetStatus {
     pub seconds_since_newest_document: Option<u64>,
     /// Intervals in which changes are missing.
     pub gaps: Vec<GapStatus>,
+    /// Such intervals that were closed since the start, oldest first: the last ones that were closed, a bounded number.
+    #[serde(default)]
+    pub closed_gaps: Vec<ClosedGapStatus>,
     /// How many of its resources the mirror has.
     pub resources: u64,
     /// Their bytes.
@@ -188,6 +191,21 @@ pub struct GapStatus {
     pub reason: String,
     /// When it was detected, in our time.
     pub since: String,
+}
+
+/// An interval of the Source's time in which no change is missing any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosedGapStatus {
+    /// Its beginning, in the Source's time.
+    pub from: String,
+    /// Its end, in the Source's time.
+    pub until: String,
+    /// Why the gap opened that it was, or that it was a part of.
+    pub reason: String,
+    /// When that was detected, in our time.
+    pub since: String,
+    /// When it was closed, in our time.
+    pub closed_at: String,
 }
 
 /// The status of a channel.
@@ -308,6 +326,56 @@ pub struct HeldDeletion {
     pub changed_at: Option<String>,
     /// The kind of document that announced the deletion.
     pub origin: String,
+}
+
+/// The upper bounds of the classes of delays, in seconds; the last class has none.
+pub const DELAY_BOUNDS: [f64; 12] = [
+    0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0,
+];
+
+/// How many changes were applied in a stretch of time, in our time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppliedCounts {
+    /// Resources that were created.
+    pub created: u64,
+    /// Resources that were updated.
+    pub updated: u64,
+    /// Resources that were deleted.
+    pub deleted: u64,
+    /// How many of those that a document of changes has announced were applied how long after the change, in the classes of
+    /// [`DELAY_BOUNDS`].
+    pub delays: [u64; DELAY_BOUNDS.len() + 1],
+}
+
+impl AppliedCounts {
+    /// Adds those of another Source.
+    pub fn add(&mut self, other: &Self) {
+        self.created += other.created;
+        self.updated += other.updated;
+        self.deleted += other.deleted;
+        for (sum, count) in self.delays.iter_mut().zip(&other.delays) {
+            *sum += count;
+        }
+    }
+
+    /// All changes.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.created + self.updated + self.deleted
+    }
+}
+
+/// What was applied in the last hour and in the last day: the columns of two diagrams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// Since when everything is counted.
+    pub since: DateTime<Utc>,
+    /// The end of the last column of each.
+    pub until: DateTime<Utc>,
+    /// The last hour, a minute each, oldest first.
+    pub hour: Vec<AppliedCounts>,
+    /// The last day, a quarter of an hour each, oldest first.
+    pub day: Vec<AppliedCounts>,
 }
 
 /// A page of a list of resources.
@@ -431,6 +499,9 @@ pub trait Operations: Send + Sync {
         source: Option<&str>,
         page: Page,
     ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>>;
+
+    /// What was applied of a Source, or of all, in the last hour and day; `None` if there is no such Source.
+    fn activity(&self, source: Option<&str>) -> Option<Activity>;
 
     /// Ends a Source's subscriptions and waits for the hubs' confirmations; `None` if there is no such Source.
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>>;

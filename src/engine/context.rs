@@ -12,6 +12,7 @@ use super::apply::members::Members;
 use super::heartbeats::Heartbeats;
 use super::package_places::PackagePlaces;
 use super::progress::Progress;
+use super::recent_changes::RecentChanges;
 use super::runtime_status::RuntimeStatus;
 use crate::config;
 use crate::fetch::Client;
@@ -44,6 +45,8 @@ pub(super) struct SourceContext {
     pub(super) progress: Progress,
     /// Whether its workers move.
     pub(super) heartbeats: Heartbeats,
+    /// What was applied of late.
+    pub(super) recent_changes: RecentChanges,
     /// Makes the Source's worker discover its sets again.
     pub(super) rediscover: Notify,
     /// Ends the workers.

@@ -26,6 +26,7 @@ use super::error::EngineError;
 use super::heartbeats::Heartbeats;
 use super::package_places::{PackagePlaces, SharedPlaces};
 use super::progress::Progress;
+use super::recent_changes::{self, RESTORED, RecentChanges};
 use super::restarts::restarting;
 use super::runtime_status::RuntimeStatus;
 use super::set::worker::Command;
@@ -37,9 +38,10 @@ use crate::config::{self, Config};
 use crate::fetch::Client;
 use crate::metrics::{Counters, exposition};
 use crate::status::{
-    FailedResource, HeldDeletion, Operations, Page, Status, StatusError, UnsubscribeResult,
+    Activity, FailedResource, HeldDeletion, Operations, Page, Status, StatusError,
+    UnsubscribeResult,
 };
-use crate::store::{FollowedSets, ResourceId, Store, StoreError};
+use crate::store::{FeedSearch, FollowedSets, ResourceId, Store, StoreError};
 
 /// How often it is recorded that the daemon runs.
 const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
@@ -77,6 +79,7 @@ impl Engine {
     ) -> Result<Arc<Self>, StoreError> {
         store.limit_resources(config.limits.resources).await?;
         let mut engine = Self::new(config, store, client, true);
+        engine.restore_recent_changes().await;
         let mut workers = JoinSet::new();
         for source in &mut engine.sources {
             let (commands, receiver) = mpsc::channel(4);
@@ -154,6 +157,7 @@ impl Engine {
                 delivery_panics: Mutex::default(),
                 progress: Progress::default(),
                 heartbeats: heartbeats.clone(),
+                recent_changes: RecentChanges::since(clock::now().wall),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),
                 retired: CancellationToken::new(),
@@ -173,6 +177,22 @@ impl Engine {
             has_panicked: AtomicBool::new(false),
             stop,
         }
+    }
+
+    /// Counts what earlier processes have applied of late.
+    async fn restore_recent_changes(&self) {
+        let newest = FeedSearch::newest(RESTORED);
+        let excerpt = match self.store.newest_changes(newest).await {
+            Ok(excerpt) => excerpt,
+            Err(error) => {
+                // What the workers read fails as well, and is reported.
+                tracing::debug!(code = error.code(), %error, "database error; earlier changes are not counted");
+                return;
+            }
+        };
+        let counts = |name: &str| Some(&self.source(name)?.context.recent_changes);
+        let since = recent_changes::restore(&excerpt, counts, clock::now().wall);
+        recent_changes::reach_back(self.sources.iter().map(recent_changes_of), since);
     }
 
     /// Whether no worker has ended by a panic without being started again.
@@ -264,6 +284,10 @@ impl Engine {
         found.truncate(page.limit);
         Ok(found)
     }
+}
+
+fn recent_changes_of(source: &FollowedSource) -> &RecentChanges {
+    &source.context.recent_changes
 }
 
 fn store_failed(error: StoreError) -> StatusError {
@@ -375,6 +399,12 @@ impl Operations for Engine {
             found.map(Some).map_err(store_failed)
         }
         .boxed()
+    }
+
+    fn activity(&self, source: Option<&str>) -> Option<Activity> {
+        let sources = self.selected(source)?;
+        let counts = sources.iter().map(|context| &context.recent_changes);
+        Some(recent_changes::activity(counts, clock::now().wall))
     }
 
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>> {

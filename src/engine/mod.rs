@@ -33,6 +33,7 @@ mod oddities;
 mod one_shot;
 mod package_places;
 mod progress;
+mod recent_changes;
 mod restarts;
 mod runtime_status;
 mod set;

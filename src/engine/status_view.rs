@@ -21,11 +21,13 @@ use crate::clock;
 use crate::fetch::HostLoad;
 use crate::protocol::{Capability, SourceTime, TopicUri};
 use crate::status::{
-    Attention, ChannelStatus, CountedError, FailedResource, GapStatus, HeldDeletion, HostStatus,
-    SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus, one_line, rfc3339,
+    Attention, ChannelStatus, ClosedGapStatus, CountedError, FailedResource, GapStatus,
+    HeldDeletion, HostStatus, SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus,
+    one_line, rfc3339,
 };
 use crate::store::{
-    ChannelRecord, GivenUpTask, HeldBackTask, SetRecord, SetStatistics, UnfollowedChannel,
+    ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, SetRecord, SetStatistics,
+    UnfollowedChannel,
 };
 use crate::sync::{ChannelState, DeliveryFault, Gap};
 
@@ -149,6 +151,12 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         newest_document_at: numbers.newest.map(|time| time.to_string()),
         seconds_since_newest_document: age.map(|age| age.as_secs()),
         gaps: numbers.gaps.iter().map(gap).collect(),
+        closed_gaps: context
+            .store
+            .closed_gaps(record.id)
+            .iter()
+            .map(closed_gap)
+            .collect(),
         resources: numbers.resources,
         bytes: numbers.bytes,
         pending: numbers.pending,
@@ -245,6 +253,16 @@ fn gap(gap: &Gap) -> GapStatus {
         until: gap.interval.until().to_string(),
         reason: gap.reason.code().to_owned(),
         since: rfc3339(gap.since),
+    }
+}
+
+fn closed_gap(ClosedGap { gap, closed_at }: &ClosedGap) -> ClosedGapStatus {
+    ClosedGapStatus {
+        from: gap.interval.from().to_string(),
+        until: gap.interval.until().to_string(),
+        reason: gap.reason.code().to_owned(),
+        since: rfc3339(gap.since),
+        closed_at: rfc3339(*closed_at),
     }
 }
 

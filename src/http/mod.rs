@@ -1,4 +1,4 @@
-//! SHELL, inbound: the callback listener for hubs and the status listener for operators.
+//! SHELL, inbound: the callback listener for hubs, and the status listener for operators with its page (`page`).
 //!
 //! Invariants: a delivery is acknowledged only when it is on disk, or known at once to be unusable; a channel is identified by the
 //! token of its callback alone; no response contains a secret or a token. The module knows the inbox and the feed of the
@@ -16,6 +16,7 @@ mod keyed_semaphore;
 mod listener;
 mod log_throttle;
 mod operator;
+mod page;
 mod query;
 mod rejection_counters;
 mod resource_line;

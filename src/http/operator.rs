@@ -18,6 +18,7 @@ use super::bearer_token::{BearerToken, require_token};
 use super::error_response::{database_failed, error_response, operation_failed};
 use super::feed::feed_router;
 use super::host_origin_guard::{HostOriginGuard, reject_foreign_pages};
+use super::page::{Caller, page_router};
 use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
@@ -52,7 +53,6 @@ pub fn operator_router(
     rejections: RejectionCounters,
 ) -> Router {
     Router::new()
-        .route("/", get(front_page))
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
         .route("/status", get(status))
@@ -68,11 +68,16 @@ pub fn operator_router(
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .with_state(OperatorState {
-            operations,
+            operations: Arc::clone(&operations),
             store: Arc::clone(&store),
             rejections: rejections.clone(),
         })
-        .merge(feed_router(store, stop, rejections.clone()))
+        .merge(feed_router(
+            Arc::clone(&store),
+            stop.clone(),
+            rejections.clone(),
+        ))
+        .merge(page_router(operations, store, stop, rejections.clone()))
         .layer(from_fn_with_state(
             BearerToken::new(config.token.clone(), rejections.clone()),
             require_token,
@@ -149,47 +154,6 @@ async fn ready(State(state): State<OperatorState>) -> Response {
         }
         None => "ready\n".into_response(),
     }
-}
-
-async fn front_page(State(state): State<OperatorState>) -> Response {
-    let status = match state.operations.status().await {
-        Ok(status) => status,
-        Err(status_error) => return operation_failed(&status_error),
-    };
-    let mut page = format!(
-        "resyncd {}, up since {}\n",
-        status.version, status.started_at
-    );
-    for source in &status.sources {
-        let of_sets = source.sets.iter().flat_map(|set| &set.attention);
-        for attention in source.attention.iter().chain(of_sets) {
-            page.push_str(&format!(
-                "\n! {}: {} [{}, since {}]\n  {}\n",
-                source.name,
-                attention.message,
-                attention.code,
-                attention.since,
-                attention.next_step
-            ));
-        }
-    }
-    for source in &status.sources {
-        page.push_str(&format!(
-            "\n{} ({}): {}\n",
-            source.name, source.url, source.state
-        ));
-        for set in &source.sets {
-            let until = set.synced_until.as_deref().unwrap_or("-");
-            page.push_str(&format!(
-                "  {}: {}, up to date as of {until}, {} resources, {} pending, {} failed\n",
-                set.capability_list, set.state, set.resources, set.pending, set.failed
-            ));
-        }
-    }
-    page.push_str(
-        "\nMore: /status /metrics /changes /failed /held /resource?uri= /healthz /readyz\n",
-    );
-    page.into_response()
 }
 
 async fn status(State(state): State<OperatorState>) -> Response {
@@ -291,31 +255,57 @@ async fn held(State(state): State<OperatorState>, Query(query): Query<ListQuery>
     query.answer(found.await)
 }
 
-async fn poll(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
-    if state.operations.poll(&name) {
-        StatusCode::ACCEPTED.into_response()
-    } else {
-        unknown_source(&name)
+async fn poll(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
+    let is_polled = state.operations.poll(&name);
+    let polled = Ok(is_polled.then_some(0));
+    match caller.answer("polled", &name, &polled) {
+        Some(answer) => answer,
+        None if is_polled => StatusCode::ACCEPTED.into_response(),
+        None => unknown_source(&name),
     }
 }
 
-async fn approve(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
+async fn approve(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
     let approved = state.operations.approve(&name).await;
-    accepted("approved", &name, approved)
+    accepted("approved", &name, caller, approved)
 }
 
-async fn reject(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
+async fn reject(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
     let rejected = state.operations.reject(&name).await;
-    accepted("rejected", &name, rejected)
+    accepted("rejected", &name, caller, rejected)
 }
 
-async fn retry(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
+async fn retry(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
     let retried = state.operations.retry(&name).await;
-    accepted("retried", &name, retried)
+    accepted("retried", &name, caller, retried)
 }
 
-/// 202 with how many changes of a Source an operation was for, if there is such a Source.
-fn accepted(what: &str, name: &str, count: Result<Option<u64>, StatusError>) -> Response {
+/// 202 with how many changes of a Source an operation was for, if there is such a Source; to a form, the way back to its page.
+fn accepted(
+    what: &str,
+    name: &str,
+    caller: Caller,
+    count: Result<Option<u64>, StatusError>,
+) -> Response {
+    if let Some(answer) = caller.answer(what, name, &count) {
+        return answer;
+    }
     match count {
         Ok(Some(count)) => (StatusCode::ACCEPTED, Json(json!({ what: count }))).into_response(),
         Ok(None) => unknown_source(name),

@@ -11,6 +11,7 @@
 //! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
 //! | `copy`, `backup` | a copy of the database |
 //! | `feed_readers` | where readers of the feed continue, until it is stored |
+//! | `gap_history` | the gaps that were closed, for people |
 //! | `audit_db` | the temporary database of an audit |
 //!
 //! Invariants:
@@ -34,6 +35,7 @@ mod corruption;
 mod error;
 mod feed_readers;
 mod folder;
+mod gap_history;
 mod ids;
 mod readers;
 mod reads;
@@ -60,7 +62,9 @@ pub use audit_db::{
 pub use backup::{back_up, copy_state};
 pub use change::{Change, Origin};
 pub use error::StoreError;
+pub use gap_history::ClosedGap;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
+pub use reads::excerpt::{FeedExcerpt, FeedSearch};
 pub use reads::listing::ResourceListing;
 pub use reads::queue::{DueTasks, PackageTask, TasksInProgress};
 pub use reads::statistics::SetStatistics;
@@ -96,6 +100,7 @@ pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 use crate::clock;
 use corruption::{Check, Damage};
 use feed_readers::FeedReaders;
+use gap_history::GapHistory;
 use readers::{Lane, Readers};
 use session::begin_session;
 use tables::{feed, probe};
@@ -114,6 +119,7 @@ pub struct Store {
     write_health: Arc<WriteHealth>,
     feed_id: String,
     feed_readers: FeedReaders,
+    gap_history: GapHistory,
     /// Whether this process, if it ends now, ends in order.
     ends_in_order: Arc<AtomicBool>,
     _lock: File,
@@ -193,6 +199,7 @@ impl Store {
             write_health,
             feed_id,
             feed_readers: FeedReaders::default(),
+            gap_history: GapHistory::default(),
             ends_in_order,
             _lock: lock,
             #[cfg(test)]

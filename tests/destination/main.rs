@@ -10,6 +10,7 @@ mod support;
 
 mod attention;
 mod baseline;
+mod browser;
 mod change_dumps;
 mod change_lists;
 mod conditions;
@@ -34,6 +35,7 @@ mod order;
 mod own_change_dumps;
 mod packages;
 mod packing;
+mod page;
 mod pages;
 mod paths;
 mod shared;

@@ -16,6 +16,7 @@ mod files;
 mod lists;
 mod operator;
 mod tls;
+mod webdriver;
 
 use std::fs::File;
 use std::time::Duration;
@@ -39,6 +40,7 @@ pub(crate) use files::{Files, difference, expected_files, files, path_of};
 pub(crate) use lists::{capability_list, change, change_list, change_list_index};
 pub(crate) use operator::{FeedLine, Operator, client, send};
 pub(crate) use tls::{AUTHORITY, tls_server};
+pub(crate) use webdriver::Browser;
 
 /// The limit of every wait for an event. It only ends a test that would hang: no test relies on the speed of the daemon. A
 /// timeout that must not expire during a test has to be longer than this.

@@ -19,6 +19,7 @@ use super::download::DownloadError;
 use super::execute::TaskOutcome;
 use super::staged::{Description, ReceivedBytes, StagedResource};
 use crate::clock;
+use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::error_class::ErrorClass;
 use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
@@ -393,16 +394,14 @@ fn count(context: &ApplyContext, conclusion: &TaskResult) {
 fn count_change(context: &ApplyContext, task: &Task) {
     let (counters, origin) = (&context.source.counters, task.origin.code());
     counters.count_change(task.set.0, origin, task.kind.as_str());
-    // What a list states may have happened long before the mirror was begun.
-    let is_announced = matches!(
-        task.origin,
-        Origin::Notification | Origin::ChangeList | Origin::ChangeDump
-    );
-    if let Some(changed_at) = task.changed_at.filter(|_| is_announced) {
-        let delay = clock::now().wall - changed_at.to_datetime();
-        // The Source's clock may be ahead of ours.
-        counters.observe_delay(origin, delay.to_std().unwrap_or_default());
+    let now = clock::now().wall;
+    let changed_at = task.changed_at.map(SourceTime::to_datetime);
+    let delay = apply_delay(origin, changed_at, now);
+    if let Some(delay) = delay {
+        counters.observe_delay(origin, delay);
     }
+    let recent_changes = &context.source.recent_changes;
+    recent_changes.count(now, task.kind.as_str(), delay);
 }
 
 /// Logs once that the mirror can't be written.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use url::Url;
 
+use crate::clock;
 use crate::protocol::{ResourceUri, TopicUri};
+use crate::store::gap_history::ClosedGap;
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::readers::Lane;
 use crate::store::tables::channel::{self, ChannelRecord};
@@ -45,8 +47,17 @@ impl Store {
         self: &Arc<Self>,
         set: SetId,
     ) -> Result<(Coverage, Vec<Gap>), StoreError> {
-        self.read(move |sql| Ok((coverage::of_set(sql, set)?, gap::of_set(sql, set)?)))
-            .await
+        let (coverage, gaps) = self
+            .read(move |sql| Ok((coverage::of_set(sql, set)?, gap::of_set(sql, set)?)))
+            .await?;
+        // A worker begins with them: those of an earlier process, or of an earlier worker.
+        self.gap_history.note(set, &gaps, clock::now().wall);
+        Ok((coverage, gaps))
+    }
+
+    /// The gaps of a set that were closed since the start: the newest ones, oldest first.
+    pub fn closed_gaps(&self, set: SetId) -> Vec<ClosedGap> {
+        self.gap_history.closed(set)
     }
 
     /// The stored validators of a document.

@@ -1,5 +1,6 @@
 //! The queries, each of which sees the database at one moment.
 
+pub(super) mod excerpt;
 mod late;
 pub(super) mod listing;
 mod lookup;

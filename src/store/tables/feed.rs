@@ -65,6 +65,34 @@ pub(in crate::store) fn after(
     .collect()
 }
 
+/// Of the entries with a number from `from` and below `before`, newest first: those of a Source and of a URI, if they are stated. There is
+/// no index for either; the two numbers bound how many entries are read.
+pub(in crate::store) fn newest(
+    sql: &Connection,
+    (from, before): (i64, i64),
+    (source, uri): (Option<&str>, Option<&str>),
+    limit: usize,
+) -> Result<Vec<FeedEntry>> {
+    // CROSS JOIN: the entries are read in the order of their numbers.
+    sql.prepare_cached(
+        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
+         FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
+         WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR feed.source = ?3) AND (?4 IS NULL OR uri = ?4)
+         ORDER BY seq DESC LIMIT ?5",
+    )?
+    .query_map(
+        params![from, before, source, uri, Count::of_rows(limit)],
+        FeedEntry::from_row,
+    )?
+    .collect()
+}
+
+/// Whether there is an entry with a number below that one.
+pub(in crate::store) fn has_before(sql: &Connection, seq: i64) -> Result<bool> {
+    sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM feed WHERE seq < ?1)")?
+        .query_row([seq], |row| row.get(0))
+}
+
 /// The id of the feed: another one in each database.
 pub(in crate::store) fn id(sql: &Connection) -> Result<String> {
     sql.query_row("SELECT feed FROM feed_id", [], |row| row.get(0))

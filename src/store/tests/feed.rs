@@ -136,3 +136,101 @@ async fn listing_has_what_the_mirror_has_in_steps() {
         assert!(begun.await.unwrap().is_none(), "{source:?} {set:?}");
     }
 }
+
+#[tokio::test]
+async fn newest_entries_are_found_in_a_bounded_part_of_the_feed() {
+    let world = World::new().await;
+    let check = async |search: FeedSearch, expected: &[i64], next: Option<i64>| {
+        let found = world.store.newest_changes(search.clone()).await.unwrap();
+        let numbers: Vec<i64> = found.entries.iter().map(|entry| entry.seq).collect();
+        assert_eq!(
+            (numbers.as_slice(), found.next),
+            (expected, next),
+            "{search:?}"
+        );
+    };
+    check(FeedSearch::newest(9), &[], None).await;
+    for name in ["a", "b", "a"] {
+        let time = 10
+            + world
+                .store
+                .newest_changes(FeedSearch::newest(9))
+                .await
+                .unwrap()
+                .entries
+                .len();
+        let time = i64::try_from(time).unwrap();
+        world.announce(vec![updated(name, time)]).await;
+        world.work(&time.to_string()).await;
+    }
+    check(FeedSearch::newest(9), &[3, 2, 1], None).await;
+    check(FeedSearch::newest(2), &[3, 2], Some(2)).await;
+    let before = |before| FeedSearch {
+        before: Some(before),
+        ..FeedSearch::newest(2)
+    };
+    check(before(2), &[1], None).await;
+    check(before(i64::MIN), &[], None).await;
+    check(before(i64::MAX), &[3, 2], Some(2)).await;
+    let uri = world
+        .store
+        .newest_changes(FeedSearch::newest(1))
+        .await
+        .unwrap();
+    let uri = uri.entries[0].uri.clone();
+    let of_uri = |limit| FeedSearch {
+        uri: Some(uri.clone()),
+        ..FeedSearch::newest(limit)
+    };
+    check(of_uri(9), &[3, 1], None).await;
+    check(of_uri(1), &[3], Some(3)).await;
+    let of_source = |source: &str| FeedSearch {
+        source: Some(source.to_owned()),
+        ..FeedSearch::newest(9)
+    };
+    check(of_source("unknown"), &[], None).await;
+    let source = world
+        .store
+        .newest_changes(FeedSearch::newest(1))
+        .await
+        .unwrap();
+    check(of_source(&source.entries[0].source), &[3, 2, 1], None).await;
+}
+
+#[tokio::test]
+async fn search_in_the_feed_reads_no_more_than_its_part() {
+    let world = World::new().await;
+    world.announce(vec![created("a", 10)]).await;
+    world.work("1").await;
+    let oldest = world
+        .store
+        .newest_changes(FeedSearch::newest(1))
+        .await
+        .unwrap();
+    let uri = Some(oldest.entries[0].uri.clone());
+    // As if a million changes of others had followed.
+    world
+        .store
+        .write(|tx| {
+            tx.sql
+                .execute_batch("UPDATE sqlite_sequence SET seq = 1000000 WHERE name = 'feed'")?;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let mut before = None;
+    for round in 0.. {
+        let search = FeedSearch {
+            uri: uri.clone(),
+            before,
+            ..FeedSearch::newest(9)
+        };
+        let found = world.store.newest_changes(search).await.unwrap();
+        if let [entry] = found.entries.as_slice() {
+            assert_eq!((entry.seq, found.next, round), (1, None, 49));
+            return;
+        }
+        assert!(found.entries.is_empty());
+        before = Some(found.next.expect("the oldest entry was not read yet"));
+    }
+}

@@ -123,7 +123,13 @@ impl BatchResult {
 impl Store {
     /// Makes tasks of changes and, at the end of their document, commits what moves with them.
     pub async fn apply(self: &Arc<Self>, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
-        self.write(move |tx| apply(tx, &batch)).await
+        let progress = batch.end.as_ref().and_then(|end| end.progress.as_ref());
+        let gaps = progress.map(|(_, gaps)| (batch.set, gaps.clone(), batch.now));
+        let result = self.write(move |tx| apply(tx, &batch)).await?;
+        if let Some((set, gaps, now)) = gaps {
+            self.gap_history.note(set, &gaps, now);
+        }
+        Ok(result)
     }
 }
 

@@ -1,0 +1,303 @@
+//! Counts what was applied of a Source in the last hour and the last day, for the diagrams of the page.
+//!
+//! Invariants: the memory is bounded: a column for each minute of the hour and each quarter of an hour of the day. Counting does no I/O.
+//! A day may have millions of changes, so they are counted as they are applied. After a start the newest entries of the feed, a bounded
+//! number, are counted as well, and what is not known is not claimed: [`Activity::since`].
+//!
+//! Must not know how the counts are shown.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use parking_lot::Mutex;
+
+use crate::status::{Activity, AppliedCounts, DELAY_BOUNDS};
+use crate::store::{FeedExcerpt, Origin};
+
+/// How many entries of the feed are counted at the start.
+pub(super) const RESTORED: usize = 10_000;
+
+const MINUTE: i64 = 60;
+const QUARTER: i64 = 15 * MINUTE;
+const HOUR_COLUMNS: i64 = 60;
+const DAY_COLUMNS: i64 = 96;
+
+/// The counts of one Source.
+#[derive(Debug)]
+pub(super) struct RecentChanges(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    since: DateTime<Utc>,
+    hour: Columns,
+    day: Columns,
+}
+
+/// The counts of equal stretches of time, by their number since 1970.
+#[derive(Debug)]
+struct Columns {
+    /// The length of a stretch, in seconds.
+    seconds: i64,
+    most: i64,
+    counts: BTreeMap<i64, AppliedCounts>,
+}
+
+impl Columns {
+    fn new(seconds: i64, most: i64) -> Self {
+        Self {
+            seconds,
+            most,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    fn number(&self, time: DateTime<Utc>) -> i64 {
+        time.timestamp().div_euclid(self.seconds)
+    }
+
+    fn add(&mut self, time: DateTime<Utc>, counts: &AppliedCounts) {
+        let number = self.number(time);
+        self.counts.entry(number).or_default().add(counts);
+        // Of those, none is shown any more. The clock may have been set back: the newest ones stay.
+        while self.counts.len() as i64 > self.most {
+            self.counts.pop_first();
+        }
+    }
+
+    /// Those up to that time, oldest first.
+    fn until(&self, now: DateTime<Utc>) -> Vec<AppliedCounts> {
+        let last = self.number(now);
+        let numbers = last - self.most + 1..=last;
+        let counts = numbers.map(|number| self.counts.get(&number).copied().unwrap_or_default());
+        counts.collect()
+    }
+}
+
+impl RecentChanges {
+    /// Nothing was counted before that time.
+    pub(super) fn since(now: DateTime<Utc>) -> Self {
+        Self(Mutex::new(Counts {
+            since: now,
+            hour: Columns::new(MINUTE, HOUR_COLUMNS),
+            day: Columns::new(QUARTER, DAY_COLUMNS),
+        }))
+    }
+
+    /// Counts a change that was applied. `change`: `created`, `updated` or `deleted`. `delay`: see [`apply_delay`].
+    pub(super) fn count(&self, at: DateTime<Utc>, change: &str, delay: Option<Duration>) {
+        let mut one = AppliedCounts::default();
+        match change {
+            "created" => one.created = 1,
+            "deleted" => one.deleted = 1,
+            _ => one.updated = 1,
+        }
+        if let Some(delay) = delay {
+            let bounds = DELAY_BOUNDS.iter();
+            let class = bounds.take_while(|&&bound| delay.as_secs_f64() > bound);
+            one.delays[class.count()] = 1;
+        }
+        let mut counts = self.0.lock();
+        counts.hour.add(at, &one);
+        counts.day.add(at, &one);
+    }
+
+    /// Everything since that time is counted.
+    fn reach_back(&self, since: DateTime<Utc>) {
+        let mut counts = self.0.lock();
+        counts.since = counts.since.min(since);
+    }
+}
+
+/// How long after a change it was applied, where a document of changes has announced it. What a list states may have happened long
+/// before the mirror was begun. The Source's clock may be ahead of ours.
+pub(super) fn apply_delay(
+    origin: &str,
+    changed_at: Option<DateTime<Utc>>,
+    applied_at: DateTime<Utc>,
+) -> Option<Duration> {
+    let announcing = [Origin::Notification, Origin::ChangeList, Origin::ChangeDump];
+    let is_announced = announcing.iter().any(|it| it.code() == origin);
+    let changed_at = changed_at.filter(|_| is_announced)?;
+    Some((applied_at - changed_at).to_std().unwrap_or_default())
+}
+
+/// Counts the newest entries of the feed for the Sources that they are of. Nothing may have been counted before.
+pub(super) fn restore<'a>(
+    excerpt: &FeedExcerpt,
+    sources: impl Fn(&str) -> Option<&'a RecentChanges>,
+    now: DateTime<Utc>,
+) -> DateTime<Utc> {
+    let day_ago = now - TimeDelta::seconds(QUARTER * DAY_COLUMNS);
+    let recent = excerpt
+        .entries
+        .iter()
+        .take_while(|entry| entry.applied_at >= day_ago);
+    for entry in recent {
+        let changed_at = entry.changed_at.map(|time| time.to_datetime());
+        let delay = apply_delay(&entry.origin, changed_at, entry.applied_at);
+        if let Some(counts) = sources(&entry.source) {
+            counts.count(entry.applied_at, &entry.change, delay);
+        }
+    }
+    match (excerpt.next, excerpt.entries.last()) {
+        // Its minute may be counted in part.
+        (Some(_), Some(oldest)) => oldest.applied_at.max(day_ago),
+        _ => day_ago,
+    }
+}
+
+/// States that everything since that time is counted.
+pub(super) fn reach_back<'a>(
+    sources: impl Iterator<Item = &'a RecentChanges>,
+    since: DateTime<Utc>,
+) {
+    for counts in sources {
+        counts.reach_back(since);
+    }
+}
+
+/// What was applied of these Sources together.
+pub(super) fn activity<'a>(
+    sources: impl Iterator<Item = &'a RecentChanges>,
+    now: DateTime<Utc>,
+) -> Activity {
+    let mut sum = Activity {
+        since: DateTime::<Utc>::MIN_UTC,
+        until: now,
+        hour: vec![AppliedCounts::default(); HOUR_COLUMNS as usize],
+        day: vec![AppliedCounts::default(); DAY_COLUMNS as usize],
+    };
+    for source in sources {
+        let counts = source.0.lock();
+        sum.since = sum.since.max(counts.since);
+        for (columns, sums) in [(&counts.hour, &mut sum.hour), (&counts.day, &mut sum.day)] {
+            for (sum, column) in sums.iter_mut().zip(columns.until(now)) {
+                sum.add(&column);
+            }
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::FeedEntry;
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        // The begin of a quarter of an hour.
+        DateTime::UNIX_EPOCH + TimeDelta::seconds(1_000_000 * QUARTER + seconds)
+    }
+
+    fn columns(counts: &[AppliedCounts]) -> Vec<(usize, u64)> {
+        let counts = counts.iter().enumerate();
+        let used = counts.filter(|(_, counts)| counts.changes() > 0);
+        used.map(|(column, counts)| (column, counts.changes()))
+            .collect()
+    }
+
+    #[test]
+    fn changes_are_counted_in_the_columns_of_their_time() {
+        let (one, other) = (RecentChanges::since(at(0)), RecentChanges::since(at(5)));
+        let second = Some(Duration::from_secs(1));
+        one.count(at(0), "created", second);
+        one.count(at(59), "updated", None);
+        other.count(at(60), "deleted", Some(Duration::from_secs(1_000_000)));
+        let found = activity([&one, &other].into_iter(), at(61));
+        assert_eq!((found.since, found.until), (at(5), at(61)));
+        assert_eq!((found.hour.len(), found.day.len()), (60, 96));
+        assert_eq!(columns(&found.hour), [(58, 2), (59, 1)]);
+        assert_eq!(columns(&found.day), [(95, 3)]);
+        let (before, last) = (found.hour[58], found.hour[59]);
+        assert_eq!((before.created, before.updated, last.deleted), (1, 1, 1));
+        // A second is in the class of at most a second.
+        assert_eq!((before.delays[2], before.delays.iter().sum()), (1, 1u64));
+        assert_eq!(last.delays[DELAY_BOUNDS.len()], 1);
+        // An hour later the minutes are over, the day is not.
+        let found = activity([&one].into_iter(), at(3700));
+        assert_eq!(columns(&found.hour), []);
+        assert_eq!(columns(&found.day), [(91, 2)]);
+    }
+
+    #[test]
+    fn columns_stay_few() {
+        let counts = RecentChanges::since(at(0));
+        for minute in 0..10_000 {
+            counts.count(at(60 * minute), "created", None);
+        }
+        // The clock was set back.
+        counts.count(at(0), "created", None);
+        let kept = counts.0.lock();
+        assert_eq!((kept.hour.counts.len(), kept.day.counts.len()), (60, 96));
+        drop(kept);
+        let found = activity([&counts].into_iter(), at(60 * 9_999));
+        assert_eq!(
+            found.hour.iter().map(AppliedCounts::changes).sum::<u64>(),
+            60
+        );
+    }
+
+    #[test]
+    fn delay_is_known_of_announced_changes_only() {
+        let second = Some(Duration::from_secs(1));
+        for (origin, changed_at, expected) in [
+            ("notification", Some(at(4)), second),
+            ("change-list", Some(at(4)), second),
+            ("change-dump", Some(at(4)), second),
+            ("notification", Some(at(6)), Some(Duration::ZERO)),
+            ("notification", None, None),
+            ("resource-list", Some(at(4)), None),
+            ("resource-dump", Some(at(4)), None),
+            ("audit", Some(at(4)), None),
+        ] {
+            assert_eq!(apply_delay(origin, changed_at, at(5)), expected, "{origin}");
+        }
+    }
+
+    fn entry(seq: i64, source: &str, applied_at: DateTime<Utc>) -> FeedEntry {
+        FeedEntry {
+            seq,
+            applied_at,
+            source: source.to_owned(),
+            set: "set".to_owned(),
+            uri: "https://example.org/a".to_owned(),
+            change: "created".to_owned(),
+            path: None,
+            length: None,
+            changed_at: None,
+            origin: "notification".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_process_has_applied_is_counted_from_the_feed() {
+        let now = at(86_400);
+        let entries = vec![
+            entry(9, "a", at(86_399)),
+            entry(8, "gone", at(86_000)),
+            entry(7, "a", at(10)),
+            // Too old for any column.
+            entry(6, "a", at(-10)),
+        ];
+        for (next, expected) in [(None, at(0)), (Some(6), at(0))] {
+            let counts = RecentChanges::since(now);
+            let entries = entries.clone();
+            let excerpt = FeedExcerpt { entries, next };
+            let since = restore(&excerpt, |name| (name == "a").then_some(&counts), now);
+            reach_back([&counts].into_iter(), since);
+            let found = activity([&counts].into_iter(), now);
+            assert_eq!(found.since, expected);
+            assert_eq!(columns(&found.hour), [(58, 1)]);
+            assert_eq!(found.day.iter().map(AppliedCounts::changes).sum::<u64>(), 1);
+        }
+        // Older ones were not read.
+        let excerpt = FeedExcerpt {
+            entries: vec![entry(9, "a", at(86_399))],
+            next: Some(9),
+        };
+        let counts = RecentChanges::since(now);
+        let since = restore(&excerpt, |_| Some(&counts), now);
+        assert_eq!(since, at(86_399));
+    }
+}

@@ -1,0 +1,56 @@
+//! `GET /page/events`: tells the script of an open page that there is something new. It reads the page again then: what a page shows is made
+//! in one place.
+//!
+//! Invariants: whatever happens, an open page is told a few times a second at most; the number of streams is bounded.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::state::{MAX_STREAMS, PageState};
+use crate::http::error_response::error_response;
+use crate::store::Store;
+
+/// What happens within that time after something new is one event.
+const GATHER: Duration = Duration::from_millis(250);
+/// What changes without a commit, such as the error of a poll, is seen after that time.
+const STEADY: Duration = Duration::from_secs(5);
+/// The `Retry-After` of a stream that is one too many, in seconds.
+const RETRY: &str = "10";
+
+pub(super) async fn events(State(state): State<PageState>) -> Response {
+    let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
+        let code = "too-many-streams";
+        state.rejections.count(code);
+        let message = format!("{MAX_STREAMS} pages are open already");
+        let response = error_response(StatusCode::SERVICE_UNAVAILABLE, code, &message);
+        return ([(header::RETRY_AFTER, RETRY)], response).into_response();
+    };
+    let news = news(&state.store).map(move |event| {
+        // Occupied until the stream is dropped.
+        let _occupied = &permit;
+        event
+    });
+    Sse::new(news.take_until(state.stop.clone().cancelled_owned())).into_response()
+}
+
+/// An event after each commit, but not more than one in that time, and at least one in the longer time.
+fn news(store: &Store) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
+    stream::unfold(store.wakes(), |mut wakes| async move {
+        let woken = tokio::time::timeout(STEADY, wakes.recv()).await;
+        if matches!(woken, Ok(Err(RecvError::Closed))) {
+            return None;
+        }
+        tokio::time::sleep(GATHER).await;
+        let wakes = wakes.resubscribe();
+        // Browsers ignore events without data.
+        Some((Ok(Event::default().event("news").data("1")), wakes))
+    })
+}

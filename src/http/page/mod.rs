@@ -1,0 +1,69 @@
+//! The page for people: `GET /`, a page for each Source (`/page/sources/NAME`) and each resource (`/page/resource?uri=URI`).
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `front`, `source`, `resource` | the pages: what they read, and their templates |
+//! | `view` | what they show of the status |
+//! | `strip`, `chart` | the pictures |
+//! | `display` | times, numbers and links |
+//! | `text` | `GET /` for programs that do not ask for HTML |
+//! | `forms` | what a form is answered with |
+//! | `live` | the events that make the script of an open page read the page again |
+//! | `assets` | the style, the script and the icon |
+//! | `answer` | the headers of every page; the page of an error |
+//!
+//! Invariants: a page needs nothing from elsewhere, and its Content-Security-Policy allows nothing else; it works without the script.
+//! Text from outside is escaped by the templates, and only `http` and `https` URIs are links. Forms are guarded as all requests to
+//! the status endpoint are, by `HostOriginGuard`. No resource is served from here: what a Source publishes may be active content, and
+//! would run in the origin that may approve deletions. A page shows the path of the file instead.
+//!
+//! A page costs as much as `GET /status` and some bounded reads. The changes of the hour and the day are counts that are kept
+//! ([`Operations::activity`](crate::status::Operations::activity)); the last changes are read from the end of the feed; those of one
+//! Source or resource are looked for among a bounded number of its newest entries.
+//!
+//! With `[status] token_file` these requests need the token, as all others do. A browser can't send it by itself: a reverse proxy that
+//! knows who may look adds it.
+
+mod answer;
+mod assets;
+mod chart;
+mod display;
+mod forms;
+mod front;
+mod live;
+mod resource;
+mod source;
+mod state;
+mod strip;
+mod text;
+mod view;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::get;
+use tokio_util::sync::CancellationToken;
+
+pub(super) use forms::Caller;
+
+use super::rejection_counters::RejectionCounters;
+use crate::status::Operations;
+use crate::store::Store;
+
+/// The routes of the page. Event streams end when `stop` is cancelled.
+pub(super) fn page_router(
+    operations: Arc<dyn Operations>,
+    store: Arc<Store>,
+    stop: CancellationToken,
+    rejections: RejectionCounters,
+) -> Router {
+    Router::new()
+        .route("/", get(front::front_page))
+        .route("/page/sources/{name}", get(source::source_page))
+        .route("/page/resource", get(resource::resource_page))
+        .route("/page/events", get(live::events))
+        .route("/page/style.css", get(assets::style))
+        .route("/page/script.js", get(assets::script))
+        .route("/page/icon.svg", get(assets::icon))
+        .with_state(state::PageState::new(operations, store, stop, rejections))
+}

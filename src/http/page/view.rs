@@ -1,0 +1,805 @@
+//! What the pages show of the status: plain values, worded, sorted and bounded, for the templates.
+//!
+//! Invariants: what a person should look at comes first. Every list is bounded, and what is left out is counted. Text from outside is
+//! only shown: the templates escape it, and [`Link`] decides what becomes a link.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::chart::{Chart, charts};
+use super::display::{
+    Link, Moment, bytes, counted, duration, number, resource_page, source_page, time,
+};
+use super::strip::{GapRow, Strip, gap_rows, strip};
+use crate::status::{
+    Activity, Attention, ChannelStatus, CountedError, FailedResource, HeldDeletion, SetStatus,
+    SourceStatus, Status, StatusError,
+};
+use crate::store::FeedEntry;
+
+/// What every page has.
+#[derive(Clone, Debug)]
+pub(super) struct Shell {
+    pub(super) version: String,
+    pub(super) started: Moment,
+    pub(super) now: Moment,
+}
+
+impl Shell {
+    pub(super) fn of(status: &Status) -> Self {
+        let now = now_of(status);
+        Self {
+            version: status.version.clone(),
+            started: Moment::parse(&status.started_at, now),
+            now: Moment::of(now, now),
+        }
+    }
+}
+
+/// When the status was requested.
+pub(super) fn now_of(status: &Status) -> DateTime<Utc> {
+    time(&status.now).unwrap_or_default()
+}
+
+/// How everything is, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Headline {
+    /// `good`, `busy` or `bad`.
+    pub(super) class: &'static str,
+    pub(super) text: String,
+}
+
+pub(super) fn headline(status: &Status) -> Headline {
+    let attentions: usize = status
+        .sources
+        .iter()
+        .map(|it| attentions_of(it).len())
+        .sum();
+    let sets = || status.sources.iter().flat_map(|source| &source.sets);
+    let in_state = |state: &str| sets().filter(|set| set.state == state).count() as u64;
+    let failing_sources = status.sources.iter().filter(|it| it.state == "failing");
+    let discovering = status.sources.iter().filter(|it| it.state == "discovering");
+    let mut parts = Vec::new();
+    if attentions > 0 {
+        parts.push(counted(attentions as u64, "thing needs", "things need") + " attention");
+    }
+    let mut add = |count: u64, one: &str, several: &str| {
+        if count > 0 {
+            parts.push(counted(count, one, several));
+        }
+    };
+    add(
+        failing_sources.count() as u64,
+        "Source is failing",
+        "Sources are failing",
+    );
+    add(in_state("failing"), "set is failing", "sets are failing");
+    add(in_state("gap"), "set has a gap", "sets have gaps");
+    let is_bad = !parts.is_empty();
+    let mut add = |count: u64, one: &str, several: &str| {
+        if count > 0 {
+            parts.push(counted(count, one, several));
+        }
+    };
+    add(
+        in_state("baseline"),
+        "set makes its first copy",
+        "sets make their first copies",
+    );
+    add(in_state("catching-up"), "set catches up", "sets catch up");
+    add(
+        discovering.count() as u64,
+        "Source is being discovered",
+        "Sources are being discovered",
+    );
+    let is_busy = !parts.is_empty();
+    let in_sync = in_state("in-sync");
+    let text = match is_busy {
+        true => {
+            parts.push(counted(in_sync, "set is in sync", "sets are in sync"));
+            parts.join(", ")
+        }
+        false => format!(
+            "Everything is in sync: {} of {}",
+            counted(in_sync, "set", "sets"),
+            counted(status.sources.len() as u64, "Source", "Sources")
+        ),
+    };
+    Headline {
+        class: match (is_bad, is_busy) {
+            (true, _) => "bad",
+            (false, true) => "busy",
+            (false, false) => "good",
+        },
+        text,
+    }
+}
+
+/// A button.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Button {
+    /// Unique on its page: the script gives the focus back to it.
+    pub(super) id: String,
+    /// Where its form is sent.
+    pub(super) action: String,
+    pub(super) label: &'static str,
+    /// What has to be read before it is seen; `None`: nothing is lost by it.
+    pub(super) warning: Option<String>,
+}
+
+/// What can be done about a Source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Poll,
+    Retry,
+    Approve,
+    Reject,
+}
+
+/// Makes the buttons of a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buttons {
+    /// The way from the page to `/`, so that the page also works below a path of a reverse proxy.
+    pub(super) root: &'static str,
+    /// Whether the answer leads to the page of the Source, not to the first page.
+    pub(super) leads_to_source: bool,
+}
+
+impl Buttons {
+    fn button(self, source: &SourceStatus, operation: Operation, place: &str) -> Button {
+        let (name, label) = match operation {
+            Operation::Poll => ("poll", "Poll now"),
+            Operation::Retry => ("retry", "Try again now"),
+            Operation::Approve => ("approve", "Delete these files"),
+            Operation::Reject => ("reject", "Keep the files"),
+        };
+        let warning = (operation == Operation::Approve).then(|| {
+            let held = source.sets.iter().map(|set| set.held_deletions).sum();
+            let deletions = counted(held, "deletion", "deletions");
+            format!(
+                "This approves {deletions} of {}: the files are removed from the mirror.",
+                source.name
+            )
+        });
+        let back = if self.leads_to_source {
+            "?back=source"
+        } else {
+            ""
+        };
+        Button {
+            id: format!("{name}-{}-{place}", source.name),
+            action: format!("{}sources/{}/{name}{back}", self.root, source.name),
+            label,
+            warning,
+        }
+    }
+}
+
+/// What waits for a person.
+#[derive(Clone, Debug)]
+pub(super) struct AttentionRow {
+    pub(super) source: String,
+    pub(super) page: String,
+    /// The Capability List of the set; `None`: it is about the Source.
+    pub(super) set: Option<String>,
+    pub(super) code: String,
+    pub(super) message: String,
+    pub(super) since: Moment,
+    pub(super) next_step: String,
+    pub(super) buttons: Vec<Button>,
+}
+
+fn attentions_of(source: &SourceStatus) -> Vec<(Option<&SetStatus>, &Attention)> {
+    let of_source = source.attention.iter().map(|attention| (None, attention));
+    let of_sets = source.sets.iter().flat_map(|set| {
+        let attentions = set.attention.iter();
+        attentions.map(move |attention| (Some(set), attention))
+    });
+    of_source.chain(of_sets).collect()
+}
+
+/// What of these Sources waits for a person, and how much more there is.
+pub(super) fn attention_rows<'a>(
+    sources: impl Iterator<Item = &'a SourceStatus>,
+    buttons: Buttons,
+    now: DateTime<Utc>,
+) -> (Vec<AttentionRow>, usize) {
+    const MOST: usize = 50;
+    let found: Vec<_> = sources
+        .flat_map(|source| {
+            let attentions = attentions_of(source).into_iter();
+            attentions.map(move |(set, attention)| (source, set, attention))
+        })
+        .collect();
+    let more = found.len().saturating_sub(MOST);
+    let rows = found.into_iter().take(MOST).enumerate();
+    let rows = rows.map(|(number, (source, set, attention))| {
+        let operations: &[Operation] = match attention.code.as_str() {
+            "held-deletions" => &[Operation::Approve, Operation::Reject],
+            "failed-resources" => &[Operation::Retry],
+            "channel-unverified" => &[Operation::Poll],
+            _ => &[],
+        };
+        let place = format!("attention{number}");
+        AttentionRow {
+            source: source.name.clone(),
+            page: source_page(buttons.root, &source.name),
+            set: set.map(|set| set.capability_list.clone()),
+            code: attention.code.clone(),
+            message: attention.message.clone(),
+            since: Moment::parse(&attention.since, now),
+            next_step: attention.next_step.clone(),
+            buttons: operations
+                .iter()
+                .map(|&it| buttons.button(source, it, &place))
+                .collect(),
+        }
+    });
+    (rows.collect(), more)
+}
+
+/// An error, or a notice.
+#[derive(Clone, Debug)]
+pub(super) struct ErrorRow {
+    pub(super) code: String,
+    pub(super) message: String,
+    pub(super) at: Moment,
+    pub(super) count: u64,
+}
+
+impl ErrorRow {
+    fn of(error: &StatusError, now: DateTime<Utc>) -> Self {
+        Self {
+            code: error.code.clone(),
+            message: error.message.clone(),
+            at: Moment::parse(&error.at, now),
+            count: 1,
+        }
+    }
+
+    fn rows(errors: &[CountedError], now: DateTime<Utc>) -> Vec<Self> {
+        let row = |error: &CountedError| Self {
+            code: error.code.clone(),
+            message: error.message.clone(),
+            at: Moment::parse(&error.at, now),
+            count: error.count,
+        };
+        errors.iter().map(row).collect()
+    }
+}
+
+/// A channel.
+#[derive(Clone, Debug)]
+pub(super) struct ChannelView {
+    pub(super) kind: String,
+    pub(super) state: String,
+    pub(super) topic: Link,
+    pub(super) hub: Link,
+    pub(super) lease_ends: Option<Moment>,
+    pub(super) renewal: Option<Moment>,
+    pub(super) last_notification: Option<Moment>,
+    pub(super) received: String,
+    pub(super) applied: String,
+    pub(super) duplicate: String,
+    pub(super) rejected: String,
+    pub(super) held: String,
+    pub(super) gaps: String,
+    pub(super) inbox: String,
+    pub(super) error: Option<ErrorRow>,
+}
+
+impl ChannelView {
+    fn of(channel: &ChannelStatus, now: DateTime<Utc>) -> Self {
+        Self {
+            kind: channel.kind.clone(),
+            state: channel.state.clone(),
+            topic: Link::of(&channel.topic),
+            hub: Link::of(&channel.hub),
+            lease_ends: Moment::parse_some(channel.lease_expires_at.as_ref(), now),
+            renewal: Moment::parse_some(channel.renew_at.as_ref(), now),
+            last_notification: Moment::parse_some(channel.last_notification_at.as_ref(), now),
+            received: number(channel.received),
+            applied: number(channel.applied),
+            duplicate: number(channel.duplicate),
+            rejected: number(channel.rejected),
+            held: number(channel.held),
+            gaps: number(channel.gaps),
+            inbox: number(channel.inbox),
+            error: channel.error.as_ref().map(|it| ErrorRow::of(it, now)),
+        }
+    }
+}
+
+/// How much of a Source a page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// One of many.
+    Brief,
+    /// The page is about it.
+    Full,
+}
+
+impl Detail {
+    fn sets(self) -> usize {
+        match self {
+            Self::Brief => 4,
+            Self::Full => 50,
+        }
+    }
+
+    fn gaps(self) -> usize {
+        match self {
+            Self::Brief => 3,
+            Self::Full => 50,
+        }
+    }
+}
+
+/// A set.
+#[derive(Clone, Debug)]
+pub(super) struct SetView {
+    /// Unique on its page.
+    pub(super) id: String,
+    pub(super) name: Link,
+    pub(super) state: String,
+    pub(super) synced_until: Option<Moment>,
+    /// How far it is behind; `None`: it is not, or that is not known.
+    pub(super) behind: Option<String>,
+    pub(super) resources: String,
+    pub(super) bytes: String,
+    pub(super) pending: String,
+    pub(super) failed: String,
+    pub(super) held: String,
+    /// Whether any of those that should be none is not: they stand out.
+    pub(super) has_failed: bool,
+    pub(super) has_held: bool,
+    pub(super) strips: Vec<Strip>,
+    pub(super) gaps: Vec<GapRow>,
+    pub(super) channels: Vec<ChannelView>,
+    pub(super) newest: Option<Moment>,
+    pub(super) last_poll: Option<Moment>,
+    pub(super) next_poll: Option<Moment>,
+    pub(super) errors: Vec<ErrorRow>,
+    pub(super) notices: Vec<ErrorRow>,
+    /// Counts that are none where all is well, in words.
+    pub(super) unproven: Vec<String>,
+    pub(super) oddities: Vec<(Link, String, u64)>,
+    pub(super) describedby: Vec<Link>,
+}
+
+impl SetView {
+    fn of(set: &SetStatus, id: String, detail: Detail, now: DateTime<Utc>) -> Self {
+        let moment = |text: &Option<String>| Moment::parse_some(text.as_ref(), now);
+        let synced_until = set.synced_until.as_deref().and_then(time);
+        let behind = synced_until.filter(|_| set.state != "in-sync");
+        let behind = behind.map(|until| duration((now - until).num_seconds().max(0)));
+        let unproven = [
+            (
+                set.undated,
+                "undated resource is requested again",
+                "undated resources are requested again",
+            ),
+            (set.unread, "entry can't be read", "entries can't be read"),
+            (set.dead_parts, "part can't be read", "parts can't be read"),
+        ];
+        let unproven = unproven.into_iter().filter(|(count, ..)| *count > 0);
+        let mut gaps = gap_rows(set, now);
+        gaps.truncate(detail.gaps());
+        let lengths: &[TimeDelta] = match detail {
+            Detail::Brief => &[TimeDelta::hours(1)],
+            Detail::Full => &[TimeDelta::hours(1), TimeDelta::hours(24)],
+        };
+        let oddities = set.oddities.iter();
+        Self {
+            id,
+            name: Link::of(&set.capability_list),
+            state: set.state.clone(),
+            synced_until: moment(&set.synced_until),
+            behind,
+            resources: number(set.resources),
+            bytes: bytes(set.bytes),
+            pending: number(set.pending),
+            failed: number(set.failed),
+            held: number(set.held_deletions),
+            has_failed: set.failed > 0,
+            has_held: set.held_deletions > 0,
+            strips: lengths.iter().map(|&it| strip(set, it, now)).collect(),
+            gaps,
+            channels: set
+                .channels
+                .iter()
+                .map(|it| ChannelView::of(it, now))
+                .collect(),
+            newest: moment(&set.newest_document_at),
+            last_poll: moment(&set.last_poll_at),
+            next_poll: moment(&set.next_poll_at),
+            errors: ErrorRow::rows(&set.errors, now),
+            notices: ErrorRow::rows(&set.notices, now),
+            unproven: unproven
+                .map(|(count, one, several)| counted(count, one, several))
+                .collect(),
+            oddities: oddities
+                .map(|it| (Link::of(&it.document), it.code.clone(), it.count))
+                .collect(),
+            describedby: set.describedby.iter().map(|it| Link::of(it)).collect(),
+        }
+    }
+}
+
+/// A Source.
+#[derive(Clone, Debug)]
+pub(super) struct SourceView {
+    pub(super) name: String,
+    pub(super) page: String,
+    pub(super) url: Link,
+    pub(super) mirror: String,
+    pub(super) state: String,
+    pub(super) error: Option<ErrorRow>,
+    pub(super) notices: Vec<ErrorRow>,
+    pub(super) describedby: Vec<Link>,
+    pub(super) sets: Vec<SetView>,
+    pub(super) more_sets: usize,
+    /// What can be done about all of it.
+    pub(super) buttons: Vec<Button>,
+    /// What can be done about deletions that are held back.
+    pub(super) held_buttons: Vec<Button>,
+    /// What can be done about what has failed.
+    pub(super) failed_buttons: Vec<Button>,
+}
+
+impl SourceView {
+    pub(super) fn of(
+        source: &SourceStatus,
+        detail: Detail,
+        buttons: Buttons,
+        now: DateTime<Utc>,
+    ) -> Self {
+        let mut sets: Vec<(usize, &SetStatus)> = source.sets.iter().enumerate().collect();
+        sets.sort_by_key(|(_, set)| rank_of_set(set));
+        let more_sets = sets.len().saturating_sub(detail.sets());
+        let shown = sets.iter().take(detail.sets());
+        let views = shown.map(|(number, set)| {
+            let id = format!("set-{}-{number}", source.name);
+            SetView::of(set, id, detail, now)
+        });
+        let button = |operation| buttons.button(source, operation, "source");
+        Self {
+            name: source.name.clone(),
+            page: source_page(buttons.root, &source.name),
+            url: Link::of(&source.url),
+            mirror: source.mirror.clone(),
+            state: source.state.clone(),
+            error: source.error.as_ref().map(|it| ErrorRow::of(it, now)),
+            notices: ErrorRow::rows(&source.notices, now),
+            describedby: source.describedby.iter().map(|it| Link::of(it)).collect(),
+            sets: views.collect(),
+            more_sets,
+            buttons: vec![button(Operation::Poll)],
+            held_buttons: vec![button(Operation::Approve), button(Operation::Reject)],
+            failed_buttons: vec![button(Operation::Retry)],
+        }
+    }
+}
+
+/// Smaller numbers come first.
+fn rank_of_set(set: &SetStatus) -> u8 {
+    match set.state.as_str() {
+        _ if !set.attention.is_empty() => 0,
+        "failing" => 1,
+        "gap" => 2,
+        "baseline" | "catching-up" => 3,
+        _ => 4,
+    }
+}
+
+fn rank_of_source(source: &SourceStatus) -> u8 {
+    let of_sets = source.sets.iter().map(rank_of_set).min().unwrap_or(4);
+    match source.state.as_str() {
+        _ if !source.attention.is_empty() => 0,
+        "failing" => of_sets.min(1),
+        "discovering" => of_sets.min(3),
+        _ => of_sets,
+    }
+}
+
+/// The Sources, what needs attention first, else in the order of the configuration; and how many more there are.
+pub(super) fn source_views(
+    status: &Status,
+    buttons: Buttons,
+    now: DateTime<Utc>,
+) -> (Vec<SourceView>, usize) {
+    const MOST: usize = 100;
+    let mut sources: Vec<&SourceStatus> = status.sources.iter().collect();
+    sources.sort_by_key(|source| rank_of_source(source));
+    let more = sources.len().saturating_sub(MOST);
+    let shown = sources.into_iter().take(MOST);
+    let views = shown.map(|source| SourceView::of(source, Detail::Brief, buttons, now));
+    (views.collect(), more)
+}
+
+/// The diagrams, and since when everything is counted, if they reach further back.
+#[derive(Clone, Debug)]
+pub(super) struct Diagrams {
+    pub(super) charts: Vec<Chart>,
+    pub(super) since: Option<Moment>,
+}
+
+impl Diagrams {
+    pub(super) fn of(activity: &Activity, now: DateTime<Utc>) -> Self {
+        let is_whole = activity.since <= now - TimeDelta::hours(24);
+        Self {
+            charts: charts(activity),
+            since: (!is_whole).then(|| Moment::of(activity.since, now)),
+        }
+    }
+}
+
+/// An applied change.
+#[derive(Clone, Debug)]
+pub(super) struct ChangeRow {
+    pub(super) seq: i64,
+    pub(super) applied: Moment,
+    pub(super) source: String,
+    pub(super) source_page: String,
+    pub(super) uri: String,
+    pub(super) page: String,
+    pub(super) change: String,
+    pub(super) origin: String,
+    pub(super) changed: Option<Moment>,
+    /// How long after the change it was applied.
+    pub(super) delay: Option<String>,
+    pub(super) length: Option<String>,
+}
+
+pub(super) fn change_rows(
+    entries: &[FeedEntry],
+    root: &'static str,
+    now: DateTime<Utc>,
+) -> Vec<ChangeRow> {
+    let row = |entry: &FeedEntry| {
+        let changed_at = entry.changed_at.map(|time| time.to_datetime());
+        // What a list states may have happened long before the mirror was begun.
+        let is_listed = matches!(
+            entry.origin.as_str(),
+            "resource-list" | "resource-dump" | "audit"
+        );
+        let delay = changed_at.filter(|_| !is_listed);
+        ChangeRow {
+            seq: entry.seq,
+            applied: Moment::of(entry.applied_at, now),
+            source: entry.source.clone(),
+            source_page: source_page(root, &entry.source),
+            uri: entry.uri.clone(),
+            page: resource_page(root, &entry.uri),
+            change: entry.change.clone(),
+            origin: entry.origin.clone(),
+            changed: changed_at.map(|time| Moment::of(time, now)),
+            delay: delay.map(|changed_at| delay_text(entry.applied_at - changed_at)),
+            length: entry.length.map(bytes),
+        }
+    };
+    entries.iter().map(row).collect()
+}
+
+/// A delay. The Source's clock may be ahead of ours.
+fn delay_text(delay: TimeDelta) -> String {
+    let milliseconds = delay.num_milliseconds().max(0);
+    match milliseconds {
+        ..1000 => format!("{milliseconds} ms"),
+        1000..10_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
+        _ => duration(milliseconds / 1000),
+    }
+}
+
+/// A resource whose change was given up.
+#[derive(Clone, Debug)]
+pub(super) struct FailedRow {
+    pub(super) uri: String,
+    pub(super) page: String,
+    pub(super) change: String,
+    pub(super) code: String,
+    pub(super) message: String,
+    pub(super) since: Moment,
+    pub(super) next_try: Option<Moment>,
+}
+
+pub(super) fn failed_rows(
+    failed: &[FailedResource],
+    root: &'static str,
+    now: DateTime<Utc>,
+) -> Vec<FailedRow> {
+    let row = |failed: &FailedResource| FailedRow {
+        uri: failed.uri.clone(),
+        page: resource_page(root, &failed.uri),
+        change: failed.change.clone(),
+        code: failed.code.clone(),
+        message: failed.message.clone(),
+        since: Moment::parse(&failed.since, now),
+        next_try: Moment::parse_some(failed.next_try_at.as_ref(), now),
+    };
+    failed.iter().map(row).collect()
+}
+
+/// A deletion that is held back.
+#[derive(Clone, Debug)]
+pub(super) struct HeldRow {
+    pub(super) uri: String,
+    pub(super) page: String,
+    pub(super) path: Option<String>,
+    pub(super) length: Option<String>,
+    pub(super) changed: Option<Moment>,
+    pub(super) origin: String,
+}
+
+pub(super) fn held_rows(
+    held: &[HeldDeletion],
+    root: &'static str,
+    now: DateTime<Utc>,
+) -> Vec<HeldRow> {
+    let row = |held: &HeldDeletion| HeldRow {
+        uri: held.uri.clone(),
+        page: resource_page(root, &held.uri),
+        path: held.path.clone(),
+        length: held.length.map(bytes),
+        changed: Moment::parse_some(held.changed_at.as_ref(), now),
+        origin: held.origin.clone(),
+    };
+    held.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(state: &str, codes: &[&str]) -> serde_json::Value {
+        let attention = codes.iter().map(
+            |code| json!({ "code": code, "message": "m", "since": "2026-01-01T00:00:00Z", "next_step": "n" }),
+        );
+        json!({
+            "capability_list": format!("https://example.org/{state}"), "state": state,
+            "attention": attention.collect::<Vec<_>>(),
+            "synced_until": "2026-01-01T00:00:00Z", "gaps": [], "resources": 1, "bytes": 1, "pending": 0, "failed": 0,
+            "held_deletions": 7, "channels": [], "last_poll_at": null, "next_poll_at": null, "error": null
+        })
+    }
+
+    fn status(sources: &[(&str, Vec<serde_json::Value>)]) -> Status {
+        let sources = sources.iter().map(|(name, sets)| {
+            let state = if sets.is_empty() { "discovering" } else { "ok" };
+            json!({ "name": name, "url": "u", "mirror": "m", "state": state, "error": null, "sets": sets })
+        });
+        serde_json::from_value(json!({
+            "version": "1", "started_at": "2026-01-01T00:00:00Z", "now": "2026-01-01T00:02:00Z",
+            "sources": sources.collect::<Vec<_>>()
+        }))
+        .unwrap()
+    }
+
+    const BUTTONS: Buttons = Buttons {
+        root: "./",
+        leads_to_source: false,
+    };
+
+    #[test]
+    fn headline_states_the_worst_first() {
+        for (sets, class, text) in [
+            (
+                vec![set("in-sync", &[])],
+                "good",
+                "Everything is in sync: 1 set of 1 Source",
+            ),
+            (
+                vec![set("in-sync", &[]), set("catching-up", &[])],
+                "busy",
+                "1 set catches up, 1 set is in sync",
+            ),
+            (
+                vec![set("in-sync", &[]), set("gap", &[]), set("gap", &[])],
+                "bad",
+                "2 sets have gaps, 1 set is in sync",
+            ),
+            (
+                vec![set("catching-up", &["held-deletions"])],
+                "bad",
+                "1 thing needs attention, 1 set catches up, 0 sets are in sync",
+            ),
+            (
+                vec![],
+                "busy",
+                "1 Source is being discovered, 0 sets are in sync",
+            ),
+        ] {
+            let found = headline(&status(&[("a", sets)]));
+            assert_eq!((found.class, found.text.as_str()), (class, text));
+        }
+    }
+
+    #[test]
+    fn what_needs_attention_comes_first() {
+        let status = status(&[
+            ("well", vec![set("in-sync", &[])]),
+            ("behind", vec![set("in-sync", &[]), set("catching-up", &[])]),
+            (
+                "held",
+                vec![set("in-sync", &[]), set("catching-up", &["held-deletions"])],
+            ),
+            ("also-well", vec![set("in-sync", &[])]),
+            ("failing", vec![set("failing", &[])]),
+        ]);
+        let (views, more) = source_views(&status, BUTTONS, now_of(&status));
+        let names: Vec<&str> = views.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["held", "failing", "behind", "well", "also-well"]);
+        assert_eq!(more, 0);
+        let held = &views[0].sets;
+        assert_eq!(
+            (held[0].state.as_str(), held[0].id.as_str()),
+            ("catching-up", "set-held-1")
+        );
+        assert_eq!(held[0].behind.as_deref(), Some("2 min 0 s"));
+        assert_eq!(held[1].behind, None);
+    }
+
+    #[test]
+    fn attention_has_the_buttons_that_help() {
+        let status = status(&[(
+            "a",
+            vec![set(
+                "gap",
+                &["held-deletions", "failed-resources", "mirror-unusable"],
+            )],
+        )]);
+        let (rows, _) = attention_rows(status.sources.iter(), BUTTONS, now_of(&status));
+        let actions = |row: &AttentionRow| -> Vec<String> {
+            row.buttons.iter().map(|it| it.action.clone()).collect()
+        };
+        assert_eq!(
+            actions(&rows[0]),
+            ["./sources/a/approve", "./sources/a/reject"]
+        );
+        assert_eq!(actions(&rows[1]), ["./sources/a/retry"]);
+        assert!(actions(&rows[2]).is_empty());
+        // What can't be undone says so.
+        let approve = &rows[0].buttons[0];
+        assert!(
+            approve
+                .warning
+                .as_ref()
+                .unwrap()
+                .contains("7 deletions of a")
+        );
+        assert_eq!(rows[0].buttons[1].warning, None);
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        let sets = || (0..60).map(|_| set("in-sync", &["held-deletions"]));
+        let names: Vec<String> = (0..150).map(|number| format!("s{number}")).collect();
+        let sources: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_str(), sets().take(5).collect()))
+            .collect();
+        let many = status(&sources);
+        let now = now_of(&many);
+        let (views, more) = source_views(&many, BUTTONS, now);
+        assert_eq!((views.len(), more), (100, 50));
+        assert_eq!((views[0].sets.len(), views[0].more_sets), (4, 1));
+        let (rows, more) = attention_rows(many.sources.iter(), BUTTONS, now);
+        assert_eq!((rows.len(), more), (50, 700));
+        let one = status(&[("a", sets().collect())]);
+        let view = SourceView::of(&one.sources[0], Detail::Full, BUTTONS, now);
+        assert_eq!((view.sets.len(), view.more_sets), (50, 10));
+    }
+
+    #[test]
+    fn delays_are_short_texts() {
+        for (milliseconds, expected) in [
+            (-5, "0 ms"),
+            (999, "999 ms"),
+            (1250, "1.2 s"),
+            (65_000, "1 min 5 s"),
+        ] {
+            assert_eq!(delay_text(TimeDelta::milliseconds(milliseconds)), expected);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The newest entries of the feed, of all or of some, for people.
+
+use std::sync::Arc;
+
+use crate::store::readers::Lane;
+use crate::store::tables::feed::{self, FeedEntry};
+use crate::store::{Store, StoreError};
+
+/// How many entries are read at most to find some among them: the feed has no index but its number.
+const MOST_READ: i64 = 20_000;
+
+/// Which entries of the feed are wanted.
+#[derive(Clone, Debug)]
+pub struct FeedSearch {
+    /// Those of this Source; `None`: of any.
+    pub source: Option<String>,
+    /// Those of this URI; `None`: of any.
+    pub uri: Option<String>,
+    /// Those with a number below this one; `None`: the newest.
+    pub before: Option<i64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+impl FeedSearch {
+    /// The newest entries.
+    #[must_use]
+    pub fn newest(limit: usize) -> Self {
+        Self {
+            source: None,
+            uri: None,
+            before: None,
+            limit,
+        }
+    }
+}
+
+/// What was found in a part of the feed.
+#[derive(Clone, Debug)]
+pub struct FeedExcerpt {
+    /// The entries, newest first.
+    pub entries: Vec<FeedEntry>,
+    /// Where to go on, with [`FeedSearch::before`]; `None`: the feed has no older entry.
+    pub next: Option<i64>,
+}
+
+impl Store {
+    /// The newest entries of the feed that are wanted, of a bounded number that is read. This is no position of a reader: nothing is
+    /// retained for it.
+    pub async fn newest_changes(
+        self: &Arc<Self>,
+        search: FeedSearch,
+    ) -> Result<FeedExcerpt, StoreError> {
+        self.read_in(Lane::Reports, move |sql| {
+            let end = feed::last_number(sql)?.saturating_add(1);
+            let before = search.before.map_or(end, |before| before.min(end));
+            let from = before.saturating_sub(MOST_READ);
+            let wanted = (search.source.as_deref(), search.uri.as_deref());
+            let entries = feed::newest(sql, (from, before), wanted, search.limit)?;
+            let read_until = match entries.last() {
+                Some(last) if entries.len() >= search.limit => last.seq,
+                _ => from,
+            };
+            let has_more = feed::has_before(sql, read_until)?;
+            Ok(FeedExcerpt {
+                entries,
+                next: has_more.then_some(read_until),
+            })
+        })
+        .await
+    }
+}

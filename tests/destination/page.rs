@@ -1,0 +1,456 @@
+//! The page at `GET /` and what belongs to it, without a browser; `browser.rs` has what needs one.
+
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, HeaderMap, LOCATION, ORIGIN};
+use reqwest::{Method, RequestBuilder, StatusCode};
+use resyncd::config::Secret;
+use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd::protocol::Link;
+use url::Url;
+
+use crate::support::{
+    NAME, Rig, SET, change, change_list, eventually, resources, send, soon, time,
+};
+
+/// What a browser accepts when it shows a page.
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
+     form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// A Source that is polled on request only.
+fn polled(number: usize) -> SampleOptions {
+    SampleOptions {
+        hub: ChannelHub::None,
+        ..resources(number)
+    }
+}
+
+/// A request as a browser sends it; redirects are not followed.
+fn browse(rig: &Rig, method: Method, path: &str) -> RequestBuilder {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([])
+        .pool_max_idle_per_host(0)
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(Duration::from_secs(60))
+        .build()
+        .unwrap();
+    let url = format!("http://{}{path}", rig.config.status.listen);
+    client.request(method, url).header(ACCEPT, BROWSER)
+}
+
+async fn answer(rig: &Rig, path: &str) -> (StatusCode, HeaderMap, String) {
+    let answer = send(|| browse(rig, Method::GET, path)).await;
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    (status, headers, answer.text().await.unwrap())
+}
+
+/// A page that must be there.
+async fn page(rig: &Rig, path: &str) -> String {
+    let (status, _, text) = answer(rig, path).await;
+    assert_eq!(status, StatusCode::OK, "{path}: {text}");
+    text
+}
+
+fn resource_page(uri: &str) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    format!("/page/resource?{}", query.append_pair("uri", uri).finish())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_needs_nothing_from_elsewhere() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let subscriptions = rig.hub().subscriptions();
+    assert_eq!(subscriptions.len(), 2);
+    let resource = resource_page(&rig.uri("r0001.txt"));
+    let source = format!("/page/sources/{NAME}");
+    for (path, status, media_type, part) in [
+        ("/", 200, "text/html; charset=utf-8", "in-sync"),
+        (
+            source.as_str(),
+            200,
+            "text/html; charset=utf-8",
+            "change-notification",
+        ),
+        (
+            resource.as_str(),
+            200,
+            "text/html; charset=utf-8",
+            "/set1/res/r0001.txt</code>",
+        ),
+        (
+            "/page/style.css",
+            200,
+            "text/css; charset=utf-8",
+            "prefers-color-scheme",
+        ),
+        (
+            "/page/script.js",
+            200,
+            "text/javascript; charset=utf-8",
+            "EventSource",
+        ),
+        ("/page/icon.svg", 200, "image/svg+xml", "<svg"),
+        (
+            "/page/sources/unknown",
+            404,
+            "text/html; charset=utf-8",
+            "unknown-source",
+        ),
+        (
+            "/page/resource?uri=javascript:alert(1)",
+            400,
+            "text/html; charset=utf-8",
+            "bad-uri",
+        ),
+        ("/page/resource", 400, "text/html; charset=utf-8", "bad-uri"),
+        (
+            "/page/resource?uri=http://unknown.example/",
+            404,
+            "text/html; charset=utf-8",
+            "Nothing was applied",
+        ),
+    ] {
+        let (found, headers, text) = answer(&rig, path).await;
+        assert_eq!(found.as_u16(), status, "{path}: {text}");
+        assert!(text.contains(part), "{path}: {text}");
+        for (name, value) in [
+            ("content-type", media_type),
+            ("content-security-policy", POLICY),
+            ("referrer-policy", "same-origin"),
+            ("x-content-type-options", "nosniff"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(headers[name], value, "{path} {name}");
+        }
+        for subscription in &subscriptions {
+            let token = subscription.callback.rsplit('/').next().unwrap();
+            let secret = subscription.secret.as_deref().unwrap();
+            assert!(
+                !text.contains(token) && !text.contains(secret),
+                "{path}: {text}"
+            );
+        }
+        // The policy forbids them: they would not work.
+        for inline in ["style=", "<style", "onclick", "onload", "<script>"] {
+            assert!(!text.contains(inline), "{path}: {inline}: {text}");
+        }
+        // What is loaded is relative.
+        for attribute in text.split(['<', '>']).filter(|tag| {
+            ["link ", "script ", "img ", "form "]
+                .iter()
+                .any(|name| tag.starts_with(name))
+        }) {
+            assert!(!attribute.contains("//"), "{path}: {attribute}");
+        }
+        let head = send(|| browse(&rig, Method::HEAD, path)).await;
+        assert_eq!(head.status().as_u16(), status, "{path}");
+        assert_eq!(head.headers()["content-type"], media_type, "{path}");
+        assert_eq!(head.text().await.unwrap(), "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_get_text_at_the_first_page() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let answer = rig.operator.response("/").await;
+    assert_eq!(
+        answer.headers()["content-type"],
+        "text/plain; charset=utf-8"
+    );
+    assert_eq!(answer.headers()["vary"], "accept");
+    let text = answer.text().await.unwrap();
+    assert!(
+        text.starts_with("resyncd ") && text.contains("in-sync"),
+        "{text}"
+    );
+    let (_, headers, _) = self::answer(&rig, "/").await;
+    assert_eq!(headers["vary"], "accept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn applied_changes_are_shown_with_their_delay_and_in_the_diagrams() {
+    let mut rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    rig.source.update(SET, "r0001.txt", "new");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    let line = rig.until_in_feed(since, "r0001.txt").await;
+    let row = format!("<tr data-seq=\"{}\">", line.seq);
+    let source = format!("/page/sources/{NAME}");
+    let resource = resource_page(&line.uri);
+    for path in ["/", source.as_str(), resource.as_str()] {
+        let text = page(&rig, path).await;
+        let (_, changes) = text.split_once(&row).unwrap();
+        let (row, _) = changes.split_once("</tr>").unwrap();
+        assert!(
+            row.contains("updated") && row.contains("notification"),
+            "{row}"
+        );
+        assert!(row.contains(&format!(">{}</a>", line.uri)), "{row}");
+        let delays = [" ms</td>", " s</td>"];
+        assert!(delays.iter().any(|it| row.contains(it)), "{row}");
+    }
+    // Three were created by the first copy.
+    let counted = "4 changes in the last hour: 3 created, 1 updated, 0 deleted";
+    let delay = "Of 1 announced change in the last hour";
+    for _ in 0..2 {
+        let text = page(&rig, "/").await;
+        assert!(text.contains(counted) && text.contains(delay), "{text}");
+        // Counted from the feed then.
+        rig.stop_daemon().await;
+        rig.start_daemon().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gap_is_seen_opening_and_closing() {
+    let rig = Rig::start(resources(3)).await;
+    rig.idle().await;
+    rig.source.freeze_change_list(SET, true);
+    rig.source.create(SET, "lost.txt", "lost");
+    drop(rig.source.notify(SET));
+    rig.source.create(SET, "next.txt", "next");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until("gap", |set| set.state == "gap").await;
+    let source = format!("/page/sources/{NAME}");
+    for path in ["/", source.as_str()] {
+        let text = page(&rig, path).await;
+        assert!(text.contains("<rect class=\"gap\""), "{text}");
+        assert!(
+            text.contains("Gap open for") && text.contains("missing-notification"),
+            "{text}"
+        );
+        assert!(text.contains("1 gap is open"), "{text}");
+    }
+    let (_, text) = rig.operator.get("/").await;
+    assert!(
+        text.contains("gap from ") && text.contains("[missing-notification"),
+        "{text}"
+    );
+    rig.source.freeze_change_list(SET, false);
+    rig.operator.poll(NAME).await;
+    let set = rig.until("closed", |set| set.state == "in-sync").await;
+    let closed = &set.closed_gaps[0];
+    assert_eq!(
+        (set.closed_gaps.len(), closed.reason.as_str()),
+        (1, "missing-notification")
+    );
+    assert!(time(&closed.from) < time(&closed.until), "{closed:?}");
+    assert!(time(&closed.since) <= time(&closed.closed_at), "{closed:?}");
+    for path in ["/", source.as_str()] {
+        let text = page(&rig, path).await;
+        assert!(!text.contains("<rect class=\"gap\""), "{text}");
+        assert!(text.contains("<rect class=\"closed\""), "{text}");
+        assert!(
+            text.contains("Gap closed at") && text.contains("no gap is open, 1 closed"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forms_are_answered_with_the_way_back_and_guarded() {
+    const PATH: &str = "/set1/res/r0001.txt";
+    let source = SampleSource::start(polled(3)).await.unwrap();
+    source.fail(PATH, Fault::Status(404), usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until("failed", |set| {
+        set.failed == 1 && set.next_poll_at.is_some()
+    })
+    .await;
+    let text = page(&rig, "/").await;
+    assert!(text.contains("Needs attention"), "{text}");
+    for action in [
+        "action=\"./sources/sample/retry\"",
+        "action=\"./sources/sample/poll\"",
+    ] {
+        assert!(text.contains(action), "{action}: {text}");
+    }
+    let text = page(&rig, &format!("/page/sources/{NAME}")).await;
+    let action = "action=\"../../sources/sample/retry?back=source\"";
+    assert!(
+        text.contains(action) && text.contains("not-found"),
+        "{text}"
+    );
+
+    rig.source.heal(PATH);
+    for (path, expected, done) in [
+        (
+            "/sources/sample/retry",
+            "/?done=retried",
+            "1 change of sample tried again.",
+        ),
+        (
+            "/sources/sample/poll",
+            "/?done=polled",
+            "sample is being polled.",
+        ),
+        (
+            "/sources/sample/approve?back=source",
+            "/page/sources/sample?done=approved",
+            "0 deletions of sample approved.",
+        ),
+        (
+            "/sources/sample/reject",
+            "/?done=rejected",
+            "0 deletions of sample rejected",
+        ),
+    ] {
+        let answer = send(|| browse(&rig, Method::POST, path)).await;
+        assert_eq!(answer.status(), StatusCode::SEE_OTHER, "{path}");
+        let base = Url::parse(&format!("http://{}{path}", rig.config.status.listen)).unwrap();
+        let location = answer.headers()[LOCATION].to_str().unwrap();
+        let target = base.join(location).unwrap();
+        assert_eq!(target.origin(), base.origin());
+        let target = &target[url::Position::BeforePath..];
+        assert!(target.starts_with(expected), "{target}");
+        let text = page(&rig, target).await;
+        assert!(text.contains(done), "{path}: {text}");
+    }
+    rig.settled().await;
+
+    let unknown = send(|| browse(&rig, Method::POST, "/sources/unknown/approve")).await;
+    assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
+    assert!(unknown.text().await.unwrap().contains("<!DOCTYPE html>"));
+    // A form of another site.
+    for path in ["approve", "reject", "retry", "poll"] {
+        let path = format!("/sources/{NAME}/{path}");
+        let foreign = || browse(&rig, Method::POST, &path).header(ORIGIN, "http://evil.example");
+        assert_eq!(send(foreign).await.status(), StatusCode::FORBIDDEN);
+        let cross = || browse(&rig, Method::POST, &path).header("Sec-Fetch-Site", "cross-site");
+        assert_eq!(send(cross).await.status(), StatusCode::FORBIDDEN);
+        let by_get = send(|| browse(&rig, Method::GET, &path)).await;
+        assert_eq!(by_get.status(), StatusCode::METHOD_NOT_ALLOWED);
+        // What a program gets is as ever.
+        let (status, _) = rig.operator.post(&path).await;
+        assert_eq!(status, StatusCode::ACCEPTED);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_that_are_held_back_are_approved_by_a_form() {
+    let rig = Rig::start(polled(150)).await;
+    rig.settled().await;
+    for number in 0..120 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.refresh_resource_list(SET);
+    rig.operator.poll(NAME).await;
+    rig.until("held back", |set| set.held_deletions == 120)
+        .await;
+    let text = page(&rig, "/").await;
+    let warning = "This approves 120 deletions of sample: the files are removed from the mirror.";
+    assert!(text.contains(warning), "{text}");
+    let text = page(&rig, &format!("/page/sources/{NAME}")).await;
+    assert!(
+        text.contains(warning) && text.contains("/held?source=sample"),
+        "{text}"
+    );
+    assert_eq!(text.matches("/set1/res/r").count() % 50, 0, "{text}");
+    let approve = format!("/sources/{NAME}/approve?back=source");
+    let answer = send(|| browse(&rig, Method::POST, &approve)).await;
+    let location = answer.headers()[LOCATION].to_str().unwrap().to_owned();
+    assert!(location.ends_with("count=120"), "{location}");
+    rig.until("deleted", |set| set.resources == 30).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_source_writes_stays_text() {
+    let rig = Rig::start(polled(3)).await;
+    rig.idle().await;
+    let from = time(rig.set().await.synced_until.unwrap());
+    // Such a name is normalized; its quotes and angle brackets are text in the page.
+    let name = "a\"'><script>alert(1)</script>&.txt";
+    let at = rig.source.create(SET, name, "content");
+    let mut entry = change(&rig.source.resource_uri(SET, name), at);
+    let uri = entry.loc.to_string();
+    let hostile = "\"><img src=x onerror=alert(2)>";
+    entry.md.content.media_type = Some("text/<script>alert(3)</script>".to_owned());
+    let href = Url::parse("https://a.example/'\"><script>alert(4)</script>").unwrap();
+    entry.links.push(Link::new(hostile, href));
+    let list = change_list(from, None, None, &[entry]);
+    rig.source
+        .put_document("/set1/changelist.xml", "application/xml", list);
+    rig.operator.poll(NAME).await;
+    let applied = eventually("applied", Some(rig.wakes()), async || {
+        let lines = rig.operator.changes(0).await;
+        let found = lines.into_iter().find(|line| line.uri.contains("alert"));
+        found.ok_or("not applied".to_owned())
+    });
+    let applied = applied.await;
+    let source = format!("/page/sources/{NAME}");
+    let resource = resource_page(&uri);
+    let query = "/?done=approved&source=<script>alert(5)</script>&count=1";
+    for path in ["/", source.as_str(), resource.as_str(), query] {
+        let text = page(&rig, path).await;
+        assert!(
+            !text.contains("<script>") && !text.contains("<img"),
+            "{path}: {text}"
+        );
+        assert!(path == query || text.contains("alert"), "{path}: {text}");
+    }
+    let text = page(&rig, &resource).await;
+    assert!(
+        text.contains("&#60;img src=x onerror=alert(2)&#62;"),
+        "{text}"
+    );
+    assert_eq!(applied.uri, uri);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_require_the_token() {
+    const TOKEN: &str = "a-token-of-the-operator";
+    let rig = Rig::start_with(resources(1), |config| {
+        config.status.token = Secret::new(TOKEN);
+    })
+    .await;
+    let source = format!("/page/sources/{NAME}");
+    for path in [
+        "/",
+        source.as_str(),
+        "/page/style.css",
+        "/page/script.js",
+        "/page/events",
+    ] {
+        let without = send(|| browse(&rig, Method::GET, path)).await;
+        assert_eq!(without.status(), StatusCode::UNAUTHORIZED, "{path}");
+        let with = send(|| browse(&rig, Method::GET, path).bearer_auth(TOKEN)).await;
+        assert_eq!(with.status(), StatusCode::OK, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_pages_are_told_of_news_and_are_few() {
+    const STREAMS: usize = 32;
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let mut open = Vec::new();
+    for _ in 0..STREAMS {
+        let stream = send(|| browse(&rig, Method::GET, "/page/events")).await;
+        assert_eq!(stream.status(), StatusCode::OK);
+        assert_eq!(stream.headers()["content-type"], "text/event-stream");
+        open.push(stream);
+    }
+    let refused = send(|| browse(&rig, Method::GET, "/page/events")).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    // Pages take no room from readers of the feed.
+    assert_eq!(rig.operator.events(0).await.status(), StatusCode::OK);
+    rig.source.update(SET, "r0001.txt", "new");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    let mut stream = open.pop().unwrap();
+    let event = soon("an event", stream.chunk()).await.unwrap().unwrap();
+    assert!(event.starts_with(b"event: news"), "{event:?}");
+    drop(stream);
+    eventually("a page that is closed makes room", None, async || {
+        let stream = send(|| browse(&rig, Method::GET, "/page/events")).await;
+        match stream.status() {
+            StatusCode::OK => Ok(()),
+            status => Err(status.to_string()),
+        }
+    })
+    .await;
+}
