@@ -2,8 +2,8 @@
 //! a handler that reads them and stores nothing.
 //!
 //! The notifications are valid and each is another one, but older than the baseline: none has news, so that nothing is fetched
-//! meanwhile. The daemon processes them while it accepts more, as it does with every delivery. Of one channel it accepts four at
-//! once, so that many channels are measured as well as one.
+//! meanwhile. The daemon processes them while it accepts more, as it does with every delivery. Many channels are measured as well as
+//! one: each set has a worker of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -4,29 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use http_body_util::BodyExt;
 use url::Url;
 
-use super::keyed_semaphore::KeyedSemaphore;
+use super::delivery_body::{DeliveryBody, read_body};
+use super::delivery_budget::DeliveryBudget;
+use super::known_callbacks::KnownCallbacks;
 use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::websub::{Intent, Mode, Signature, Verification};
 use crate::protocol::{Redaction, TopicUri, parse_link_header};
 use crate::store::{
-    CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Store, StoreError,
+    CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,
+    StoreError,
 };
 
-/// How long a hub may take to send the body of a delivery.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The bytes of a delivery are collected in buffers of this size.
-const SEGMENT: usize = 32 << 10;
-/// How much of a delivery that is too large is read, as a multiple of the longest allowed one.
-const MAX_DISCARDED: u64 = 4;
+/// How often a delivery is verified if its channel changes meanwhile.
+const VERIFICATIONS: u32 = 4;
 /// The longest challenge that is echoed, in bytes.
 const MAX_CHALLENGE: usize = 1024;
 /// How much of a wrong topic is logged, in characters.
@@ -51,7 +48,8 @@ pub struct Callback {
     /// How many bytes of unread deliveries one channel may have.
     pub inbox_limit: u64,
     secrets: Redaction,
-    permits: KeyedSemaphore,
+    budget: DeliveryBudget,
+    known: KnownCallbacks,
     throttle: LogThrottle<(ChannelId, &'static str)>,
     rejections: RejectionCounters,
 }
@@ -74,7 +72,8 @@ impl Callback {
             longest_delivery,
             inbox_limit,
             secrets: secrets.with_keys(),
-            permits: KeyedSemaphore::default(),
+            budget: DeliveryBudget::new(longest_delivery),
+            known: KnownCallbacks::default(),
             throttle: LogThrottle::default(),
             rejections,
         }
@@ -87,19 +86,14 @@ pub fn callback_router(callback: Callback) -> Router {
 }
 
 async fn answer(State(callback): State<Callback>, request: Request) -> Response {
-    let path = request.uri().path();
-    let (prefix, token) = path.rsplit_once('/').map_or(("", path), |(before, token)| {
-        (&path[..before.len() + 1], token)
-    });
-    let channel = match callback.store.channel_by_token(token).await {
-        Ok(found) => found.filter(|record| is_prefix(&callback, record, prefix, token)),
-        Err(error) => return database_failed(&error),
+    if request.method() == Method::POST {
+        return deliver(&callback, request).await;
+    }
+    let channel = match find_channel(&callback, Path::of(&request)).await {
+        Ok(channel) => channel,
+        Err(answer) => return *answer,
     };
-    let Some(channel) = channel else {
-        callback.rejections.count("unknown-callback");
-        return StatusCode::NOT_FOUND.into_response();
-    };
-    let slot = channel.slot_of(token);
+    let slot = channel.slot_of(Path::of(&request).token);
     match *request.method() {
         Method::GET | Method::HEAD => {
             verify(
@@ -109,7 +103,6 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
             )
             .await
         }
-        Method::POST => deliver(&callback, (&channel, slot), request).await,
         _ => (
             StatusCode::METHOD_NOT_ALLOWED,
             [(header::ALLOW, "GET, POST")],
@@ -118,12 +111,47 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
     }
 }
 
+/// The path of a request: a prefix, which ends in a slash, and a token.
+#[derive(Clone, Copy)]
+struct Path<'a> {
+    prefix: &'a str,
+    token: &'a str,
+}
+
+impl<'a> Path<'a> {
+    fn of(request: &'a Request) -> Self {
+        Self::parse(request.uri().path())
+    }
+
+    fn parse(path: &'a str) -> Self {
+        let begins = path.rfind('/').map_or(0, |slash| slash + 1);
+        let (prefix, token) = path.split_at(begins);
+        Self { prefix, token }
+    }
+}
+
+/// The channel of a callback, as it is in the database now.
+async fn find_channel(callback: &Callback, path: Path<'_>) -> Result<ChannelRecord, Box<Response>> {
+    let found = callback.store.channel_by_token(path.token).await;
+    let found = found.map_err(|error| Box::new(database_failed(&error)))?;
+    found
+        .filter(|record| is_prefix(callback, record, path))
+        .ok_or_else(|| {
+            callback.rejections.count("unknown-callback");
+            Box::new(StatusCode::NOT_FOUND.into_response())
+        })
+}
+
 /// Whether a path that ends in a token of this channel is one of its callbacks: below the public URL, below the one that the
 /// hub was given before it was changed, or below nothing where a proxy has removed the path.
-fn is_prefix(callback: &Callback, channel: &ChannelRecord, prefix: &str, token: &str) -> bool {
-    let owner = channel.callbacks.owner(channel.slot_of(token));
-    let base = owner.and_then(|owner| Url::parse(owner.base.as_deref()?).ok());
-    prefix == callback.prefix || prefix == "/" || base.is_some_and(|base| base.path() == prefix)
+fn is_prefix(callback: &Callback, channel: &ChannelRecord, path: Path<'_>) -> bool {
+    let Path { prefix, token } = path;
+    let is_of_base = || {
+        let owner = channel.callbacks.owner(channel.slot_of(token))?;
+        let base = Url::parse(owner.base.as_deref()?).ok()?;
+        Some(base.path() == prefix)
+    };
+    prefix == callback.prefix || prefix == "/" || is_of_base() == Some(true)
 }
 
 /// Answers a hub's verification of intent, or stores its denial (WebSub, sections 5.2 and 5.3).
@@ -211,107 +239,107 @@ async fn with_retries<T, F: Future<Output = Result<T, StoreError>>>(
 }
 
 /// Receives a delivery (WebSub, section 7).
-async fn deliver(
-    callback: &Callback,
-    (channel, slot): (&ChannelRecord, CallbackSlot),
-    request: Request,
-) -> Response {
+///
+/// It is verified with the keys of the last delivery, if there was one: the write checks that they are still those of the channel. If
+/// they are not, or do not verify it, the channel is read, and it is verified again.
+async fn deliver(callback: &Callback, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let path = Path::parse(head.uri.path());
+    let known = callback.known.get(path.token);
+    let mut known = known.filter(|record| is_prefix(callback, record, path));
+    let mut channel = match &known {
+        Some(known) => Arc::clone(known),
+        None => match find_channel(callback, path).await {
+            Ok(found) => Arc::new(found),
+            Err(answer) => return *answer,
+        },
+    };
     if channel.left {
         return StatusCode::GONE.into_response();
     }
-    let headers = request.headers();
-    let is_signed = headers.contains_key(SIGNATURE);
-    let values = headers.get_all(SIGNATURE).iter();
-    let signatures = Signature::parse_all(values.map(|value| value.to_str().unwrap_or_default()));
-    let stated_topic = stated_topic(channel, headers);
-    let Some(_permit) = callback.permits.acquire(channel.id).await else {
-        reject(callback, channel, "too-many-deliveries").await;
-        return service_unavailable();
-    };
-    let body = match read_body(request.into_body(), callback.longest_delivery).await {
+    let longest = callback.longest_delivery;
+    let body = match read_body(body, longest, &callback.budget, channel.id).await {
         Ok(body) => body,
         Err((code, status)) => {
-            reject(callback, channel, code).await;
-            return status.into_response();
-        }
-    };
-    if let Some(secret) = &channel.keys(slot).secret {
-        if !is_signed {
-            reject_as(callback, channel, DeliveryFaultKind::Unsigned).await;
-            return StatusCode::FORBIDDEN.into_response();
-        }
-        // A wrong signature is answered like a right one: the status must not help to guess secrets (WebSub, section 7.1).
-        let verifies = |signature: &Signature| signature.verifies(secret.as_bytes(), &body);
-        if !signatures.iter().any(verifies) {
-            reject_as(callback, channel, DeliveryFaultKind::WrongSignature).await;
-            return StatusCode::OK.into_response();
-        }
-    }
-    let received = callback.store.receive(
-        clock::now().wall,
-        channel.id,
-        body,
-        callback.inbox_limit,
-        stated_topic,
-    );
-    match received.await {
-        Ok(Receipt::Stored | Receipt::Known) => StatusCode::OK.into_response(),
-        Ok(Receipt::Full) => {
-            reject(callback, channel, "inbox-full").await;
-            service_unavailable()
-        }
-        Err(error) => database_failed(&error),
-    }
-}
-
-/// Reads a delivery completely. Some of what is too much is read and discarded: a hub that is still sending would not see the
-/// response.
-async fn read_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static str, StatusCode)> {
-    let mut segments = Vec::new();
-    let mut received = 0_u64;
-    let reading = async {
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame
-                .map_err(|_| ("delivery-cut-short", StatusCode::BAD_REQUEST))?
-                .into_data()
-            else {
-                continue;
+            reject(callback, &channel, code).await;
+            return match status {
+                StatusCode::SERVICE_UNAVAILABLE => service_unavailable(),
+                _ => status.into_response(),
             };
-            received = received.saturating_add(data.len() as u64);
-            if received <= longest {
-                append(&mut segments, &data);
-                continue;
-            }
-            segments = Vec::new();
-            if received > longest.saturating_mul(MAX_DISCARDED) {
-                break;
-            }
         }
-        Ok(())
     };
-    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
-    if received > longest {
-        return Err(("delivery-too-large", StatusCode::PAYLOAD_TOO_LARGE));
+    for _ in 0..VERIFICATIONS {
+        let keys = channel.keys(channel.slot_of(path.token));
+        let fault = fault_of(keys.secret.as_deref(), &head.headers, &body);
+        match (fault, &known) {
+            (None, _) => {
+                let recipient = Recipient {
+                    channel: channel.id,
+                    keys: Some(keys),
+                };
+                let received = callback.store.receive(
+                    clock::now().wall,
+                    recipient,
+                    body.bytes.clone(),
+                    callback.inbox_limit,
+                    stated_topic(&channel, &head.headers),
+                );
+                match received.await {
+                    Ok(Receipt::Stored | Receipt::Known) => {
+                        if known.is_none() {
+                            callback.known.insert(path.token, channel);
+                        }
+                        return StatusCode::OK.into_response();
+                    }
+                    Ok(Receipt::Full) => {
+                        reject(callback, &channel, "inbox-full").await;
+                        return service_unavailable();
+                    }
+                    Ok(Receipt::Outdated) => {}
+                    Err(error) => return database_failed(&error),
+                }
+            }
+            (Some(fault), None) => {
+                reject_as(callback, &channel, fault).await;
+                // A wrong signature is answered like a right one: the status must not help to guess secrets (WebSub, section 7.1).
+                return match fault {
+                    DeliveryFaultKind::Unsigned => StatusCode::FORBIDDEN.into_response(),
+                    _ => StatusCode::OK.into_response(),
+                };
+            }
+            // The keys may have changed.
+            (Some(_), Some(_)) => {}
+        }
+        if known.take().is_some() {
+            callback.known.remove(path.token);
+        }
+        channel = match find_channel(callback, path).await {
+            Ok(found) => Arc::new(found),
+            Err(answer) => return *answer,
+        };
+        if channel.left {
+            return StatusCode::GONE.into_response();
+        }
     }
-    read.unwrap_or(Err(("delivery-too-slow", StatusCode::REQUEST_TIMEOUT)))?;
-    Ok(segments.concat())
+    // The hub sends it again.
+    service_unavailable()
 }
 
-/// Appends to the last segment, and to new ones of the same size. A single buffer would have to grow: what it has left behind at each
-/// step is as much again as the delivery.
-fn append(segments: &mut Vec<Vec<u8>>, mut data: &[u8]) {
-    while !data.is_empty() {
-        let room = segments.last().map_or(0, |last| SEGMENT - last.len());
-        if room == 0 {
-            segments.push(Vec::with_capacity(SEGMENT));
-            continue;
-        }
-        let (fitting, rest) = data.split_at(room.min(data.len()));
-        if let Some(last) = segments.last_mut() {
-            last.extend_from_slice(fitting);
-        }
-        data = rest;
+/// Why the signatures of a delivery do not prove that it comes from the hub; `None`: they do, or none was asked for.
+fn fault_of(
+    secret: Option<&str>,
+    headers: &HeaderMap,
+    body: &DeliveryBody,
+) -> Option<DeliveryFaultKind> {
+    let secret = secret?;
+    if !headers.contains_key(SIGNATURE) {
+        return Some(DeliveryFaultKind::Unsigned);
     }
+    let values = headers.get_all(SIGNATURE).iter();
+    let signatures = Signature::parse_all(values.map(|value| value.to_str().unwrap_or_default()));
+    let verifies = |signature: &Signature| signature.verifies(secret.as_bytes(), &body.bytes);
+    let is_verified = signatures.iter().any(verifies);
+    (!is_verified).then_some(DeliveryFaultKind::WrongSignature)
 }
 
 /// The topic that a hub states with a delivery (WebSub, section 7), if it is not the channel's. The callback identifies the
@@ -379,4 +407,140 @@ fn service_unavailable() -> Response {
 )]
 fn spread() -> f64 {
     getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+    use crate::protocol::websub::SignatureMethod;
+    use crate::protocol::{Capability, HubUri};
+    use crate::store::CallbackKeys;
+    use crate::sync::CallbackOwner;
+
+    struct Receiving {
+        _folder: tempfile::TempDir,
+        callback: Callback,
+        channel: ChannelId,
+    }
+
+    fn keys(token: &str) -> CallbackKeys {
+        CallbackKeys {
+            token: token.to_owned(),
+            secret: Some(format!("secret of {token}")),
+        }
+    }
+
+    fn topic() -> TopicUri {
+        TopicUri::parse("https://example.org/notifications").unwrap()
+    }
+
+    impl Receiving {
+        /// A channel whose callback ends in `first`.
+        async fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::open(folder.path()).unwrap();
+            let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+            let set = store.begin_set("demo", &list).await.unwrap().id;
+            let (now, kind) = (clock::now().wall, Capability::ChangeNotification);
+            let topic = topic();
+            let adding = store.add_channel(now, set, &kind, &topic, &[], keys("first"));
+            let channel = adding.await.unwrap().id;
+            let (rejections, secrets) = (RejectionCounters::default(), Redaction::default());
+            Self {
+                _folder: folder,
+                callback: Callback::new(store, "/", 1000, 1000, rejections, &secrets),
+                channel,
+            }
+        }
+
+        /// Subscribes at a hub, with a callback that ends in `token`.
+        async fn subscribe(&self, hub: &str, token: &str) {
+            let owner = CallbackOwner {
+                hub: HubUri::parse(hub).unwrap(),
+                topic: topic(),
+                base: None,
+            };
+            let store = &self.callback.store;
+            let stepping = store.step_channel(self.channel, keys(token), |channel| {
+                channel.callbacks.own = Some(owner);
+            });
+            stepping.await.unwrap();
+        }
+
+        /// Delivers `body` to the callback that ends in `token`, signed with the secret of another one.
+        async fn deliver(&self, token: &str, signer: &str, body: &'static str) -> StatusCode {
+            let secret = keys(signer).secret.unwrap();
+            let method = SignatureMethod::Sha256;
+            let signature = Signature::sign(method, secret.as_bytes(), body.as_bytes());
+            let request = Request::post(format!("/{token}"))
+                .header(SIGNATURE, signature.to_string())
+                .body(Body::from(body));
+            answer(State(self.callback.clone()), request.unwrap())
+                .await
+                .status()
+        }
+
+        async fn counts(&self) -> (u64, u64) {
+            let channel = self.callback.store.channel(self.channel).await;
+            let channel = channel.unwrap().unwrap();
+            (channel.received, channel.rejected)
+        }
+    }
+
+    #[tokio::test]
+    async fn delivery_is_verified_with_the_keys_that_its_channel_has_now() {
+        let receiving = Receiving::new().await;
+        receiving.subscribe("https://a.example/", "unused").await;
+        for (token, signer, body, status, counts) in [
+            ("first", "first", "one", 200, (1, 0)),
+            // By now its keys are remembered.
+            ("first", "first", "two", 200, (2, 0)),
+            ("first", "other", "three", 200, (2, 1)),
+            ("first", "first", "four", 200, (3, 1)),
+            ("other", "other", "five", 404, (3, 1)),
+        ] {
+            let answered = receiving.deliver(token, signer, body).await;
+            assert_eq!(
+                (answered.as_u16(), receiving.counts().await),
+                (status, counts),
+                "{body}"
+            );
+        }
+        receiving.subscribe("https://b.example/", "second").await;
+        assert!(receiving.callback.known.get("first").is_some());
+        for (token, signer, body, status, counts) in [
+            ("first", "first", "six", 404, (3, 1)),
+            ("second", "first", "seven", 200, (3, 2)),
+            ("second", "second", "eight", 200, (4, 2)),
+        ] {
+            let answered = receiving.deliver(token, signer, body).await;
+            assert_eq!(
+                (answered.as_u16(), receiving.counts().await),
+                (status, counts),
+                "{body}"
+            );
+        }
+        assert!(receiving.callback.known.get("first").is_none());
+        let store = &receiving.callback.store;
+        let leaving = store.change_channel(receiving.channel, false, |channel| channel.left = true);
+        leaving.await.unwrap();
+        assert!(receiving.callback.known.get("second").is_some());
+        for body in ["nine", "ten"] {
+            let answered = receiving.deliver("second", "second", body).await;
+            assert_eq!(answered, StatusCode::GONE);
+        }
+    }
+
+    #[tokio::test]
+    async fn full_inbox_is_unavailable_also_where_the_callback_is_known() {
+        let mut receiving = Receiving::new().await;
+        receiving.callback.inbox_limit = 5;
+        for (body, status) in [("one", 200), ("two", 503), ("2", 200), ("three", 503)] {
+            let answered = receiving.deliver("first", "first", body).await;
+            assert_eq!(answered.as_u16(), status, "{body}");
+        }
+        assert_eq!(receiving.counts().await, (2, 2));
+    }
 }

@@ -9,10 +9,12 @@
 mod bearer_token;
 mod callback;
 mod connection_slots;
+mod delivery_body;
+mod delivery_budget;
 mod error_response;
 mod feed;
 mod host_origin_guard;
-mod keyed_semaphore;
+mod known_callbacks;
 mod listener;
 mod log_throttle;
 mod operator;

@@ -106,6 +106,24 @@ impl StoreError {
         }
     }
 
+    /// Makes copies of an error for all callers whose writes have failed together.
+    pub(super) fn copies(self) -> impl Fn() -> Self {
+        let shared = match self {
+            Self::Sqlite(error) => Self::Commit(Arc::new(error)),
+            other => other,
+        };
+        move || match &shared {
+            Self::Commit(error) => Self::Commit(Arc::clone(error)),
+            Self::DiskFull { path, error } => Self::DiskFull {
+                path: path.clone(),
+                error: Arc::clone(error),
+            },
+            Self::BadRow(what) => Self::BadRow(what),
+            Self::Panicked => Self::Panicked,
+            _ => Self::Closed,
+        }
+    }
+
     /// The error of a write to a database; that of a full disk names it.
     pub(super) fn writing(connection: &Connection, error: Arc<rusqlite::Error>) -> Self {
         match error.sqlite_error_code() {

@@ -88,7 +88,7 @@ pub use tx::cross_check::{Comparison, Contradictions};
 pub use tx::deletion_guard::DeletionRules;
 pub use tx::ingest::{BatchCommit, BatchResult, ChangeBatch};
 pub use tx::list_entries::{ListProgress, PartEnd, PartStep};
-pub use tx::receive::Receipt;
+pub use tx::receive::{Receipt, Recipient};
 pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use wake::Wake;
@@ -104,6 +104,7 @@ use gap_history::GapHistory;
 use readers::{Lane, Readers};
 use session::begin_session;
 use tables::{feed, probe};
+use tx::receive::Arrivals;
 use write_health::WriteHealth;
 use writer::{Tx, Writer};
 
@@ -114,6 +115,8 @@ pub struct Store {
     // The readers close before the writer: only a connection that can write removes the log when it is the last to close.
     readers: Readers,
     writer: Writer,
+    /// The deliveries that the next job of the writer receives.
+    arrivals: Arrivals,
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
@@ -193,6 +196,7 @@ impl Store {
         Ok(Arc::new(Self {
             _check: check,
             writer,
+            arrivals: Arrivals::default(),
             readers,
             wakes,
             damage,

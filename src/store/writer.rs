@@ -1,4 +1,8 @@
 //! The thread that writes: it commits the queued jobs of all callers as one transaction.
+//!
+//! A job that fails undoes nothing but its own writes. The first job of a transaction has no savepoint for that: the transaction is
+//! rolled back and begun again. With a savepoint, SQLite would copy each page before it is changed, and write the copies of many pages
+//! to a file.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{broadcast, oneshot};
 
@@ -25,6 +30,8 @@ pub(super) struct Tx<'a> {
     wakes: Vec<Wake>,
     /// The last number of the feed. One wake stands for all entries.
     feed: Option<i64>,
+    /// Whether no job has succeeded yet: the transaction has no writes.
+    is_empty: bool,
     /// Whether a job could not write although the transaction continues.
     has_write_failed: bool,
     damage: &'a Damage,
@@ -103,19 +110,103 @@ impl Writer {
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (sender, answer) = oneshot::channel();
-        let job: Job = Box::new(move |tx| {
-            let outcome = in_savepoint(tx, job);
+        self.queue(Box::new(move |tx| {
+            let outcome = isolated(tx, job);
             if let Err(error) = &outcome {
                 tx.note(error);
             }
             // A job of a caller that went away is done all the same.
             Box::new(move |commit| drop(sender.send(commit.and(outcome))))
-        });
-        if let Some(jobs) = &self.jobs {
-            // Without the thread the sender is dropped, and the caller gets `Closed`.
-            let _ = jobs.send(job);
+        }));
+        Writing(answer)
+    }
+
+    /// Adds an item to those that the next job with this queue gets together. Their writes fail or succeed together, but the job may
+    /// reject single items.
+    pub(super) fn submit_together<I, T>(
+        &self,
+        queue: &SharedQueue<I, T>,
+        item: I,
+        job: SharedJob<I, T>,
+    ) -> Writing<T>
+    where
+        I: Send + 'static,
+        T: Send + 'static,
+    {
+        let (sender, answer) = oneshot::channel();
+        if let Some(turn) = queue.push(item, sender) {
+            self.queue(Box::new(move |tx| {
+                let (items, senders): (Vec<I>, Vec<_>) = turn.begin().into_iter().unzip();
+                let outcome = isolated(tx, |tx| job(tx, &items));
+                let rejected = outcome.iter().flatten().filter_map(|it| it.as_ref().err());
+                for error in rejected.chain(outcome.as_ref().err()) {
+                    tx.note(error);
+                }
+                Box::new(move |commit| match commit.and(outcome) {
+                    Ok(results) => {
+                        for (sender, result) in senders.into_iter().zip(results) {
+                            drop(sender.send(result));
+                        }
+                    }
+                    Err(error) => {
+                        let copy = error.copies();
+                        for sender in senders {
+                            drop(sender.send(Err(copy())));
+                        }
+                    }
+                })
+            }));
         }
         Writing(answer)
+    }
+
+    fn queue(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // Without the thread the job is dropped with its senders, and the callers get `Closed`.
+            let _ = jobs.send(job);
+        }
+    }
+}
+
+/// What a job does with the items that it has got together; a result for each.
+pub(super) type SharedJob<I, T> =
+    fn(&mut Tx<'_>, &[I]) -> Result<Vec<Result<T, StoreError>>, StoreError>;
+
+type Waiting<I, T> = Arc<Mutex<Vec<(I, oneshot::Sender<Result<T, StoreError>>)>>>;
+
+/// Items of many callers that wait for one job.
+pub(super) struct SharedQueue<I, T>(Waiting<I, T>);
+
+impl<I, T> SharedQueue<I, T> {
+    /// Adds an item. The first one gets the turn: a job is to be queued for it and those that follow.
+    fn push(&self, item: I, sender: oneshot::Sender<Result<T, StoreError>>) -> Option<Turn<I, T>> {
+        let mut waiting = self.0.lock();
+        waiting.push((item, sender));
+        (waiting.len() == 1).then(|| Turn(Some(Arc::clone(&self.0))))
+    }
+}
+
+impl<I, T> Default for SharedQueue<I, T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+/// The turn of what waits in a queue. If it ends without having begun, because the thread has, so do the items.
+struct Turn<I, T>(Option<Waiting<I, T>>);
+
+impl<I, T> Turn<I, T> {
+    fn begin(mut self) -> Vec<(I, oneshot::Sender<Result<T, StoreError>>)> {
+        let waiting = self.0.take();
+        waiting.map_or_else(Vec::new, |waiting| std::mem::take(&mut *waiting.lock()))
+    }
+}
+
+impl<I, T> Drop for Turn<I, T> {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.0.take() {
+            waiting.lock().clear();
+        }
     }
 }
 
@@ -142,14 +233,17 @@ impl Drop for Writer {
 
 /// Runs a job so that its failure undoes nothing but its own writes. If the transaction is gone the job is not run: its writes
 /// would be committed although its caller gets an error.
-fn in_savepoint<T>(
+fn isolated<T>(
     tx: &mut Tx<'_>,
     job: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     if tx.sql.is_autocommit() {
         return Err(StoreError::Closed);
     }
-    tx.sql.execute_batch("SAVEPOINT job")?;
+    let has_savepoint = !tx.is_empty;
+    if has_savepoint {
+        execute(tx.sql, "SAVEPOINT job")?;
+    }
     let woken = (tx.wakes.len(), tx.feed);
     // A panic fails the one job, no more: the thread commits those of all Sources.
     let outcome = catch_unwind(AssertUnwindSafe(|| job(tx))).unwrap_or(Err(StoreError::Panicked));
@@ -167,10 +261,25 @@ fn in_savepoint<T>(
     if outcome.is_err() {
         tx.wakes.truncate(woken.0);
         tx.feed = woken.1;
-        tx.sql.execute_batch("ROLLBACK TO job")?;
+        if has_savepoint {
+            execute(tx.sql, "ROLLBACK TO job")?;
+        } else {
+            execute(tx.sql, "ROLLBACK")?;
+            execute(tx.sql, BEGIN)?;
+        }
     }
-    tx.sql.execute_batch("RELEASE job")?;
+    if has_savepoint {
+        execute(tx.sql, "RELEASE job")?;
+    }
+    tx.is_empty &= outcome.is_err();
     outcome
+}
+
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
+/// Executes a statement that is prepared only once.
+fn execute(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(statement)?.execute([]).map(drop)
 }
 
 /// Marks the transaction as gone, with the error that ended it.
@@ -249,7 +358,7 @@ impl Writes {
     ) -> (Vec<Reply>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
         let connection = &self.connection;
         let changes = connection.total_changes();
-        let begin = || connection.execute_batch("BEGIN IMMEDIATE");
+        let begin = || execute(connection, BEGIN);
         #[cfg(test)]
         let begin = || match self.hook.fails() {
             true => Err(rusqlite::Error::InvalidQuery),
@@ -260,6 +369,7 @@ impl Writes {
             sql: connection,
             wakes: Vec::new(),
             feed: None,
+            is_empty: true,
             aborted: None,
             has_write_failed: false,
             damage: &self.damage,
@@ -268,7 +378,7 @@ impl Writes {
         let outcome = match tx.aborted {
             Some(error) => Err(error),
             None => begun
-                .and_then(|()| connection.execute_batch("COMMIT"))
+                .and_then(|()| execute(connection, "COMMIT"))
                 .map_err(Arc::new),
         };
         if outcome.is_err() && !connection.is_autocommit() {

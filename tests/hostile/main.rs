@@ -20,7 +20,7 @@
 //! | deletion of all resources, however it is announced | [`deletions`]: `deletion_of_all_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all resources, one by one | [`deletions`]: `many_deletions_…`; `store::tests` `deletion_guard` |
 //! | empty lists, indexes, dumps and packages | [`empty_lists`] |
-//! | slow and silent peers | [`floods`]: `thousand_silent_peers_…`; [`peers`]: `stalled_peers_…`; `http::keyed_semaphore` |
+//! | slow and silent peers | [`floods`]: `thousand_silent_peers_…`; [`peers`]: `stalled_peers_…`; `http::delivery_budget` |
 //! | deliveries that are truncated, never end, or exceed the inbox | [`peers`]: `truncated_delivery_…`, `endless_delivery_…`; tests/destination `full_inbox_…` |
 //! | many hosts that never answer | [`unresponsive_hosts`]; over HTTP/2: `engine::apply::executor`; tests/process `http2` |
 //! | hosts without end, and long texts with which they end connections | `fetch::permits`; `fetch::error` |

@@ -50,39 +50,19 @@ async fn json_log_states_subscriptions_gaps_and_what_was_done() {
             .is_some_and(|topic| topic.starts_with("http://"))
     );
 
-    source.freeze_change_list(SET, true);
+    // A poll that is due would fill the gap before it is noticed.
+    home.idle(&source).await;
     source.create(SET, "lost.txt", "lost");
     source.notify(SET);
     source.create(SET, "next.txt", "next");
     source.notify_and_publish(SET).await.unwrap();
     let opened = until_logged(&log, "gap opened").await;
-    source.freeze_change_list(SET, false);
-    home.operator.poll(NAME).await;
     let closed = until_logged(&log, "gap closed").await;
     for field in ["code", "source", "set", "from", "until"] {
         assert_eq!(opened[field], closed[field], "{field}");
         assert!(opened[field].is_string(), "{field}");
     }
-    // One that the Change List fills at once.
-    source.create(SET, "lost-too.txt", "lost");
-    source.notify(SET);
-    source.create(SET, "last.txt", "last");
-    source.notify_and_publish(SET).await.unwrap();
     home.settled(&source).await;
-    let count = |message: &str| {
-        let lines = lines(&log);
-        lines
-            .iter()
-            .filter(|line| line["message"] == message)
-            .count()
-    };
-    eventually("both gaps are closed", None, async || {
-        match (count("gap opened"), count("gap closed")) {
-            (2, 2) => Ok(()),
-            found => Err(format!("{found:?}")),
-        }
-    })
-    .await;
     assert_eq!(running.stop().await.code(), Some(0));
 
     let lines = lines(&log);
@@ -90,7 +70,7 @@ async fn json_log_states_subscriptions_gaps_and_what_was_done() {
     let applied: u64 = summaries
         .map(|line| line["applied"].as_u64().unwrap())
         .sum();
-    assert!(applied >= 7, "{applied}: {lines:#?}");
+    assert!(applied >= 5, "{applied}: {lines:#?}");
     let last = lines.last().unwrap();
     assert_eq!(last["message"], "stopped", "{lines:#?}");
 }

@@ -12,6 +12,7 @@
 //!                                                                └─► snapshot, state (commit)
 //! ```
 //!
+//! Deliveries of the inbox that need nothing but their turn share transactions ([`inbox_runs`]).
 //! Which entries of a covered time are news is decided in [`late_news`], entry by entry. What an index names is requested before its
 //! turn by [`fetch_ahead`].
 //!
@@ -27,9 +28,11 @@ pub(super) mod documents;
 mod entry_batches;
 mod fetch_ahead;
 mod inbox;
+mod inbox_runs;
 mod ingest;
 mod late_news;
 mod list_parts;
+mod notification;
 mod offering;
 mod offers;
 pub(super) mod package_files;

@@ -151,7 +151,7 @@ impl SetState {
     ) -> BatchCommit {
         BatchCommit {
             progress: Some((trial.coverage().clone(), trial.gaps().to_vec())),
-            delivery,
+            deliveries: delivery.into_iter().collect(),
             read_until: trial.read_until(),
             ..BatchCommit::new(self.deletion_rules())
         }

@@ -383,13 +383,6 @@ pub(in crate::store) fn any_ending(sql: &Connection) -> Result<bool> {
         .exists([])
 }
 
-/// The set that a channel belongs to.
-pub(in crate::store) fn set_of(sql: &Connection, id: ChannelId) -> Result<Option<SetId>> {
-    sql.prepare_cached("SELECT set_id FROM channel WHERE id = ?1")?
-        .query_row([id], |row| row.get(0))
-        .optional()
-}
-
 /// Stores what the channel machine may have changed.
 pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel) -> Result<()> {
     let lease = &channel.lease;
@@ -435,39 +428,80 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
     update(sql, save, values)
 }
 
-/// The bytes of the channel's deliveries in the inbox.
-pub(in crate::store) fn pending_bytes(sql: &Connection, id: ChannelId) -> Result<u64> {
-    sql.prepare_cached("SELECT waiting_bytes FROM channel WHERE id = ?1")?
-        .query_row([id], |row| Ok(row.get::<_, Count>(0)?.0))
+/// What receiving deliveries needs of a channel.
+pub(in crate::store) struct Receiving {
+    pub(in crate::store) set: SetId,
+    pub(in crate::store) own: CallbackKeys,
+    pub(in crate::store) next: Option<CallbackKeys>,
+    pub(in crate::store) left: bool,
+    /// The hub that deliveries certainly come from.
+    pub(in crate::store) hub: Option<String>,
+    /// The bytes of its deliveries in the inbox.
+    pub(in crate::store) pending_bytes: u64,
 }
 
-/// Counts a delivery that was put into the inbox. `length` is in bytes.
+/// What receiving deliveries needs of a channel; `None`: there is no such channel.
+pub(in crate::store) fn receiving(sql: &Connection, id: ChannelId) -> Result<Option<Receiving>> {
+    sql.prepare_cached(
+        "SELECT set_id, token, secret, next_token, next_secret, left_for_good, waiting_bytes,
+             CASE WHEN next_hub IS NULL OR next_hub = own_hub THEN own_hub END AS hub
+         FROM channel WHERE id = ?1",
+    )?
+    .query_row([id], |row| {
+        let next_secret = row.get("next_secret")?;
+        let next_token: Option<String> = row.get("next_token")?;
+        Ok(Receiving {
+            set: row.get("set_id")?,
+            own: CallbackKeys {
+                token: row.get("token")?,
+                secret: row.get("secret")?,
+            },
+            next: next_token.map(|token| CallbackKeys {
+                token,
+                secret: next_secret,
+            }),
+            left: row.get("left_for_good")?,
+            hub: row.get("hub")?,
+            pending_bytes: row.get::<_, Count>("waiting_bytes")?.0,
+        })
+    })
+    .optional()
+}
+
+/// Counts deliveries that were put into the inbox. `bytes`: their length together.
 pub(in crate::store) fn count_received(
     sql: &Connection,
     id: ChannelId,
     now: DateTime<Utc>,
-    length: u64,
+    deliveries: u64,
+    bytes: u64,
 ) -> Result<()> {
-    let count = "UPDATE channel SET received = received + 1, last_notification_at = ?2, waiting = waiting + 1,
-             waiting_bytes = waiting_bytes + ?3
+    let count = "UPDATE channel SET received = received + ?3, last_notification_at = ?2, waiting = waiting + ?3,
+             waiting_bytes = waiting_bytes + ?4
          WHERE id = ?1";
-    update(sql, count, params![id, Micros(now), Count(length)])
+    let values = params![id, Micros(now), Count(deliveries), Count(bytes)];
+    update(sql, count, values)
 }
 
-/// Counts a delivery that was received before, and is not stored again.
-pub(in crate::store) fn count_repeated(sql: &Connection, id: ChannelId) -> Result<()> {
+/// Counts deliveries that were received before, and are not stored again.
+pub(in crate::store) fn count_repeated(
+    sql: &Connection,
+    id: ChannelId,
+    deliveries: u64,
+) -> Result<()> {
     let count =
-        "UPDATE channel SET received = received + 1, duplicate = duplicate + 1 WHERE id = ?1";
-    update(sql, count, [id])?;
+        "UPDATE channel SET received = received + ?2, duplicate = duplicate + ?2 WHERE id = ?1";
+    update(sql, count, params![id, Count(deliveries)])?;
     note_working(sql, id)
 }
 
-/// Counts a delivery that has left the inbox. `length` is in bytes.
+/// Counts deliveries that have left the inbox. `bytes`: their length together.
 pub(in crate::store) fn count_processed(
     sql: &Connection,
     id: ChannelId,
     outcome: DeliveryOutcome,
-    length: u64,
+    deliveries: u64,
+    bytes: u64,
 ) -> Result<()> {
     let column = match outcome {
         DeliveryOutcome::Applied | DeliveryOutcome::Undated => "applied",
@@ -475,10 +509,10 @@ pub(in crate::store) fn count_processed(
         DeliveryOutcome::Rejected => "rejected",
     };
     let count = format!(
-        "UPDATE channel SET {column} = {column} + 1, waiting = waiting - 1, waiting_bytes = waiting_bytes - ?2
+        "UPDATE channel SET {column} = {column} + ?2, waiting = waiting - ?2, waiting_bytes = waiting_bytes - ?3
          WHERE id = ?1"
     );
-    update(sql, &count, params![id, Count(length)])?;
+    update(sql, &count, params![id, Count(deliveries), Count(bytes)])?;
     match outcome {
         DeliveryOutcome::Rejected => Ok(()),
         _ => note_working(sql, id),

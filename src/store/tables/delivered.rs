@@ -3,14 +3,14 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
-use super::values::Micros;
+use super::values::{Count, Micros};
 use crate::store::ids::ChannelId;
 
 /// The SHA-256 of a delivery's body.
 pub(in crate::store) type BodyDigest = [u8; 32];
 
 /// How many of the oldest rows one insertion may delete, so that none takes long.
-const DELETED_AT_ONCE: i64 = 2;
+const DELETED_AT_ONCE: u64 = 2;
 
 /// An earlier delivery of the same bytes.
 pub(in crate::store) struct EarlierDelivery {
@@ -40,32 +40,54 @@ pub(in crate::store) fn find(
     .optional()
 }
 
-/// Adds a delivery of that id in the inbox, and deletes what is older than `since` or beyond the newest `most` of the
-/// channel.
+/// The number of the newest of a channel's deliveries; 0: it has none.
+pub(in crate::store) fn last_nth(sql: &Connection, channel: ChannelId) -> Result<i64> {
+    sql.prepare_cached("SELECT COALESCE(MAX(nth), 0) FROM delivered WHERE channel_id = ?1")?
+        .query_row([channel], |row| row.get(0))
+}
+
+/// Adds a delivery of that id in the inbox. `nth`: its number among the channel's.
 pub(in crate::store) fn insert(
     sql: &Connection,
     id: i64,
     channel: ChannelId,
+    nth: i64,
     digest: &BodyDigest,
     received_at: DateTime<Utc>,
-    since: DateTime<Utc>,
-    most: i64,
 ) -> Result<()> {
-    sql.prepare_cached("DELETE FROM delivered WHERE channel_id = ?1 AND digest = ?2")?
-        .execute(params![channel, digest])?;
-    let nth: i64 = sql
-        .prepare_cached("SELECT COALESCE(MAX(nth), 0) + 1 FROM delivered WHERE channel_id = ?1")?
-        .query_row([channel], |row| row.get(0))?;
     sql.prepare_cached(
         "INSERT INTO delivered (id, channel_id, nth, digest, received_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
-    .execute(params![id, channel, nth, digest, Micros(received_at)])?;
+    .execute(params![id, channel, nth, digest, Micros(received_at)])
+    .map(drop)
+}
+
+/// Deletes an earlier delivery of the same bytes.
+pub(in crate::store) fn delete_same(
+    sql: &Connection,
+    channel: ChannelId,
+    digest: &BodyDigest,
+) -> Result<()> {
+    sql.prepare_cached("DELETE FROM delivered WHERE channel_id = ?1 AND digest = ?2")?
+        .execute(params![channel, digest])
+        .map(drop)
+}
+
+/// After so many insertions, deletes what is older than `since`, and what has at most the number `until`.
+pub(in crate::store) fn delete_old(
+    sql: &Connection,
+    channel: ChannelId,
+    inserted: u64,
+    until: i64,
+    since: DateTime<Utc>,
+) -> Result<()> {
+    let limit = Count(inserted.saturating_mul(DELETED_AT_ONCE));
     sql.prepare_cached(
         "DELETE FROM delivered WHERE (nth <= ?2 OR received_at < ?3) AND id IN (
              SELECT id FROM delivered WHERE channel_id = ?1 ORDER BY nth LIMIT ?4)",
     )?
-    .execute(params![channel, nth - most, Micros(since), DELETED_AT_ONCE])?;
-    Ok(())
+    .execute(params![channel, until, Micros(since), limit])
+    .map(drop)
 }
 
 pub(in crate::store) fn delete(sql: &Connection, id: i64) -> Result<()> {

@@ -35,7 +35,7 @@ impl Delivery {
 }
 
 /// The result of processing a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeliveryOutcome {
     /// Its changes became tasks.
     Applied,
@@ -47,19 +47,25 @@ pub enum DeliveryOutcome {
     Rejected,
 }
 
-/// Appends a delivery and returns its id.
+/// Appends a delivery and returns its id. `hub`: the URI of the hub that it certainly came from.
 pub(in crate::store) fn insert(
     sql: &Connection,
     channel: ChannelId,
     received_at: DateTime<Utc>,
     body: &[u8],
     stated_topic: Option<&TopicUri>,
+    hub: Option<&str>,
 ) -> Result<i64> {
     sql.prepare_cached(
-        "INSERT INTO inbox (channel_id, received_at, body, stated_topic, hub) VALUES (?1, ?2, ?3, ?4,
-             (SELECT own_hub FROM channel WHERE id = ?1 AND (next_hub IS NULL OR next_hub = own_hub)))",
+        "INSERT INTO inbox (channel_id, received_at, body, stated_topic, hub) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
-    .execute(params![channel, Micros(received_at), body, stated_topic])?;
+    .execute(params![
+        channel,
+        Micros(received_at),
+        body,
+        stated_topic,
+        hub
+    ])?;
     Ok(sql.last_insert_rowid())
 }
 

@@ -123,7 +123,7 @@ async fn fault_ends_with_the_next_accepted_delivery() {
             .unwrap()
             .remove(0);
         let commit = BatchCommit {
-            delivery: Some((delivery.id, id, outcome)),
+            deliveries: vec![(delivery.id, id, outcome)],
             ..end()
         };
         let batch = world.batch(world.set, Vec::new(), Some(commit));

@@ -35,7 +35,7 @@ async fn delivery_stays_in_the_inbox_until_its_changes_are_tasks() {
         DeliveryOutcome::Rejected,
     ]) {
         let end = BatchCommit {
-            delivery: Some((delivery.id, delivery.channel, outcome)),
+            deliveries: vec![(delivery.id, delivery.channel, outcome)],
             progress: Some((coverage(delivery.id), Vec::new())),
             ..end()
         };
@@ -96,11 +96,14 @@ async fn full_inbox_receives_nothing_until_there_is_room() {
         .remove(0);
     for _ in 0..2 {
         // Ending it again changes nothing.
-        let delivery = Some((first.id, channel, DeliveryOutcome::Applied));
+        let deliveries = vec![(first.id, channel, DeliveryOutcome::Applied)];
         let batch = world.batch(
             world.set,
             Vec::new(),
-            Some(BatchCommit { delivery, ..end() }),
+            Some(BatchCommit {
+                deliveries,
+                ..end()
+            }),
         );
         world.store.apply(batch).await.unwrap();
     }
@@ -191,4 +194,152 @@ async fn nothing_remains_of_a_transaction_that_sqlite_has_rolled_back() {
         Receipt::Stored,
         "the next transaction goes on"
     );
+}
+
+/// The first job of a transaction has no savepoint.
+#[tokio::test]
+async fn failing_first_job_does_not_undo_others_of_its_commit() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    let mut wakes = world.store.wakes();
+    let (begun, begins) = oneshot::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let bad = world.store.begin_write(move |tx| {
+        tx.sql.execute(
+            "INSERT INTO source_set (source, capability_list) VALUES ('half', 'done')",
+            [],
+        )?;
+        tx.wake(Wake::Tasks("half".to_owned()));
+        tx.wake(Wake::Feed(7));
+        let _ = begun.send(());
+        let _ = released.recv();
+        Err::<(), _>(StoreError::Panicked)
+    });
+    begins.await.unwrap();
+    let good = world.store.receive(world.now, channel, "1", 100, None);
+    let release = async { drop(release) };
+    let (bad, good, ()) = tokio::join!(bad.done(), good, release);
+    assert!(matches!(bad, Err(StoreError::Panicked)));
+    assert_eq!(good.unwrap(), Receipt::Stored);
+    assert!(world.store.sets("half").await.unwrap().is_empty());
+    assert_eq!(woken(&mut wakes), [Wake::Inbox(world.set)]);
+}
+
+#[tokio::test]
+async fn deliveries_that_wait_are_received_together() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    let topic = TopicUri::parse("https://example.org/other").unwrap();
+    let keys = CallbackKeys {
+        token: "other".to_owned(),
+        secret: None,
+    };
+    let kind = Capability::FrameworkNotification;
+    let adding = world
+        .store
+        .add_channel(world.now, world.set, &kind, &topic, &[], keys);
+    let other = adding.await.unwrap().id;
+    let mut wakes = world.store.wakes();
+    let (release, busy) = world.busy_writer().await;
+    let receive =
+        |channel, body: &'static str| world.store.receive(world.now, channel, body, 8, None);
+    let waiting = futures_util::future::join_all([
+        receive(channel, "one"),
+        receive(other, "one"),
+        receive(ChannelId(99), "one"),
+        receive(channel, "one"),
+        receive(channel, "four"),
+        receive(channel, "five5"),
+        receive(other, "six"),
+        receive(channel, "7"),
+    ]);
+    let (receipts, ()) = tokio::join!(waiting, async { drop(release) });
+    busy.await.unwrap().unwrap();
+    let receipts: Vec<_> = receipts
+        .into_iter()
+        .map(|receipt| receipt.map_err(|error| error.code()))
+        .collect();
+    assert_eq!(
+        receipts,
+        [
+            Ok(Receipt::Stored),
+            Ok(Receipt::Stored),
+            Err("no-channel"),
+            Ok(Receipt::Known),
+            Ok(Receipt::Stored),
+            Ok(Receipt::Full),
+            Ok(Receipt::Stored),
+            Ok(Receipt::Stored),
+        ]
+    );
+    assert_eq!(woken(&mut wakes), [Wake::Inbox(world.set)]);
+    let stored = world.store.deliveries(world.set, 0, 10).await.unwrap();
+    let stored: Vec<_> = stored
+        .iter()
+        .map(|delivery| (delivery.channel, delivery.body.as_slice()))
+        .collect();
+    assert_eq!(
+        stored,
+        [
+            (channel, &b"one"[..]),
+            (other, b"one"),
+            (channel, b"four"),
+            (other, b"six"),
+            (channel, b"7"),
+        ]
+    );
+    for (id, received, duplicate, bytes) in [(channel, 4, 1, 8), (other, 2, 0, 6)] {
+        let record = world.store.channel(id).await.unwrap().unwrap();
+        let counts = (record.received, record.duplicate, record.inbox_bytes);
+        assert_eq!(counts, (received, duplicate, bytes));
+        assert_eq!(record.inbox, received - duplicate);
+    }
+}
+
+#[tokio::test]
+async fn delivery_is_outdated_once_its_channel_has_other_keys_or_is_left() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    let keys = |token: &str, secret: Option<&str>| CallbackKeys {
+        token: token.to_owned(),
+        secret: secret.map(str::to_owned),
+    };
+    let mut bodies = (0..).map(|number: u64| number.to_string());
+    let mut receive = |keys: CallbackKeys| {
+        let recipient = Recipient {
+            channel,
+            keys: Some(keys),
+        };
+        let body = bodies.next().unwrap();
+        world.store.receive(world.now, recipient, body, 100, None)
+    };
+    let (own, next) = (keys("token", None), keys("next", Some("secret")));
+    for (keys, expected) in [
+        (own.clone(), Receipt::Stored),
+        (keys("token", Some("secret")), Receipt::Outdated),
+        (next.clone(), Receipt::Outdated),
+    ] {
+        assert_eq!(receive(keys).await.unwrap(), expected);
+    }
+    let topic = TopicUri::parse("https://example.org/notifications").unwrap();
+    let owner = crate::sync::CallbackOwner {
+        hub: HubUri::parse("https://hub.example.org/").unwrap(),
+        topic,
+        base: None,
+    };
+    let stepping = world.store.step_channel(channel, next.clone(), |channel| {
+        channel.callbacks.own = Some(owner.clone());
+        channel.callbacks.next = Some(owner);
+    });
+    stepping.await.unwrap();
+    assert_eq!(receive(own.clone()).await.unwrap(), Receipt::Stored);
+    assert_eq!(receive(next.clone()).await.unwrap(), Receipt::Stored);
+    let leaving = world
+        .store
+        .change_channel(channel, false, |channel| channel.left = true);
+    leaving.await.unwrap();
+    assert_eq!(receive(own).await.unwrap(), Receipt::Outdated);
+    assert_eq!(receive(next).await.unwrap(), Receipt::Outdated);
+    let stored = world.store.deliveries(world.set, 0, 10).await.unwrap();
+    assert_eq!(stored.len(), 3);
 }

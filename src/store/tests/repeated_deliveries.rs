@@ -15,7 +15,7 @@ impl World {
         let deliveries = self.store.deliveries(self.set, 0, 1).await.unwrap();
         let delivery = &deliveries[0];
         let end = BatchCommit {
-            delivery: Some((delivery.id, delivery.channel, outcome)),
+            deliveries: vec![(delivery.id, delivery.channel, outcome)],
             ..end()
         };
         let batch = self.batch(self.set, Vec::new(), Some(end));

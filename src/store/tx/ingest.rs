@@ -1,5 +1,6 @@
 //! Ingests a document: its changes become tasks, and with the last of them coverage, inbox and validators move.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -48,8 +49,8 @@ pub struct BatchCommit {
     pub rules: DeletionRules,
     /// The new coverage and gaps of the set; `None`: the document proves nothing.
     pub progress: Option<(Coverage, Vec<Gap>)>,
-    /// The notification that was processed.
-    pub delivery: Option<(i64, ChannelId, DeliveryOutcome)>,
+    /// The notifications that were processed.
+    pub deliveries: Vec<(i64, ChannelId, DeliveryOutcome)>,
     /// Documents that need not be read again while they are unchanged.
     pub documents: Vec<DocumentRecord>,
     /// The time of the Resource List that was read completely.
@@ -66,7 +67,7 @@ impl BatchCommit {
         Self {
             rules,
             progress: None,
-            delivery: None,
+            deliveries: Vec::new(),
             documents: Vec::new(),
             listed: None,
             read_until: None,
@@ -130,6 +131,21 @@ impl Store {
             self.gap_history.note(set, &gaps, now);
         }
         Ok(result)
+    }
+
+    /// As [`apply`](Self::apply), for several documents, one after the other, in one transaction. Returns the results together.
+    pub async fn apply_all(
+        self: &Arc<Self>,
+        batches: Vec<ChangeBatch>,
+    ) -> Result<BatchResult, StoreError> {
+        self.write(move |tx| {
+            let mut sum = BatchResult::default();
+            for batch in &batches {
+                sum.add(apply(tx, batch)?);
+            }
+            Ok(sum)
+        })
+        .await
     }
 }
 
@@ -271,9 +287,7 @@ fn commit(
     for &channel in &end.missed_by {
         channel::count_gap(sql, channel)?;
     }
-    if let Some((delivery, channel, outcome)) = end.delivery {
-        end_delivery(sql, delivery, channel, outcome)?;
-    }
+    end_deliveries(sql, &end.deliveries)?;
     for document in &end.documents {
         document::save(sql, set, document)?;
     }
@@ -289,21 +303,27 @@ fn commit(
     Ok(held)
 }
 
-/// Removes a processed delivery from the inbox and counts its outcome.
-fn end_delivery(
+/// Removes processed deliveries from the inbox and counts their outcomes.
+fn end_deliveries(
     sql: &Connection,
-    delivery: i64,
-    channel: ChannelId,
-    outcome: DeliveryOutcome,
+    deliveries: &[(i64, ChannelId, DeliveryOutcome)],
 ) -> Result<(), StoreError> {
-    if let Some(length) = inbox::delete(sql, delivery)? {
-        channel::count_processed(sql, channel, outcome, length)?;
+    let mut counts: BTreeMap<(ChannelId, DeliveryOutcome), (u64, u64)> = BTreeMap::new();
+    for &(delivery, channel, outcome) in deliveries {
+        if let Some(length) = inbox::delete(sql, delivery)? {
+            let (number, bytes) = counts.entry((channel, outcome)).or_default();
+            *number += 1;
+            *bytes += length;
+        }
+        match outcome {
+            DeliveryOutcome::Applied | DeliveryOutcome::Duplicate => {}
+            DeliveryOutcome::Undated => delivered::set_undated(sql, delivery)?,
+            // It had no effect: if it is repeated, it may have one.
+            DeliveryOutcome::Rejected => delivered::delete(sql, delivery)?,
+        }
     }
-    match outcome {
-        DeliveryOutcome::Applied | DeliveryOutcome::Duplicate => {}
-        DeliveryOutcome::Undated => delivered::set_undated(sql, delivery)?,
-        // It had no effect: if it is repeated, it may have one.
-        DeliveryOutcome::Rejected => delivered::delete(sql, delivery)?,
+    for ((channel, outcome), (number, bytes)) in counts {
+        channel::count_processed(sql, channel, outcome, number, bytes)?;
     }
     Ok(())
 }

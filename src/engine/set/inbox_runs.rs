@@ -1,0 +1,345 @@
+//! Deliveries that need nothing but their turn: consecutive ones are applied in one transaction.
+//!
+//! Such a delivery can be read, is for this set, and is neither early nor a mere hint. Whatever is not like that ends the run: it is
+//! processed by itself. So is what panics, and each delivery of a run that fails.
+//!
+//! Invariant: the result is that of processing them one by one.
+
+use std::collections::{HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use url::Url;
+
+use super::documents::note_notification;
+use super::notification::{News, foreign_uris, is_dated, is_trusted, parse_delivery};
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::protocol::{Capability, ChangeKind, Document, Oddities, ResourceUri, TopicUri};
+use crate::store::{
+    BatchCommit, Change, ChangeBatch, ChannelRecord, Delivery, DeliveryOutcome, Origin, SetId,
+};
+use crate::sync::{NewsFilter, Sequencer, Verdict, is_plausible};
+
+/// A run ends with the delivery that reaches so many changes: all of them, and deliveries that arrive, wait for the transaction.
+const MOST_CHANGES: usize = 250;
+
+impl SetState {
+    /// Applies the deliveries at the front of the queue that need nothing but their turn, and removes them from it. Returns how many
+    /// of the following ones are to be processed one by one.
+    pub(super) async fn apply_run(
+        &mut self,
+        deliveries: &mut VecDeque<Delivery>,
+    ) -> Result<usize, EngineError> {
+        let Some(first) = deliveries.front() else {
+            return Ok(0);
+        };
+        // After each delivery, those that are held may be next.
+        if self.sequencer.held() > 0 {
+            return Ok(1);
+        }
+        let channel = self.channel(first.channel).await?;
+        if channel.kind != Capability::ChangeNotification {
+            return Ok(1);
+        }
+        let (id, topic) = (channel.id, channel.topic.clone());
+        let planner = Planner {
+            context: Arc::clone(&self.context),
+            set: self.record.id,
+            capability_list: self.record.capability_list.clone(),
+            channel,
+        };
+        let (sequencer, waiting) = (self.sequencer.clone(), std::mem::take(deliveries));
+        let planning = tokio::task::spawn_blocking(move || {
+            let run = planner.plan(sequencer, &waiting);
+            (waiting, run)
+        });
+        let (waiting, run) = planning.await.map_err(|_| EngineError::Interrupted)?;
+        *deliveries = waiting;
+        let planned = run.notifications.len();
+        if planned == 0 {
+            return Ok(1);
+        }
+        let (mut batches, mut oddities): (Vec<ChangeBatch>, _) = (Vec::new(), Vec::new());
+        let mut had_deletions = true;
+        for notification in run.notifications {
+            let delivery = (notification.delivery, id, notification.outcome);
+            let changes = notification.changes;
+            oddities.push(notification.oddities);
+            let mut kinds = changes.iter().map(|change| change.kind);
+            let has_deletions = kinds.any(|kind| kind == ChangeKind::Deleted);
+            let ends_alone = std::mem::replace(&mut had_deletions, has_deletions) || has_deletions;
+            match batches.last_mut() {
+                Some(ChangeBatch {
+                    changes: before,
+                    end: Some(end),
+                    ..
+                }) if !ends_alone => {
+                    before.extend(changes);
+                    end.deliveries.push(delivery);
+                }
+                // The end of a document decides about its deletions.
+                _ => {
+                    let mut end = BatchCommit::new(self.deletion_rules());
+                    end.deliveries.push(delivery);
+                    batches.push(self.change_batch(Origin::Notification, changes, Some(end)));
+                }
+            }
+        }
+        // The coverage moves over all of them at once.
+        if let Some(end) = batches.last_mut().and_then(|batch| batch.end.as_mut()) {
+            let deliveries = std::mem::take(&mut end.deliveries);
+            *end = BatchCommit {
+                deliveries,
+                ..self.commit_of(&run.sequencer, None)
+            };
+        }
+        let Ok(result) = self.context.store.apply_all(batches).await else {
+            // One by one, each has its own error.
+            return Ok(planned);
+        };
+        self.sequencer = run.sequencer;
+        self.report_held(result.held);
+        for oddities in &oddities {
+            note_notification(&self.context, self.record.id, topic.url(), oddities);
+        }
+        for delivery in deliveries.drain(..planned) {
+            self.last_delivery = delivery.id;
+        }
+        Ok(usize::from(run.is_interrupted))
+    }
+}
+
+/// Notifications that are applied together.
+struct Run {
+    notifications: Vec<Planned>,
+    /// The state after all of them.
+    sequencer: Sequencer,
+    /// Whether it was ended by a delivery that is to be processed by itself.
+    is_interrupted: bool,
+}
+
+/// A notification whose turn it is.
+struct Planned {
+    /// Its number in the inbox.
+    delivery: i64,
+    changes: Vec<Change>,
+    outcome: DeliveryOutcome,
+    oddities: Oddities,
+}
+
+/// Plans runs of one channel. For a blocking thread.
+struct Planner {
+    context: Arc<SourceContext>,
+    set: SetId,
+    capability_list: Url,
+    channel: ChannelRecord,
+}
+
+impl Planner {
+    fn plan(&self, sequencer: Sequencer, deliveries: &VecDeque<Delivery>) -> Run {
+        let mut run = Run {
+            notifications: Vec::new(),
+            sequencer,
+            is_interrupted: false,
+        };
+        let mut changes = 0;
+        for delivery in deliveries {
+            if changes >= MOST_CHANGES || delivery.channel != self.channel.id {
+                break;
+            }
+            let planning = AssertUnwindSafe(|| self.plan_next(&run, delivery));
+            let Ok(Some((planned, sequencer))) = catch_unwind(planning) else {
+                run.is_interrupted = true;
+                break;
+            };
+            changes += planned.changes.len();
+            run.notifications.push(planned);
+            run.sequencer = sequencer;
+        }
+        run
+    }
+
+    /// The notification that follows those of a run, and the state after it; `None` if it is to be processed by itself.
+    fn plan_next(&self, run: &Run, delivery: &Delivery) -> Option<(Planned, Sequencer)> {
+        let context = &*self.context;
+        if context.delivery_panics.lock().contains_key(&delivery.id) {
+            return None;
+        }
+        let (topic, limit) = (self.channel.topic.url(), context.limits.notification);
+        let base = context.base_uri(topic);
+        let document = parse_delivery(&delivery.body, base, &self.channel.kind, limit).ok()?;
+        let foreign = foreign_uris(&self.capability_list, &self.channel, delivery, &document);
+        let is_foreign = |(_, uri): &(&str, TopicUri)| {
+            let found = context.store.names_another_blocking(&self.channel, uri);
+            !matches!(found, Ok(false))
+        };
+        if document.oddities.damaged_entries() > 0 || foreign.iter().any(is_foreign) {
+            return None;
+        }
+        #[cfg(test)]
+        super::notification::panic_in_order(&document).ok()?;
+        let mut sequencer = run.sequencer.clone();
+        let stated = &document.head.md;
+        let verdict = sequencer.handle(clock::now(), delivery.id, stated.from, stated.until);
+        let (filter, covered) = match verdict {
+            Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
+            Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
+            Verdict::Hold | Verdict::Hint(_) => return None,
+        };
+        if compares_changed(run, &document, &filter) {
+            return None;
+        }
+        let (is_dated, oddities) = (is_dated(&document), document.oddities.clone());
+        let is_trusted = is_trusted(context.source.trust_hub, &self.capability_list, delivery);
+        let news = News::of(context, self.set, document, &filter, is_trusted).ok()?;
+        let planned = Planned {
+            delivery: delivery.id,
+            outcome: news.outcome(covered, is_dated),
+            changes: news.changes,
+            oddities,
+        };
+        Some((planned, sequencer))
+    }
+}
+
+/// Whether an entry of a time that was covered is to be compared with what is known of a resource that the run changes: that is not
+/// in the database yet.
+fn compares_changed(run: &Run, document: &Document, filter: &NewsFilter) -> bool {
+    let now = clock::now().wall;
+    let compared = document.entries.iter().filter(|entry| {
+        let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
+        !filter.includes(entry.md.change, changed_at)
+    });
+    let mut compared = compared.peekable();
+    let mut changes = run
+        .notifications
+        .iter()
+        .flat_map(|it| &it.changes)
+        .peekable();
+    if compared.peek().is_none() || changes.peek().is_none() {
+        return false;
+    }
+    let changed: HashSet<&ResourceUri> = changes.map(|change| &change.uri).collect();
+    let mut uris = compared.filter_map(|entry| ResourceUri::try_from(entry.loc.clone()).ok());
+    uris.any(|uri| changed.contains(&uri))
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, TimeDelta, Utc};
+
+    use super::*;
+    use crate::engine::set::inbox::tests::Receiving;
+    use crate::engine::set::notification::{IN_THE_STORE, PANIC};
+    use crate::protocol::{ChangeKind, Entry, Head, Root, SourceTime, write_document};
+
+    /// An interval, if one is stated, and the changes in it: path, kind and time.
+    type Stated<'a> = (Option<(i64, i64)>, &'a [(&'a str, ChangeKind, i64)]);
+
+    const CREATED: ChangeKind = ChangeKind::Created;
+    const UPDATED: ChangeKind = ChangeKind::Updated;
+    const DELETED: ChangeKind = ChangeKind::Deleted;
+
+    fn of<'a>(interval: (i64, i64), changes: &'a [(&'a str, ChangeKind, i64)]) -> Stated<'a> {
+        (Some(interval), changes)
+    }
+
+    /// A time in the past.
+    fn at(now: DateTime<Utc>, seconds: i64) -> SourceTime {
+        SourceTime::from(now + TimeDelta::seconds(seconds - 1000))
+    }
+
+    fn body(now: DateTime<Utc>, (interval, changes): Stated<'_>) -> Vec<u8> {
+        let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
+        let times = interval.map(|(from, until)| (at(now, from), at(now, until)));
+        (head.md.from, head.md.until) = times.unzip();
+        let entry = |&(path, kind, time): &(&str, ChangeKind, i64)| {
+            let mut entry = Entry::new(format!("https://example.org{path}").parse().unwrap());
+            entry.md.change = Some(kind);
+            entry.md.datetime = Some(at(now, time));
+            entry
+        };
+        let entries: Vec<Entry> = changes.iter().map(entry).collect();
+        write_document(&head, &entries)
+    }
+
+    /// Processes notifications, one by one or all at once. Returns what is known then, and how many commits that took.
+    async fn process(now: DateTime<Utc>, stated: &[Stated<'_>], at_once: bool) -> (String, u64) {
+        let receiving = Receiving::of("/capabilitylist.xml", []).await;
+        let mut state = receiving.state_read(at(now, 0)).await;
+        let store = Arc::clone(&receiving.source.store);
+        let mut commits = 0;
+        for &stated in stated {
+            receiving.receive(body(now, stated)).await;
+            if !at_once {
+                state.work_inbox().await.unwrap();
+            }
+        }
+        if at_once {
+            let before = store.commit_hook().steps();
+            // What panics is processed again, until it is rejected.
+            while state.work_inbox().await.is_err() {}
+            // Each has two steps.
+            commits = (store.commit_hook().steps() - before) / 2;
+        }
+        let channel = store.channel(receiving.channel).await.unwrap().unwrap();
+        let counts = (channel.applied, channel.duplicate, channel.rejected);
+        let waiting = (channel.inbox, channel.inbox_bytes, state.sequencer.held());
+        let snapshot = store.snapshot().await.unwrap();
+        (format!("{counts:?} {waiting:?} {snapshot:#?}"), commits)
+    }
+
+    #[tokio::test]
+    async fn backlog_is_applied_in_few_transactions_and_as_one_by_one() {
+        let now = clock::now().wall;
+        let first = of((0, 10), &[("/a", CREATED, 5), ("/b", CREATED, 6)]);
+        let second = of((10, 20), &[("/c", CREATED, 15)]);
+        let third = of((20, 30), &[("/a", UPDATED, 25), ("/b", DELETED, 26)]);
+        let hint: Stated<'_> = (None, &[("/d", CREATED, 5)]);
+        let unreadable = of((10, 11), &[(PANIC, CREATED, 10)]);
+        // Their intervals are covered, but one of them has appeared late.
+        let late = of((1, 9), &[("/d", CREATED, 5)]);
+        let late_of_same = of((1, 9), &[("/a", UPDATED, 7)]);
+        let known = of((1, 9), &[("/a", CREATED, 4)]);
+        let empty = of((2, 9), &[]);
+        for (what, stated, commits) in [
+            ("one", vec![first], 1),
+            ("consecutive", vec![first, second, third], 1),
+            // The early one is held, which is no commit.
+            ("out of order", vec![first, third, second], 3),
+            ("a mere hint between", vec![first, hint, second], 3),
+            ("unreadable between", vec![first, unreadable, second], 3),
+            ("late", vec![first, second, late, third], 1),
+            (
+                "late, of a resource of the run",
+                vec![first, second, late_of_same, third],
+                3,
+            ),
+            (
+                "known, of a resource of the run",
+                vec![first, second, known, empty],
+                3,
+            ),
+        ] {
+            let (one_by_one, _) = process(now, &stated, false).await;
+            let (at_once, counted) = process(now, &stated, true).await;
+            assert_eq!(at_once, one_by_one, "{what}");
+            assert_eq!(counted, commits, "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn run_ends_before_a_delivery_whose_processing_fails() {
+        let now = clock::now().wall;
+        let stated = [
+            of((0, 10), &[("/a", CREATED, 5)]),
+            of((10, 20), &[(IN_THE_STORE, CREATED, 15)]),
+            of((10, 30), &[("/b", CREATED, 25)]),
+        ];
+        let (known, _) = process(now, &stated, true).await;
+        assert!(known.starts_with("(2, 0, 1) (0, 0, 0)"), "{known}");
+    }
+}

@@ -1,0 +1,280 @@
+//! A delivery as a notification: its document, whether it is for the set, and which of its changes are news.
+
+use std::collections::HashSet;
+use std::io::Read;
+
+use chrono::TimeDelta;
+use flate2::read::GzDecoder;
+use url::Url;
+
+use super::changes::change_of;
+use super::late_news::LateNews;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::fetch::FetchError;
+use crate::protocol::{
+    BaseUri, Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place,
+    ReadError, Root, SourceTime, TopicUri,
+};
+use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId};
+use crate::sync::{NewsFilter, is_plausible, names_copy};
+
+/// The most entries of a notification. A longer one is rejected, and the set is polled.
+const MAX_ENTRIES: usize = 50_000;
+
+/// A delivery that ends with it, or has an entry with this path, makes the reader panic.
+#[cfg(test)]
+pub(super) const PANIC: &str = "/panic";
+/// What puts a delivery in order panics that has an entry with this path.
+#[cfg(test)]
+pub(super) const IN_ORDER: &str = "/panic-in-order";
+/// The store panics while a delivery is processed that has an entry with this path.
+#[cfg(test)]
+pub(super) const IN_THE_STORE: &str = "/panic-in-the-store";
+
+#[cfg(test)]
+pub(super) fn panic_in_order(document: &Document) -> Result<(), EngineError> {
+    let entries = &document.entries;
+    let has = |path: &str| entries.iter().any(|entry| entry.loc.path() == path);
+    assert!(!has(IN_ORDER), "a test");
+    match has(IN_THE_STORE) {
+        true => Err(EngineError::Panicked("a test".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// The URIs, and the relations of the links that have stated them, by which a delivery may be for another channel or another set: they
+/// are not those of this one.
+pub(super) fn foreign_uris(
+    capability_list: &Url,
+    channel: &ChannelRecord,
+    delivery: &Delivery,
+    document: &Document,
+) -> Vec<(&'static str, TopicUri)> {
+    let up = document.head.link("up");
+    let up = up.and_then(|up| TopicUri::try_from(up.clone()).ok());
+    let is_own = |uri: &TopicUri| {
+        uri.url() == capability_list || *uri == channel.topic || *uri == channel.subscribed_topic
+    };
+    let stated = [("self", delivery.stated_topic.clone()), ("up", up)];
+    let stated = stated.into_iter();
+    stated
+        .filter_map(|(link, uri)| Some((link, uri.filter(|uri| !is_own(uri))?)))
+        .collect()
+}
+
+/// Whether the hub that has sent a delivery may speak for the Source. `configured`: what the configuration states of that.
+pub(super) fn is_trusted(
+    configured: Option<bool>,
+    capability_list: &Url,
+    delivery: &Delivery,
+) -> bool {
+    let origin = capability_list.origin();
+    let is_own = |hub: &HubUri| hub.url().origin() == origin;
+    configured.unwrap_or_else(|| delivery.hub.as_ref().is_some_and(is_own))
+}
+
+/// How far ahead of our clock a time may be that only a hub states.
+const AHEAD: TimeDelta = TimeDelta::minutes(5);
+
+/// Marks a change that only a hub states: the Source itself is asked for it, and nobody whom the hub names.
+///
+/// A time that is yet to come would hide what the Source states until then: it counts as that of the receipt. A little later it
+/// may be, because clocks differ and Sources round.
+fn leave_to_the_source(change: &mut Change) {
+    let now = clock::now().wall;
+    let latest = Some(SourceTime::from(now + AHEAD));
+    for time in [&mut change.changed_at, &mut change.lastmod] {
+        if *time > latest {
+            *time = Some(SourceTime::from(now));
+        }
+    }
+    change.unconfirmed = true;
+    change.links.retain(|link| !names_copy(link));
+    change.authority = change.uri.authority();
+}
+
+/// What is news in a notification.
+pub(super) struct News {
+    /// The changes, the oldest first, and then those that appeared late.
+    pub(super) changes: Vec<Change>,
+    /// Whether any appeared late: in an interval that was covered before.
+    has_late: bool,
+}
+
+impl News {
+    /// For a blocking thread.
+    pub(super) fn of(
+        context: &SourceContext,
+        set: SetId,
+        document: Document,
+        filter: &NewsFilter,
+        is_trusted: bool,
+    ) -> Result<Self, EngineError> {
+        let mut entries = document.entries;
+        #[cfg(test)]
+        assert!(entries.iter().all(|entry| entry.loc.path() != PANIC));
+        let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
+        if !order.is_newest_first() {
+            entries.reverse();
+        }
+        // From the newest to the oldest: of the late changes of a resource only the last one of the document counts.
+        let mut late_uris = HashSet::new();
+        let mut late_news = LateNews::of(set, true);
+        let now = clock::now().wall;
+        let mut changes = Vec::new();
+        for entry in entries {
+            let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
+            let is_included = filter.includes(entry.md.change, changed_at);
+            let late = filter.is_late(changed_at);
+            if is_included && late && !late_uris.insert(entry.loc.clone()) {
+                continue;
+            }
+            let mut change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            if !is_trusted {
+                change.as_mut().into_iter().for_each(leave_to_the_source);
+            }
+            match change {
+                Some(change) if is_included => changes.push(Change { late, ..change }),
+                Some(change) => late_news.add(context, (change, None))?,
+                None => {}
+            }
+        }
+        changes.reverse();
+        let late = late_news.finish(context)?;
+        let has_late = !late.is_empty();
+        changes.extend(late.into_iter().map(|(change, _)| change));
+        Ok(Self { changes, has_late })
+    }
+
+    /// The outcome of the notification: `covered` if nothing but its interval counts.
+    pub(super) fn outcome(&self, covered: DeliveryOutcome, is_dated: bool) -> DeliveryOutcome {
+        match covered {
+            DeliveryOutcome::Applied if !is_dated => DeliveryOutcome::Undated,
+            // The interval was covered, but not by all that happened in it.
+            DeliveryOutcome::Duplicate if self.has_late => DeliveryOutcome::Applied,
+            outcome => outcome,
+        }
+    }
+}
+
+/// Whether a notification states a time that tells it from every other one.
+pub(super) fn is_dated(document: &Document) -> bool {
+    let is_dated = |entry: &Entry| entry.md.datetime.is_some();
+    document.head.md.until.is_some() || document.entries.iter().all(is_dated)
+}
+
+/// Parses the body of a delivery of that kind on the channel with the topic `base`. For a blocking thread. Whether it is compressed is
+/// seen by its bytes: some hubs leave a body compressed, others label one so that is not.
+pub(super) fn parse_delivery(
+    body: &[u8],
+    base: BaseUri<'_>,
+    kind: &Capability,
+    limit: u64,
+) -> Result<Document, EngineError> {
+    #[cfg(test)]
+    assert!(!body.ends_with(PANIC.as_bytes()));
+    let document = if body.starts_with(&[0x1f, 0x8b]) {
+        let plain = unzip(body, limit).map_err(|error| EngineError::Fetch {
+            uri: format!("a notification of {}", base.uri),
+            error,
+        })?;
+        parse_entries(&plain, base)?
+    } else {
+        parse_entries(body, base)?
+    };
+    let is_expected = match &document.head.md.capability {
+        // The authors' own publisher labels its notifications so.
+        Some(Capability::ChangeList) => *kind == Capability::ChangeNotification,
+        Some(stated) => stated == kind,
+        None => true,
+    };
+    match &document.head.md.capability {
+        Some(found) if !is_expected => Err(EngineError::WrongCapability {
+            document: format!("a notification of {}", base.uri),
+            wanted: kind.clone(),
+            found: found.clone(),
+        }),
+        _ if document.head.root != Root::Urlset => Err(ReadError::WrongRoot {
+            at: Place::BEGIN,
+            name: "sitemapindex".to_owned(),
+        }
+        .into()),
+        _ => Ok(document),
+    }
+}
+
+/// Parses a notification of at most as many entries as a document may have (sitemaps.org): they are all in memory at once.
+fn parse_entries(bytes: &[u8], base: BaseUri<'_>) -> Result<Document, EngineError> {
+    let mut reader = DocumentReader::open(bytes, base)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        if entries.len() == MAX_ENTRIES {
+            return Err(EngineError::TooManyEntries(MAX_ENTRIES));
+        }
+        entries.push(entry);
+    }
+    Ok(Document {
+        head: reader.head().clone(),
+        oddities: reader.oddities().clone(),
+        entries,
+    })
+}
+
+/// Decompresses a delivery, up to `limit` bytes: a few bytes may become a great many.
+fn unzip(body: &[u8], limit: u64) -> Result<Vec<u8>, FetchError> {
+    let mut plain = Vec::new();
+    GzDecoder::new(body)
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut plain)
+        .map_err(|error| FetchError::BadGzip(error.to_string()))?;
+    if plain.len() as u64 > limit {
+        return Err(FetchError::TooLarge { limit });
+    }
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+    use crate::protocol::{Head, write_document};
+
+    #[test]
+    fn notification_on_a_long_topic_takes_little_memory() {
+        let kind = Capability::ChangeNotification;
+        let head = Head::new(Root::Urlset, kind.clone());
+        let text = String::from_utf8(write_document(&head, &[])).unwrap();
+        let entry = "<url><loc>?</loc><md xmlns=\"http://www.openarchives.org/rs/terms/\" change=\"created\"/></url>";
+        let text = text.replace("</urlset>", &format!("{}</urlset>", entry.repeat(40_000)));
+        let topic = |length: usize| {
+            let topic = format!("http://example.org/{}", "t".repeat(length));
+            Url::parse(&topic).unwrap()
+        };
+        let parse = |topic: &Url| parse_delivery(text.as_bytes(), topic.into(), &kind, 8 << 20);
+        // Each of them would be longer than a URI may be.
+        let longest = parse(&topic(60_000)).unwrap();
+        assert_eq!(longest.entries.len(), 0);
+        assert_eq!(longest.oddities.bad_entries(), 40_000);
+        // All of them together would have 320 MB.
+        let error = parse(&topic(8000)).unwrap_err();
+        assert_eq!(error.code(), "uri-expansion");
+        assert_eq!(parse(&topic(100)).unwrap().entries.len(), 40_000);
+    }
+
+    #[test]
+    fn limit_of_a_delivery_holds_after_decompression() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&[b' '; 1000]).unwrap();
+        let body = encoder.finish().unwrap();
+        assert_eq!(unzip(&body, 1000), Ok(vec![b' '; 1000]));
+        assert_eq!(unzip(&body, 999), Err(FetchError::TooLarge { limit: 999 }));
+        let cut = unzip(&body[..body.len() - 9], 1000);
+        assert_eq!(cut.unwrap_err().code(), "bad-gzip");
+    }
+}

@@ -1,0 +1,211 @@
+//! Reads the body of a delivery into memory, up to a length and in limited time.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+
+use super::delivery_budget::{DeliveryBudget, Reservation};
+use crate::clock;
+use crate::store::ChannelId;
+
+/// How long a hub may take to send the body of a delivery.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The bytes of a delivery are collected in buffers of this size. One that needs no more reserves no room.
+const SEGMENT: usize = 32 << 10;
+/// How much of a delivery that is too large is read, as a multiple of the longest allowed one.
+const MAX_DISCARDED: u64 = 4;
+
+/// The body of a delivery that was read completely, with its room in the budget.
+pub(super) struct DeliveryBody {
+    pub(super) bytes: Bytes,
+    _reservation: Option<Reservation>,
+}
+
+/// Reads a delivery of at most `longest` bytes completely; or returns a code and the status of the answer. Some of what is too much is
+/// read and discarded: a hub that is still sending would not see the answer.
+pub(super) async fn read_body(
+    body: Body,
+    longest: u64,
+    budget: &DeliveryBudget,
+    channel: ChannelId,
+) -> Result<DeliveryBody, (&'static str, StatusCode)> {
+    let stated = body.size_hint().exact();
+    let mut reading = Reading {
+        body,
+        longest,
+        received: 0,
+        segments: Vec::new(),
+        first: stated.map_or(SEGMENT, |stated| usize::try_from(stated).unwrap_or(SEGMENT)),
+    };
+    let mut time_left = BODY_TIMEOUT;
+    if stated.unwrap_or(u64::MAX).min(longest) <= SEGMENT as u64 {
+        reading.read_in(time_left, u64::MAX).await?;
+        return Ok(reading.finish(None));
+    }
+    if stated.is_none() {
+        let begun = clock::now().mono;
+        if reading.read_in(time_left, SEGMENT as u64).await? {
+            return Ok(reading.finish(None));
+        }
+        time_left = time_left.saturating_sub(clock::now().mono.saturating_duration_since(begun));
+    }
+    let too_many = ("too-many-deliveries", StatusCode::SERVICE_UNAVAILABLE);
+    let reserving = budget.reserve(channel, stated.unwrap_or(longest));
+    let reservation = reserving.await.ok_or(too_many)?;
+    reading.read_in(time_left, u64::MAX).await?;
+    Ok(reading.finish(Some(reservation)))
+}
+
+struct Reading {
+    body: Body,
+    longest: u64,
+    received: u64,
+    segments: Vec<Vec<u8>>,
+    /// The size of the first segment.
+    first: usize,
+}
+
+impl Reading {
+    /// Reads until more than `most` bytes were received; returns whether the end was reached.
+    async fn read_in(
+        &mut self,
+        time: Duration,
+        most: u64,
+    ) -> Result<bool, (&'static str, StatusCode)> {
+        let read = tokio::time::timeout(time, self.read(most)).await;
+        if self.received > self.longest {
+            return Err(("delivery-too-large", StatusCode::PAYLOAD_TOO_LARGE));
+        }
+        read.unwrap_or(Err(("delivery-too-slow", StatusCode::REQUEST_TIMEOUT)))
+    }
+
+    async fn read(&mut self, most: u64) -> Result<bool, (&'static str, StatusCode)> {
+        while self.received <= most {
+            let Some(frame) = self.body.frame().await else {
+                return Ok(true);
+            };
+            let frame = frame.map_err(|_| ("delivery-cut-short", StatusCode::BAD_REQUEST))?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            self.received = self.received.saturating_add(data.len() as u64);
+            if self.received <= self.longest {
+                self.append(&data);
+                continue;
+            }
+            self.segments = Vec::new();
+            if self.received > self.longest.saturating_mul(MAX_DISCARDED) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Appends to the last segment, and to new ones. A single buffer would have to grow: what it has left behind at each step is as
+    /// much again as the delivery.
+    fn append(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let room = self
+                .segments
+                .last()
+                .map_or(0, |last| last.capacity() - last.len());
+            if room == 0 {
+                let size = match self.segments.is_empty() {
+                    true => self.first.clamp(1, SEGMENT),
+                    false => SEGMENT,
+                };
+                self.segments.push(Vec::with_capacity(size));
+                continue;
+            }
+            let (fitting, rest) = data.split_at(room.min(data.len()));
+            if let Some(last) = self.segments.last_mut() {
+                last.extend_from_slice(fitting);
+            }
+            data = rest;
+        }
+    }
+
+    fn finish(mut self, reservation: Option<Reservation>) -> DeliveryBody {
+        let bytes = match self.segments.len() {
+            1 => self.segments.pop().unwrap_or_default(),
+            _ => self.segments.concat(),
+        };
+        DeliveryBody {
+            bytes: bytes.into(),
+            _reservation: reservation,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{StreamExt, stream};
+
+    use super::*;
+
+    const LONGEST: u64 = 100 << 10;
+    const CHANNEL: ChannelId = ChannelId(1);
+
+    /// A body of unknown length, in pieces.
+    fn unstated(length: usize) -> Body {
+        let pieces = vec![Bytes::from(vec![b'x'; 1000]); length / 1000];
+        let rest = Bytes::from(vec![b'x'; length % 1000]);
+        let pieces = pieces.into_iter().chain([rest]).map(Ok::<_, Infallible>);
+        Body::from_stream(stream::iter(pieces))
+    }
+
+    fn stated(length: usize) -> Body {
+        Body::from(vec![b'x'; length])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_long_deliveries_wait_for_room() {
+        let too_large = Err("delivery-too-large");
+        let too_many = Err("too-many-deliveries");
+        for (length, with_room, without) in [
+            (0, Ok(0), Ok(0)),
+            (1, Ok(1), Ok(1)),
+            (SEGMENT, Ok(SEGMENT), Ok(SEGMENT)),
+            (SEGMENT + 1000, Ok(SEGMENT + 1000), too_many),
+            (100 << 10, Ok(100 << 10), too_many),
+            ((100 << 10) + 1, too_large, too_many),
+            (1 << 20, too_large, too_many),
+        ] {
+            for (kind, body) in [
+                ("stated", stated as fn(usize) -> Body),
+                ("unstated", unstated as fn(usize) -> Body),
+            ] {
+                let budget = DeliveryBudget::new(LONGEST);
+                let read = async || {
+                    let read = read_body(body(length), LONGEST, &budget, CHANNEL).await;
+                    let read = read.map(|body| body.bytes);
+                    assert!(read.iter().flatten().all(|&byte| byte == b'x'));
+                    read.map(|bytes| bytes.len()).map_err(|(code, _)| code)
+                };
+                assert_eq!(read().await, with_room, "{kind} {length}");
+                let mut reserved = Vec::new();
+                for _ in 0..4 {
+                    reserved.push(budget.reserve(CHANNEL, LONGEST).await.unwrap());
+                }
+                assert_eq!(read().await, without, "{kind} {length}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delivery_that_stalls_is_too_slow() {
+        let budget = DeliveryBudget::new(LONGEST);
+        for begin in [1, SEGMENT, SEGMENT + 1000] {
+            let begin = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b'x'; begin]))]);
+            let body = Body::from_stream(begin.chain(stream::pending()));
+            let read = read_body(body, LONGEST, &budget, CHANNEL).await;
+            let error = read.map(|_| ()).unwrap_err();
+            assert_eq!(error, ("delivery-too-slow", StatusCode::REQUEST_TIMEOUT));
+        }
+    }
+}
