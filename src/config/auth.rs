@@ -82,6 +82,9 @@ pub(super) fn read_auth(
         ClientCertificate::parse(text, key.as_ref().map(|key| key.value.as_str()))
     });
 
+    // One with a fault is not missing.
+    let mut certificates = ["certificate", "certificate_file", "certificate_credential"].iter();
+    let has_certificate = certificates.any(|key| section.is_given(key));
     let mut auth = SourceAuth {
         origins: own_origins(source, more.unwrap_or_default()),
         ..SourceAuth::default()
@@ -117,7 +120,7 @@ pub(super) fn read_auth(
             section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
         }
         auth.certificate = Some(value);
-    } else if let Some(Found { key, .. }) = key {
+    } else if !has_certificate && let Some(Found { key, .. }) = key {
         let text = "a private key is of no use without `certificate`, `certificate_file` or `certificate_credential`";
         section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
     }

@@ -16,7 +16,7 @@ use crate::status::{Activity, AppliedCounts, DELAY_BOUNDS};
 use crate::store::{FeedExcerpt, Origin};
 
 /// How many entries of the feed are counted at the start.
-pub(super) const RESTORED: usize = 10_000;
+pub(super) const RESTORED: usize = 5_000;
 
 const MINUTE: i64 = 60;
 const QUARTER: i64 = 15 * MINUTE;

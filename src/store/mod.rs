@@ -10,6 +10,7 @@
 //! | `writer` | the thread that commits |
 //! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
 //! | `copy`, `backup` | a copy of the database |
+//! | `arrival` | a delivery that waits to be received |
 //! | `feed_readers` | where readers of the feed continue, until it is stored |
 //! | `gap_history` | the gaps that were closed, for people |
 //! | `audit_db` | the temporary database of an audit |
@@ -25,6 +26,7 @@
 //! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync), and neither the network nor the mirror.
 //! Callers pass the time, except where it must be that of the write: for leases, and for the first number of a new feed.
 
+mod arrival;
 mod audit_db;
 mod backup;
 mod change;
@@ -55,6 +57,7 @@ use std::sync::atomic::AtomicBool;
 use rusqlite::Connection;
 use tokio::sync::broadcast;
 
+pub use arrival::{Receipt, Recipient};
 pub use audit_db::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
     StatementKind,
@@ -88,7 +91,6 @@ pub use tx::cross_check::{Comparison, Contradictions};
 pub use tx::deletion_guard::DeletionRules;
 pub use tx::ingest::{BatchCommit, BatchResult, ChangeBatch};
 pub use tx::list_entries::{ListProgress, PartEnd, PartStep};
-pub use tx::receive::{Receipt, Recipient};
 pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use wake::Wake;
@@ -98,13 +100,13 @@ pub use writer::Writing;
 pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
+use arrival::Arrivals;
 use corruption::{Check, Damage};
 use feed_readers::FeedReaders;
 use gap_history::GapHistory;
 use readers::{Lane, Readers};
 use session::begin_session;
 use tables::{feed, probe};
-use tx::receive::Arrivals;
 use write_health::WriteHealth;
 use writer::{Tx, Writer};
 

@@ -13,6 +13,7 @@ use crate::support::{Browser, NAME, Rig, SET, resources};
 const SOON: Duration = Duration::from_secs(2);
 
 /// A Source with many resources, followed by a daemon, and a browser; `None` without a driver.
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 async fn start() -> Option<(Rig, Browser, String)> {
     let Ok(chromedriver) = std::env::var("RESYNCD_CHROMEDRIVER") else {
         println!("skipped: RESYNCD_CHROMEDRIVER is not set");

@@ -62,6 +62,14 @@ impl Browser {
     }
 
     async fn send(&self, method: &str, path: &str, body: Value) -> Value {
+        match self.try_send(method, path, body).await {
+            Ok(value) => value,
+            Err(error) => panic!("{method} {path}: {error}"),
+        }
+    }
+
+    /// The value of the answer, or that of an error.
+    async fn try_send(&self, method: &str, path: &str, body: Value) -> Result<Value, Value> {
         let url = format!("http://{}{path}", self.address);
         let request = client().request(method.parse().unwrap(), url);
         let request = match method {
@@ -71,8 +79,10 @@ impl Browser {
         let answer = request.send().await.unwrap();
         let status = answer.status();
         let mut body: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-        assert!(status.is_success(), "{method} {path}: {body}");
-        body["value"].take()
+        match status.is_success() {
+            true => Ok(body["value"].take()),
+            false => Err(body["value"].take()),
+        }
     }
 
     async fn command(&self, name: &str, parameters: Value) -> Value {
@@ -104,13 +114,26 @@ impl Browser {
         }
     }
 
-    /// Clicks on the first element that a selector selects, as a person does.
+    /// Clicks on the first element that a selector selects, as a person does. One that is replaced just then is looked for again.
     pub(crate) async fn click(&self, selector: &str) {
-        let parameters = json!({ "using": "css selector", "value": selector });
-        let found = self.command("element", parameters).await;
-        let (_, id) = found.as_object().unwrap().iter().next().unwrap();
-        let path = format!("element/{}/click", id.as_str().unwrap());
-        self.command(&path, json!({})).await;
+        let deadline = clock::now().mono + LIMIT;
+        loop {
+            let parameters = json!({ "using": "css selector", "value": selector });
+            let found = self.command("element", parameters).await;
+            let (_, id) = found.as_object().unwrap().iter().next().unwrap();
+            let path = format!(
+                "/session/{}/element/{}/click",
+                self.session,
+                id.as_str().unwrap()
+            );
+            match self.try_send("POST", &path, json!({})).await {
+                Ok(_) => return,
+                Err(error) if error["error"] == "stale element reference" => {
+                    assert!(clock::now().mono < deadline, "{selector}: {error}");
+                }
+                Err(error) => panic!("{selector}: {error}"),
+            }
+        }
     }
 
     /// Presses a key.

@@ -18,7 +18,7 @@
 //! would run in the origin that may approve deletions. A page shows the path of the file instead.
 //!
 //! A page costs as much as `GET /status` and some bounded reads. The changes of the hour and the day are counts that are kept
-//! ([`Operations::activity`](crate::status::Operations::activity)); the last changes are read from the end of the feed; those of one
+//! ([`Operations::activity`]); the last changes are read from the end of the feed; those of one
 //! Source or resource are looked for among a bounded number of its newest entries.
 //!
 //! With `[status] token_file` these requests need the token, as all others do. A browser can't send it by itself: a reverse proxy that

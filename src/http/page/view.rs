@@ -95,7 +95,9 @@ pub(super) fn headline(status: &Status) -> Headline {
     let in_sync = in_state("in-sync");
     let text = match is_busy {
         true => {
-            parts.push(counted(in_sync, "set is in sync", "sets are in sync"));
+            if in_sync > 0 {
+                parts.push(counted(in_sync, "set is in sync", "sets are in sync"));
+            }
             parts.join(", ")
         }
         false => format!(
@@ -702,13 +704,9 @@ mod tests {
             (
                 vec![set("catching-up", &["held-deletions"])],
                 "bad",
-                "1 thing needs attention, 1 set catches up, 0 sets are in sync",
+                "1 thing needs attention, 1 set catches up",
             ),
-            (
-                vec![],
-                "busy",
-                "1 Source is being discovered, 0 sets are in sync",
-            ),
+            (vec![], "busy", "1 Source is being discovered"),
         ] {
             let found = headline(&status(&[("a", sets)]));
             assert_eq!((found.class, found.text.as_str()), (class, text));

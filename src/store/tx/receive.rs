@@ -16,11 +16,12 @@ use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
 use crate::protocol::TopicUri;
+use crate::store::arrival::{Arrival, Receipt, Recipient};
 use crate::store::ids::ChannelId;
 use crate::store::tables::channel::{self, CallbackKeys, Receiving};
-use crate::store::tables::delivered::{self, BodyDigest, EarlierDelivery};
+use crate::store::tables::delivered::{self, EarlierDelivery};
 use crate::store::tables::inbox;
-use crate::store::writer::{SharedQueue, Tx};
+use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
 /// How many deliveries of a channel are remembered. One that is forgotten and repeated is compared with the coverage, as any
@@ -30,58 +31,6 @@ pub(in crate::store) const MOST_REMEMBERED: i64 = 10_000;
 const REMEMBERED_FOR: TimeDelta = TimeDelta::days(30);
 /// How long a delivery is remembered that states no time: the same bytes may report another change later.
 const UNDATED_REMEMBERED_FOR: TimeDelta = TimeDelta::minutes(1);
-
-/// The answer to a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Receipt {
-    /// It is on disk.
-    Stored,
-    /// The same bytes were received before.
-    Known,
-    /// The inbox is full: the hub must retry.
-    Full,
-    /// The channel has other keys by now, or was left: the delivery must be verified again.
-    Outdated,
-}
-
-/// Whom a delivery is for.
-#[derive(Clone, Debug)]
-pub struct Recipient {
-    /// The channel.
-    pub channel: ChannelId,
-    /// The keys with which the delivery was verified; `None`: it need not be.
-    pub keys: Option<CallbackKeys>,
-}
-
-impl From<ChannelId> for Recipient {
-    fn from(channel: ChannelId) -> Self {
-        Self {
-            channel,
-            keys: None,
-        }
-    }
-}
-
-/// A delivery that is not stored yet.
-struct Arrival {
-    at: DateTime<Utc>,
-    recipient: Recipient,
-    body: Bytes,
-    digest: BodyDigest,
-    stated_topic: Option<TopicUri>,
-    /// How many bytes of deliveries may be pending for its channel.
-    room: u64,
-}
-
-impl Arrival {
-    fn length(&self) -> u64 {
-        self.body.len() as u64
-    }
-}
-
-/// The deliveries that the next job receives.
-#[derive(Default)]
-pub(in crate::store) struct Arrivals(SharedQueue<Arrival, Receipt>);
 
 impl Store {
     /// Puts a delivery into the inbox. After [`Receipt::Stored`] it survives a crash. [`Receipt::Known`] counts as received
@@ -107,7 +56,7 @@ impl Store {
         let length = arrival.length();
         let received = self
             .writer
-            .submit_together(&self.arrivals.0, arrival, receive_all);
+            .submit_together(&self.arrivals, arrival, receive_all);
         let receipt = received.done().await;
         match &receipt {
             Ok(Receipt::Stored) => self.write_health.note_fitting(length),

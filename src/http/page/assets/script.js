@@ -9,7 +9,7 @@
   const box = document.getElementById('live');
   const state = document.getElementById('live-state');
   const button = document.getElementById('live-pause');
-  let isReading = false, isWanted = false, isPaused = false, last = 0, timer = 0;
+  let isReading = false, isWanted = false, isPaused = false, isPressed = false, last = 0, timer = 0;
 
   const show = (text) => {
     const shown = isPaused ? 'Paused' : text;
@@ -58,7 +58,9 @@
     try {
       const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store' });
       const text = await answer.text();
-      if (answer.ok && !isPaused) replace(new DOMParser().parseFromString(text, 'text/html'));
+      // A button that is replaced while it is pressed is not clicked.
+      if (isPressed) isWanted = true;
+      else if (answer.ok && !isPaused) replace(new DOMParser().parseFromString(text, 'text/html'));
       show(answer.ok ? 'Live' : `Not up to date: status ${answer.status}`);
     } catch {
       show('Not up to date: resyncd does not answer');
@@ -82,6 +84,13 @@
     show('Live');
     if (!isPaused) soon();
   });
+  document.addEventListener('pointerdown', () => { isPressed = true; });
+  // A release outside of the window, or in a menu, is not reported.
+  document.addEventListener('pointermove', (event) => { if (!event.buttons) isPressed = false; });
+  for (const end of ['pointerup', 'pointercancel', 'dragend']) {
+    // The click follows.
+    document.addEventListener(end, () => setTimeout(() => { isPressed = false; }));
+  }
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden) soon();
   });
