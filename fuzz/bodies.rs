@@ -23,7 +23,7 @@ use resyncd::protocol::{
     parse_hashes, parse_link_header, read_document, write_document,
 };
 use resyncd::status::{
-    Activity, FailedResource, HeldDeletion, Operations, Page, Status, StatusError,
+    Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, Status, StatusError,
     UnsubscribeResult,
 };
 use resyncd::store::Store;
@@ -281,6 +281,15 @@ impl Operations for NoSources {
 
     fn unsubscribe(&self, _: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>> {
         async { None }.boxed()
+    }
+
+    fn forget(&self, _: &str, _: bool) -> BoxFuture<'_, Result<Forgotten, StatusError>> {
+        let error = StatusError::new("unknown-source", "there is none", Default::default());
+        async { Err(error) }.boxed()
+    }
+
+    fn forget_former_sets(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        async { Ok(None) }.boxed()
     }
 }
 

@@ -19,7 +19,7 @@ cargo build --release --bin resyncd
 cargo run --quiet --example packaging_files -- "$files"
 
 # The package does what the first lines of the unit explain, and installs the program elsewhere.
-sed -e '/^# Before the first start:$/,/^#$/d' -e 's|^ExecStart=/usr/local/bin/|ExecStart=/usr/bin/|' \
+sed -e '/^# Before the first start:$/,/^#$/d' -e 's|^\(Exec[A-Za-z]*\)=/usr/local/bin/|\1=/usr/bin/|' \
     systemd/resyncd.service >"$files/resyncd.service"
 grep --quiet '^ExecStart=/usr/bin/resyncd run$' "$files/resyncd.service"
 

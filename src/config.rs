@@ -5,6 +5,7 @@
 //!
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
 //! - `credentials` has what a Source gets to let this client in, `auth` reads `[source.auth]`, `certificates` PEM files;
+//! - `changes` compares two configurations, for a reload;
 //! - `proxies` decides which request goes through a proxy;
 //! - `environment` has the environment variables;
 //! - `syntax` parses TOML, or reports its first error with line and key;
@@ -17,6 +18,7 @@
 
 mod auth;
 mod certificates;
+mod changes;
 mod credentials;
 mod defaults;
 mod doubts;
@@ -43,9 +45,11 @@ use url::Url;
 use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri};
 
 pub use certificates::{Authorities, ClientCertificate};
+pub use changes::ConfigChanges;
 pub use credentials::{AuthHeader, Credentials};
 pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
+pub use overlap::folders_overlap;
 pub use proxies::Proxies;
 pub use secret::Secret;
 
@@ -161,7 +165,7 @@ pub enum LogFormat {
 }
 
 /// `[[source]]`: a Source to follow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// Its label: `[a-z0-9-]`.
     pub name: String,
@@ -239,6 +243,13 @@ pub struct Filter {
     include: Option<GlobSet>,
     exclude: GlobSet,
     fingerprint: String,
+}
+
+/// Equal filters have the same patterns.
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
 }
 
 impl Filter {

@@ -22,8 +22,17 @@ pub struct Status {
     pub started_at: String,
     /// When the status was requested.
     pub now: String,
+    /// The configuration in use.
+    #[serde(default)]
+    pub configuration: ConfigurationStatus,
+    /// What of the daemon as a whole a person should look at.
+    #[serde(default)]
+    pub attention: Vec<Attention>,
     /// The Sources, in the order of the configuration.
     pub sources: Vec<SourceStatus>,
+    /// The Sources that are not followed any more and were not forgotten: their files, and their rows in the database, stay.
+    #[serde(default)]
+    pub former_sources: Vec<FormerSource>,
     /// The subscriptions of sets that are not followed any more, while they are being ended.
     #[serde(default)]
     pub unfollowed: Vec<UnfollowedStatus>,
@@ -42,8 +51,67 @@ impl Status {
         let has_any = |source: &SourceStatus| {
             !source.attention.is_empty() || source.sets.iter().any(|set| !set.attention.is_empty())
         };
-        self.sources.iter().any(has_any)
+        !self.attention.is_empty() || self.sources.iter().any(has_any)
     }
+}
+
+/// The configuration in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigurationStatus {
+    /// When it was loaded: at the start, or by the last reload that succeeded.
+    pub loaded_at: String,
+    /// Why a later one was refused, until one is loaded.
+    pub error: Option<StatusError>,
+    /// The keys that a reload has found changed and that only a restart applies.
+    pub restart_required: Vec<String>,
+}
+
+impl ConfigurationStatus {
+    /// One that was loaded at that time.
+    #[must_use]
+    pub fn loaded(at: DateTime<Utc>, restart_required: Vec<String>) -> Self {
+        Self {
+            loaded_at: rfc3339(at),
+            error: None,
+            restart_required,
+        }
+    }
+}
+
+/// A Source that is not followed any more and was not forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerSource {
+    /// Its label.
+    pub name: String,
+    /// The entry point of discovery; `None`: an earlier version has followed it.
+    pub url: Option<String>,
+    /// The folder of its resources; `None`: an earlier version has followed it.
+    pub mirror: Option<String>,
+    /// How many resources the mirror has; one of several sets counts in each.
+    pub resources: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What was done to forget a Source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forgotten {
+    /// The label of the Source.
+    pub source: String,
+    /// The folder of its resources, if it is known.
+    pub mirror: Option<String>,
+    /// Resources of which the rows were deleted.
+    pub resources: u64,
+    /// Files that were deleted.
+    pub deleted_files: u64,
+    /// Their bytes.
+    pub deleted_bytes: u64,
+    /// Paths of resources at which something else is than a file, which was left alone.
+    pub left: u64,
+    /// The first of them.
+    pub left_paths: Vec<String>,
+    /// The subscriptions that were ended.
+    pub subscriptions: Vec<UnsubscribeResult>,
 }
 
 /// How many requests a host gets at once. It is the same for all Sources.
@@ -448,7 +516,7 @@ impl CountedError {
 }
 
 /// The result of ending a subscription.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsubscribeResult {
     /// The label of the Source.
     pub source: String,
@@ -505,6 +573,17 @@ pub trait Operations: Send + Sync {
 
     /// Ends a Source's subscriptions and waits for the hubs' confirmations; `None` if there is no such Source.
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>>;
+
+    /// Forgets a Source that is not followed any more, with its files or without.
+    fn forget(
+        &self,
+        source: &str,
+        delete_files: bool,
+    ) -> BoxFuture<'_, Result<Forgotten, StatusError>>;
+
+    /// Plans the deletion of the resources that only sets of a Source have that are not followed any more. Returns how many, `None` if
+    /// there is no such Source.
+    fn forget_former_sets(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 }
 
 /// Formats a moment as RFC 3339 in UTC.

@@ -3,17 +3,18 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, ConfigChanges};
 use crate::engine::{Engine, followed_sets};
 use crate::fetch::{Client, FetchError};
 use crate::http::{
-    BoundListener, Callback, RejectionCounters, bind, callback_router, operator_router, serve,
+    BoundListener, Callback, RejectionCounters, SharedRedaction, bind, callback_router,
+    operator_router, serve,
 };
 use crate::status::{Operations, Status, StatusError};
 use crate::store::{Store, StoreError, Wake};
@@ -60,8 +61,11 @@ pub struct Daemon {
     pub status: SocketAddr,
     engine: Arc<Engine>,
     /// What [`works`](Self::works) waits for.
-    probed: Mutex<Probed>,
-    callback_listener: RunningListener,
+    probed: parking_lot::Mutex<Probed>,
+    /// Also held while it is reloaded.
+    configured: Mutex<Configured>,
+    secrets: SharedRedaction,
+    rejections: RejectionCounters,
     status_listener: RunningListener,
 }
 
@@ -72,6 +76,15 @@ enum Probed {
     Readers,
     BlockingThreads,
     Workers,
+}
+
+/// What a reload may change.
+struct Configured {
+    /// The configuration in use.
+    config: Config,
+    callback_listener: RunningListener,
+    /// Stops the callback listener once the last subscription has ended; `None`: it is needed for others.
+    endings: Option<AbortHandle>,
 }
 
 /// A listener that is being served.
@@ -104,7 +117,8 @@ impl Daemon {
         if renewed > 0 {
             tracing::info!(subscriptions = renewed, "subscribing anew after a downtime");
         }
-        let is_notified = config.sources.iter().any(|source| source.notifications);
+        let configured = config.clone();
+        let is_notified = is_notified(&config);
         let callback = if is_notified {
             Some(bind_callback(&mut config).await?)
         } else if store.has_ending_channels().await? {
@@ -121,13 +135,20 @@ impl Daemon {
         let (status_address, callback_address) =
             (status.address, callback.as_ref().map(|bound| bound.address));
         let rejections = RejectionCounters::default();
-        let callback_listener =
-            RunningListener::start_callback(callback, &config, &store, rejections.clone());
+        let secrets = SharedRedaction::new(&config.redaction());
+        let callback_listener = RunningListener::start_callback(
+            callback,
+            &config,
+            &store,
+            rejections.clone(),
+            secrets.clone(),
+        );
         let engine = Engine::start(&config, Arc::clone(&store), &client).await?;
-        if callback_address.is_some() && !is_notified {
+        let endings = (callback_address.is_some() && !is_notified).then(|| {
             let listener = callback_listener.stop.clone();
-            tokio::spawn(stop_after_endings(Arc::clone(&store), listener));
-        }
+            let stopping = stop_after_endings(Arc::clone(&store), listener);
+            tokio::spawn(stopping).abort_handle()
+        });
         let stop = CancellationToken::new();
         let operations = Arc::clone(&engine) as Arc<dyn Operations>;
         let router = operator_router(
@@ -142,7 +163,7 @@ impl Daemon {
                 status,
                 router,
                 stop.clone(),
-                rejections,
+                rejections.clone(),
             ))),
             stop,
         };
@@ -151,8 +172,14 @@ impl Daemon {
             callback: callback_address,
             status: status_address,
             engine,
-            probed: Mutex::new(Probed::Database),
-            callback_listener,
+            probed: parking_lot::Mutex::new(Probed::Database),
+            configured: Mutex::new(Configured {
+                config: configured,
+                callback_listener,
+                endings,
+            }),
+            secrets,
+            rejections,
             status_listener,
         })
     }
@@ -160,6 +187,68 @@ impl Daemon {
     /// The operations that the status endpoint calls.
     pub(super) fn operations(&self) -> &dyn Operations {
         &*self.engine
+    }
+
+    /// Applies another configuration: its Sources, and how long the feed stays. Sources that it does not change are not touched.
+    /// Returns what it changes, with the keys that only a restart applies.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`] if the callback listener is needed and can't be bound; then nothing was changed.
+    pub async fn reload(&self, config: Config) -> Result<ConfigChanges, StartError> {
+        let mut configured = self.configured.lock().await;
+        let changes = configured.config.changes_to(&config);
+        let next = Config {
+            sources: config.sources,
+            feed: config.feed,
+            ..configured.config.clone()
+        };
+        self.serve_callback(&mut configured, &next).await?;
+        // Those of Sources that end are removed from what their hubs state meanwhile, too.
+        let mut all = next.clone();
+        let former = configured.config.sources.iter().cloned();
+        all.sources.extend(former);
+        self.secrets.replace(&all.redaction());
+        let keys = changes.restart_required.clone();
+        self.engine.reload(&next, keys).await;
+        configured.config = next;
+        Ok(changes)
+    }
+
+    /// Records why a configuration was not reloaded.
+    pub fn refuse_configuration(&self, error: StatusError) {
+        self.engine.refuse_configuration(error);
+    }
+
+    /// Has the callback listener run if a Source of the configuration needs it.
+    async fn serve_callback(
+        &self,
+        configured: &mut Configured,
+        config: &Config,
+    ) -> Result<(), StartError> {
+        if !is_notified(config) {
+            return Ok(());
+        }
+        if let Some(endings) = configured.endings.take() {
+            endings.abort();
+        }
+        let listener = &mut configured.callback_listener;
+        if listener.task.is_some() && !listener.stop.is_cancelled() {
+            return Ok(());
+        }
+        if let Some(stopping) = listener.task.take() {
+            // A listener that panicked has nothing left to drain.
+            let _ = stopping.await;
+        }
+        let mut config = config.clone();
+        let bound = bind_callback(&mut config).await?;
+        *listener = RunningListener::start_callback(
+            Some(bound),
+            &config,
+            &self.store,
+            self.rejections.clone(),
+            self.secrets.clone(),
+        );
+        Ok(())
     }
 
     /// Returns once the database, a thread for blocking work and every worker have answered: whether the database and the workers
@@ -199,7 +288,8 @@ impl Daemon {
 
     /// Stops in order: the callback listener, the engine with its work in progress, the status listener.
     pub async fn stop(self) {
-        self.callback_listener.stop().await;
+        let configured = self.configured.into_inner();
+        configured.callback_listener.stop().await;
         self.engine.stop().await;
         self.status_listener.stop().await;
     }
@@ -212,6 +302,7 @@ impl RunningListener {
         config: &Config,
         store: &Arc<Store>,
         rejections: RejectionCounters,
+        secrets: SharedRedaction,
     ) -> Self {
         let stop = CancellationToken::new();
         let task = bound.map(|bound| {
@@ -223,8 +314,7 @@ impl RunningListener {
             let limits = &config.limits;
             let (store, counters) = (Arc::clone(store), rejections.clone());
             let (longest, inbox) = (limits.notification, limits.inbox);
-            let secrets = config.redaction();
-            let callback = Callback::new(store, prefix, longest, inbox, counters, &secrets);
+            let callback = Callback::new(store, prefix, longest, inbox, counters, secrets);
             tokio::spawn(serve(
                 bound,
                 callback_router(callback),
@@ -242,6 +332,11 @@ impl RunningListener {
             let _ = task.await;
         }
     }
+}
+
+/// Whether a Source of the configuration subscribes to channels.
+fn is_notified(config: &Config) -> bool {
+    config.sources.iter().any(|source| source.notifications)
 }
 
 /// Stops the callback listener once the last subscription has ended: hubs verify that, and nothing else is expected of them.
@@ -297,6 +392,7 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::future::BoxFuture;
+    use parking_lot::Mutex;
     use reqwest::{Request, Response};
     use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
     use tokio::sync::watch;

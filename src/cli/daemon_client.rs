@@ -21,6 +21,11 @@ pub(super) struct DaemonAddress {
 }
 
 impl DaemonAddress {
+    /// Whether the command line states where the daemon is.
+    pub(super) fn is_given(&self) -> bool {
+        self.address.is_some()
+    }
+
     /// A configuration without Sources that leads to this daemon; `None` if no address is given.
     pub(super) fn config(&self) -> Option<Result<Config, String>> {
         let mut config = Config::new("", Vec::new());

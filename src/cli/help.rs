@@ -27,6 +27,10 @@ Examples:
 
 Logs go to standard error, at the level info unless RUST_LOG sets another.
 
+SIGHUP reads the configuration again: Sources are added, changed and removed,
+and the others go on. A file with faults is refused. What needs a restart is in
+the log and in `resyncd status`.
+
 Exit status: 0 after SIGTERM or SIGINT, 1 if it can't start or go on, 2 if the
 configuration has faults. Started by systemd, 4 if a newer version wrote the
 state: the unit does not restart it for 2 and 4.";
@@ -137,6 +141,23 @@ Examples:
   resyncd unsubscribe example
 
 Exit status: 0 if every hub has confirmed, 1 otherwise.";
+
+pub(super) const FORGET: &str = "\
+Examples:
+  resyncd forget example
+  resyncd forget example --delete-files
+  resyncd forget example --former-sets
+
+First remove the Source from the configuration and reload the daemon, or stop
+it. The subscriptions are ended and the rows in the database are deleted. The
+files stay in the mirror, or are deleted and listed as deleted in the feed.
+If it is interrupted, run it again.
+
+--former-sets is for a Source that is followed: after its url or sets changed,
+the running daemon deletes what only its former sets have.
+
+Exit status: 0 if done, 1 if it is refused or fails, 2 if there is no such
+Source, 3 if the daemon of --address, or for --former-sets, can't be reached.";
 
 pub(super) const DEMO: &str = "\
 Examples:

@@ -26,6 +26,7 @@ mod discover;
 mod environment;
 mod exit_status;
 mod failed;
+mod forget;
 mod help;
 mod human;
 mod log_throttle;
@@ -35,6 +36,7 @@ mod planned_changes;
 mod poll;
 mod progress;
 mod public_url;
+mod reload;
 mod retry;
 mod run;
 mod selection;
@@ -57,6 +59,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::config::{Config, ConfigFaults, LogFormat};
 use daemon_client::DaemonAddress;
 use exit_status::{FAILED, FAULTS, OK};
+use reload::ReloadSignal;
 use users::refuse_another_user;
 
 pub use daemon::{Daemon, StartError};
@@ -122,6 +125,9 @@ enum CliCommand {
     /// End all subscriptions at their hubs, to retire this Destination
     #[command(after_help = help::UNSUBSCRIBE)]
     Unsubscribe(unsubscribe::UnsubscribeArguments),
+    /// Delete what is known of a Source that was removed from the configuration
+    #[command(after_help = help::FORGET)]
+    Forget(forget::ForgetArguments),
     /// Run a changing sample Source, its hub and a daemon that follows it, on loopback
     #[command(after_help = help::DEMO)]
     Demo(demo::DemoArguments),
@@ -139,6 +145,7 @@ impl CliCommand {
             Self::Failed(failed) => Some(&failed.daemon),
             Self::Retry(retry) => Some(&retry.daemon),
             Self::Poll(poll) => Some(&poll.daemon),
+            Self::Forget(forget) => Some(&forget.daemon),
             _ => None,
         }
     }
@@ -213,6 +220,17 @@ async fn command(arguments: &CliArguments) -> u8 {
             Err(faults) => print_faults(&faults),
         };
     }
+    // Before the configuration is read: a change of it after that is not missed.
+    let hangup = match arguments.command {
+        CliCommand::Run => match ReloadSignal::listen() {
+            Ok(hangup) => Some(hangup),
+            Err(error) => {
+                eprintln!("resyncd: cannot listen for signals: {error} [signals]");
+                return FAILED;
+            }
+        },
+        _ => None,
+    };
     let config = match arguments.command.daemon().and_then(DaemonAddress::config) {
         Some(Ok(config)) => config,
         Some(Err(error)) => {
@@ -230,14 +248,14 @@ async fn command(arguments: &CliArguments) -> u8 {
     {
         return status;
     }
-    match &arguments.command {
-        CliCommand::Run => {
-            let _summaries = logging::start(logging::DefaultLevel::Info, config.log.format);
-            for doubt in &Config::doubts(path) {
-                tracing::warn!(code = doubt.code, "{doubt}");
-            }
-            run::run(config).await
+    if let Some(hangup) = hangup {
+        let _summaries = logging::start(logging::DefaultLevel::Info, config.log.format);
+        for doubt in &Config::doubts(path) {
+            tracing::warn!(code = doubt.code, "{doubt}");
         }
+        return run::run(config, path, hangup).await;
+    }
+    match &arguments.command {
         CliCommand::Sync(sync) => sync::sync(config, sync).await,
         CliCommand::Audit(audit) => audit::audit(config, audit).await,
         CliCommand::Status(status) => status::status(&config, status).await,
@@ -250,7 +268,12 @@ async fn command(arguments: &CliArguments) -> u8 {
             let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
-        CliCommand::Check(_)
+        CliCommand::Forget(forget) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            forget::forget(config, forget, config_of_environment().as_deref()).await
+        }
+        CliCommand::Run
+        | CliCommand::Check(_)
         | CliCommand::Config(_)
         | CliCommand::Demo(_)
         | CliCommand::Discover(_)

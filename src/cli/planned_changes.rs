@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::exit_status::FAILED;
 use crate::clock;
 use crate::config::{Baseline, Config};
+use crate::engine::has_another_mirror;
 use crate::mirror::{Mirror, MirrorId};
 use crate::protocol::ChangeKind;
 use crate::store::{PlannedTask, ResourceId, Store, StoreError, copy_state};
@@ -65,12 +66,16 @@ pub(super) async fn release_mirrors(config: &Config, store: &Arc<Store>) -> Resu
     };
     let mut released = Ok(());
     for source in &config.sources {
+        let is_elsewhere = has_another_mirror(store, source).await;
+        if is_elsewhere.map_err(|error| failed(&error))? {
+            // The run begins with a baseline, and takes any mirror.
+            continue;
+        }
         let known = store.mirror_id(&source.name).await;
         let known = known.map_err(|error| failed(&error))?;
-        let Some(known) = known.as_deref().and_then(MirrorId::parse) else {
-            continue;
-        };
-        if let Err(error) = Mirror::expect(&source.mirror, &known) {
+        if let Some(known) = known.as_deref().and_then(MirrorId::parse)
+            && let Err(error) = Mirror::expect(&source.mirror, &known)
+        {
             eprintln!(
                 "resyncd: {}: {} [{}]",
                 source.name,
@@ -79,10 +84,10 @@ pub(super) async fn release_mirrors(config: &Config, store: &Arc<Store>) -> Resu
             );
             released = Err(FAILED);
         }
+        let forgotten = store.release_mirror(&source.name).await;
+        forgotten.map_err(|error| failed(&error))?;
     }
-    released?;
-    let forgotten = store.forget_mirrors().await;
-    forgotten.map_err(|error| failed(&error))
+    released
 }
 
 /// What would be done with a resource.

@@ -1,16 +1,20 @@
 //! `run`: the daemon in the foreground.
 
+use std::path::Path;
+
 use sd_notify::NotifyState;
 
 use super::daemon::Daemon;
 use super::exit_status::{FAILED, NEWER_STATE, OK};
+use super::reload::{ReloadSignal, reload};
 use super::service_status::report;
 use super::stop_signals::StopSignals;
 use super::watchdog;
 use crate::config::Config;
 use crate::protocol::hide_userinfo;
 
-pub(super) async fn run(config: Config) -> u8 {
+/// `path`: the file that the configuration was read from; `hangup`: installed before that.
+pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> u8 {
     let mut signals = match StopSignals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -71,6 +75,7 @@ pub(super) async fn run(config: Config) -> u8 {
     let status = tokio::select! {
         () = watched => FAILED,
         () = reported => FAILED,
+        () = reload_on(hangup, &daemon, path) => FAILED,
         () = signals.wait() => OK,
         // The store has logged it. The next start sets the database aside.
         () = daemon.store.damaged() => FAILED,
@@ -80,6 +85,19 @@ pub(super) async fn run(config: Config) -> u8 {
     daemon.stop().await;
     tracing::info!("stopped");
     status
+}
+
+/// Reloads the configuration whenever the signal is received. A signal while it is reloaded has it reloaded once more.
+async fn reload_on(mut hangup: ReloadSignal, daemon: &Daemon, path: &Path) {
+    loop {
+        hangup.received().await;
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => notify_systemd(&[NotifyState::Reloading, now]),
+            Err(error) => tracing::warn!(code = "sd-notify", %error, "systemd notification failed"),
+        }
+        reload(daemon, path).await;
+        notify_systemd(&[NotifyState::Ready]);
+    }
 }
 
 /// Whether systemd started this process, which learns from the exit status that another start fails, too.

@@ -44,7 +44,10 @@ fn line(status: &Status) -> String {
     let failing: Vec<&str> = failing.map(|source| source.name.as_str()).collect();
     append(&mut line, "failing", &failing);
     let of_sources = sources.iter().flat_map(|source| &source.attention);
-    let attention = of_sources.chain(sets().flat_map(|set| &set.attention));
+    let of_daemon = status.attention.iter();
+    let attention = of_daemon
+        .chain(of_sources)
+        .chain(sets().flat_map(|set| &set.attention));
     let codes: BTreeSet<&str> = attention.map(|found| found.code.as_str()).collect();
     let codes: Vec<&str> = codes.into_iter().collect();
     append(&mut line, "attention", &codes);

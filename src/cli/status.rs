@@ -142,9 +142,16 @@ impl Fetched {
         status
             .unfollowed
             .retain(|channel| is_selected(&channel.source));
+        status
+            .former_sources
+            .retain(|former| is_selected(&former.name));
         // As it was received, with what this version does not know.
         let mut json: Value = serde_json::from_str(body).unwrap_or_default();
-        for (list, key) in [("sources", "name"), ("unfollowed", "source")] {
+        for (list, key) in [
+            ("sources", "name"),
+            ("unfollowed", "source"),
+            ("former_sources", "name"),
+        ] {
             if let Some(Value::Array(rows)) = json.get_mut(list) {
                 rows.retain(|row| row[key].as_str().is_some_and(is_selected));
             }

@@ -6,8 +6,8 @@ use indicatif::HumanBytes;
 use super::human::{age, cut, short_time, with_age, wrapped};
 use super::up_to_date::up_to_date;
 use crate::status::{
-    Attention, ChannelStatus, CountedError, HostStatus, OddityStatus, SetStatus, SourceStatus,
-    Status, StatusError, UnfollowedStatus,
+    Attention, ChannelStatus, CountedError, FormerSource, HostStatus, OddityStatus, SetStatus,
+    SourceStatus, Status, StatusError, UnfollowedStatus,
 };
 
 /// The number of columns that a table, and a sentence, have at most.
@@ -20,6 +20,7 @@ const STATE: usize = 11;
 pub(super) fn status_text(status: &Status) -> String {
     let now = status.now.parse().ok();
     let mut lines = attention_lines(status, now);
+    lines.extend(restart_lines(status));
     if !lines.is_empty() {
         lines.push(String::new());
     }
@@ -29,6 +30,9 @@ pub(super) fn status_text(status: &Status) -> String {
     }
     for channel in &status.unfollowed {
         lines.extend(unfollowed_lines(channel));
+    }
+    for former in &status.former_sources {
+        lines.extend(former_lines(former));
     }
     for host in &status.hosts {
         lines.extend(slowed_lines(host));
@@ -40,6 +44,21 @@ pub(super) fn status_text(status: &Status) -> String {
 /// What waits for a person, with the next step.
 fn attention_lines(status: &Status, now: Option<DateTime<Utc>>) -> Vec<String> {
     let mut lines = Vec::new();
+    let mut add = |subject: &str, of_set: &str, found: &Attention| {
+        let Attention {
+            code,
+            message,
+            since,
+            next_step,
+        } = found;
+        let since = with_age(since, now);
+        let text = format!("{subject}{message}{of_set} [{code}, since {since}]");
+        lines.extend(wrapped(&text, "! ", WIDTH));
+        lines.extend(wrapped(next_step, "  ", WIDTH));
+    };
+    for found in &status.attention {
+        add("", "", found);
+    }
     for source in &status.sources {
         let of_source = source.attention.iter().map(|found| (None, found));
         let of_sets = source.sets.iter().flat_map(|set| {
@@ -47,20 +66,23 @@ fn attention_lines(status: &Status, now: Option<DateTime<Utc>>) -> Vec<String> {
             set.attention.iter().map(move |found| (list, found))
         });
         for (set, found) in of_source.chain(of_sets) {
-            let Attention {
-                code,
-                message,
-                since,
-                next_step,
-            } = found;
             let of_set = set.map_or_else(String::new, |set| format!(" ({set})"));
-            let (name, since) = (&source.name, with_age(since, now));
-            let text = format!("{name}: {message}{of_set} [{code}, since {since}]");
-            lines.extend(wrapped(&text, "! ", WIDTH));
-            lines.extend(wrapped(next_step, "  ", WIDTH));
+            add(&format!("{}: ", source.name), &of_set, found);
         }
     }
     lines
+}
+
+/// The keys that a reload could not apply.
+fn restart_lines(status: &Status) -> Vec<String> {
+    match &status.configuration.restart_required[..] {
+        [] => Vec::new(),
+        keys => wrapped(
+            &format!("restart to apply: {}", keys.join(", ")),
+            "- ",
+            WIDTH,
+        ),
+    }
 }
 
 /// Those that `fails` is true for, and then the others.
@@ -305,6 +327,23 @@ fn unfollowed_lines(channel: &UnfollowedStatus) -> Vec<String> {
     lines
 }
 
+/// A Source that is not followed any more, and how to be rid of it.
+fn former_lines(former: &FormerSource) -> Vec<String> {
+    let FormerSource {
+        name,
+        mirror,
+        resources,
+        bytes,
+        ..
+    } = former;
+    let mirror = mirror.as_deref().unwrap_or("its mirror");
+    let bytes = HumanBytes(*bytes);
+    vec![
+        format!("{name}: not followed any more; {resources} resources, {bytes} stay in {mirror}"),
+        format!("  until `resyncd forget {name} [--delete-files]`"),
+    ]
+}
+
 /// Nothing if the host is not slowed down.
 fn slowed_lines(host: &HostStatus) -> Vec<String> {
     let HostStatus {
@@ -431,6 +470,50 @@ pub(super) mod tests {
         let sets = failures_first(&status.sources[1].sets, set_needs_look);
         let lists: Vec<_> = sets.map(|set| set.capability_list.as_str()).collect();
         assert_eq!(lists, ["held", "failing", "well"]);
+    }
+
+    #[test]
+    fn what_the_daemon_itself_waits_for_comes_first() {
+        let mut status = status(&[("a", "failing", &["mirror-unusable"], vec![])]);
+        assert!(restart_lines(&status).is_empty());
+        let refused = attentions(&["configuration-refused"]);
+        status.attention = serde_json::from_value(refused.into()).unwrap();
+        let keys = ["http.timeout", "log.format"];
+        status.configuration.restart_required = keys.map(str::to_owned).to_vec();
+        let text = status_text(&status);
+        let lines: Vec<&str> = text.lines().take(6).collect();
+        assert_eq!(
+            lines,
+            [
+                "! wrong [configuration-refused, since then]",
+                "  mend it",
+                "! a: wrong [mirror-unusable, since then]",
+                "  mend it",
+                "- restart to apply: http.timeout, log.format",
+                "",
+            ]
+        );
+    }
+
+    #[test]
+    fn former_source_has_what_it_left_and_the_next_step() {
+        let mut status = status(&[]);
+        let former = serde_json::json!([
+            { "name": "gone", "url": "u", "mirror": "/srv/gone", "resources": 3, "bytes": 2048 },
+            { "name": "older", "url": null, "mirror": null, "resources": 0, "bytes": 0 },
+        ]);
+        status.former_sources = serde_json::from_value(former).unwrap();
+        let text = status_text(&status);
+        let lines: Vec<&str> = text.lines().rev().take(4).collect();
+        assert_eq!(
+            lines,
+            [
+                "  until `resyncd forget older [--delete-files]`",
+                "older: not followed any more; 0 resources, 0 B stay in its mirror",
+                "  until `resyncd forget gone [--delete-files]`",
+                "gone: not followed any more; 3 resources, 2.00 KiB stay in /srv/gone",
+            ]
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::exit_status::{FAILED, FAULTS, OK};
 use crate::config::Config;
 use crate::engine::{EndingSource, end_subscriptions};
 use crate::fetch::Client;
-use crate::http::RejectionCounters;
+use crate::http::{RejectionCounters, SharedRedaction};
 use crate::status::{Status, UnsubscribeResult};
 use crate::store::Store;
 
@@ -137,8 +137,12 @@ async fn without_daemon(
     let selected = select(&config, former, names)?;
     let client = Client::of_config(&config).map_err(|error| failed(error.into()))?;
     let bound = bind_callback(&mut config).await.map_err(failed)?;
+    let (secrets, rejections) = (
+        SharedRedaction::new(&config.redaction()),
+        RejectionCounters::default(),
+    );
     let listener =
-        RunningListener::start_callback(Some(bound), &config, &store, RejectionCounters::default());
+        RunningListener::start_callback(Some(bound), &config, &store, rejections, secrets);
     let public_url = config.callback.public_url.as_ref();
     let mut results = Vec::new();
     for name in &selected {

@@ -89,6 +89,12 @@ fn covers(one: IpAddr, other: IpAddr) -> bool {
     one == other || (one.is_unspecified() && (one.is_ipv6() || other.is_ipv4()))
 }
 
+/// Whether two folders are the same, or one contains the other, also through symbolic links.
+#[must_use]
+pub fn folders_overlap(one: &Path, other: &Path) -> bool {
+    nested(&resolve(one), &resolve(other))
+}
+
 fn nested(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }

@@ -120,6 +120,18 @@ impl Proxies {
     }
 }
 
+impl Proxies {
+    /// Whether the proxies are the same.
+    pub(super) fn are_those_of(&self, other: &Self) -> bool {
+        (&self.http, &self.https) == (&other.http, &other.https)
+    }
+
+    /// Whether the same is requested without them.
+    pub(super) fn except_those_of(&self, other: &Self) -> bool {
+        self.exceptions == other.exceptions
+    }
+}
+
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |proxy: &Option<Url>| {

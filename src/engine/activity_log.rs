@@ -9,6 +9,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::context::SourceContext;
+use super::followed::FollowedSources;
 use super::progress::Counts;
 use crate::store::{Store, Wake};
 
@@ -17,18 +18,14 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// How many Sources a line names.
 const NAMED: usize = 5;
 
-/// Logs the numbers of these Sources until it is stopped, and then what was not logged yet.
+/// Logs the numbers of the Sources that are followed until it is stopped, and then what was not logged yet.
 pub(super) async fn log_activity(
     store: Arc<Store>,
-    contexts: Vec<Arc<SourceContext>>,
+    sources: Arc<FollowedSources>,
     stop: CancellationToken,
 ) {
-    let counts = || -> Vec<Counts> {
-        let counts = contexts.iter().map(|context| context.progress.counts());
-        counts.collect()
-    };
     let mut wakes = store.wakes();
-    let mut logged = counts();
+    let mut logged: Vec<Logged> = sources.contexts().into_iter().map(Logged::now).collect();
     loop {
         let is_stopped = tokio::select! {
             () = stop.cancelled() => true,
@@ -38,13 +35,12 @@ pub(super) async fn log_activity(
             // The result is the end of one of them.
             let _ = tokio::time::timeout(INTERVAL, stop.cancelled()).await;
         }
-        let now = counts();
-        let names = contexts.iter().map(|context| context.name());
+        let next: Vec<Logged> = sources.contexts().into_iter().map(Logged::now).collect();
         if let Some(Activity {
             applied,
             failed,
             sources,
-        }) = Activity::between(names, &logged, &now)
+        }) = Activity::of(&done_since(&logged, &next))
         {
             tracing::info!(
                 applied,
@@ -56,7 +52,57 @@ pub(super) async fn log_activity(
         if is_stopped || stop.is_cancelled() {
             return;
         }
-        logged = now;
+        logged = next;
+    }
+}
+
+/// The numbers of a Source at a moment. A Source that is started again counts anew: it is another context.
+struct Logged {
+    context: Arc<SourceContext>,
+    counts: Counts,
+}
+
+impl Logged {
+    fn now(context: Arc<SourceContext>) -> Self {
+        let counts = context.progress.counts();
+        Self { context, counts }
+    }
+}
+
+/// What was done for each Source since; also for those that a reload has ended meanwhile.
+fn done_since<'a>(logged: &'a [Logged], now: &'a [Logged]) -> Vec<Done<'a>> {
+    let find = |all: &'a [Logged], one: &Logged| {
+        let mut all = all.iter();
+        all.find(|it| Arc::ptr_eq(&it.context, &one.context))
+    };
+    let of_ended = logged.iter().filter(|before| find(now, before).is_none());
+    let of_ended = of_ended.map(|before| {
+        let counts = before.context.progress.counts();
+        Done::between(before.context.name(), Some(before.counts), counts)
+    });
+    let of_followed = now.iter().map(|now| {
+        let before = find(logged, now).map(|before| before.counts);
+        Done::between(now.context.name(), before, now.counts)
+    });
+    of_ended.chain(of_followed).collect()
+}
+
+/// What was done for a Source.
+struct Done<'a> {
+    source: &'a str,
+    applied: u64,
+    failed: u64,
+}
+
+impl<'a> Done<'a> {
+    /// `before`: `None` if nothing was counted yet.
+    fn between(source: &'a str, before: Option<Counts>, now: Counts) -> Self {
+        let before = before.unwrap_or_default();
+        Self {
+            source,
+            applied: now.applied - before.applied,
+            failed: now.failed - before.failed,
+        }
     }
 }
 
@@ -83,20 +129,16 @@ struct Activity {
 
 impl Activity {
     /// `None`: nothing was done.
-    fn between<'a>(
-        names: impl Iterator<Item = &'a str>,
-        before: &[Counts],
-        now: &[Counts],
-    ) -> Option<Self> {
+    fn of(done: &[Done<'_>]) -> Option<Self> {
         let (mut applied, mut failed) = (0, 0);
         let mut sources = Vec::new();
-        for (name, (before, now)) in names.zip(before.iter().zip(now)) {
-            let done = (now.applied - before.applied, now.failed - before.failed);
-            if done != (0, 0) {
-                sources.push(name);
+        for done in done {
+            // A Source that was started again has two rows.
+            if (done.applied, done.failed) != (0, 0) && !sources.contains(&done.source) {
+                sources.push(done.source);
             }
-            applied += done.0;
-            failed += done.1;
+            applied += done.applied;
+            failed += done.failed;
         }
         if sources.is_empty() {
             return None;
@@ -130,8 +172,12 @@ mod tests {
         };
         let names = ["a", "b", "c", "d", "e", "f", "g"];
         let before = counts(&[(5, 1); 7]);
-        let between =
-            |now: &[(u64, u64)]| Activity::between(names.into_iter(), &before, &counts(now));
+        let of = |names: &[&str], now: &[(u64, u64)]| {
+            let rows = names.iter().zip(before.iter().zip(counts(now)));
+            let done = rows.map(|(name, (before, now))| Done::between(name, Some(*before), now));
+            Activity::of(&done.collect::<Vec<_>>())
+        };
+        let between = |now: &[(u64, u64)]| of(&names, now);
         let activity = |applied, failed, sources: &str| {
             Some(Activity {
                 applied,
@@ -145,5 +191,10 @@ mod tests {
             between(&[(6, 1); 7]),
             activity(7, 0, "a, b, c, d, e and 2 more")
         );
+        // One that was started again is named once, and counts from nothing.
+        let again = of(&["a", "a"], &[(6, 1), (7, 1)]);
+        assert_eq!(again, activity(3, 0, "a"));
+        let new = Done::between("new", None, before[0]);
+        assert_eq!(Activity::of(&[new]), activity(5, 1, "new"));
     }
 }

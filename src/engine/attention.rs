@@ -8,7 +8,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::mirror::NOT_MOUNTED;
-use crate::status::{Attention, StatusError, rfc3339};
+use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
 
 /// Deletions wait for approval.
 const HELD_DELETIONS: &str = "held-deletions";
@@ -16,6 +16,8 @@ const HELD_DELETIONS: &str = "held-deletions";
 const FAILED_RESOURCES: &str = "failed-resources";
 /// A hub does not verify a subscription.
 const CHANNEL_UNVERIFIED: &str = "channel-unverified";
+/// A configuration was refused by a reload.
+const CONFIGURATION_REFUSED: &str = "configuration-refused";
 /// The mirror can't be opened or written.
 const MIRROR_UNUSABLE: &str = "mirror-unusable";
 
@@ -119,6 +121,20 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attent
         let message = format!("the mirror {mirror} cannot be used: {message} [{code}]");
         let next_step = format!("{next_step}; resyncd goes on by itself then");
         Attention::new(MIRROR_UNUSABLE, &message, at.clone(), &next_step)
+    });
+    attention.into_iter().collect()
+}
+
+/// What of the configuration waits for a person.
+pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Vec<Attention> {
+    let attention = configuration.error.as_ref().map(|error| {
+        let message = format!(
+            "the configuration was not reloaded, the former one is in use: {}",
+            error.message
+        );
+        let next_step = "correct it (`resyncd check` shows every fault) and reload it: `systemctl reload resyncd`; until then the \
+                         daemon may not start again";
+        Attention::new(CONFIGURATION_REFUSED, &message, error.at.clone(), next_step)
     });
     attention.into_iter().collect()
 }

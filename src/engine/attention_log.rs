@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::context::SourceContext;
+use super::followed::FollowedSources;
 use super::status_view;
 use crate::clock;
 use crate::status::{Attention, SourceStatus};
@@ -29,14 +29,15 @@ struct Subject {
     code: String,
 }
 
-/// Logs the attentions of these Sources until it is stopped.
-pub(super) async fn log_attentions(contexts: Vec<Arc<SourceContext>>, stop: CancellationToken) {
+/// Logs the attentions of the Sources that are followed until it is stopped.
+pub(super) async fn log_attentions(sources: Arc<FollowedSources>, stop: CancellationToken) {
     let mut logged = Attentions::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
+        let contexts = sources.contexts();
         let contexts = contexts.iter().map(|context| &**context);
         match status_view::status(clock::now().wall, contexts).await {
             Ok(status) => logged = log_changes(&logged, attentions(&status.sources)),

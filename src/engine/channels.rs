@@ -23,7 +23,7 @@ use context::ChannelContext;
 use driver::drive;
 use keys::fresh_keys;
 
-pub use ending::EndingSource;
+pub use ending::{EndingSource, end_subscriptions};
 pub(super) use unfollowed::Unfollowed;
 
 /// The channels of one set.

@@ -10,24 +10,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures_util::future::{BoxFuture, FutureExt, join_all};
+use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::activity_log::log_activity;
 use super::apply::members::Members;
+use super::attention;
 use super::attention_log::log_attentions;
-use super::channels::{EndingSource, Unfollowed};
+use super::channels::{EndingSource, Unfollowed, end_subscriptions};
 use super::context::SourceContext;
 use super::error::EngineError;
+use super::followed::{FollowedSource, FollowedSources, followed_sets};
+use super::forget::{ForgetError, ForgetRequest, Forgetting, forget_source};
 use super::heartbeats::Heartbeats;
 use super::package_places::{PackagePlaces, SharedPlaces};
 use super::progress::Progress;
 use super::recent_changes::{self, RESTORED, RecentChanges};
-use super::restarts::restarting;
+use super::restarts::{catch_panic, restarting};
 use super::runtime_status::RuntimeStatus;
 use super::set::worker::Command;
 use super::source::worker::SourceWorker;
@@ -38,35 +41,51 @@ use crate::config::{self, Config};
 use crate::fetch::Client;
 use crate::metrics::{Counters, exposition};
 use crate::status::{
-    Activity, FailedResource, HeldDeletion, Operations, Page, Status, StatusError,
-    UnsubscribeResult,
+    Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
+    Operations, Page, Status, StatusError, UnsubscribeResult,
 };
-use crate::store::{FeedSearch, FollowedSets, ResourceId, Store, StoreError};
+use crate::store::{FeedSearch, FollowedSets, ResourceId, SetId, Store, StoreError};
 
 /// How often it is recorded that the daemon runs.
 const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The workers of a daemon, or of a single run.
 pub struct Engine {
-    started_at: DateTime<Utc>,
+    pub(super) started_at: DateTime<Utc>,
     pub(super) store: Arc<Store>,
     pub(super) runtime_status: Arc<RuntimeStatus>,
-    counters: Counters,
+    pub(super) counters: Counters,
     heartbeats: Heartbeats,
-    pub(super) sources: Vec<FollowedSource>,
-    /// For what belongs to no Source of the configuration.
-    client: Client,
-    public_url: Option<Url>,
+    pub(super) sources: Arc<FollowedSources>,
+    /// What the Sources share.
+    shared: SharedParts,
+    /// Which sets are followed, for what ends the subscriptions of the others.
+    pub(super) followed: watch::Sender<Vec<FollowedSets>>,
+    /// What is trimmed.
+    pub(super) trimmed: watch::Sender<TrimRules>,
+    /// The configuration in use.
+    pub(super) configuration: Mutex<ConfigurationStatus>,
+    /// Held while the list of Sources is replaced, so that nothing begins meanwhile that relies on it.
+    pub(super) configuring: tokio::sync::Mutex<()>,
+    /// The Sources that are being forgotten.
+    pub(super) forgetting: Forgetting,
     workers: tokio::sync::Mutex<JoinSet<()>>,
     /// Whether a worker has ended by a panic, and was not started again.
     has_panicked: AtomicBool,
     pub(super) stop: CancellationToken,
 }
 
-pub(super) struct FollowedSource {
-    pub(super) context: Arc<SourceContext>,
-    /// To the Source's worker; `None` in a single run.
-    commands: Option<mpsc::Sender<Command>>,
+/// What the contexts of all Sources are made of. A reload does not change it.
+struct SharedParts {
+    limits: config::LimitsConfig,
+    connections_per_host: usize,
+    streams_per_host: usize,
+    /// For what belongs to no Source of the configuration.
+    client: Client,
+    public_url: Option<Url>,
+    places: SharedPlaces,
+    /// Whether channels are subscribed to.
+    subscribes: bool,
 }
 
 impl Engine {
@@ -78,15 +97,12 @@ impl Engine {
         client: &Client,
     ) -> Result<Arc<Self>, StoreError> {
         store.limit_resources(config.limits.resources).await?;
-        let mut engine = Self::new(config, store, client, true);
+        let engine = Self::new(config, store, client, true);
         engine.restore_recent_changes().await;
-        let mut workers = JoinSet::new();
-        for source in &mut engine.sources {
-            let (commands, receiver) = mpsc::channel(4);
-            source.commands = Some(commands);
-            let following = SourceWorker::new(Arc::clone(&source.context), receiver).run();
-            workers.spawn(source.context.watched("worker of the Source", following));
-        }
+        let sources = engine.sources.contexts().into_iter();
+        let mut workers = engine.workers.lock().await;
+        let sources = sources.map(|context| start_worker(&mut workers, context));
+        engine.sources.replace(sources.collect());
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
         let recording = restarting("record of the uptime", stop.clone(), move || {
             record_uptime(Arc::clone(&store), stop.clone())
@@ -94,35 +110,34 @@ impl Engine {
         let heartbeats = &engine.heartbeats;
         workers.spawn(heartbeats.watched("record of the uptime", recording));
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
-        let rules = TrimRules::of(config);
+        let rules = engine.trimmed.subscribe();
         let trimming = restarting("trimming", stop.clone(), move || {
             trim(Arc::clone(&store), rules.clone(), stop.clone())
         });
         workers.spawn(heartbeats.watched("trimming", trimming));
-        let contexts = engine.sources.iter();
-        let contexts: Vec<_> = contexts.map(|it| Arc::clone(&it.context)).collect();
-        let (stop, of_activity) = (engine.stop.clone(), contexts.clone());
+        let (sources, stop) = (Arc::clone(&engine.sources), engine.stop.clone());
         let logging = restarting("log of attentions", stop.clone(), move || {
-            log_attentions(contexts.clone(), stop.clone())
+            log_attentions(Arc::clone(&sources), stop.clone())
         });
         workers.spawn(heartbeats.watched("log of attentions", logging));
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
+        let sources = Arc::clone(&engine.sources);
         let logging = restarting("log of activity", stop.clone(), move || {
-            log_activity(Arc::clone(&store), of_activity.clone(), stop.clone())
+            log_activity(Arc::clone(&store), Arc::clone(&sources), stop.clone())
         });
         workers.spawn(heartbeats.watched("log of activity", logging));
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),
             client: client.clone(),
             runtime_status: Arc::clone(&engine.runtime_status),
-            public_url: engine.public_url.as_ref().map(Url::to_string),
-            followed: followed_sets(&config.sources),
+            public_url: engine.shared.public_url.as_ref().map(Url::to_string),
+            followed: engine.followed.subscribe(),
             stop: engine.stop.clone(),
         };
         let ending = move || unfollowed.clone().end_all();
         let ending = restarting("end of subscriptions", engine.stop.clone(), ending);
         workers.spawn(heartbeats.watched("end of subscriptions", ending));
-        engine.workers = tokio::sync::Mutex::new(workers);
+        drop(workers);
         Ok(Arc::new(engine))
     }
 
@@ -133,50 +148,93 @@ impl Engine {
         client: &Client,
         subscribes: bool,
     ) -> Self {
-        let runtime_status = Arc::new(RuntimeStatus::default());
-        let stop = CancellationToken::new();
-        let places = SharedPlaces::default();
-        let counters = Counters::default();
-        let heartbeats = Heartbeats::default();
-        let followed = |source: &config::Source| FollowedSource {
-            context: Arc::new(SourceContext {
-                source: source.clone(),
+        let started_at = clock::now().wall;
+        let engine = Self {
+            started_at,
+            sources: Arc::new(FollowedSources::new(Vec::new())),
+            shared: SharedParts {
                 limits: config.limits.clone(),
                 connections_per_host: config.http.connections_per_host,
                 streams_per_host: config.http.streams_per_host,
-                store: Arc::clone(&store),
-                client: client
-                    .for_source(source, config.limits.third_party_requests)
-                    .with_counters(counters.of_source(&source.name)),
-                counters: counters.of_source(&source.name),
-                runtime_status: Arc::clone(&runtime_status),
+                client: client.clone(),
                 public_url: config.callback.public_url.clone(),
-                members: Members::default(),
-                package_places: PackagePlaces::new(places.clone()),
+                places: SharedPlaces::default(),
                 subscribes,
-                delivery_panics: Mutex::default(),
-                progress: Progress::default(),
-                heartbeats: heartbeats.clone(),
-                recent_changes: RecentChanges::since(clock::now().wall),
-                rediscover: Notify::new(),
-                stop: stop.child_token(),
-                retired: CancellationToken::new(),
-            }),
-            commands: None,
-        };
-        Self {
-            started_at: clock::now().wall,
-            sources: config.sources.iter().map(followed).collect(),
-            client: client.clone(),
-            public_url: config.callback.public_url.clone(),
+            },
+            followed: watch::Sender::new(followed_sets(&config.sources)),
+            trimmed: watch::Sender::new(TrimRules::of(config)),
+            configuration: Mutex::new(ConfigurationStatus::loaded(started_at, Vec::new())),
+            configuring: tokio::sync::Mutex::default(),
+            forgetting: Forgetting::default(),
             store,
-            runtime_status,
-            counters,
-            heartbeats,
+            runtime_status: Arc::default(),
+            counters: Counters::default(),
+            heartbeats: Heartbeats::default(),
             workers: tokio::sync::Mutex::default(),
             has_panicked: AtomicBool::new(false),
-            stop,
-        }
+            stop: CancellationToken::new(),
+        };
+        let sources = config.sources.iter();
+        let sources = sources.map(|source| FollowedSource {
+            context: engine.context(source),
+            commands: None,
+            ended: CancellationToken::new(),
+        });
+        engine.sources.replace(sources.collect());
+        engine
+    }
+
+    /// What everything shares that works on a Source.
+    fn context(&self, source: &config::Source) -> Arc<SourceContext> {
+        let SharedParts {
+            limits,
+            connections_per_host,
+            streams_per_host,
+            client,
+            public_url,
+            places,
+            subscribes,
+        } = &self.shared;
+        let counters = self.counters.of_source(&source.name);
+        Arc::new(SourceContext {
+            source: source.clone(),
+            limits: limits.clone(),
+            connections_per_host: *connections_per_host,
+            streams_per_host: *streams_per_host,
+            store: Arc::clone(&self.store),
+            client: client
+                .for_source(source, limits.third_party_requests)
+                .with_counters(counters.clone()),
+            counters,
+            runtime_status: Arc::clone(&self.runtime_status),
+            public_url: public_url.clone(),
+            members: Members::default(),
+            package_places: PackagePlaces::new(places.clone()),
+            subscribes: *subscribes,
+            delivery_panics: Mutex::default(),
+            progress: Progress::default(),
+            heartbeats: self.heartbeats.clone(),
+            recent_changes: RecentChanges::since(clock::now().wall),
+            rediscover: Notify::new(),
+            stop: self.stop.child_token(),
+            retired: CancellationToken::new(),
+        })
+    }
+
+    /// Starts to follow these Sources.
+    pub(super) async fn start_sources(
+        &self,
+        sources: impl Iterator<Item = &config::Source>,
+    ) -> Vec<FollowedSource> {
+        let mut workers = self.workers.lock().await;
+        sources
+            .map(|source| start_worker(&mut workers, self.context(source)))
+            .collect()
+    }
+
+    /// Runs something besides the workers that the stop waits for.
+    async fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.workers.lock().await.spawn(work);
     }
 
     /// Counts what earlier processes have applied of late.
@@ -190,9 +248,14 @@ impl Engine {
                 return;
             }
         };
-        let counts = |name: &str| Some(&self.source(name)?.context.recent_changes);
+        let contexts = self.sources.contexts();
+        let counts = |name: &str| {
+            let found = contexts.iter().find(|context| context.name() == name);
+            found.map(|context| &context.recent_changes)
+        };
         let since = recent_changes::restore(&excerpt, counts, clock::now().wall);
-        recent_changes::reach_back(self.sources.iter().map(recent_changes_of), since);
+        let all = contexts.iter().map(|context| &context.recent_changes);
+        recent_changes::reach_back(all, since);
     }
 
     /// Whether no worker has ended by a panic without being started again.
@@ -229,40 +292,119 @@ impl Engine {
 
     /// The status of all Sources.
     pub(super) async fn status_of_sources(&self) -> Result<Status, EngineError> {
-        let contexts = self.sources.iter().map(|source| &*source.context);
+        let contexts = self.sources.contexts();
+        let contexts = contexts.iter().map(|context| &**context);
         let mut status = status_view::status(self.started_at, contexts).await?;
-        let sources = self.sources.iter().map(|source| &source.context.source);
-        let followed = followed_sets(sources);
-        let channels = self.store.unfollowed_channels(followed).await?;
+        let channels = self.store.unfollowed_channels(self.sources.sets()).await?;
         status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
-        status.hosts = status_view::hosts(self.client.host_loads());
+        status.former_sources = self.former_sources().await?;
+        status.configuration = self.configuration.lock().clone();
+        status.attention = attention::of_configuration(&status.configuration);
+        status.hosts = status_view::hosts(self.shared.client.host_loads());
         Ok(status)
     }
 
-    fn source(&self, name: &str) -> Option<&FollowedSource> {
-        self.sources
-            .iter()
-            .find(|source| source.context.name() == name)
+    /// The Sources that are not followed any more, and were not forgotten.
+    async fn former_sources(&self) -> Result<Vec<FormerSource>, StoreError> {
+        let mut former = Vec::new();
+        for place in self.store.places().await? {
+            if self.sources.find(&place.name).is_none() {
+                let totals = self.store.set_totals(&place.name).await?;
+                former.push(status_view::former_source(place, &totals));
+            }
+        }
+        Ok(former)
+    }
+
+    fn source(&self, name: &str) -> Option<FollowedSource> {
+        self.sources.find(name)
     }
 
     /// The Source of that name, or all; `None` if there is none of that name.
-    fn selected(&self, name: Option<&str>) -> Option<Vec<&SourceContext>> {
+    fn selected(&self, name: Option<&str>) -> Option<Vec<Arc<SourceContext>>> {
         match name {
-            Some(name) => Some(vec![&*self.source(name)?.context]),
-            None => Some(self.sources.iter().map(|source| &*source.context).collect()),
+            Some(name) => Some(vec![self.source(name)?.context]),
+            None => Some(self.sources.contexts()),
+        }
+    }
+
+    /// Plans the deletion of what only sets of a Source have that are not followed any more; returns how many resources.
+    async fn delete_former_sets(&self, source: &config::Source) -> Result<u64, StoreError> {
+        let (name, now) = (source.name.as_str(), clock::now().wall);
+        let totals = self.store.set_totals(name).await?.into_iter();
+        let former = totals.filter(|set| status_view::is_former(source, set));
+        let former: Vec<SetId> = former.map(|set| set.id).collect();
+        let mut planned = 0;
+        for &set in &former {
+            let mut after = ResourceId(0);
+            while let Some((last, resources)) = self
+                .store
+                .delete_next_of_former(name, now, set, &former, after)
+                .await?
+            {
+                after = last;
+                planned += resources as u64;
+            }
+        }
+        Ok(planned)
+    }
+
+    /// Forgets a Source that is not followed.
+    async fn forget_unfollowed(
+        &self,
+        name: &str,
+        delete_files: bool,
+    ) -> Result<Forgotten, StatusError> {
+        let failed = |error: ForgetError| {
+            StatusError::new(error.code(), error.to_string(), clock::now().wall)
+        };
+        let configuring = self.configuring.lock().await;
+        if self.source(name).is_some() {
+            return Err(failed(ForgetError::Followed(name.to_owned())));
+        }
+        let begun = self.forgetting.begin(name, &self.stop).map_err(failed)?;
+        drop(configuring);
+        let sources = self.sources.current();
+        let mirrors = sources.iter().map(|source| &source.context.source);
+        let request = ForgetRequest {
+            name: name.to_owned(),
+            delete_files,
+            mirrors: mirrors
+                .map(|source| (source.name.clone(), source.mirror.clone()))
+                .collect(),
+        };
+        let store = Arc::clone(&self.store);
+        let ending =
+            EndingSource::unfollowed(name, &self.shared.client, self.shared.public_url.as_ref());
+        let (result, forgotten) = oneshot::channel();
+        // It goes on if the request for it is cut off.
+        let forgetting = async move {
+            let forgetting = forget_source(&store, &ending, &request, begun.stop());
+            let _ = result.send(catch_panic(forgetting).await);
+            drop(begun);
+        };
+        let watched = self.heartbeats.watched("forgetting a Source", forgetting);
+        self.spawn(watched).await;
+        match forgotten.await {
+            Ok(Ok(forgotten)) => forgotten.map_err(failed),
+            Ok(Err(_)) | Err(_) => Err(failed(ForgetError::Interrupted)),
         }
     }
 
     async fn failed_page(
         &self,
-        sources: Vec<&SourceContext>,
+        sources: Vec<Arc<SourceContext>>,
         page: Page,
     ) -> Result<Vec<FailedResource>, StoreError> {
         let mut found = Vec::new();
         for context in sources {
             let (after, limit) = (ResourceId(page.after), page.limit);
             let tasks = self.store.given_up(context.name(), after, limit).await?;
-            found.extend(tasks.into_iter().map(|task| failed_resource(context, task)));
+            found.extend(
+                tasks
+                    .into_iter()
+                    .map(|task| failed_resource(&context, task)),
+            );
         }
         found.sort_by_key(|resource| resource.id);
         found.truncate(page.limit);
@@ -271,23 +413,19 @@ impl Engine {
 
     async fn held_page(
         &self,
-        sources: Vec<&SourceContext>,
+        sources: Vec<Arc<SourceContext>>,
         page: Page,
     ) -> Result<Vec<HeldDeletion>, StoreError> {
         let mut found = Vec::new();
         for context in sources {
             let (after, limit) = (ResourceId(page.after), page.limit);
             let tasks = self.store.held_back(context.name(), after, limit).await?;
-            found.extend(tasks.into_iter().map(|task| held_deletion(context, task)));
+            found.extend(tasks.into_iter().map(|task| held_deletion(&context, task)));
         }
         found.sort_by_key(|deletion| deletion.id);
         found.truncate(page.limit);
         Ok(found)
     }
-}
-
-fn recent_changes_of(source: &FollowedSource) -> &RecentChanges {
-    &source.context.recent_changes
 }
 
 fn store_failed(error: StoreError) -> StatusError {
@@ -408,34 +546,66 @@ impl Operations for Engine {
     }
 
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>> {
-        let found = self
-            .source(source)
-            .map(|source| Arc::clone(&source.context));
-        let (name, public_url) = (source.to_owned(), self.public_url.as_ref());
+        let found = self.source(source).map(|source| source.context);
+        let (name, public_url) = (source.to_owned(), self.shared.public_url.as_ref());
+        let client = &self.shared.client;
         async move {
             let Some(context) = found else {
-                let ending = EndingSource::unfollowed(&name, &self.client, public_url);
+                let ending = EndingSource::unfollowed(&name, client, public_url);
                 let ended = end_subscriptions(&self.store, &ending).await;
                 return Some(ended).filter(|ended| !ended.is_empty());
             };
             context.retired.cancel();
-            let ending = EndingSource::of(&context.source, &self.client, public_url);
+            let ending = EndingSource::of(&context.source, client, public_url);
             Some(end_subscriptions(&self.store, &ending).await)
+        }
+        .boxed()
+    }
+
+    fn forget(
+        &self,
+        source: &str,
+        delete_files: bool,
+    ) -> BoxFuture<'_, Result<Forgotten, StatusError>> {
+        let name = source.to_owned();
+        async move { self.forget_unfollowed(&name, delete_files).await }.boxed()
+    }
+
+    fn forget_former_sets(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        let found = self.source(source);
+        async move {
+            let Some(source) = found else { return Ok(None) };
+            let deletions = self.delete_former_sets(&source.context.source).await;
+            let deletions = deletions.map_err(store_failed)?;
+            let name = source.context.name();
+            tracing::info!(
+                source = name,
+                deletions,
+                "resources of former sets are deleted"
+            );
+            Ok(Some(deletions))
         }
         .boxed()
     }
 }
 
-/// Which sets the configuration follows, and with channels or without.
-pub fn followed_sets<'a>(
-    sources: impl IntoIterator<Item = &'a config::Source>,
-) -> Vec<FollowedSets> {
-    let followed = |source: &config::Source| FollowedSets {
-        source: source.name.clone(),
-        sets: source.sets.clone(),
-        notifications: source.notifications,
-    };
-    sources.into_iter().map(followed).collect()
+/// Starts the worker of a Source.
+fn start_worker(workers: &mut JoinSet<()>, context: Arc<SourceContext>) -> FollowedSource {
+    let (commands, receiver) = mpsc::channel(4);
+    let ended = CancellationToken::new();
+    let following = SourceWorker::new(Arc::clone(&context), receiver).run();
+    let following = context.watched("worker of the Source", following);
+    let guard = ended.clone().drop_guard();
+    workers.spawn(async move {
+        // Dropped last, also after a panic.
+        let _guard = guard;
+        following.await;
+    });
+    FollowedSource {
+        context,
+        commands: Some(commands),
+        ended,
+    }
 }
 
 /// Records at intervals, and at the end, that the daemon runs: after a longer downtime it subscribes anew.
@@ -453,26 +623,4 @@ async fn record_uptime(store: Arc<Store>, stop: CancellationToken) {
             return;
         }
     }
-}
-
-/// Ends a Source's subscriptions at their hubs, also those of sets that are no longer followed. The callback must be served
-/// meanwhile.
-pub async fn end_subscriptions(
-    store: &Arc<Store>,
-    source: &EndingSource,
-) -> Vec<UnsubscribeResult> {
-    let channels = match store.subscribed_channels(&source.name).await {
-        Ok(channels) => channels,
-        Err(error) => {
-            tracing::error!(code = error.code(), source = source.name, %error, "subscriptions can't be read");
-            return vec![UnsubscribeResult {
-                source: source.name.clone(),
-                topic: String::new(),
-                hub: String::new(),
-                confirmed: false,
-                message: error.to_string(),
-            }];
-        }
-    };
-    join_all(channels.iter().map(|channel| source.end(store, channel))).await
 }

@@ -2,24 +2,28 @@
 
 use super::context::SourceContext;
 use super::error::EngineError;
+use super::source::place::has_another_mirror;
 use crate::mirror::{Mirror, MirrorId};
 
 /// Which mirror may be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accepting {
-    /// The one that the database knows; any if it knows none.
+    /// The one that the database knows; any if it knows none, or if `mirror` is another folder than before.
     Known,
     /// Any: the database knows it from now on.
     Any,
 }
 
-/// Opens the mirror of a Source. The first one that is opened, or one that was not expected, becomes known to the database.
+/// Opens the mirror of a Source. The first one that is opened, or one that was not expected, becomes known to the database; one in
+/// another folder than before not yet: that is recorded with its place, once what is known of the former one is dropped.
 pub(super) async fn open_mirror(
     context: &SourceContext,
     accepting: Accepting,
 ) -> Result<Mirror, EngineError> {
     let stored = context.store.mirror_id(context.name()).await?;
+    let is_elsewhere = has_another_mirror(&context.store, &context.source).await?;
     let known = match accepting {
+        Accepting::Known if is_elsewhere => None,
         Accepting::Known => stored.as_deref().and_then(MirrorId::parse),
         Accepting::Any => None,
     };
@@ -28,8 +32,45 @@ pub(super) async fn open_mirror(
     let opened = tokio::task::spawn_blocking(opening).await;
     let mirror = opened.map_err(|error| EngineError::of_join(&error, "the mirror"))??;
     let id = mirror.id().as_str();
-    if stored.as_deref() != Some(id) {
+    if !is_elsewhere && stored.as_deref() != Some(id) {
         context.store.note_mirror(context.name(), id).await?;
     }
     Ok(mirror)
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+    use crate::engine::source::place::settle_place;
+    use crate::engine::test_source::{NAME, TestSource};
+    use crate::mirror_path::OWN_FOLDER;
+
+    #[tokio::test]
+    async fn mirror_in_another_folder_is_accepted_and_becomes_known_with_its_place() {
+        let url = Url::parse("https://example.org/").unwrap();
+        let mut source = TestSource::new(&url, |client| client);
+        let folder = source.close_mirror();
+        let (context, store) = (&source.context, &source.store);
+        let former_folder = folder.with_file_name("former");
+        let former = Mirror::open(&former_folder).unwrap().id().to_string();
+        let place = store.note_place(NAME, url.as_str(), former_folder, &former);
+        place.await.unwrap();
+        let opened = open_mirror(context, Accepting::Known).await.unwrap();
+        // If the configuration is changed back now, the former one is expected.
+        let known = store.mirror_id(NAME).await.unwrap();
+        assert_eq!(known.as_deref(), Some(former.as_str()));
+        settle_place(context, opened.id()).await.unwrap();
+        let known = store.mirror_id(NAME).await.unwrap();
+        assert_eq!(known.as_deref(), Some(opened.id().as_str()));
+        drop(opened);
+        // From now on no other one.
+        std::fs::remove_dir_all(folder.join(OWN_FOLDER)).unwrap();
+        let refused = open_mirror(context, Accepting::Known).await;
+        assert_eq!(
+            refused.err().map(|error| error.code()),
+            Some("mirror-missing")
+        );
+    }
 }

@@ -12,6 +12,9 @@
 //!
 //! The documents of a set are fetched, recognized and walked through in one place, `documents`, for the set workers and for an audit.
 //!
+//! A reload replaces the list of the Sources: it stops the workers of those that are changed or removed, and starts others. What
+//! is left of a Source is forgotten on request.
+//!
 //! The same set workers and executors also do a [single run](Engine::once), without hubs. An [`Audit`] compares the mirror with the
 //! Source without relying on the database, and has an executor repair what differs.
 
@@ -26,6 +29,8 @@ mod contradictions;
 mod documents;
 mod error;
 mod faults;
+mod followed;
+mod forget;
 mod heartbeats;
 mod lifecycle;
 mod mirror_opening;
@@ -34,6 +39,7 @@ mod one_shot;
 mod package_places;
 mod progress;
 mod recent_changes;
+mod reload;
 mod restarts;
 mod runtime_status;
 mod set;
@@ -47,8 +53,11 @@ mod trimming;
 mod unencrypted_hubs;
 
 pub use audit::{Audit, RepairOptions, ReportedFinding, Summary, Sums};
-pub use channels::EndingSource;
-pub use lifecycle::{Engine, end_subscriptions, followed_sets};
+pub use channels::{EndingSource, end_subscriptions};
+pub use followed::followed_sets;
+pub use forget::{ForgetError, ForgetRequest, forget_source};
+pub use lifecycle::Engine;
 pub use progress::Counts;
+pub use source::place::has_another_mirror;
 
 use error::EngineError;

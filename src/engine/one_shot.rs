@@ -22,6 +22,7 @@ use super::runtime_status::SourceState;
 use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
 use super::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync, note_found};
+use super::source::place::settle_place;
 use crate::clock;
 use crate::config::Config;
 use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
@@ -59,9 +60,9 @@ impl Engine {
     }
 
     async fn run(&self, applying: Applying) -> Result<Status, StatusError> {
-        let polled = self.sources.iter().map(async |source| {
-            let polled = catch_up(Arc::clone(&source.context), applying).await;
-            source.context.progress.note_end();
+        let polled = self.sources.contexts().into_iter().map(async |context| {
+            let polled = catch_up(Arc::clone(&context), applying).await;
+            context.progress.note_end();
             polled
         });
         let polled: HashSet<String> = join_all(polled).await.into_iter().flatten().collect();
@@ -89,16 +90,15 @@ impl Engine {
 
     /// The progress of each Source, in the order of the configuration.
     pub fn counts(&self) -> Vec<Counts> {
-        let followed = self.sources.iter();
-        followed
-            .map(|source| source.context.progress.counts())
-            .collect()
+        let contexts = self.sources.contexts().into_iter();
+        contexts.map(|context| context.progress.counts()).collect()
     }
 
     /// How many tasks of each Source are pending; 0 where the database can't be read.
     pub async fn pending(&self) -> Vec<u64> {
-        let pending = self.sources.iter().map(async |source| {
-            let pending = self.store.pending(source.context.name()).await;
+        let contexts = self.sources.contexts().into_iter();
+        let pending = contexts.map(async |context| {
+            let pending = self.store.pending(context.name()).await;
             pending.unwrap_or_default()
         });
         join_all(pending).await
@@ -126,6 +126,10 @@ async fn catch_up(context: Arc<SourceContext>, applying: Applying) -> Vec<String
             return polled;
         }
     };
+    if let Err(error) = settle_place(&context, mirror.id()).await {
+        fail(&context, error.code(), error.to_string());
+        return polled;
+    }
     let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
     // On the heap, as the other large futures: they are moved into the guards.
     let work = Box::pin(async {

@@ -152,6 +152,17 @@ impl RuntimeStatus {
         change(self.0.lock().sources.entry(name.to_owned()).or_default());
     }
 
+    /// Drops what is known of a Source that was stopped, and of its sets.
+    pub(super) fn end_source(&self, name: &str, sets: &[SetId]) {
+        let mut facts = self.0.lock();
+        facts.sources.remove(name);
+        facts.disk_errors.remove(name);
+        for set in sets {
+            facts.sets.remove(set);
+            facts.odd_documents.remove(set);
+        }
+    }
+
     pub(super) fn note_set(&self, set: SetId, change: impl FnOnce(&mut SetFacts)) {
         change(self.0.lock().sets.entry(set).or_default());
     }

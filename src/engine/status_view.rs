@@ -18,16 +18,17 @@ use super::faults::Faults;
 use super::runtime_status::{RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use super::unencrypted_hubs;
 use crate::clock;
+use crate::config;
 use crate::fetch::HostLoad;
 use crate::protocol::{Capability, SourceTime, TopicUri};
 use crate::status::{
-    Attention, ChannelStatus, ClosedGapStatus, CountedError, FailedResource, GapStatus,
-    HeldDeletion, HostStatus, SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus,
-    one_line, rfc3339,
+    Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, FailedResource,
+    FormerSource, GapStatus, HeldDeletion, HostStatus, SetStatus, SourceStatus, Status,
+    StatusError, UnfollowedStatus, one_line, rfc3339,
 };
 use crate::store::{
-    ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, SetRecord, SetStatistics,
-    UnfollowedChannel,
+    ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, SetRecord, SetStatistics, SetTotals,
+    SourcePlace, UnfollowedChannel,
 };
 use crate::sync::{ChannelState, DeliveryFault, Gap};
 
@@ -45,13 +46,16 @@ pub(super) async fn status(
 ) -> Result<Status, EngineError> {
     let mut sources = Vec::new();
     for context in contexts {
-        sources.push(source(context).await?);
+        sources.push(source(started_at, context).await?);
     }
     Ok(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: rfc3339(started_at),
         now: rfc3339(clock::now().wall),
         sources,
+        configuration: ConfigurationStatus::default(),
+        attention: Vec::new(),
+        former_sources: Vec::new(),
         // The engine and the listener add these.
         unfollowed: Vec::new(),
         hosts: Vec::new(),
@@ -59,7 +63,10 @@ pub(super) async fn status(
     })
 }
 
-async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
+async fn source(
+    started_at: DateTime<Utc>,
+    context: &SourceContext,
+) -> Result<SourceStatus, EngineError> {
     let config = &context.source;
     // Before the state, which is noted first: a mirror that cannot be used is never shown with a Source that works.
     let mirror_error = context.runtime_status.mirror_error(&config.name);
@@ -71,6 +78,11 @@ async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
         }
     }
     let (state, error) = source_state(&facts, &sets);
+    let mut notices = facts.notices;
+    let totals = context.store.set_totals(&config.name).await?;
+    if let Some((notice, resources)) = former_sets(started_at, config, &totals) {
+        notices.replace(notice, resources);
+    }
     let mirror = config.mirror.display().to_string();
     Ok(SourceStatus {
         name: config.name.clone(),
@@ -80,9 +92,47 @@ async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
         attention: attention::of_mirror(&mirror, mirror_error.as_ref()),
         mirror,
         sets,
-        notices: facts.notices.into_rows(),
+        notices: notices.into_rows(),
         describedby: texts(&[facts.described_by]),
     })
+}
+
+/// Whether a set of a Source is not followed any more.
+pub(super) fn is_former(source: &config::Source, set: &SetTotals) -> bool {
+    let is_wanted = |list: &Url| source.wants_set(list);
+    set.is_ended || !Url::parse(&set.capability_list).is_ok_and(|list| is_wanted(&list))
+}
+
+/// The notice of sets that are not followed any more and of which the mirror has resources; with their number.
+fn former_sets(
+    started_at: DateTime<Utc>,
+    source: &config::Source,
+    totals: &[SetTotals],
+) -> Option<(StatusError, u64)> {
+    let former = totals.iter().filter(|set| is_former(source, set));
+    let former: Vec<&SetTotals> = former.collect();
+    let first = former.first()?;
+    let resources = former.iter().map(|set| set.resources).sum();
+    let message = format!(
+        "the mirror has {resources} resources of {} sets that are not followed any more, such as {}; they are not kept up to date, \
+         and stay until `resyncd forget {} --former-sets`",
+        former.len(),
+        first.capability_list,
+        source.name
+    );
+    let notice = StatusError::new("former-sets", message, started_at);
+    Some((notice, resources))
+}
+
+/// A Source that is not followed any more.
+pub(super) fn former_source(place: SourcePlace, totals: &[SetTotals]) -> FormerSource {
+    FormerSource {
+        name: place.name,
+        url: place.url,
+        mirror: place.mirror.map(|mirror| mirror.display().to_string()),
+        resources: totals.iter().map(|set| set.resources).sum(),
+        bytes: totals.iter().map(|set| set.bytes).sum(),
+    }
 }
 
 /// The state of a Source, and its error. A Source that was discovered is failing nevertheless if each of its sets is, or if none

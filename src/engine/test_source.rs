@@ -1,5 +1,6 @@
 //! For tests: a Source with an empty database and an empty mirror. Nothing follows it but what a test starts.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::http;
@@ -37,7 +38,7 @@ impl TestSource {
         let config = Config::new(folder.path(), vec![source]);
         let client = client(Client::new(&config.http).unwrap());
         let engine = Engine::new(&config, Arc::clone(&store), &client, false);
-        let context = Arc::clone(&engine.sources[0].context);
+        let context = engine.sources.contexts().remove(0);
         let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
         Self {
             store,
@@ -45,6 +46,14 @@ impl TestSource {
             mirror,
             folder,
         }
+    }
+
+    /// Closes the mirror, so that others can open it; returns its folder.
+    pub(super) fn close_mirror(&mut self) -> PathBuf {
+        let root = self.mirror.root().to_owned();
+        let elsewhere = root.with_file_name("unused");
+        self.mirror = Arc::new(Mirror::open(&elsewhere).unwrap());
+        root
     }
 
     /// Announces changes in a set, the same one each time; each must become a task.

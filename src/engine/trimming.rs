@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
@@ -37,7 +38,11 @@ impl TrimRules {
 }
 
 /// Trims the database until it is stopped.
-pub(super) async fn trim(store: Arc<Store>, rules: TrimRules, stop: CancellationToken) {
+pub(super) async fn trim(
+    store: Arc<Store>,
+    rules: watch::Receiver<TrimRules>,
+    stop: CancellationToken,
+) {
     let mut position = TrimPosition::default();
     let mut pause = PAUSE;
     loop {
@@ -49,7 +54,8 @@ pub(super) async fn trim(store: Arc<Store>, rules: TrimRules, stop: Cancellation
             }
             () = tokio::time::sleep(pause) => {}
         }
-        pause = match step(&store, &rules, &mut position).await {
+        let current = rules.borrow().clone();
+        pause = match step(&store, &current, &mut position).await {
             Ok(true) => SHORT_PAUSE,
             Ok(false) => PAUSE,
             Err(error) => {

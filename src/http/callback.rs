@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::RwLock;
 use url::Url;
 
 use super::delivery_body::{DeliveryBody, read_body};
@@ -47,11 +48,32 @@ pub struct Callback {
     pub longest_delivery: u64,
     /// How many bytes of unread deliveries one channel may have.
     pub inbox_limit: u64,
-    secrets: Redaction,
+    secrets: SharedRedaction,
     budget: DeliveryBudget,
     known: KnownCallbacks,
     throttle: LogThrottle<(ChannelId, &'static str)>,
     rejections: RejectionCounters,
+}
+
+/// The secrets of the configuration that no excerpt of what a hub states may contain. Clones share them: a reload replaces them.
+#[derive(Clone)]
+pub struct SharedRedaction(Arc<RwLock<Redaction>>);
+
+impl SharedRedaction {
+    /// These secrets, and whatever may be a key of a callback.
+    #[must_use]
+    pub fn new(secrets: &Redaction) -> Self {
+        Self(Arc::new(RwLock::new(secrets.with_keys())))
+    }
+
+    /// Replaces the secrets.
+    pub fn replace(&self, secrets: &Redaction) {
+        *self.0.write() = secrets.with_keys();
+    }
+
+    fn current(&self) -> Redaction {
+        self.0.read().clone()
+    }
 }
 
 impl Callback {
@@ -64,14 +86,14 @@ impl Callback {
         longest_delivery: u64,
         inbox_limit: u64,
         rejections: RejectionCounters,
-        secrets: &Redaction,
+        secrets: SharedRedaction,
     ) -> Self {
         Self {
             store,
             prefix: prefix.to_owned(),
             longest_delivery,
             inbox_limit,
-            secrets: secrets.with_keys(),
+            secrets,
             budget: DeliveryBudget::new(longest_delivery),
             known: KnownCallbacks::default(),
             throttle: LogThrottle::default(),
@@ -175,7 +197,9 @@ async fn verify(
         Mode::Denied => {
             let now = clock::now().wall;
             let reason = verification.reason.unwrap_or_default();
-            let reason = channel.added_to(&callback.secrets).redact(&reason);
+            let reason = channel
+                .added_to(&callback.secrets.current())
+                .redact(&reason);
             let write = || store.deny_channel((channel.id, slot), now, &topics, &reason);
             return match with_retries(write).await {
                 Ok(true) => {
@@ -211,7 +235,7 @@ async fn verify(
                     .collect::<Vec<_>>()
                     .join(" ");
                 let stated = channel
-                    .added_to(&callback.secrets)
+                    .added_to(&callback.secrets.current())
                     .excerpt(&stated, MAX_STATED);
                 tracing::warn!(code, source = channel.source, topic = %channel.subscribed_topic, hub = channel.hub_name(), stated,
                     mode = verification.mode.as_str(), "verification of intent rejected: it is not for a pending request");

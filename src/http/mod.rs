@@ -23,7 +23,7 @@ mod query;
 mod rejection_counters;
 mod resource_line;
 
-pub use callback::{Callback, callback_router};
+pub use callback::{Callback, SharedRedaction, callback_router};
 pub use listener::{BoundListener, bind, serve};
 pub use operator::operator_router;
 pub use rejection_counters::RejectionCounters;

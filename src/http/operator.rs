@@ -65,6 +65,11 @@ pub fn operator_router(
         .route("/sources/{name}/reject", post(reject))
         .route("/sources/{name}/retry", post(retry))
         .route("/sources/{name}/unsubscribe", post(unsubscribe))
+        .route("/sources/{name}/forget", post(forget))
+        .route(
+            "/sources/{name}/forget-former-sets",
+            post(forget_former_sets),
+        )
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .with_state(OperatorState {
@@ -318,6 +323,44 @@ async fn unsubscribe(State(state): State<OperatorState>, Path(name): Path<String
         Some(endings) => Json(endings).into_response(),
         None => unknown_source(&name),
     }
+}
+
+#[derive(Deserialize)]
+struct ForgetQuery {
+    delete_files: Option<bool>,
+}
+
+async fn forget(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    Query(query): Query<ForgetQuery>,
+) -> Response {
+    let delete_files = query.delete_files.unwrap_or(false);
+    match state.operations.forget(&name, delete_files).await {
+        Ok(forgotten) => Json(forgotten).into_response(),
+        Err(status_error) => match status_error.code.as_str() {
+            "unknown-source" => error_response(
+                StatusCode::NOT_FOUND,
+                "unknown-source",
+                &status_error.message,
+            ),
+            "source-followed" | "forget-running" | "mirror-unknown" | "mirror-shared"
+            | "mirror-missing" => error_response(
+                StatusCode::CONFLICT,
+                &status_error.code,
+                &status_error.message,
+            ),
+            _ => operation_failed(&status_error),
+        },
+    }
+}
+
+async fn forget_former_sets(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+) -> Response {
+    let deletions = state.operations.forget_former_sets(&name).await;
+    accepted("deletions", &name, deletions)
 }
 
 fn unknown_source(name: &str) -> Response {

@@ -2,12 +2,12 @@
 //!
 //! Invariants: counting does no I/O, waits for nobody that does, and cannot fail. What is counted of a set is dropped with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prometheus::core::Collector;
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
 use super::families::{
@@ -100,6 +100,18 @@ impl Counters {
         }
     }
 
+    /// Drops what was counted of a Source that is not followed any more.
+    pub fn end_source(&self, name: &str) {
+        for counts in [&self.requests, &self.received] {
+            remove_labelled(counts, name);
+        }
+        for counts in [&self.delays, &self.commits] {
+            remove_labelled(counts, name);
+        }
+        let mut sets = self.sets.lock();
+        sets.retain(|(source, _), _| &**source != name);
+    }
+
     /// Adds the samples of everything that was counted.
     pub(super) fn add_to(&self, samples: &mut Samples) {
         samples.add_collected(self.requests.collect());
@@ -118,6 +130,21 @@ impl Counters {
             for (&(origin, change), &changes) in &counts.changes {
                 let labels = [labels[0], labels[1], origin, change];
                 samples.add(&CHANGES, &labels, changes as f64);
+            }
+        }
+    }
+}
+
+/// Removes the samples of a Source from a metric.
+fn remove_labelled<T: MetricVecBuilder>(metric: &MetricVec<T>, source: &str) {
+    for family in metric.collect() {
+        for sample in family.get_metric() {
+            let labels = sample.get_label().iter();
+            let labels: HashMap<&str, &str> =
+                labels.map(|label| (label.name(), label.value())).collect();
+            if labels.get("source") == Some(&source) {
+                // Fails only if it is gone already.
+                let _ = metric.remove(&labels);
             }
         }
     }

@@ -7,11 +7,12 @@ use chrono::DateTime;
 use super::counters::Counters;
 use super::families::{
     BUILD_INFO, CHANNEL_ERRORS, CHANNEL_GAPS, CHANNEL_LAST, CHANNEL_LEASE, CHANNEL_VERIFICATIONS,
-    CHANNELS, DELIVERIES, INBOX_BYTES, INBOX_DELIVERIES, NOTIFICATIONS, NOTIFICATIONS_HELD,
-    PROCESS_START, REJECTED_REQUESTS, SET_ATTENTION, SET_BEHIND, SET_BYTES, SET_DEAD_PARTS,
-    SET_ERRORS, SET_FAILED, SET_GAPS, SET_HELD, SET_LAST_POLL, SET_NEWEST_DOCUMENT, SET_NEXT_POLL,
-    SET_NOTICES, SET_PENDING, SET_RESOURCES, SET_STATE, SET_SYNCED_UNTIL, SET_UNDATED, SET_UNREAD,
-    SOURCE_ATTENTION, SOURCE_ERRORS, SOURCE_NOTICES, SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
+    CHANNELS, CONFIG_LOADED, CONFIG_SUCCESSFUL, DELIVERIES, INBOX_BYTES, INBOX_DELIVERIES,
+    NOTIFICATIONS, NOTIFICATIONS_HELD, PROCESS_START, REJECTED_REQUESTS, SET_ATTENTION, SET_BEHIND,
+    SET_BYTES, SET_DEAD_PARTS, SET_ERRORS, SET_FAILED, SET_GAPS, SET_HELD, SET_LAST_POLL,
+    SET_NEWEST_DOCUMENT, SET_NEXT_POLL, SET_NOTICES, SET_PENDING, SET_RESOURCES, SET_STATE,
+    SET_SYNCED_UNTIL, SET_UNDATED, SET_UNREAD, SOURCE_ATTENTION, SOURCE_ERRORS, SOURCE_NOTICES,
+    SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
 };
 use super::process::add_process;
 use super::samples::Samples;
@@ -43,6 +44,11 @@ pub fn exposition(status: &Status, counters: &Counters) -> Result<String, Exposi
     let mut samples = Samples::default();
     let now = seconds(&status.now);
     samples.add(&BUILD_INFO, &[status.version.as_str()], 1.0);
+    if let Some(loaded) = seconds(&status.configuration.loaded_at) {
+        let is_successful = status.configuration.error.is_none();
+        samples.add(&CONFIG_SUCCESSFUL, &[], f64::from(is_successful));
+        samples.add(&CONFIG_LOADED, &[], loaded);
+    }
     samples.add(&UNFOLLOWED, &[], status.unfollowed.len() as f64);
     for (code, &count) in &status.refused {
         samples.add(&REJECTED_REQUESTS, &[code.as_str()], count as f64);

@@ -55,6 +55,10 @@ macro_rules! families {
 families! {
     BUILD_INFO: Gauge "resyncd_build_info" ["version"]
         "1, with the version of the program.";
+    CONFIG_SUCCESSFUL: Gauge "resyncd_config_last_reload_successful" []
+        "1 if the configuration was loaded when it was read last, at the start or by a reload; 0 if it was refused.";
+    CONFIG_LOADED: Gauge "resyncd_config_last_reload_success_timestamp_seconds" []
+        "When a configuration was loaded last.";
     UNFOLLOWED: Gauge "resyncd_unfollowed_subscriptions" []
         "Subscriptions of Sources and sets that are no longer followed, while they are being ended.";
     REJECTED_REQUESTS: Counter "resyncd_rejected_requests_total" ["code"]

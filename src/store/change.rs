@@ -18,6 +18,8 @@ pub enum Origin {
     ResourceDump,
     /// An audit that repairs.
     Audit,
+    /// No document: a person has a Source, or its former sets, forgotten.
+    Forget,
 }
 
 impl Origin {
@@ -30,6 +32,7 @@ impl Origin {
             Self::ResourceList => "resource-list",
             Self::ResourceDump => "resource-dump",
             Self::Audit => "audit",
+            Self::Forget => "forget",
         }
     }
 
@@ -41,8 +44,14 @@ impl Origin {
             Self::ResourceList,
             Self::ResourceDump,
             Self::Audit,
+            Self::Forget,
         ];
         all.into_iter().find(|origin| origin.code() == code)
+    }
+
+    /// Whether a person has asked for the change: it needs no approval, and a deletion removes the file whatever `delete` is.
+    pub fn is_of_person(self) -> bool {
+        matches!(self, Self::Audit | Self::Forget)
     }
 
     /// Whether it states what exists, and not what happened.

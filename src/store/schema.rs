@@ -513,6 +513,16 @@ pub(super) const STEPS: &[&str] = &[
         id TEXT NOT NULL
     ) WITHOUT ROWID;
     ",
+    "
+    -- The Sources that are or were followed, until they are forgotten: where discovery began, and where their files are. NULL: an
+    -- earlier version has followed it.
+    CREATE TABLE followed_source (
+        name TEXT PRIMARY KEY,
+        url TEXT,
+        mirror BLOB
+    ) WITHOUT ROWID;
+    INSERT INTO followed_source (name) SELECT DISTINCT source FROM source_set;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -15,9 +15,11 @@ mod completeness;
 mod crash;
 mod demo;
 mod discover;
+mod forget;
 mod http2;
 mod logs;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
+mod reload;
 mod start;
 mod sync;

@@ -57,7 +57,7 @@ pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOut
 async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let mirror = &context.mirror;
     if task.kind == ChangeKind::Deleted {
-        return if task.origin == Origin::Audit {
+        return if task.origin.is_of_person() {
             TaskOutcome::Remove
         } else if task.is_shared || task.unconfirmed {
             confirm_removal(context, task).await

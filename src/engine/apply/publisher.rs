@@ -448,9 +448,9 @@ pub(super) fn publish(
     let mut fetched = Vec::new();
     for ExecutedTask { task, outcome } in finished {
         match outcome {
-            // Also without a record: a crash may have come between a file and its commit. A removal that an audit requests
+            // Also without a record: a crash may have come between a file and its commit. A removal that a person requests
             // ignores `delete = false`.
-            TaskOutcome::Remove if deletes || task.origin == Origin::Audit => removals.push(task),
+            TaskOutcome::Remove if deletes || task.origin.is_of_person() => removals.push(task),
             TaskOutcome::Remove => conclusions.push(TaskResult::Removed {
                 kept: task.live,
                 task,

@@ -63,12 +63,9 @@ impl Audit {
     ) -> Vec<Self> {
         let audits = Self::comparing(config, client).into_iter();
         audits
-            .zip(&engine.sources)
-            .map(|(mut audit, followed)| {
-                audit.context.repair = Some(Repair {
-                    context: Arc::clone(&followed.context),
-                    options,
-                });
+            .zip(engine.sources.contexts())
+            .map(|(mut audit, context)| {
+                audit.context.repair = Some(Repair { context, options });
                 audit
             })
             .collect()

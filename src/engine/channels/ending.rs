@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use url::Url;
 
 use super::context::rules_of;
@@ -115,4 +116,26 @@ impl EndingSource {
             handled = stored.handle(now, event).await;
         }
     }
+}
+
+/// Ends a Source's subscriptions at their hubs, also those of sets that are no longer followed. The callback must be served
+/// meanwhile.
+pub async fn end_subscriptions(
+    store: &Arc<Store>,
+    source: &EndingSource,
+) -> Vec<UnsubscribeResult> {
+    let channels = match store.subscribed_channels(&source.name).await {
+        Ok(channels) => channels,
+        Err(error) => {
+            tracing::error!(code = error.code(), source = source.name, %error, "subscriptions can't be read");
+            return vec![UnsubscribeResult {
+                source: source.name.clone(),
+                topic: String::new(),
+                hub: String::new(),
+                confirmed: false,
+                message: error.to_string(),
+            }];
+        }
+    };
+    join_all(channels.iter().map(|channel| source.end(store, channel))).await
 }

@@ -131,7 +131,7 @@ impl Daemon {
             .with(Client::clone)
             .with_transport(Arc::clone(stage) as _);
         let engine = Engine::new(&config, Arc::clone(store), &client, false);
-        let context = Arc::clone(&engine.sources[0].context);
+        let context = engine.sources.contexts().remove(0);
         let mirror = Arc::new(Mirror::open(&context.source.mirror)?);
         let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
         let inside = Arc::new(Inside {

@@ -12,6 +12,7 @@ use url::Url;
 use super::discovery::{
     DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, note_found,
 };
+use super::place::settle_place;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::apply::executor::execute_tasks;
@@ -25,7 +26,7 @@ use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
 use crate::error_class::ErrorClass;
 use crate::fetch::{Bounds, DiscoveryCache, pause};
-use crate::mirror::{Mirror, MirrorError};
+use crate::mirror::{Mirror, MirrorError, MirrorId};
 use crate::status::StatusError;
 use crate::store::{SetId, SetRecord};
 
@@ -159,6 +160,9 @@ impl SourceWorker {
         let Some(mirror) = self.open_mirror(&stop).await else {
             return;
         };
+        if !self.settle(mirror.id(), &stop).await {
+            return;
+        }
         let mirror = Arc::new(mirror);
         let packages = PackageFiles::new(Arc::clone(&self.context), &mirror);
         self.begin_counts().await;
@@ -190,6 +194,19 @@ impl SourceWorker {
                 tracing::debug!(code = error.code(), source = context.name(), %error, "sets can't be read");
             }
         }
+    }
+
+    /// Records where the Source is; while that fails it is retried. Returns whether the Source is to be followed still.
+    async fn settle(&mut self, mirror: &MirrorId, stop: &CancellationToken) -> bool {
+        while let Err(error) = settle_place(&self.context, mirror).await {
+            self.fail(error.code(), error.to_string());
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = tokio::time::sleep(STORE_PAUSE) => {}
+            }
+        }
+        self.failures = 0;
+        !stop.is_cancelled()
     }
 
     /// Opens the mirror; while that fails it is retried, and the other Sources are not affected.

@@ -8,6 +8,12 @@ pub(super) fn front_text(status: &Status) -> String {
         "resyncd {}, up since {}\n",
         status.version, status.started_at
     );
+    for attention in &status.attention {
+        page.push_str(&format!(
+            "\n! {} [{}, since {}]\n  {}\n",
+            attention.message, attention.code, attention.since, attention.next_step
+        ));
+    }
     for source in &status.sources {
         let of_sets = source.sets.iter().flat_map(|set| &set.attention);
         for attention in source.attention.iter().chain(of_sets) {

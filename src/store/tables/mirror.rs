@@ -18,7 +18,8 @@ pub(in crate::store) fn set_id(sql: &Connection, source: &str, id: &str) -> Resu
     .map(drop)
 }
 
-/// Forgets the mirrors of all Sources.
-pub(in crate::store) fn remove_all(sql: &Connection) -> Result<()> {
-    sql.execute("DELETE FROM mirror", []).map(drop)
+/// Forgets the mirror of a Source.
+pub(in crate::store) fn remove(sql: &Connection, source: &str) -> Result<()> {
+    sql.execute("DELETE FROM mirror WHERE source = ?1", [source])
+        .map(drop)
 }

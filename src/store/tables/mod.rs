@@ -13,6 +13,8 @@ pub(super) mod dump;
 pub(super) mod dump_package;
 pub(super) mod feed;
 pub(super) mod feed_reader;
+pub(super) mod followed_source;
+pub(super) mod forgotten;
 pub(super) mod gap;
 pub(super) mod inbox;
 pub(super) mod loss;

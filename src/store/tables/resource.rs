@@ -413,7 +413,7 @@ pub(in crate::store) fn followed(
 /// The kind of the change that was applied; a listing states none.
 fn change_of(task: &Task) -> Option<ChangeKind> {
     match task.origin {
-        Origin::ResourceList | Origin::ResourceDump | Origin::Audit => None,
+        Origin::ResourceList | Origin::ResourceDump | Origin::Audit | Origin::Forget => None,
         Origin::Notification | Origin::ChangeList | Origin::ChangeDump => Some(task.kind),
     }
 }

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::membership::{TotalsChange, leave_if_shared, note_deletion};
 use super::superseded::{SupersededTask, doubt_and_restore};
 use crate::protocol::{ChangeKind, SourceTime};
-use crate::store::change::{Change, Origin};
+use crate::store::change::Change;
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
@@ -228,7 +228,7 @@ fn request_again(
 /// Whether a Resource List that is newer than the task's change has been read, and did not name the resource, which the mirror
 /// does not have. Then an answer that there is none concludes the task: the resource was deleted since.
 fn was_absent_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
-    if task.live || task.origin.is_listing() || task.origin == Origin::Audit {
+    if task.live || task.origin.is_listing() || task.origin.is_of_person() {
         return Ok(false);
     }
     if member::is_listed(sql, task.resource)? {

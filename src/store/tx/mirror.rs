@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::store::tables::mirror;
+use crate::store::tables::{followed_source, mirror};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -19,8 +19,13 @@ impl Store {
             .await
     }
 
-    /// Forgets the mirrors of all Sources: any mirror may be used with this database.
-    pub async fn forget_mirrors(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.write(|tx| Ok(mirror::remove_all(tx.sql)?)).await
+    /// Forgets the mirror of a Source, and where it is: any may be used with what the database knows of the Source.
+    pub async fn release_mirror(self: &Arc<Self>, source: &str) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            followed_source::clear_mirror(tx.sql, &source)?;
+            Ok(mirror::remove(tx.sql, &source)?)
+        })
+        .await
     }
 }

@@ -52,7 +52,12 @@ pub(super) fn set_of(
     }
 }
 
-fn repair(sql: &Connection, context: &BatchContext<'_>, change: &Change) -> Result<(), StoreError> {
+/// Makes a task of a change that a person has asked for.
+pub(super) fn repair(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    change: &Change,
+) -> Result<(), StoreError> {
     let state = ResourceState::of_change(sql, context, change)?;
     let deletes = change.kind == ChangeKind::Deleted;
     let pending = state.pending.as_ref();

@@ -1,0 +1,214 @@
+//! `forget`: deletes what is known of a Source that is not followed any more, and its files if asked to; through the running daemon, or
+//! without one. With `--former-sets` the running daemon deletes the files of former sets of a Source that is followed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::daemon::{RunningListener, StartError, bind_callback};
+use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
+use super::daemon_requests::{post_for_each, print_failure};
+use super::exit_status::{FAILED, FAULTS, OK};
+use super::users::refuse_another_user;
+use crate::config::Config;
+use crate::engine::{EndingSource, ForgetError, ForgetRequest, forget_source};
+use crate::fetch::Client;
+use crate::http::{RejectionCounters, SharedRedaction};
+use crate::status::{Forgotten, UnsubscribeResult};
+use crate::store::Store;
+
+/// How long the daemon may take: it answers when it is done, and there may be millions of files.
+const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// Arguments of `forget`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ForgetArguments {
+    /// Name of a Source that was removed from the configuration; with --former-sets, of one that is in it
+    source: String,
+    /// Also delete its files of the mirror; files that are not known to be the Source's stay
+    #[arg(long)]
+    delete_files: bool,
+    /// Of a Source that is followed: delete the files of sets that it has no longer, or that are deselected
+    #[arg(long, conflicts_with = "delete_files")]
+    former_sets: bool,
+    #[command(flatten)]
+    pub(super) daemon: DaemonAddress,
+}
+
+/// Why nothing, or not everything, was forgotten.
+enum Failure {
+    Daemon(DaemonError),
+    Start(StartError),
+    Forget(ForgetError),
+    /// It was printed.
+    Refused(u8),
+}
+
+pub(super) async fn forget(
+    config: Config,
+    arguments: &ForgetArguments,
+    environment: Option<&Path>,
+) -> u8 {
+    if arguments.former_sets {
+        let names = std::slice::from_ref(&arguments.source);
+        let show = |source: &str, answer: &str| println!("{source}: {answer}");
+        return post_for_each(&config, names, "forget-former-sets", show).await;
+    }
+    let forgotten = match through_daemon(&config, arguments).await {
+        Err(Failure::Daemon(error)) if error.is_unreachable() && !arguments.daemon.is_given() => {
+            without_daemon(config, arguments, environment).await
+        }
+        forgotten => forgotten,
+    };
+    match forgotten {
+        Ok(forgotten) => {
+            for line in lines(&forgotten, arguments.delete_files) {
+                println!("{line}");
+            }
+            OK
+        }
+        Err(Failure::Daemon(error)) => {
+            let status = print_failure(&error);
+            match error {
+                DaemonError::Rejected { status: 404, .. } => FAULTS,
+                _ => status,
+            }
+        }
+        Err(Failure::Start(error)) => {
+            eprintln!("resyncd: {error} [{}]", error.code());
+            FAILED
+        }
+        Err(Failure::Forget(error)) => {
+            eprintln!("resyncd: {error} [{}]", error.code());
+            match error {
+                ForgetError::Unknown(_) => FAULTS,
+                _ => FAILED,
+            }
+        }
+        Err(Failure::Refused(status)) => status,
+    }
+}
+
+async fn through_daemon(
+    config: &Config,
+    arguments: &ForgetArguments,
+) -> Result<Forgotten, Failure> {
+    let name = &arguments.source;
+    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err(Failure::Forget(ForgetError::Unknown(name.clone())));
+    }
+    if config.sources.iter().any(|source| source.name == *name) {
+        return Err(Failure::Forget(ForgetError::Followed(name.clone())));
+    }
+    let client = DaemonClient::new(config, TIMEOUT).map_err(Failure::Daemon)?;
+    let delete_files = arguments.delete_files;
+    let path = format!("/sources/{name}/forget?delete_files={delete_files}");
+    let answer = client.post(&path).await.map_err(Failure::Daemon)?;
+    serde_json::from_str(&answer).map_err(|_| Failure::Daemon(client.not_resyncd()))
+}
+
+async fn without_daemon(
+    mut config: Config,
+    arguments: &ForgetArguments,
+    environment: Option<&Path>,
+) -> Result<Forgotten, Failure> {
+    refuse_another_user(&config.state_dir, environment).map_err(Failure::Refused)?;
+    let failed = |error: StartError| Failure::Start(error);
+    let name = &arguments.source;
+    let store = Store::open(&config.state_dir).map_err(|error| failed(error.into()))?;
+    let client = Client::of_config(&config).map_err(|error| failed(error.into()))?;
+    let subscribed = store.subscribed_channels(name).await;
+    let subscribed = subscribed.map_err(|error| failed(error.into()))?;
+    let bound = match subscribed.is_empty() {
+        true => None,
+        false => Some(bind_callback(&mut config).await.map_err(failed)?),
+    };
+    let secrets = SharedRedaction::new(&config.redaction());
+    let rejections = RejectionCounters::default();
+    let listener = RunningListener::start_callback(bound, &config, &store, rejections, secrets);
+    let ending = EndingSource::unfollowed(name, &client, config.callback.public_url.as_ref());
+    let followed = config.sources.iter();
+    let request = ForgetRequest {
+        name: name.clone(),
+        delete_files: arguments.delete_files,
+        mirrors: followed
+            .map(|source| (source.name.clone(), source.mirror.clone()))
+            .collect(),
+    };
+    let forgotten = forget_source(&store, &ending, &request, &CancellationToken::new()).await;
+    listener.stop().await;
+    forgotten.map_err(Failure::Forget)
+}
+
+/// What was done, and what stays.
+fn lines(forgotten: &Forgotten, delete_files: bool) -> Vec<String> {
+    let Forgotten {
+        source,
+        mirror,
+        resources,
+        deleted_files,
+        deleted_bytes,
+        left,
+        left_paths,
+        subscriptions,
+    } = forgotten;
+    let mirror = mirror.as_deref().unwrap_or("their folder");
+    let mut lines = Vec::new();
+    for UnsubscribeResult {
+        topic,
+        hub,
+        message,
+        ..
+    } in subscriptions
+    {
+        lines.push(format!("{source}: {topic} at {hub}: {message}"));
+    }
+    lines.push(match delete_files {
+        true => format!(
+            "{source}: {resources} resources forgotten; {deleted_files} files deleted from {mirror}, {deleted_bytes} bytes"
+        ),
+        false => format!("{source}: {resources} resources forgotten; the files stay in {mirror}"),
+    });
+    if *left > 0 {
+        lines.push(format!(
+            "{source}: left alone at {left} paths, which are no files of the Source: {}",
+            left_paths.join(", ")
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_state_what_was_deleted_and_what_stays() {
+        let forgotten = Forgotten {
+            source: "example".to_owned(),
+            mirror: Some("/srv/mirror".to_owned()),
+            resources: 5,
+            deleted_files: 3,
+            deleted_bytes: 70,
+            left: 1,
+            left_paths: vec!["a.example/link".to_owned()],
+            subscriptions: Vec::new(),
+        };
+        let with_files = lines(&forgotten, true);
+        assert_eq!(
+            with_files,
+            [
+                "example: 5 resources forgotten; 3 files deleted from /srv/mirror, 70 bytes",
+                "example: left alone at 1 paths, which are no files of the Source: a.example/link",
+            ]
+        );
+        let rows = Forgotten {
+            left: 0,
+            ..forgotten
+        };
+        let stays = "example: 5 resources forgotten; the files stay in /srv/mirror";
+        assert_eq!(lines(&rows, false), [stays]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Replaces the Sources that a running engine follows.
+//!
+//! Invariants: a Source that stays as it is is not touched: its workers, downloads, channels and subscriptions go on. One that is
+//! changed is stopped in order, and started with its new configuration, as by a restart of the process. One that is removed is stopped
+//! in order; its subscriptions are ended, its rows and files stay.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::followed::{FollowedSource, followed_sets};
+use super::lifecycle::Engine;
+use super::trimming::TrimRules;
+use crate::clock;
+use crate::config::{self, Config};
+use crate::status::{ConfigurationStatus, StatusError};
+use crate::store::{SetRecord, StoreError};
+
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
+
+impl Engine {
+    /// Follows the Sources of this configuration instead of the current ones. What it states besides them, and the trimming of the
+    /// feed, is not read. `restart_required`: the keys that were changed and are not applied.
+    pub async fn reload(&self, config: &Config, restart_required: Vec<String>) {
+        let _configuring = self.configuring.lock().await;
+        let current = self.sources.current();
+        let is_same = |source: &config::Source| {
+            let mut known = current.iter();
+            known.any(|known| known.context.source == *source)
+        };
+        let stays = |known: &&FollowedSource| {
+            let mut sources = config.sources.iter();
+            sources.any(|source| known.context.source == *source)
+        };
+        let ends: Vec<FollowedSource> = current.iter().filter(|it| !stays(it)).cloned().collect();
+        join_all(ends.iter().map(FollowedSource::stop)).await;
+        for source in &config.sources {
+            self.forgetting.interrupt(&source.name).await;
+        }
+        let followed = followed_sets(&config.sources);
+        self.until_stored("left subscriptions", async || {
+            let now = clock::now().wall;
+            self.store.leave_unfollowed(now, followed.clone()).await
+        })
+        .await;
+        for source in &ends {
+            self.forget_facts(config, source).await;
+        }
+        let begins = config.sources.iter().filter(|source| !is_same(source));
+        let mut begun = self.start_sources(begins).await.into_iter();
+        let sources = config.sources.iter().filter_map(|source| {
+            let mut known = current.iter();
+            let known = known.find(|known| known.context.source == *source);
+            known.cloned().or_else(|| begun.next())
+        });
+        let sources: Vec<FollowedSource> = sources.collect();
+        self.sources.replace(sources);
+        self.followed.send_replace(followed);
+        self.trimmed.send_replace(TrimRules::of(config));
+        let loaded = ConfigurationStatus::loaded(clock::now().wall, restart_required);
+        *self.configuration.lock() = loaded;
+        for source in &ends {
+            self.report_removal(config, &source.context.source);
+        }
+    }
+
+    /// Records why a configuration was not loaded. What is in use stays.
+    pub fn refuse_configuration(&self, error: StatusError) {
+        self.configuration.lock().error = Some(error);
+    }
+
+    /// Drops what the runtime status and the counters have of a Source that was stopped. If it is followed again, it begins as after
+    /// a restart: nothing of it was polled.
+    async fn forget_facts(&self, config: &Config, stopped: &FollowedSource) {
+        let name = stopped.context.name();
+        let sets = self
+            .until_stored("sets", async || self.store.sets(name).await)
+            .await;
+        let sets = sets.unwrap_or_default();
+        let ids: Vec<_> = sets.iter().map(|set| set.id).collect();
+        self.runtime_status.end_source(name, &ids);
+        let now = config.sources.iter().find(|source| source.name == name);
+        let is_followed =
+            |set: &SetRecord| now.is_some_and(|source| source.wants_set(&set.capability_list));
+        for set in sets.iter().filter(|set| !is_followed(set)) {
+            stopped.context.counters.end_set(set.id.0);
+        }
+        if now.is_none() {
+            self.counters.end_source(name);
+        }
+    }
+
+    /// Logs what becomes of a Source that was removed.
+    fn report_removal(&self, config: &Config, removed: &config::Source) {
+        let names: BTreeSet<&str> = config.sources.iter().map(|it| it.name.as_str()).collect();
+        if names.contains(removed.name.as_str()) {
+            return;
+        }
+        let (source, mirror) = (&removed.name, removed.mirror.display());
+        tracing::info!(source, %mirror, next_step = format!("resyncd forget {source} [--delete-files]"),
+            "Source removed: its subscriptions are being ended, its files and its rows in the database stay");
+    }
+
+    /// Repeats an access to the database until it succeeds; `None`: the daemon stops.
+    async fn until_stored<T>(
+        &self,
+        what: &str,
+        access: impl AsyncFn() -> Result<T, StoreError>,
+    ) -> Option<T> {
+        loop {
+            match access().await {
+                Ok(done) => return Some(done),
+                Err(error) => {
+                    tracing::error!(code = error.code(), %error, what, "database error; the reload waits for it");
+                }
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return None,
+                () = tokio::time::sleep(STORE_PAUSE) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `followed_source`: the Sources that are or were followed, until they are forgotten: where discovery began, and where their files
+//! are.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+/// A Source that is or was followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePlace {
+    /// Its label.
+    pub name: String,
+    /// Where discovery began; `None`: an earlier version has followed it.
+    pub url: Option<String>,
+    /// The folder of its files; `None`: an earlier version has followed it.
+    pub mirror: Option<PathBuf>,
+}
+
+impl SourcePlace {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let mirror: Option<Vec<u8>> = row.get("mirror")?;
+        Ok(Self {
+            name: row.get("name")?,
+            url: row.get("url")?,
+            mirror: mirror.map(|bytes| OsString::from_vec(bytes).into()),
+        })
+    }
+}
+
+pub(in crate::store) fn get(sql: &Connection, name: &str) -> Result<Option<SourcePlace>> {
+    sql.prepare_cached("SELECT name, url, mirror FROM followed_source WHERE name = ?1")?
+        .query_row([name], SourcePlace::from_row)
+        .optional()
+}
+
+/// All of them, by name.
+pub(in crate::store) fn all(sql: &Connection) -> Result<Vec<SourcePlace>> {
+    sql.prepare_cached("SELECT name, url, mirror FROM followed_source ORDER BY name")?
+        .query_map([], SourcePlace::from_row)?
+        .collect()
+}
+
+pub(in crate::store) fn put(sql: &Connection, name: &str, url: &str, mirror: &Path) -> Result<()> {
+    let mirror = mirror.as_os_str().as_bytes();
+    sql.prepare_cached(
+        "INSERT INTO followed_source (name, url, mirror) VALUES (?1, ?2, ?3)
+         ON CONFLICT (name) DO UPDATE SET url = ?2, mirror = ?3",
+    )?
+    .execute(params![name, url, mirror])
+    .map(drop)
+}
+
+/// Forgets where the files of a Source are.
+pub(in crate::store) fn clear_mirror(sql: &Connection, name: &str) -> Result<()> {
+    sql.prepare_cached("UPDATE followed_source SET mirror = NULL WHERE name = ?1")?
+        .execute([name])
+        .map(drop)
+}
+
+pub(in crate::store) fn delete(sql: &Connection, name: &str) -> Result<()> {
+    sql.prepare_cached("DELETE FROM followed_source WHERE name = ?1")?
+        .execute([name])
+        .map(drop)
+}

@@ -1,0 +1,173 @@
+//! What is deleted of a Source that is forgotten. It concerns all tables but those of the feed, whose entries stay: their sets keep a
+//! row, without content.
+
+use rusqlite::{Connection, Result, Row, params};
+
+use super::values::Count;
+use crate::protocol::ResourceUri;
+use crate::store::ids::{ResourceId, SetId};
+
+/// A resource whose row is to be deleted.
+#[derive(Clone, Debug)]
+pub struct ForgottenResource {
+    /// Its row.
+    pub id: ResourceId,
+    /// Its URI.
+    pub uri: ResourceUri,
+    /// Its file, relative to the mirror; `None`: it never had one.
+    pub path: Option<String>,
+    /// The length of the file; `None`: the mirror does not have the resource.
+    pub length: Option<u64>,
+    /// The set that announced it last.
+    pub(in crate::store) set: SetId,
+}
+
+impl ForgottenResource {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let is_live: bool = row.get("live")?;
+        let length: Option<Count> = row.get("length")?;
+        Ok(Self {
+            id: row.get("id")?,
+            uri: row.get("uri")?,
+            path: row.get("path")?,
+            length: is_live.then(|| length.map_or(0, u64::from)),
+            set: row.get("set_id")?,
+        })
+    }
+}
+
+/// The next resources of a Source, at most so many.
+pub(in crate::store) fn next_resources(
+    sql: &Connection,
+    source: &str,
+    most: usize,
+) -> Result<Vec<ForgottenResource>> {
+    sql.prepare_cached(
+        "SELECT id, uri, path, length, set_id, applied_at IS NOT NULL AND deleted = 0 AS live
+         FROM resource WHERE source = ?1 ORDER BY uri LIMIT ?2",
+    )?
+    .query_map(
+        params![source, Count::of_rows(most)],
+        ForgottenResource::from_row,
+    )?
+    .collect()
+}
+
+/// Deletes a resource and what refers to it.
+pub(in crate::store) fn delete_resource(sql: &Connection, id: ResourceId) -> Result<()> {
+    for statement in [
+        "DELETE FROM task WHERE resource_id = ?1",
+        "DELETE FROM member WHERE resource_id = ?1",
+        "DELETE FROM loss WHERE resource_id = ?1",
+        "DELETE FROM dropped_task WHERE resource_id = ?1",
+        "DELETE FROM resource WHERE id = ?1",
+    ] {
+        sql.prepare_cached(statement)?.execute([id])?;
+    }
+    Ok(())
+}
+
+/// The sets of a Source, followed or not.
+pub(in crate::store) fn sets(sql: &Connection, source: &str) -> Result<Vec<SetId>> {
+    sql.prepare_cached("SELECT id FROM source_set WHERE source = ?1")?
+        .query_map([source], |row| row.get(0))?
+        .collect()
+}
+
+/// Deletes what was read of the documents of a set: it begins with its baseline again. Its channels and its totals stay.
+pub(in crate::store) fn begin_set_anew(sql: &Connection, set: SetId) -> Result<()> {
+    for statement in [
+        "DELETE FROM coverage WHERE set_id = ?1",
+        "DELETE FROM gap WHERE set_id = ?1",
+        "DELETE FROM document WHERE set_id = ?1",
+        "DELETE FROM part WHERE set_id = ?1",
+        "DELETE FROM dump_package WHERE set_id = ?1",
+        "DELETE FROM dump WHERE set_id = ?1",
+        "DELETE FROM package_file WHERE set_id = ?1",
+        "UPDATE source_set SET baseline = 'missing', list_at = NULL, read_until = NULL, absent_until = 0, open_list = NULL,
+             was_read = 0, reading_at = NULL
+         WHERE id = ?1",
+    ] {
+        sql.prepare_cached(statement)?.execute([set])?;
+    }
+    Ok(())
+}
+
+/// Deletes the channels of a set, with their deliveries, and marks it as no longer followed.
+pub(in crate::store) fn end_set(sql: &Connection, set: SetId) -> Result<()> {
+    for statement in [
+        "DELETE FROM delivered WHERE channel_id IN (SELECT id FROM channel WHERE set_id = ?1)",
+        "DELETE FROM inbox WHERE channel_id IN (SELECT id FROM channel WHERE set_id = ?1)",
+        "DELETE FROM channel WHERE set_id = ?1",
+        "UPDATE source_set SET ended = 1, offers = '[]' WHERE id = ?1",
+    ] {
+        sql.prepare_cached(statement)?.execute([set])?;
+    }
+    Ok(())
+}
+
+/// Clears the counts of a set that has no resources any more.
+pub(in crate::store) fn clear_counts(sql: &Connection, set: SetId) -> Result<()> {
+    for statement in [
+        "DELETE FROM task_error_count WHERE set_id = ?1",
+        "UPDATE task_count SET ready = 0, checks = 0, failed = 0, held = 0, undecided = 0 WHERE set_id = ?1",
+        "UPDATE source_set SET resources = 0, bytes = 0, shares = 0, checks_on = 0, checks = 0, held_since = NULL WHERE id = ?1",
+    ] {
+        sql.prepare_cached(statement)?.execute([set])?;
+    }
+    Ok(())
+}
+
+/// What the mirror has of a set.
+#[derive(Clone, Debug)]
+pub struct SetTotals {
+    /// Its row.
+    pub id: SetId,
+    /// Its Capability List.
+    pub capability_list: String,
+    /// Whether it is not followed any more.
+    pub is_ended: bool,
+    /// How many resources.
+    pub resources: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What the mirror has of the sets of a Source; sets without resources are left out.
+pub(in crate::store) fn set_totals(sql: &Connection, source: &str) -> Result<Vec<SetTotals>> {
+    sql.prepare_cached(
+        "SELECT id, capability_list, ended, resources, bytes FROM source_set WHERE source = ?1 AND resources > 0 ORDER BY id",
+    )?
+    .query_map([source], |row| {
+        Ok(SetTotals {
+            id: row.get(0)?,
+            capability_list: row.get(1)?,
+            is_ended: row.get(2)?,
+            resources: row.get::<_, Count>(3)?.0,
+            bytes: row.get::<_, Count>(4)?.0,
+        })
+    })?
+    .collect()
+}
+
+/// The next members of a set, at most so many, that the mirror has and that are members of no other set than `former`: their numbers,
+/// as JSON.
+pub(in crate::store) fn members_of_former(
+    sql: &Connection,
+    set: SetId,
+    former: &str,
+    after: ResourceId,
+    most: usize,
+) -> Result<Vec<(ResourceId, ResourceUri)>> {
+    sql.prepare_cached(
+        "SELECT resource.id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
+         WHERE member.set_id = ?1 AND member.resource_id > ?3 AND applied_at IS NOT NULL AND deleted = 0
+           AND NOT EXISTS (SELECT 1 FROM member AS other WHERE other.resource_id = member.resource_id
+                           AND other.set_id NOT IN (SELECT value FROM json_each(?2)))
+         ORDER BY member.resource_id LIMIT ?4",
+    )?
+    .query_map(params![set, former, after, Count::of_rows(most)], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?
+    .collect()
+}
