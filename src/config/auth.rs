@@ -78,13 +78,17 @@ pub(super) fn read_auth(
     let basic = secrets.read("basic", LONGEST_LINE, parse_password);
     let header = secrets.read("header", LONGEST_LINE, parse_headers);
     let key = secrets.read("key", LONGEST_PEM, |text| Ok(text.to_owned()));
-    let certificate = secrets.read("certificate", LONGEST_PEM, |text| {
-        ClientCertificate::parse(text, key.as_ref().map(|key| key.value.as_str()))
-    });
+    let is_key_unread = key.is_none() && secrets.is_given("key");
+    let certificate = match is_key_unread {
+        // Its fault is reported, and says nothing about the certificate.
+        true => None,
+        false => secrets.read("certificate", LONGEST_PEM, |text| {
+            ClientCertificate::parse(text, key.as_ref().map(|key| key.value.as_str()))
+        }),
+    };
 
     // One with a fault is not missing.
-    let mut certificates = ["certificate", "certificate_file", "certificate_credential"].iter();
-    let has_certificate = certificates.any(|key| section.is_given(key));
+    let has_certificate = secrets.is_given("certificate");
     let mut auth = SourceAuth {
         origins: own_origins(source, more.unwrap_or_default()),
         ..SourceAuth::default()
@@ -172,7 +176,22 @@ struct SecretHeaders {
     secrets: Vec<String>,
 }
 
+/// The keys that a secret may be given by.
+fn keys_of_secret(name: &str) -> [String; 3] {
+    [
+        name.to_owned(),
+        format!("{name}_file"),
+        format!("{name}_credential"),
+    ]
+}
+
 impl Secrets<'_, '_, '_> {
+    /// Whether one of the three keys of a secret is there.
+    fn is_given(&self, name: &str) -> bool {
+        let keys = keys_of_secret(name);
+        keys.iter().any(|key| self.section.is_given(key))
+    }
+
     /// Reads a secret from where one of its three keys says. A fault is one of that key.
     fn read<T>(
         &mut self,
@@ -180,11 +199,7 @@ impl Secrets<'_, '_, '_> {
         longest: u64,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Found<T>> {
-        let keys = [
-            name.to_owned(),
-            format!("{name}_file"),
-            format!("{name}_credential"),
-        ];
+        let keys = keys_of_secret(name);
         let mut given = keys.iter().filter(|key| self.section.is_given(key));
         let key = given.next()?.clone();
         if let Some(second) = given.next().cloned() {

@@ -195,11 +195,11 @@ fn is_own_machine(host: &Host<&str>) -> bool {
 
 /// Parses the URL of a proxy. Without a scheme it is http.
 pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
-    let bad = |why: &str| FaultKind::BadUrl(format!("{:?} {why}", hide_userinfo(text)));
     let complete = match text.contains("://") {
         true => text.to_owned(),
         false => format!("http://{text}"),
     };
+    let bad = |why: &str| FaultKind::BadUrl(format!("{:?} {why}", hide_userinfo(&complete)));
     let url = Url::parse(&complete)
         .map_err(|_| bad("is not the URL of a proxy, such as http://proxy.example.net:3128"))?;
     if url.scheme() != "http" {

@@ -253,6 +253,7 @@ impl Client {
         let asking = async {
             let mut url = without_userinfo(start.clone());
             url.set_fragment(None);
+            let mut is_signed_in = true;
             for _ in 0..=MOST_REDIRECTS {
                 if url.as_str().len() > self.max_uri_bytes {
                     return Err(FetchError::LongUri);
@@ -271,10 +272,15 @@ impl Client {
                     is_http2: permit.is_for_http2(),
                     is_proxied: proxy.is_some(),
                 };
-                let http = self.connections_to(&url).client(route)?;
-                // reqwest converts the credentials in the URL to a header.
-                let request = request(http, self.credentials.sign_in(&url));
-                let request = self.with_headers(request, &url)?;
+                let request = match is_signed_in {
+                    true => {
+                        let http = self.connections_to(&url).client(route)?;
+                        // reqwest converts the credentials in the URL to a header.
+                        let request = request(http, self.credentials.sign_in(&url));
+                        self.with_headers(request, &url)?
+                    }
+                    false => request(self.connections.client(route)?, url.clone()),
+                };
                 let response = self.send(request).await;
                 self.count(pool, &response);
                 let response = match response {
@@ -306,6 +312,9 @@ impl Client {
                 };
                 let next = redirect_target(base, &response)?;
                 drain(response).await;
+                // A hub must not have the Source's own API called with the credentials for it.
+                let is_sent_on = matches!(follow, Follow::SameMethod);
+                is_signed_in &= !is_sent_on || next.origin() == url.origin();
                 url = next;
             }
             Err(FetchError::TooManyRedirects)

@@ -43,8 +43,8 @@ struct Settings {
 /// A client for each version of HTTP. Each is created when it is needed: it loads the certificates again.
 #[derive(Default)]
 struct Versions {
-    negotiating: OnceLock<Result<reqwest::Client, FetchError>>,
-    http2: OnceLock<Result<reqwest::Client, FetchError>>,
+    negotiating: OnceLock<reqwest::Client>,
+    http2: OnceLock<reqwest::Client>,
 }
 
 /// How a request reaches its host.
@@ -86,7 +86,7 @@ impl Connections {
             settings: Arc::new(settings),
             certificate: None,
             direct: Versions {
-                negotiating: OnceLock::from(Ok(client)),
+                negotiating: OnceLock::from(client),
                 http2: OnceLock::new(),
             },
             proxied: Versions::default(),
@@ -121,8 +121,12 @@ impl Connections {
             true => &versions.http2,
             false => &versions.negotiating,
         };
-        let client = client.get_or_init(|| self.settings.build(route, self.certificate.as_ref()));
-        client.as_ref().map_err(Clone::clone)
+        if let Some(client) = client.get() {
+            return Ok(client);
+        }
+        // An error may pass: the certificates of the system are read.
+        let built = self.settings.build(route, self.certificate.as_ref())?;
+        Ok(client.get_or_init(|| built))
     }
 }
 

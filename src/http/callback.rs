@@ -471,10 +471,11 @@ mod tests {
             let topic = topic();
             let adding = store.add_channel(now, set, &kind, &topic, &[], keys("first"));
             let channel = adding.await.unwrap().id;
-            let (rejections, secrets) = (RejectionCounters::default(), Redaction::default());
+            let rejections = RejectionCounters::default();
+            let secrets = SharedRedaction::new(&Redaction::default());
             Self {
                 _folder: folder,
-                callback: Callback::new(store, "/", 1000, 1000, rejections, &secrets),
+                callback: Callback::new(store, "/", 1000, 1000, rejections, secrets),
                 channel,
             }
         }

@@ -358,9 +358,10 @@ async fn forget(
 async fn forget_former_sets(
     State(state): State<OperatorState>,
     Path(name): Path<String>,
+    caller: Caller,
 ) -> Response {
     let deletions = state.operations.forget_former_sets(&name).await;
-    accepted("deletions", &name, deletions)
+    accepted("deletions", &name, caller, deletions)
 }
 
 fn unknown_source(name: &str) -> Response {
