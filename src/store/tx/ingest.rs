@@ -124,13 +124,7 @@ impl BatchResult {
 impl Store {
     /// Makes tasks of changes and, at the end of their document, commits what moves with them.
     pub async fn apply(self: &Arc<Self>, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
-        let progress = batch.end.as_ref().and_then(|end| end.progress.as_ref());
-        let gaps = progress.map(|(_, gaps)| (batch.set, gaps.clone(), batch.now));
-        let result = self.write(move |tx| apply(tx, &batch)).await?;
-        if let Some((set, gaps, now)) = gaps {
-            self.gap_history.note(set, &gaps, now);
-        }
-        Ok(result)
+        self.apply_all(vec![batch]).await
     }
 
     /// As [`apply`](Self::apply), for several documents, one after the other, in one transaction. Returns the results together.
@@ -138,14 +132,23 @@ impl Store {
         self: &Arc<Self>,
         batches: Vec<ChangeBatch>,
     ) -> Result<BatchResult, StoreError> {
-        self.write(move |tx| {
+        let gaps = batches.iter().filter_map(|batch| {
+            let (_, gaps) = batch.end.as_ref()?.progress.as_ref()?;
+            Some((batch.set, gaps.clone(), batch.now))
+        });
+        let gaps: Vec<_> = gaps.collect();
+        let write = self.write(move |tx| {
             let mut sum = BatchResult::default();
             for batch in &batches {
                 sum.add(apply(tx, batch)?);
             }
             Ok(sum)
-        })
-        .await
+        });
+        let sum = write.await?;
+        for (set, gaps, now) in gaps {
+            self.gap_history.note(set, &gaps, now);
+        }
+        Ok(sum)
     }
 }
 
