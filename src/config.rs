@@ -42,7 +42,7 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use url::Url;
 
-use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri};
+use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri, Selection};
 
 pub use certificates::{Authorities, ClientCertificate};
 pub use changes::ConfigChanges;
@@ -237,15 +237,16 @@ pub enum Signatures {
     Off,
 }
 
-/// Selects resources by glob patterns on their URIs.
+/// Selects resources by glob patterns on their URIs, and by what is stated of them.
 #[derive(Clone, Debug)]
 pub struct Filter {
     include: Option<GlobSet>,
     exclude: GlobSet,
+    selection: Selection,
     fingerprint: String,
 }
 
-/// Equal filters have the same patterns.
+/// Equal filters have the same patterns, and select the same.
 impl PartialEq for Filter {
     fn eq(&self, other: &Self) -> bool {
         self.fingerprint == other.fingerprint
@@ -259,7 +260,8 @@ impl Filter {
         Self {
             include: None,
             exclude: GlobSet::empty(),
-            fingerprint: fingerprint::<&str>(&[], &[]),
+            selection: Selection::default(),
+            fingerprint: fingerprint::<&str>(&[], &[], &Selection::default()),
         }
     }
 
@@ -268,27 +270,45 @@ impl Filter {
     /// # Errors
     /// [`globset::Error`] if a text is not a glob pattern.
     pub fn matching<S: AsRef<str>>(include: &[S], exclude: &[S]) -> Result<Self, globset::Error> {
+        Self::selecting(include, exclude, Selection::default())
+    }
+
+    /// As [`matching`](Self::matching), of resources that are selected by what is stated of them, too.
+    ///
+    /// # Errors
+    /// As of [`matching`](Self::matching).
+    pub fn selecting<S: AsRef<str>>(
+        include: &[S],
+        exclude: &[S],
+        selection: Selection,
+    ) -> Result<Self, globset::Error> {
         Ok(Self {
             include: match include {
                 [] => None,
                 patterns => Some(glob_set(patterns)?),
             },
             exclude: glob_set(exclude)?,
-            fingerprint: fingerprint(include, exclude),
+            fingerprint: fingerprint(include, exclude, &selection),
+            selection,
         })
     }
 
-    /// Whether every resource passes.
-    pub fn wants_everything(&self) -> bool {
+    /// Whether every URI passes.
+    pub fn wants_every_uri(&self) -> bool {
         self.include.is_none() && self.exclude.is_empty()
     }
 
-    /// A digest of the patterns: different for different filters.
+    /// What is selected by what is stated of a resource.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// A digest of the patterns and of what is selected: different for different filters.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Whether the resource is included and not excluded.
+    /// Whether the resource is included and not excluded by its URI.
     pub fn wants(&self, uri: &ResourceUri) -> bool {
         self.include
             .as_ref()
@@ -297,13 +317,24 @@ impl Filter {
     }
 }
 
-fn fingerprint<S: AsRef<str>>(include: &[S], exclude: &[S]) -> String {
+fn fingerprint<S: AsRef<str>>(include: &[S], exclude: &[S], selection: &Selection) -> String {
     let mut text = String::new();
+    let Selection {
+        types,
+        collections,
+        profiles,
+    } = selection;
+    let types = types.iter().map(|range| ('t', range.as_str()));
+    let collections = collections.iter().map(|uri| ('c', uri.as_str()));
+    let profiles = profiles.iter().map(|uri| ('p', uri.as_str()));
     for (sign, patterns) in [('+', include), ('-', exclude)] {
         for pattern in patterns {
             let pattern = pattern.as_ref();
             text.push_str(&format!("{sign}{} {pattern}", pattern.len()));
         }
+    }
+    for (sign, wanted) in types.chain(collections).chain(profiles) {
+        text.push_str(&format!("{sign}{} {wanted}", wanted.len()));
     }
     Digest::of(Algorithm::Sha256, text.as_bytes()).to_string()
 }
@@ -324,6 +355,7 @@ fn glob_set<S: AsRef<str>>(patterns: &[S]) -> Result<GlobSet, globset::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::MediaRange;
 
     fn check(include: &[&str], exclude: &[&str], uri: &str, wanted: bool) {
         let filter = Filter::matching(include, exclude).unwrap();
@@ -343,7 +375,19 @@ mod tests {
                 .fingerprint()
                 .to_owned()
         };
+        let selecting = |types: &[&str], collections: &[&str], profiles: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            let types = types.iter().filter_map(|it| MediaRange::parse(it));
+            let selection = Selection {
+                types: types.collect(),
+                collections: texts(collections),
+                profiles: texts(profiles),
+            };
+            let filter = Filter::selecting::<&str>(&[], &[], selection).unwrap();
+            filter.fingerprint().to_owned()
+        };
         let everything = Filter::everything().fingerprint().to_owned();
+        assert_eq!(selecting(&[], &[], &[]), everything);
         assert_eq!(of(&[], &[]), everything);
         assert_eq!(of(&["a"], &["b"]), of(&["a"], &["b"]));
         let all = [
@@ -351,6 +395,10 @@ mod tests {
             of(&[], &["a"]),
             of(&["a", "b"], &[]),
             of(&["ab"], &[]),
+            selecting(&["text/html"], &[], &[]),
+            selecting(&["text/*", "text/html"], &[], &[]),
+            selecting(&[], &["http://e.org/"], &[]),
+            selecting(&[], &[], &["http://e.org/"]),
             everything,
         ];
         let different: std::collections::BTreeSet<_> = all.iter().collect();

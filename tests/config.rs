@@ -85,7 +85,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 61] = [
+const KEYS: [(&str, &str); 64] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -134,6 +134,9 @@ const KEYS: [(&str, &str); 61] = [
     ("source.hosts", "[]"),
     ("source.include", "[]"),
     ("source.exclude", "[]"),
+    ("source.types", "[]"),
+    ("source.collections", "[]"),
+    ("source.profiles", "[]"),
     ("source.auth.bearer", "\"\""),
     ("source.auth.bearer_file", "\"\""),
     ("source.auth.bearer_credential", "\"\""),
@@ -223,6 +226,9 @@ hub = "https://hub.example/publish"
 hosts = ["B.Example", "c.example:8080"]
 include = ["*.pdf"]
 exclude = ["*/draft/*"]
+types = ["Text/*", "application/pdf; version=1.7"]
+collections = ["urn:x:c"]
+profiles = ["http://purl.org/dc/terms"]
 "#;
     let config = parse(text).unwrap();
     assert_eq!(config.state_dir, PathBuf::from("/etc/resyncd/state"));
@@ -271,6 +277,11 @@ exclude = ["*/draft/*"]
     assert!(wants("http://b.example/final/a.pdf"));
     assert!(!wants("http://b.example/draft/a.pdf"));
     assert!(!wants("http://b.example/a.xml"));
+    let selection = source.filter.selection();
+    assert!(selection.wants_type(Some("text/html")) && !selection.wants_type(Some("image/png")));
+    assert_eq!(selection.types[1].as_str(), "application/pdf");
+    assert_eq!(selection.collections, ["urn:x:c"]);
+    assert_eq!(selection.profiles, ["http://purl.org/dc/terms"]);
 }
 
 #[test]

@@ -187,6 +187,8 @@ pub(super) enum FaultKind {
     BadHost(String),
     #[error("{0}")]
     BadGlob(String),
+    #[error("{0:?} is not a media type, such as \"application/pdf\" or \"text/*\"")]
+    BadMediaType(String),
     #[error("{0:?} is not a name: one or more of a to z, 0 to 9 and -")]
     BadName(String),
     #[error("{0:?} is not a path")]
@@ -256,6 +258,7 @@ impl FaultKind {
             Self::BadUrl(_) => "bad-url",
             Self::BadHost(_) => "bad-host",
             Self::BadGlob(_) => "bad-glob",
+            Self::BadMediaType(_) => "bad-media-type",
             Self::BadName(_) => "bad-name",
             Self::BadPath(_) => "bad-path",
             Self::BadUserAgent(_) => "bad-user-agent",

@@ -16,7 +16,7 @@ use crate::config::value::{
     parse_duration, parse_host, parse_lease, parse_name, parse_nonzero_duration, parse_share,
     parse_url,
 };
-use crate::protocol::HubUri;
+use crate::protocol::{HubUri, MediaRange, Selection, hide_userinfo};
 
 /// The Sources of a file, as far as they are valid.
 #[derive(Default)]
@@ -139,7 +139,12 @@ fn read_source(
 fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
     let mut patterns = |key: &str| section.list(key, parse_glob).unwrap_or_default();
     let (include, exclude) = (patterns("include"), patterns("exclude"));
-    match Filter::matching(&include, &exclude) {
+    let selection = Selection {
+        types: section.list("types", parse_media_range).unwrap_or_default(),
+        collections: section.list("collections", parse_uri).unwrap_or_default(),
+        profiles: section.list("profiles", parse_uri).unwrap_or_default(),
+    };
+    match Filter::selecting(&include, &exclude, selection) {
         Ok(filter) => Some(filter),
         // Each pattern is valid, but together they exceed a limit.
         Err(error) => {
@@ -216,6 +221,18 @@ fn parse_glob(text: &str) -> Result<String, FaultKind> {
         )),
         Err(error) => Err(FaultKind::BadGlob(error.to_string())),
     }
+}
+
+fn parse_media_range(text: &str) -> Result<MediaRange, FaultKind> {
+    MediaRange::parse(text).ok_or_else(|| FaultKind::BadMediaType(text.to_owned()))
+}
+
+/// A URI of any scheme: it is compared, and not requested.
+fn parse_uri(text: &str) -> Result<String, FaultKind> {
+    let parsed = Url::parse(text.trim());
+    parsed.map(String::from).map_err(|error| {
+        FaultKind::BadUrl(format!("{:?} is not a URI: {error}", hide_userinfo(text)))
+    })
 }
 
 fn placeholder_url() -> Url {

@@ -186,6 +186,13 @@ pub struct Link {
 }
 
 impl Link {
+    /// Whether it has that relation, in any case. One attribute may name several.
+    #[must_use]
+    pub fn is(&self, rel: &str) -> bool {
+        let mut stated = self.rel.split_ascii_whitespace();
+        stated.any(|stated| stated.eq_ignore_ascii_case(rel))
+    }
+
     /// A link with only a relation and a target.
     #[must_use]
     pub fn new(rel: impl Into<String>, href: Url) -> Self {

@@ -13,6 +13,7 @@ mod datetime;
 mod declared_list;
 mod digest;
 mod document;
+mod entry_counts;
 mod entry_order;
 mod interval;
 mod link_header;
@@ -22,6 +23,7 @@ mod oddity;
 mod offer;
 mod reader;
 mod redaction;
+mod selection;
 mod summary;
 mod uri;
 mod validators;
@@ -35,6 +37,7 @@ pub use digest::{Algorithm, Digest, parse_hashes};
 pub use document::{
     Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, Root,
 };
+pub use entry_counts::{EntryCounts, Tally};
 pub use entry_order::EntryOrder;
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
@@ -44,6 +47,7 @@ pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use reader::{DocumentReader, Place, ReadError, read_document};
 pub use redaction::Redaction;
+pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use uri::{
     BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,

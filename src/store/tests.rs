@@ -73,6 +73,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         frequency: None,
         encoding: None,
         unconfirmed: false,
+        standing: None,
     }
 }
 

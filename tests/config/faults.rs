@@ -270,6 +270,9 @@ fn invalid_values_are_faults() {
         ("hosts = [\"http://a.example\"]", "bad-host"),
         ("include = [\"{a\"]", "bad-glob"),
         ("exclude = [\"\"]", "bad-glob"),
+        ("types = [\"pdf\"]", "bad-media-type"),
+        ("collections = [\"c\"]", "bad-url"),
+        ("profiles = [\"\"]", "bad-url"),
     ] {
         let key = line.split(' ').next().unwrap();
         check_after_minimal(

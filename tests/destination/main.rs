@@ -38,6 +38,7 @@ mod packing;
 mod page;
 mod pages;
 mod paths;
+mod selection;
 mod shared;
 mod sitemaps;
 mod status;

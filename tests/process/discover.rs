@@ -488,3 +488,38 @@ async fn message_of_a_401_states_where_the_credentials_belong() {
         "{output:?}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_counted_by_type_and_collection() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let entry = |name: &str, media_type: &str, collections: &[&str]| {
+        let link = |uri: &&str| format!(r#"<rs:ln rel="Collection" href="{uri}"/>"#);
+        let links: String = collections.iter().map(link).collect();
+        format!(r#"<url><loc>/{name}</loc><rs:md type="{media_type}"/>{links}</url>"#)
+    };
+    let entries = [
+        entry("a", "text/html; charset=utf-8", &["http://e.org/c"]),
+        entry("b", "Text/HTML", &["http://e.org/c", "http://e.org/d"]),
+        entry("c", "application/pdf", &[]),
+    ];
+    let list = format!(
+        r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="2026-01-01T00:00:00Z"/>{}</urlset>"#,
+        entries.concat()
+    );
+    put(&source, "/set1/resourcelist.xml", list);
+    let output = discover(&[&source.url(), "--json"]).await;
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list = &found["sets"][0]["capabilities"][0];
+    assert_eq!(
+        (&list["types"], &list["collections"]),
+        (
+            &serde_json::json!({"text/html": 2, "application/pdf": 1}),
+            &serde_json::json!({"http://e.org/c": 2, "http://e.org/d": 1})
+        )
+    );
+    let output = discover(&[&source.url()]).await;
+    let tree = text(&output.stdout);
+    for part in ["type text/html: 2\n", "collection http://e.org/d: 1\n"] {
+        assert!(tree.contains(part), "{part}: {tree}");
+    }
+}

@@ -341,6 +341,9 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
                 tracing::debug!(source, uri = %task.uri, "removed");
             }
             TaskResult::Contradicted { task, .. } => report_disk_ok(context, task),
+            TaskResult::Unselected { task, served } => {
+                tracing::debug!(source, uri = %task.uri, media_type = served, "type not selected");
+            }
             TaskResult::Left { task, .. } => {
                 report_disk_ok(context, task);
                 tracing::debug!(code = "left-set", source, uri = %task.uri,
@@ -384,7 +387,8 @@ fn count(context: &ApplyContext, conclusion: &TaskResult) {
         TaskResult::Published(_)
         | TaskResult::Removed { .. }
         | TaskResult::Left { .. }
-        | TaskResult::Contradicted { .. } => {
+        | TaskResult::Contradicted { .. }
+        | TaskResult::Unselected { .. } => {
             context.source.progress.count_applied();
         }
     }
@@ -461,6 +465,9 @@ pub(super) fn publish(
             TaskOutcome::Left { is_same } => conclusions.push(TaskResult::Left { task, is_same }),
             TaskOutcome::Contradicted { is_same } => {
                 conclusions.push(TaskResult::Contradicted { task, is_same });
+            }
+            TaskOutcome::Unselected { served } => {
+                conclusions.push(TaskResult::Unselected { task, served });
             }
             TaskOutcome::Failed(failure) => conclusions.push(TaskResult::Failed { task, failure }),
         }

@@ -98,7 +98,9 @@ fn failures(sql: &Connection, set: SetId) -> Result<Vec<CountedFailure>, StoreEr
         .filter(|count| count.state == TaskState::Failed);
     let failed = failures_of(sql, set, failed)?;
     if failed.is_empty() {
-        let mut others = failures_of(sql, set, counts.iter())?;
+        // What is not selected has not failed.
+        let retried = |count: &&ErrorCount| count.state != TaskState::Rejected;
+        let mut others = failures_of(sql, set, counts.iter().filter(retried))?;
         others.truncate(1);
         return Ok(others);
     }

@@ -5,7 +5,8 @@
 //! `awaits_since` since when a deletion waits for another set, and `given_up_since` when the task was given up for the first time.
 //!
 //! A deletion that a person has rejected stays as a task that nothing executes: what states the same again makes no new one. The
-//! mirror is not behind because of it, so its `since` does not count.
+//! mirror is not behind because of it, so its `since` does not count. The same holds for an update that the configuration does not
+//! select; of one that is served in a type that is not selected, `media_type` is that type, and `error_code` [`UNSELECTED_TYPE`].
 
 pub(in crate::store) mod queue;
 pub(in crate::store) mod report;
@@ -140,7 +141,8 @@ pub(in crate::store) enum TaskState {
     Undecided,
     /// A deletion of a document of which only a part was ingested: it waits until the document, or another one, states it again.
     Interrupted,
-    /// A deletion that a person has rejected: the file stays until the Source states something else of the resource.
+    /// A deletion that a person has rejected, or an update that is not selected: the mirror stays as it is until the Source states
+    /// something else of the resource, or something else is selected.
     Rejected,
 }
 
@@ -247,6 +249,88 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
         .execute([task.resource])?;
     }
     Ok(put > 0)
+}
+
+/// The code of tasks whose resources are served in a type that is not selected.
+const UNSELECTED_TYPE: &str = "unselected-type";
+
+/// Lets a task wait that the configuration does not select any more. One that is being executed is completed.
+pub(in crate::store) fn unselect(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'rejected', error_code = NULL, error_message = NULL, given_up_since = NULL
+         WHERE resource_id = ?1 AND kind <> 'deleted' AND state IN ('ready', 'failed')",
+    )?
+    .execute([resource])
+    .map(drop)
+}
+
+/// Makes an update ready that was not selected, and returns whether it was so. One that is served in another type stays.
+pub(in crate::store) fn select(sql: &Connection, resource: ResourceId) -> Result<bool> {
+    let selected = sql
+        .prepare_cached(
+            "UPDATE task SET state = 'ready', attempts = 0
+             WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected' AND error_code IS NULL",
+        )?
+        .execute([resource])?;
+    Ok(selected > 0)
+}
+
+/// Makes an update ready that was not selected, whatever type it was served in.
+pub(in crate::store) fn reselect(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'ready', attempts = 0, error_code = NULL, media_type = CASE WHEN error_code IS NULL THEN media_type END
+         WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected'",
+    )?
+    .execute([resource])
+    .map(drop)
+}
+
+/// Lets a task wait whose resource is served in a type that is not selected, unless a newer change has taken its place.
+pub(in crate::store) fn reject_type(sql: &Connection, task: &Task, served: &str) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL
+         WHERE resource_id = ?1 AND version = ?2",
+    )?
+    .execute(params![task.resource, task.version, UNSELECTED_TYPE, served])
+    .map(drop)
+}
+
+/// An update that is not selected.
+pub(in crate::store) struct UnselectedTask {
+    pub(in crate::store) resource: ResourceId,
+    pub(in crate::store) origin: String,
+    pub(in crate::store) uri: ResourceUri,
+    pub(in crate::store) media_type: Option<String>,
+    pub(in crate::store) links: Vec<Link>,
+}
+
+/// The updates of a set that are not selected, after one, in the order of their origins and resources.
+pub(in crate::store) fn unselected(
+    sql: &Connection,
+    set: SetId,
+    (origin, resource): (&str, ResourceId),
+    limit: usize,
+) -> Result<Vec<UnselectedTask>> {
+    sql.prepare_cached(
+        "SELECT task.resource_id, task.origin, resource.uri, task.media_type, task.links
+         FROM task INDEXED BY task_of_set CROSS JOIN resource ON resource.id = task.resource_id
+         WHERE task.set_id = ?1 AND task.state = 'rejected' AND (task.origin, task.resource_id) > (?2, ?3)
+           AND task.kind <> 'deleted'
+         ORDER BY task.origin, task.resource_id LIMIT ?4",
+    )?
+    .query_map(
+        params![set, origin, resource, Count::of_rows(limit)],
+        |row| {
+            Ok(UnselectedTask {
+                resource: row.get(0)?,
+                origin: row.get(1)?,
+                uri: row.get(2)?,
+                media_type: row.get(3)?,
+                links: row.get::<_, LinkList<_>>(4)?.0,
+            })
+        },
+    )?
+    .collect()
 }
 
 /// Marks the undecided deletions of a set: the document that stated them was not ingested to its end.

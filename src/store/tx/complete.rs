@@ -51,6 +51,13 @@ pub enum TaskResult {
         /// Whether the Source serves what the mirror has.
         is_same: bool,
     },
+    /// The resource is served in a type that is not selected.
+    Unselected {
+        /// The task.
+        task: Task,
+        /// That type.
+        served: String,
+    },
     /// The attempt failed.
     Failed {
         /// The task.
@@ -67,6 +74,7 @@ impl TaskResult {
             Self::Removed { task, .. }
             | Self::Left { task, .. }
             | Self::Contradicted { task, .. }
+            | Self::Unselected { task, .. }
             | Self::Failed { task, .. } => task,
         }
     }
@@ -106,6 +114,9 @@ impl Store {
                             let since = since.unwrap_or(task.changed_at);
                             request_again(tx.sql, now, task, task.set, since)?;
                         }
+                    }
+                    TaskResult::Unselected { task, served } => {
+                        task::reject_type(tx.sql, task, served)?;
                     }
                     TaskResult::Failed { task, failure } => {
                         if failure.is_in_doubt {

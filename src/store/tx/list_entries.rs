@@ -9,16 +9,16 @@ use super::ingest::{BatchResult, EntryOutcome};
 use super::membership::PartAssignment;
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, SourceTime, Standing};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
-use crate::store::tables::resource::ResourceState;
+use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::source_set;
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{CheckRules, Decision, LocalState, plan_listed};
+use crate::sync::{CheckRules, Decision, LocalState, Pending, plan_listed};
 
 /// A Resource List, or a Resource Dump, that is being read.
 #[derive(Clone, Debug)]
@@ -165,6 +165,29 @@ fn is_overtaken(context: &BatchContext<'_>, state: &ResourceState, entry: &Chang
     is_named && entry.lastmod < listed
 }
 
+/// Notes that a list names a resource that is not selected: what the mirror has of it from before is not absent.
+fn name_unwanted(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    parts: Option<&mut PartAssignment<'_>>,
+    entry: &Change,
+) -> Result<EntryOutcome, StoreError> {
+    let state = resource::state(sql, context.source, &entry.uri, context.set)?;
+    let Some(state) = state.filter(|state| state.member.is_some()) else {
+        return Ok(EntryOutcome::Known);
+    };
+    match parts {
+        Some(parts) => state.join_listed(sql, context, parts)?,
+        None => state.join_changed(sql, context)?,
+    }
+    let is_deletion = |pending: Pending| pending.kind == ChangeKind::Deleted;
+    if state.pending.is_some_and(is_deletion) && state.is_pending_listed {
+        // An earlier list did not name it.
+        state.drop_task(sql, context)?;
+    }
+    Ok(EntryOutcome::Known)
+}
+
 /// Compares one entry of a list of the time `at`, and returns what became of it.
 fn list_entry(
     sql: &Connection,
@@ -174,6 +197,9 @@ fn list_entry(
     checks: Option<&mut UndatedChecks>,
     entry: &Change,
 ) -> Result<EntryOutcome, StoreError> {
+    if entry.standing.is_some_and(Standing::is_irrelevant) {
+        return name_unwanted(sql, context, parts, entry);
+    }
     let state = ResourceState::of_change(sql, context, entry)?;
     let state = state.decided_for(sql, context, true)?;
     if is_overtaken(context, &state, entry) {

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::protocol::ResourceUri;
-use crate::store::ids::SetId;
+use crate::protocol::{Link, ResourceUri};
+use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource;
-use crate::store::tables::task::{self, Task, queue};
+use crate::store::tables::task::{self, Task, UnselectedTask, queue};
 use crate::store::{Store, StoreError, Wake};
 
 /// The longest delay of a task: a server's `Retry-After` counts up to an hour, and delays vary by half.
 const LONGEST_DELAY: TimeDelta = TimeDelta::hours(2);
+
+/// How many updates one transaction checks that were not selected.
+const UNSELECTED_A_STEP: usize = 5000;
 
 impl Store {
     /// Drops the failed tasks of a set that are not wanted any more: no document that is read states what becomes of them.
@@ -36,6 +39,47 @@ impl Store {
             Ok(())
         })
         .await
+    }
+
+    /// Makes the updates of a set ready that were not selected, and are now. `selects` decides by what they state of themselves.
+    pub async fn reselect(
+        self: &Arc<Self>,
+        set: SetId,
+        source: &str,
+        selects: impl Fn(&ResourceUri, Option<&str>, &[Link]) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut after = (String::new(), ResourceId(0));
+        loop {
+            let (origin, resource) = after;
+            let step = self.read(move |sql| {
+                let after = (origin.as_str(), resource);
+                Ok(task::unselected(sql, set, after, UNSELECTED_A_STEP)?)
+            });
+            let step = step.await?;
+            let Some(last) = step.last() else {
+                return Ok(());
+            };
+            after = (last.origin.clone(), last.resource);
+            let is_selected =
+                |it: &UnselectedTask| selects(&it.uri, it.media_type.as_deref(), &it.links);
+            let selected: Vec<ResourceId> = step
+                .iter()
+                .filter(|&it| is_selected(it))
+                .map(|it| it.resource)
+                .collect();
+            if selected.is_empty() {
+                continue;
+            }
+            let source = source.to_owned();
+            self.write(move |tx| {
+                for &resource in &selected {
+                    task::reselect(tx.sql, resource)?;
+                }
+                tx.wake(Wake::Tasks(source));
+                Ok(())
+            })
+            .await?;
+        }
     }
 
     /// Makes the failed tasks of a set due again. `but_since`: those that have failed since then stay failed.

@@ -65,6 +65,7 @@ impl SupersededTask {
             frequency: None,
             encoding: None,
             unconfirmed: applied.unconfirmed,
+            standing: None,
         })))
     }
 

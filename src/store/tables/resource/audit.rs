@@ -3,9 +3,9 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
-use crate::protocol::{Digest, SourceTime};
+use crate::protocol::{Digest, Link, SourceTime};
 use crate::store::error::StoreError;
-use crate::store::tables::values::{Count, DigestList, Micros};
+use crate::store::tables::values::{Count, DigestList, LinkList, Micros};
 
 /// A row as an audit copies it.
 pub(in crate::store) struct StoredResource {
@@ -18,6 +18,8 @@ pub(in crate::store) struct StoredResource {
     pub(in crate::store) changed_at: Option<SourceTime>,
     pub(in crate::store) applied: bool,
     pub(in crate::store) deleted: bool,
+    /// The type and the links of its task, if that was not selected.
+    pub(in crate::store) unselected: Option<(Option<String>, Vec<Link>)>,
 }
 
 /// Passes all resources of a Source to `visit`, at most `rows` at a time.
@@ -28,8 +30,10 @@ pub(in crate::store) fn visit(
     mut visit: impl FnMut(Vec<StoredResource>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut query = sql.prepare(
-        "SELECT uri, path, length, media_type, hashes, lastmod, changed_at, applied_at IS NOT NULL, deleted
-         FROM resource WHERE source = ?1",
+        "SELECT uri, path, resource.length, resource.media_type, resource.hashes, resource.lastmod, resource.changed_at,
+             applied_at IS NOT NULL, deleted, task.resource_id IS NOT NULL, task.media_type, task.links
+         FROM resource LEFT JOIN task ON task.resource_id = resource.id AND task.state = 'rejected' AND task.kind <> 'deleted'
+         WHERE resource.source = ?1",
     )?;
     let mut found = query.query_map([source], |row| {
         Ok(StoredResource {
@@ -42,6 +46,10 @@ pub(in crate::store) fn visit(
             changed_at: row.get(6)?,
             applied: row.get(7)?,
             deleted: row.get(8)?,
+            unselected: match row.get(9)? {
+                true => Some((row.get(10)?, row.get::<_, LinkList<_>>(11)?.0)),
+                false => None,
+            },
         })
     })?;
     loop {

@@ -1,0 +1,234 @@
+//! Selecting resources by their types, their collections and the metadata that describes them (sections 14.5 and 14.7).
+
+use std::time::Duration;
+
+use resyncd::config::{Config, Filter};
+use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
+use resyncd::protocol::{MediaRange, Selection};
+
+use crate::support::{Rig, eventually, resources};
+
+const LIST: &str = "/set1/resourcelist.xml";
+const XMLNS: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
+
+fn selecting(types: &[&str], collections: &[&str], profiles: &[&str]) -> Filter {
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+    let types = types.iter().map(|it| MediaRange::parse(it).unwrap());
+    let selection = Selection {
+        types: types.collect(),
+        collections: texts(collections),
+        profiles: texts(profiles),
+    };
+    Filter::selecting::<&str>(&[], &[], selection).unwrap()
+}
+
+/// An entry of day `day` of January 2026, with these elements after `lastmod`.
+fn entry(rig: &Rig, name: &str, day: u32, more: &str) -> String {
+    let loc = rig.uri(name);
+    format!("<url><loc>{loc}</loc><lastmod>2026-01-{day:02}T00:00:00Z</lastmod>{more}</url>\n")
+}
+
+fn type_of(media_type: &str) -> String {
+    format!("<rs:md type=\"{media_type}\"/>")
+}
+
+/// Serves the Resource List as of day `day` of February 2026.
+fn put_list(rig: &Rig, day: u32, entries: &[String]) {
+    let md = format!("<rs:md capability=\"resourcelist\" at=\"2026-02-{day:02}T00:00:00Z\"/>");
+    let list = format!("<urlset {XMLNS}>{md}\n{}</urlset>", entries.concat());
+    rig.source.put_document(LIST, "application/xml", list);
+}
+
+fn put(rig: &Rig, name: &str, media_type: &str) {
+    let path = format!("/set1/res/{name}");
+    rig.source
+        .put_document(&path, media_type, format!("bytes of {name}"));
+}
+
+fn hits(rig: &Rig, name: &str) -> u64 {
+    rig.source.hits(&format!("/set1/res/{name}"))
+}
+
+/// A Source that is polled every second; the caller serves its list, and lets it be read.
+async fn polled(change: impl FnOnce(&mut Config)) -> Rig {
+    let options = SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..resources(0)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    source.fail(LIST, resyncd::demo::Fault::Status(503), usize::MAX);
+    Rig::follow(source, |config| {
+        config.sources[0].poll_interval = Duration::from_secs(1);
+        change(config);
+    })
+    .await
+}
+
+/// Waits until the mirror has exactly these of the named resources, and everything is in sync.
+async fn until_mirrored(rig: &Rig, all: &[&str], wanted: &[&str]) {
+    eventually(
+        "selected resources mirrored",
+        Some(rig.wakes()),
+        async || {
+            let has = |name: &&&str| rig.mirrored(name).is_some();
+            let mirrored: Vec<&str> = all.iter().filter(has).copied().collect();
+            if mirrored == wanted {
+                Ok(())
+            } else {
+                Err(format!("{mirrored:?}"))
+            }
+        },
+    )
+    .await;
+    let count = wanted.len() as u64;
+    rig.until("in sync", |set| {
+        set.state == "in-sync" && set.resources == count && set.pending == 0 && set.failed == 0
+    })
+    .await;
+}
+
+/// Waits until a list that is served now was read.
+async fn until_read_again(rig: &Rig) {
+    // The answer to the next but one request was begun after this.
+    let hits = rig.source.hits(LIST);
+    rig.source.wait_for_hits(LIST, hits + 3).await;
+    rig.until("in sync", |set| set.state == "in-sync" && set.pending == 0)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_selected_types_are_mirrored_and_others_requested_once() {
+    const ALL: [&str; 4] = ["a.pdf", "b.html", "c", "d"];
+    let mut rig = polled(|config| {
+        config.sources[0].filter = selecting(&["Application/PDF; version=1"], &[], &[]);
+    })
+    .await;
+    let list = |day: u32, day_of_c: u32| {
+        let entries = [
+            entry(&rig, "a.pdf", 1, &type_of("application/pdf")),
+            entry(&rig, "b.html", 1, &type_of("text/html")),
+            entry(&rig, "c", day_of_c, ""),
+            entry(&rig, "d", 1, ""),
+        ];
+        put_list(&rig, day, &entries);
+    };
+    put(&rig, "a.pdf", "text/plain");
+    put(&rig, "b.html", "text/html");
+    put(&rig, "c", "text/html; charset=utf-8");
+    put(&rig, "d", "APPLICATION/pdf;x=y");
+    list(1, 1);
+    rig.source.heal(LIST);
+    until_mirrored(&rig, &ALL, &["a.pdf", "d"]).await;
+    assert_eq!((hits(&rig, "b.html"), hits(&rig, "c")), (0, 1));
+    // The same statement is not requested again, a new one is.
+    list(2, 1);
+    until_read_again(&rig).await;
+    assert_eq!((hits(&rig, "b.html"), hits(&rig, "c")), (0, 1));
+    list(3, 2);
+    eventually(
+        "the new version is requested",
+        Some(rig.wakes()),
+        async || {
+            let hits = hits(&rig, "c");
+            if hits == 2 {
+                Ok(())
+            } else {
+                Err(hits.to_string())
+            }
+        },
+    )
+    .await;
+    until_mirrored(&rig, &ALL, &["a.pdf", "d"]).await;
+    // What was not selected is fetched once it is; what is not any more stays.
+    rig.stop_daemon().await;
+    rig.config.sources[0].filter = selecting(&["text/*"], &[], &[]);
+    rig.start_daemon().await;
+    until_mirrored(&rig, &ALL, &ALL).await;
+    until_read_again(&rig).await;
+    assert_eq!((hits(&rig, "b.html"), hits(&rig, "c")), (1, 3));
+    assert_eq!((hits(&rig, "a.pdf"), hits(&rig, "d")), (1, 1));
+    // What the Source deletes goes, selected or not.
+    put_list(
+        &rig,
+        4,
+        &[
+            entry(&rig, "a.pdf", 1, &type_of("application/pdf")),
+            entry(&rig, "c", 2, ""),
+        ],
+    );
+    until_mirrored(&rig, &ALL, &["a.pdf", "c"]).await;
+}
+
+/// Serves a list that an index names.
+fn put_part(rig: &Rig, path: &str, entries: &[String]) {
+    let md = "<rs:md capability=\"resourcelist\"/>";
+    let list = format!("<urlset {XMLNS}>{md}\n{}</urlset>", entries.concat());
+    rig.source.put_document(path, "application/xml", list);
+}
+
+/// That a resource, or those of a list, are members of a collection.
+fn collection(number: u32) -> String {
+    format!("<rs:ln rel=\"collection\" href=\"http://e.org/c{number}\"/>")
+}
+
+/// Serves an index of three lists: those of two collections, and one of both.
+fn put_index(rig: &Rig, day: u32) {
+    let md = format!("<rs:md capability=\"resourcelist\" at=\"2026-02-{day:02}T00:00:00Z\"/>");
+    let sitemap = |name: &str, more: &str| {
+        let loc = rig.uri(name);
+        format!("<sitemap><loc>{loc}</loc>{more}</sitemap>")
+    };
+    let lists = [
+        sitemap("a.xml", &collection(1)),
+        sitemap("b.xml", &collection(2)),
+        sitemap("c.xml", ""),
+    ];
+    let index = format!(
+        "<sitemapindex {XMLNS}>{md}{}</sitemapindex>",
+        lists.concat()
+    );
+    rig.source.put_document(LIST, "application/xml", index);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_of_an_index_is_read_only_where_something_is_selected() {
+    const ALL: [&str; 4] = ["a", "b", "c1", "c2"];
+    let mut rig = polled(|config| {
+        config.sources[0].filter = selecting(&[], &["http://e.org/c1"], &[]);
+    })
+    .await;
+    for name in ["a", "b", "c1", "c2"] {
+        put(&rig, name, "text/plain");
+    }
+    put_part(
+        &rig,
+        "/set1/res/a.xml",
+        &[entry(&rig, "a", 1, &collection(1))],
+    );
+    put_part(
+        &rig,
+        "/set1/res/b.xml",
+        &[entry(&rig, "b", 1, &collection(2))],
+    );
+    let of_both = [
+        entry(&rig, "c1", 1, &collection(1)),
+        entry(&rig, "c2", 1, &collection(2)),
+    ];
+    put_part(&rig, "/set1/res/c.xml", &of_both);
+    put_index(&rig, 1);
+    rig.source.heal(LIST);
+    until_mirrored(&rig, &ALL, &["a", "c1"]).await;
+    until_read_again(&rig).await;
+    assert_eq!(rig.source.hits("/set1/res/b.xml"), 0);
+    assert_eq!((hits(&rig, "b"), hits(&rig, "c2")), (0, 0));
+    // Another selection reads the other lists, and what was mirrored stays.
+    rig.stop_daemon().await;
+    rig.config.sources[0].filter = selecting(&[], &["http://e.org/c2"], &[]);
+    rig.start_daemon().await;
+    until_mirrored(&rig, &ALL, &ALL).await;
+    put_index(&rig, 2);
+    until_read_again(&rig).await;
+    until_mirrored(&rig, &ALL, &ALL).await;
+    assert!(rig.source.hits("/set1/res/b.xml") > 0);
+}
