@@ -523,6 +523,27 @@ pub(super) const STEPS: &[&str] = &[
     ) WITHOUT ROWID;
     INSERT INTO followed_source (name) SELECT DISTINCT source FROM source_set;
     ",
+    "
+    -- Which resources are metadata of which others, by hashes of the URIs that their links name; and what resources lack and give where
+    -- the configuration selects by collections and kinds of metadata.
+    CREATE TABLE relation (
+        target INTEGER NOT NULL,
+        kind INTEGER NOT NULL,
+        resource_id INTEGER NOT NULL,
+        PRIMARY KEY (target, kind, resource_id)
+    ) WITHOUT ROWID;
+    CREATE INDEX relation_of ON relation (resource_id);
+    CREATE TABLE standing (
+        resource_id INTEGER PRIMARY KEY,
+        selection INTEGER NOT NULL,
+        lacks INTEGER NOT NULL,
+        gives INTEGER NOT NULL
+    );
+    CREATE TRIGGER resource_unrelated AFTER DELETE ON resource BEGIN
+        DELETE FROM relation WHERE resource_id = OLD.id;
+        DELETE FROM standing WHERE resource_id = OLD.id;
+    END;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.
