@@ -319,23 +319,13 @@ impl Filter {
 
 fn fingerprint<S: AsRef<str>>(include: &[S], exclude: &[S], selection: &Selection) -> String {
     let mut text = String::new();
-    let Selection {
-        types,
-        collections,
-        profiles,
-    } = selection;
-    let types = types.iter().map(|range| ('t', range.as_str()));
-    let collections = collections.iter().map(|uri| ('c', uri.as_str()));
-    let profiles = profiles.iter().map(|uri| ('p', uri.as_str()));
     for (sign, patterns) in [('+', include), ('-', exclude)] {
         for pattern in patterns {
             let pattern = pattern.as_ref();
             text.push_str(&format!("{sign}{} {pattern}", pattern.len()));
         }
     }
-    for (sign, wanted) in types.chain(collections).chain(profiles) {
-        text.push_str(&format!("{sign}{} {wanted}", wanted.len()));
-    }
+    text.push_str(&selection.text());
     Digest::of(Algorithm::Sha256, text.as_bytes()).to_string()
 }
 
@@ -378,11 +368,7 @@ mod tests {
         let selecting = |types: &[&str], collections: &[&str], profiles: &[&str]| {
             let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
             let types = types.iter().filter_map(|it| MediaRange::parse(it));
-            let selection = Selection {
-                types: types.collect(),
-                collections: texts(collections),
-                profiles: texts(profiles),
-            };
+            let selection = Selection::new(types.collect(), texts(collections), texts(profiles));
             let filter = Filter::selecting::<&str>(&[], &[], selection).unwrap();
             filter.fingerprint().to_owned()
         };

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use resyncd::config::{Baseline, Config, ConfigFaults, Filter, Signatures, Source};
-use resyncd::protocol::ResourceUri;
+use resyncd::protocol::{MediaRange, ResourceUri, Selection};
 use url::Url;
 
 const EXAMPLE: &str = include_str!("../config.example.toml");
@@ -279,9 +279,13 @@ profiles = ["http://purl.org/dc/terms"]
     assert!(!wants("http://b.example/a.xml"));
     let selection = source.filter.selection();
     assert!(selection.wants_type(Some("text/html")) && !selection.wants_type(Some("image/png")));
-    assert_eq!(selection.types[1].as_str(), "application/pdf");
-    assert_eq!(selection.collections, ["urn:x:c"]);
-    assert_eq!(selection.profiles, ["http://purl.org/dc/terms"]);
+    let uris = ["urn:x:c", "http://purl.org/dc/terms"].map(|uri| vec![uri.to_owned()]);
+    let types = ["text/*", "application/pdf"].map(|it| MediaRange::parse(it).unwrap());
+    let [collections, profiles] = uris;
+    assert_eq!(
+        *selection,
+        Selection::new(types.into(), collections, profiles)
+    );
 }
 
 #[test]

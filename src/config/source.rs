@@ -139,11 +139,14 @@ fn read_source(
 fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
     let mut patterns = |key: &str| section.list(key, parse_glob).unwrap_or_default();
     let (include, exclude) = (patterns("include"), patterns("exclude"));
-    let selection = Selection {
-        types: section.list("types", parse_media_range).unwrap_or_default(),
-        collections: section.list("collections", parse_uri).unwrap_or_default(),
-        profiles: section.list("profiles", parse_uri).unwrap_or_default(),
-    };
+    let types = section.list("types", parse_media_range);
+    let collections = section.list("collections", parse_uri);
+    let profiles = section.list("profiles", parse_uri);
+    let selection = Selection::new(
+        types.unwrap_or_default(),
+        collections.unwrap_or_default(),
+        profiles.unwrap_or_default(),
+    );
     match Filter::selecting(&include, &exclude, selection) {
         Ok(filter) => Some(filter),
         // Each pattern is valid, but together they exceed a limit.

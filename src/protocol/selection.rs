@@ -1,6 +1,7 @@
 //! Selects resources by what their entries state: the media type, the collections that they are members of (section 14.7), and the
 //! kinds of metadata (section 14.5). A resource that lacks one of the last two may get it from the metadata that describes it.
 
+use super::digest::{Algorithm, Digest};
 use super::document::Link;
 use super::media_type::media_type_essence;
 
@@ -15,6 +16,18 @@ impl Criteria {
     pub const COLLECTION: Self = Self(1);
     /// A wanted kind of metadata.
     pub const PROFILE: Self = Self(2);
+
+    /// Those that a number stands for, as [`bits`](Self::bits) states it.
+    #[must_use]
+    pub fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// The number that stands for them.
+    #[must_use]
+    pub fn bits(self) -> u8 {
+        self.0
+    }
 
     /// Whether it is neither of them.
     #[must_use]
@@ -76,12 +89,10 @@ impl MediaRange {
 /// What is wanted. Of an empty list everything is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Media types.
-    pub types: Vec<MediaRange>,
-    /// URIs of collections, as they are after parsing.
-    pub collections: Vec<String>,
-    /// URIs of kinds of metadata, as they are after parsing.
-    pub profiles: Vec<String>,
+    types: Vec<MediaRange>,
+    collections: Vec<String>,
+    profiles: Vec<String>,
+    number: i64,
 }
 
 /// What a selection states of one entry.
@@ -93,6 +104,8 @@ pub struct Standing {
     pub lacks: Criteria,
     /// What it gives to the resources that it describes, if it is metadata.
     pub gives: Criteria,
+    /// The [number](Selection::number) of the selection.
+    pub selection: i64,
 }
 
 impl Standing {
@@ -110,6 +123,38 @@ impl Standing {
 }
 
 impl Selection {
+    /// Of media types, and of URIs of collections and of kinds of metadata, as they are after parsing.
+    #[must_use]
+    pub fn new(types: Vec<MediaRange>, collections: Vec<String>, profiles: Vec<String>) -> Self {
+        let mut selection = Self {
+            types,
+            collections,
+            profiles,
+            number: 0,
+        };
+        let digest = Digest::of(Algorithm::Sha256, selection.text().as_bytes());
+        let first: Vec<u8> = digest.bytes().iter().copied().take(8).collect();
+        selection.number = first.try_into().map_or(0, i64::from_be_bytes);
+        selection
+    }
+
+    /// What it consists of: different for different selections, and empty if everything is wanted.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let types = self.types.iter().map(|range| ('t', range.as_str()));
+        let collections = self.collections.iter().map(|uri| ('c', uri.as_str()));
+        let profiles = self.profiles.iter().map(|uri| ('p', uri.as_str()));
+        let all = types.chain(collections).chain(profiles);
+        all.map(|(sign, wanted)| format!("{sign}{} {wanted}", wanted.len()))
+            .collect()
+    }
+
+    /// A number that hardly another selection has.
+    #[must_use]
+    pub fn number(&self) -> i64 {
+        self.number
+    }
+
     /// Whether everything is wanted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -153,6 +198,7 @@ impl Selection {
             has_type: self.wants_type(media_type),
             lacks: asked.without(gives),
             gives,
+            selection: self.number,
         })
     }
 
@@ -190,14 +236,8 @@ mod tests {
 
     fn selection(types: &[&str], collections: &[&str], profiles: &[&str]) -> Selection {
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        Selection {
-            types: types
-                .iter()
-                .map(|it| MediaRange::parse(it).unwrap())
-                .collect(),
-            collections: texts(collections),
-            profiles: texts(profiles),
-        }
+        let types = types.iter().filter_map(|it| MediaRange::parse(it));
+        Selection::new(types.collect(), texts(collections), texts(profiles))
     }
 
     #[test]

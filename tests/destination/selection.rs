@@ -9,16 +9,13 @@ use resyncd::protocol::{MediaRange, Selection};
 use crate::support::{Rig, eventually, resources};
 
 const LIST: &str = "/set1/resourcelist.xml";
+const DC: &str = "http://purl.org/dc/terms/";
 const XMLNS: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
 
 fn selecting(types: &[&str], collections: &[&str], profiles: &[&str]) -> Filter {
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     let types = types.iter().map(|it| MediaRange::parse(it).unwrap());
-    let selection = Selection {
-        types: types.collect(),
-        collections: texts(collections),
-        profiles: texts(profiles),
-    };
+    let selection = Selection::new(types.collect(), texts(collections), texts(profiles));
     Filter::selecting::<&str>(&[], &[], selection).unwrap()
 }
 
@@ -231,4 +228,104 @@ async fn list_of_an_index_is_read_only_where_something_is_selected() {
     until_read_again(&rig).await;
     until_mirrored(&rig, &ALL, &ALL).await;
     assert!(rig.source.hits("/set1/res/b.xml") > 0);
+}
+
+/// An `rs:ln` to a resource of the set.
+fn link(rig: &Rig, rel: &str, name: &str) -> String {
+    format!("<rs:ln rel=\"{rel}\" href=\"{}\"/>", rig.uri(name))
+}
+
+fn profile() -> String {
+    format!("<rs:ln rel=\"profile\" href=\"{DC}\"/>")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_is_selected_by_the_metadata_that_describes_it_whichever_comes_first() {
+    const ALL: [&str; 8] = ["a", "a.dc", "b", "b.dc", "c", "c.mods", "d", "e"];
+    let mut rig = polled(|config| {
+        config.sources[0].filter = selecting(&[], &[], &[DC]);
+    })
+    .await;
+    for name in ALL {
+        put(&rig, name, "text/plain");
+    }
+    let mods = "<rs:ln rel=\"profile\" href=\"http://www.loc.gov/mods/v3\"/>";
+    let entries = [
+        // The resource first, and only it states the relation; and the other way round.
+        entry(&rig, "a", 1, &link(&rig, "describedBy", "a.dc")),
+        entry(&rig, "a.dc", 1, &profile()),
+        entry(
+            &rig,
+            "b.dc",
+            1,
+            &(profile() + &link(&rig, "describes", "b")),
+        ),
+        entry(&rig, "b", 1, ""),
+        entry(&rig, "c", 1, &link(&rig, "describedby", "c.mods")),
+        entry(
+            &rig,
+            "c.mods",
+            1,
+            &(mods.to_owned() + &link(&rig, "describes", "c")),
+        ),
+        entry(&rig, "d", 1, ""),
+        entry(&rig, "e", 1, &link(&rig, "describedby", "a.dc")),
+    ];
+    put_list(&rig, 1, &entries);
+    rig.source.heal(LIST);
+    until_mirrored(&rig, &ALL, &["a", "a.dc", "b", "b.dc", "e"]).await;
+    // A record that appears later selects what was read long before.
+    let mut more = entries.to_vec();
+    more.push(entry(
+        &rig,
+        "d.dc",
+        2,
+        &(profile() + &link(&rig, "describes", "d")),
+    ));
+    put(&rig, "d.dc", "text/plain");
+    put_list(&rig, 2, &more);
+    let all = [ALL.as_slice(), &["d.dc"]].concat();
+    let wanted = ["a", "a.dc", "b", "b.dc", "d", "e", "d.dc"];
+    until_mirrored(&rig, &all, &wanted).await;
+    assert_eq!((hits(&rig, "c"), hits(&rig, "c.mods")), (0, 0));
+    // So does another selection.
+    rig.stop_daemon().await;
+    rig.config.sources[0].filter = selecting(&[], &[], &["http://www.loc.gov/mods/v3"]);
+    rig.start_daemon().await;
+    until_mirrored(&rig, &all, &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn record_selects_by_what_it_gives_although_it_is_not_wanted_itself() {
+    const ALL: [&str; 4] = ["a.pdf", "a.xml", "b.pdf", "c.pdf"];
+    let rig = polled(|config| {
+        config.sources[0].filter = selecting(&["application/pdf"], &["http://e.org/c1"], &[DC]);
+    })
+    .await;
+    for name in ALL {
+        put(&rig, name, "application/pdf");
+    }
+    // In a ring: each describes the other.
+    let record = type_of("text/xml") + &profile() + &link(&rig, "describes", "a.pdf");
+    let record = record + &link(&rig, "describedby", "a.pdf");
+    let own = link(&rig, "describedby", "a.xml") + &link(&rig, "describes", "a.xml");
+    let entries = [
+        entry(&rig, "a.pdf", 1, &(own + &collection(1))),
+        entry(&rig, "a.xml", 1, &record),
+        // It is described, and a member of another collection.
+        entry(
+            &rig,
+            "b.pdf",
+            1,
+            &(link(&rig, "describedby", "a.xml") + &collection(2)),
+        ),
+        entry(&rig, "c.pdf", 1, &collection(1)),
+    ];
+    put_list(&rig, 1, &entries);
+    rig.source.heal(LIST);
+    until_mirrored(&rig, &ALL, &["a.pdf"]).await;
+    until_read_again(&rig).await;
+    until_mirrored(&rig, &ALL, &["a.pdf"]).await;
+    let hits: Vec<u64> = ALL.iter().map(|name| hits(&rig, name)).collect();
+    assert_eq!(hits, [1, 0, 0, 0]);
 }

@@ -5,7 +5,7 @@ use crate::engine::EngineError;
 use crate::engine::set::changes::parse_change;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{ChangeKind, Entry, SourceTime};
-use crate::store::{AuditDb, Change, StatementKind};
+use crate::store::{AuditDb, StatementKind};
 
 /// How many entries are recorded in one transaction.
 const BATCH: usize = 1000;
@@ -37,7 +37,7 @@ impl ListEntries {
                     parse_change(source, entry, ChangeKind::Updated, changed_at)
                 }
             };
-            batch.extend(change.filter(Change::is_selected));
+            batch.extend(change);
             if batch.len() >= BATCH {
                 audit_db.record_entries(self.set, self.number, self.kind, &batch)?;
                 batch.clear();

@@ -29,7 +29,9 @@ pub(super) fn change_of(
 ) -> Option<Change> {
     let change = located_change(context, entry, kind, changed_at)?;
     let is_irrelevant = change.standing.is_some_and(Standing::is_irrelevant);
-    (!is_irrelevant).then_some(change)
+    // What the mirror has from before is deleted all the same.
+    let deletes = change.kind == ChangeKind::Deleted;
+    (!is_irrelevant || deletes).then_some(change)
 }
 
 fn located_change(

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::database::AuditDb;
 use super::state::open;
-use super::tables::{expected, known};
+use super::tables::{expected, known, selected};
 use crate::mirror_path::made_path;
 use crate::protocol::{Link, ResourceUri, SourceTime};
 use crate::store::StoreError;
@@ -50,6 +50,7 @@ impl AuditDb {
     /// none could be read.
     pub fn merge_known(&self, since: Option<SourceTime>) -> Result<(), StoreError> {
         self.transaction(|sql| {
+            selected::drop_unselected(sql)?;
             // Its plain path belongs to another.
             for (id, uri) in expected::displaced(sql)? {
                 expected::set_path(sql, id, made_path(&uri).as_str())?;

@@ -23,6 +23,7 @@ pub(super) mod mirror;
 pub(super) mod package_file;
 pub(super) mod part;
 pub(super) mod probe;
+pub(super) mod relation;
 pub(super) mod resource;
 pub(super) mod resource_count;
 mod served_version;

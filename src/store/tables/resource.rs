@@ -105,7 +105,7 @@ pub(in crate::store) struct ResourceState {
     pub(in crate::store) is_interrupted: bool,
     /// Whether its file may be another than is recorded, or may be there although nothing is recorded.
     pub(in crate::store) is_doubted: bool,
-    /// Whether links are stored of the version that the mirror has.
+    /// Whether links are stored of the version that the mirror has, or with the task.
     pub(in crate::store) has_links: bool,
     /// The set that announced it last.
     pub(in crate::store) announced_by: SetId,
@@ -139,7 +139,7 @@ pub(in crate::store) fn state(
         "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                 task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
-                task.state IS 'interrupted', resource.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
+                task.state IS 'interrupted', resource.links IS NOT NULL OR task.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
                 task.unconfirmed, resource.answered_until
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
               LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id

@@ -25,6 +25,8 @@ const LARGE: &[&str] = &[
     "part",
     "document",
     "package_file",
+    "relation",
+    "standing",
 ];
 /// What variables stand for in a statement.
 const VARIABLES: &[(&str, &str)] = &[

@@ -10,12 +10,12 @@ use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
 use super::membership::{leave, leave_if_shared, note_deletion};
 use super::put_task::{put_task, put_task_since};
-use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, SourceTime, Standing};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome};
-use crate::store::tables::resource::ResourceState;
+use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{
     channel, coverage, delivered, dump, dump_package, gap, member, part, source_set, task,
 };
@@ -182,6 +182,11 @@ fn apply_change(
     change: &Change,
 ) -> Result<bool, StoreError> {
     let deletes = change.kind == ChangeKind::Deleted;
+    if change.standing.is_some_and(Standing::is_irrelevant)
+        && resource::state(sql, context.source, &change.uri, context.set)?.is_none()
+    {
+        return Ok(false);
+    }
     let state = ResourceState::of_change(sql, context, change)?;
     let mut state = state.decided_for(sql, context, !deletes)?;
     if deletes && state.is_pending_listed {
@@ -208,6 +213,9 @@ fn apply_change(
     let has_left = decision == Decision::Older && state.known.as_ref().is_some_and(is_overtaken);
     if !has_left && change.kind != ChangeKind::Deleted {
         state.join_changed(sql, context)?;
+    }
+    if decision != Decision::Older {
+        state.relate(sql, context, change)?;
     }
     match decision {
         Decision::Task => {

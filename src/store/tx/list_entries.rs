@@ -180,6 +180,7 @@ fn name_unwanted(
         Some(parts) => state.join_listed(sql, context, parts)?,
         None => state.join_changed(sql, context)?,
     }
+    state.relate(sql, context, entry)?;
     let is_deletion = |pending: Pending| pending.kind == ChangeKind::Deleted;
     if state.pending.is_some_and(is_deletion) && state.is_pending_listed {
         // An earlier list did not name it.
@@ -219,6 +220,9 @@ fn list_entry(
             Some(parts) => state.join_listed(sql, context, parts)?,
             None => state.join_changed(sql, context)?,
         }
+    }
+    if decision != Decision::Older {
+        state.relate(sql, context, entry)?;
     }
     match decision {
         Decision::Task => {

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
+use super::relate::is_selected;
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
@@ -63,7 +64,9 @@ fn put(
 ) -> Result<bool, StoreError> {
     let state = match change.kind {
         ChangeKind::Deleted => TaskState::Undecided,
-        ChangeKind::Created | ChangeKind::Updated if change.is_selected() => TaskState::Ready,
+        ChangeKind::Created | ChangeKind::Updated if is_selected(sql, context, change)? => {
+            TaskState::Ready
+        }
         // If it is selected later, it is not to be read again.
         ChangeKind::Created | ChangeKind::Updated => TaskState::Rejected,
     };
