@@ -544,6 +544,10 @@ pub(super) const STEPS: &[&str] = &[
         DELETE FROM standing WHERE resource_id = OLD.id;
     END;
     ",
+    "
+    -- The links of a changed resource to what it describes, to its metadata, and to its kind and collections; NULL: none.
+    ALTER TABLE feed ADD COLUMN links TEXT;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.
