@@ -367,7 +367,7 @@ fn reset(store: &Store, error: &StoreError) -> Event {
 }
 
 fn line(entry: FeedEntry, feed: &str) -> String {
-    json!({
+    let mut line = json!({
         "feed": feed,
         "seq": entry.seq,
         "applied_at": rfc3339(entry.applied_at),
@@ -379,8 +379,20 @@ fn line(entry: FeedEntry, feed: &str) -> String {
         "length": entry.length,
         "changed_at": entry.changed_at.map(|time| time.to_string()),
         "origin": entry.origin,
-    })
-    .to_string()
+    });
+    for (field, rel) in [
+        ("describes", "describes"),
+        ("describedby", "describedby"),
+        ("profile", "profile"),
+        ("collections", "collection"),
+    ] {
+        let links = entry.links.iter().filter(|link| link.is(rel));
+        let targets: Vec<&str> = links.map(|link| link.href.as_str()).collect();
+        if !targets.is_empty() {
+            line[field] = json!(targets);
+        }
+    }
+    line.to_string()
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ pub use tables::followed_source::SourcePlace;
 pub use tables::forgotten::{ForgottenResource, SetTotals};
 pub use tables::inbox::{Delivery, DeliveryOutcome};
 pub use tables::part::{PageEnd, Part, PartEvidence, UnchangedPart};
+pub use tables::relation::RelationKind;
 pub use tables::resource::audit::KnownFile;
 pub use tables::resource::unconfirmed::{Unconfirmed, UnconfirmedState};
 pub use tables::resource::{Publication, ResourceView};

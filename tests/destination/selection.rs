@@ -1,12 +1,13 @@
 //! Selecting resources by their types, their collections and the metadata that describes them (sections 14.5 and 14.7).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use resyncd::config::{Config, Filter};
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::protocol::{MediaRange, Selection};
 
-use crate::support::{Rig, eventually, resources};
+use crate::support::{FeedLine, Rig, eventually, resources};
 
 const LIST: &str = "/set1/resourcelist.xml";
 const DC: &str = "http://purl.org/dc/terms/";
@@ -328,4 +329,74 @@ async fn record_selects_by_what_it_gives_although_it_is_not_wanted_itself() {
     until_mirrored(&rig, &ALL, &["a.pdf"]).await;
     let hits: Vec<u64> = ALL.iter().map(|name| hits(&rig, name)).collect();
     assert_eq!(hits, [1, 0, 0, 0]);
+}
+
+/// The lines of the feed that state a relation, by the name of the resource: `FIELD: VALUES`.
+fn stated(lines: &[FeedLine]) -> BTreeMap<String, Vec<String>> {
+    let mut stated: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in lines {
+        let name = line.uri.rsplit('/').next().unwrap();
+        for (field, uris) in [
+            ("describes", &line.describes),
+            ("describedby", &line.describedby),
+            ("profile", &line.profile),
+            ("collections", &line.collections),
+        ] {
+            if let Some(uris) = uris {
+                let fact = format!("{field}: {}", uris.join(" "));
+                stated.entry(name.to_owned()).or_default().push(fact);
+            }
+        }
+    }
+    stated
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn feed_and_resource_state_what_describes_what() {
+    const ALL: [&str; 3] = ["a", "a.dc", "b"];
+    let rig = polled(|_| {}).await;
+    for name in ALL {
+        put(&rig, name, "text/plain");
+    }
+    let record = profile() + &link(&rig, "describes", "a") + &link(&rig, "duplicate", "c");
+    let own = link(&rig, "describedBy", "a.mods") + &collection(1) + &collection(2);
+    let entries = [
+        entry(&rig, "a", 1, &own),
+        entry(&rig, "a.dc", 1, &record),
+        entry(&rig, "b", 1, ""),
+    ];
+    put_list(&rig, 1, &entries);
+    rig.source.heal(LIST);
+    until_mirrored(&rig, &ALL, &ALL).await;
+    let facts = |facts: &[String]| facts.to_vec();
+    let expected = BTreeMap::from([
+        (
+            "a".to_owned(),
+            facts(&[
+                format!("describedby: {}", rig.uri("a.mods")),
+                "collections: http://e.org/c1 http://e.org/c2".to_owned(),
+            ]),
+        ),
+        (
+            "a.dc".to_owned(),
+            facts(&[
+                format!("describes: {}", rig.uri("a")),
+                format!("profile: {DC}"),
+            ]),
+        ),
+    ]);
+    assert_eq!(stated(&rig.operator.changes(0).await), expected);
+    // Only the record states that it describes the resource.
+    let of = async |name: &str| {
+        let found = rig.operator.resource(&rig.uri(name)).await.unwrap();
+        [found["describes"].clone(), found["describedby"].clone()]
+    };
+    let null = serde_json::Value::Null;
+    let both = serde_json::json!([rig.uri("a.mods"), rig.uri("a.dc")]);
+    assert_eq!(of("a").await, [null.clone(), both]);
+    assert_eq!(
+        of("a.dc").await,
+        [serde_json::json!([rig.uri("a")]), null.clone()]
+    );
+    assert_eq!(of("b").await, [null.clone(), null]);
 }

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use super::values::{Count, Micros};
-use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use super::values::{Count, LinkList, Micros};
+use crate::protocol::{ChangeKind, Link, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::SetId;
 
@@ -32,6 +32,8 @@ pub struct FeedEntry {
     pub changed_at: Option<SourceTime>,
     /// The kind of document that announced it.
     pub origin: String,
+    /// What the resource describes, the metadata that describes it, and its kinds and collections.
+    pub links: Vec<Link>,
 }
 
 impl FeedEntry {
@@ -47,6 +49,7 @@ impl FeedEntry {
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             changed_at: row.get("changed_at")?,
             origin: row.get("origin")?,
+            links: row.get::<_, LinkList<_>>("links")?.0,
         })
     }
 }
@@ -58,7 +61,7 @@ pub(in crate::store) fn after(
     limit: usize,
 ) -> Result<Vec<FeedEntry>> {
     sql.prepare_cached(
-        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
+        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
          FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > ?1 ORDER BY seq LIMIT ?2",
     )?
     .query_map(params![since, Count::of_rows(limit)], FeedEntry::from_row)?
@@ -75,7 +78,7 @@ pub(in crate::store) fn newest(
 ) -> Result<Vec<FeedEntry>> {
     // CROSS JOIN: the entries are read in the order of their numbers.
     sql.prepare_cached(
-        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
+        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
          FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
          WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR feed.source = ?3) AND (?4 IS NULL OR uri = ?4)
          ORDER BY seq DESC LIMIT ?5",
@@ -186,13 +189,27 @@ pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) length: Option<u64>,
     pub(in crate::store) changed_at: Option<SourceTime>,
     pub(in crate::store) origin: Origin,
+    /// All links of the resource; those that pair it with others are stored.
+    pub(in crate::store) links: &'a [Link],
+}
+
+/// The relations that a reader of the feed pairs resources by.
+const PAIRING: [&str; 4] = ["describes", "describedby", "profile", "collection"];
+
+/// The links that pair a resource with others, without what else they state of their targets.
+fn pairing(links: &[Link]) -> Vec<Link> {
+    let rel_of = |link: &Link| PAIRING.into_iter().find(|rel| link.is(rel));
+    let pairing = links
+        .iter()
+        .filter_map(|link| Some(Link::new(rel_of(link)?, link.href.clone())));
+    pairing.collect()
 }
 
 /// Appends an entry and returns its sequence number.
 pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
     sql.prepare_cached(
-        "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin, links)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?
     .execute(params![
         Micros(entry.applied_at),
@@ -204,6 +221,7 @@ pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result
         entry.length.map(Count),
         entry.changed_at,
         entry.origin,
+        LinkList(pairing(entry.links)),
     ])?;
     Ok(sql.last_insert_rowid())
 }

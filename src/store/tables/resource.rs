@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::member::Membership;
+use super::relation::RelationKind;
 use super::task::Task;
 use super::values::{Count, DigestList, LinkList, Micros, content_info};
 use crate::protocol::{
@@ -51,6 +52,8 @@ pub struct ResourceView {
     pub deleted: bool,
     /// Its related resources (section 14).
     pub links: Vec<Link>,
+    /// The resources whose links name it as metadata, or as what they describe; only where it is looked up by itself.
+    pub named_by: Vec<(RelationKind, String)>,
 }
 
 /// The columns of a [`ResourceView`], its row, and whether the mirror has it.
@@ -75,6 +78,7 @@ impl ResourceView {
                 .map(DateTime::from),
             deleted: row.get("deleted")?,
             links: row.get::<_, LinkList<_>>("links")?.0,
+            named_by: Vec::new(),
         })
     }
 }

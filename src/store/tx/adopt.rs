@@ -110,6 +110,7 @@ fn adopt(
             length: Some(adoption.length),
             changed_at,
             origin: context.origin,
+            links: &change.links,
         };
         let seq = feed::append(sql, &entry)?;
         tx.wake(Wake::Feed(seq));

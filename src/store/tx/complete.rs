@@ -328,6 +328,7 @@ fn append_to_feed(
         length,
         changed_at: task.changed_at,
         origin: task.origin,
+        links: &task.links,
     };
     let seq = feed::append(tx.sql, &entry)?;
     tx.wake(Wake::Feed(seq));
