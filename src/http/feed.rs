@@ -90,6 +90,14 @@ struct ChangesQuery {
     /// The id of the feed that `since` is a number of; empty: any, but events are to name it.
     feed: Option<String>,
     limit: Option<usize>,
+    /// `1`: also lines of resources of which only the links are others.
+    links: Option<String>,
+}
+
+impl ChangesQuery {
+    fn wants_links(&self) -> bool {
+        matches!(self.links.as_deref(), Some("1" | "true"))
+    }
 }
 
 /// Where a reader continues.
@@ -126,14 +134,15 @@ impl Position {
         &self,
         store: &Arc<Store>,
         limit: usize,
+        links: bool,
     ) -> Result<(i64, Vec<FeedEntry>), StoreError> {
         if self.feed.as_deref().is_some_and(|it| it != store.feed_id()) {
             return Err(StoreError::OtherFeed);
         }
         let begin = self.since.unwrap_or(0);
-        match store.feed(begin, limit).await {
+        match store.feed_with(begin, limit, links).await {
             Err(StoreError::FeedTrimmed { oldest }) if self.since.is_none() => {
-                Ok((oldest, store.feed(oldest, limit).await?))
+                Ok((oldest, store.feed_with(oldest, limit, links).await?))
             }
             answer => Ok((begin, answer?)),
         }
@@ -154,7 +163,8 @@ async fn changes(
         return changes_as_events(state, &query, last).await;
     }
     let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
-    let (since, entries) = match Position::of_query(&query).read(&state.store, limit).await {
+    let (position, links) = (Position::of_query(&query), query.wants_links());
+    let (since, entries) = match position.read(&state.store, limit, links).await {
         Ok(page) => page,
         Err(error) => return feed_failed(&error),
     };
@@ -181,7 +191,7 @@ async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<
     };
     // Whether the stream can begin there.
     let begin = match position {
-        Some(position) => position.read(&state.store, 1).await,
+        Some(position) => position.read(&state.store, 1, query.wants_links()).await,
         None => Err(StoreError::OtherFeed),
     };
     let since = match begin {
@@ -200,7 +210,11 @@ async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<
         }
     };
     let stop = state.stop.clone();
-    let events = events(state.store, since, query.feed.is_some(), permit);
+    let form = EventForm {
+        is_named: query.feed.is_some(),
+        links: query.wants_links(),
+    };
+    let events = events(state.store, since, form, permit);
     Sse::new(events.take_until(stop.cancelled_owned()))
         .keep_alive(KeepAlive::new().interval(HEARTBEAT))
         .into_response()
@@ -302,12 +316,21 @@ fn feed_failed(error: &StoreError) -> Response {
     error_response(status, error.code(), &error.to_string())
 }
 
+/// Which events a reader gets.
+#[derive(Clone, Copy)]
+struct EventForm {
+    /// Whether the `id` of an event has the id of the feed, too.
+    is_named: bool,
+    /// Whether there are events also of resources of which only the links are others.
+    links: bool,
+}
+
 /// The feed as an endless stream of events after entry `since`. It occupies `permit` until it is dropped, and ends with a `reset`
-/// where entries were removed before they were sent. `is_named`: the `id` of an event has the id of the feed, too.
+/// where entries were removed before they were sent.
 fn events(
     store: Arc<Store>,
     since: i64,
-    is_named: bool,
+    form: EventForm,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let wakes = store.wakes();
@@ -316,7 +339,7 @@ fn events(
         move |(store, mut wakes, since, permit)| async move {
             let since = since?;
             loop {
-                let entries = match store.feed(since, DEFAULT_LINES).await {
+                let entries = match store.feed_with(since, DEFAULT_LINES, form.links).await {
                     Ok(entries) => entries,
                     Err(error) if is_lost(&error) => {
                         let last = vec![Ok(reset(&store, &error))];
@@ -330,7 +353,7 @@ fn events(
                     let feed = store.feed_id();
                     let events: Vec<_> = entries
                         .into_iter()
-                        .map(|entry| Ok(event(entry, feed, is_named)))
+                        .map(|entry| Ok(event(entry, feed, form.is_named)))
                         .collect();
                     return Some((stream::iter(events), (store, wakes, last, permit)));
                 }
@@ -406,6 +429,7 @@ mod tests {
             since: Some(1),
             feed: feed.map(str::to_owned),
             limit: None,
+            links: None,
         };
         let position = Position::of_event(id, &query);
         let found = position.map(|it| (it.feed, it.since.unwrap()));

@@ -7,7 +7,7 @@ use resyncd::config::{Config, Filter};
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::protocol::{MediaRange, Selection};
 
-use crate::support::{FeedLine, Rig, eventually, resources};
+use crate::support::{FeedLine, Rig, eventually, resources, soon};
 
 const LIST: &str = "/set1/resourcelist.xml";
 const DC: &str = "http://purl.org/dc/terms/";
@@ -399,4 +399,60 @@ async fn feed_and_resource_state_what_describes_what() {
         [serde_json::json!([rig.uri("a")]), null.clone()]
     );
     assert_eq!(of("b").await, [null.clone(), null]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_of_links_alone_is_a_line_only_for_those_who_ask() {
+    let rig = polled(|_| {}).await;
+    put(&rig, "a", "text/plain");
+    let own = link(&rig, "describedby", "a.dc") + &collection(1);
+    put_list(&rig, 1, &[entry(&rig, "a", 1, &own)]);
+    rig.source.heal(LIST);
+    until_mirrored(&rig, &["a"], &["a"]).await;
+    let linked = async |since: i64| -> Vec<FeedLine> {
+        let (_, body) = rig
+            .operator
+            .get(&format!("/changes?since={since}&links=1"))
+            .await;
+        let lines = body.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines
+            .filter(|line: &FeedLine| line.change == "linked")
+            .collect()
+    };
+    assert_eq!(linked(0).await, []);
+    let last = rig.operator.last_change().await;
+    let mut events = rig
+        .operator
+        .events_of(&format!("since={last}&links=1"), None)
+        .await;
+    for (day, links) in [(2, collection(2)), (3, String::new())] {
+        put_list(&rig, day, &[entry(&rig, "a", 1, &links)]);
+        let count = (day - 1) as usize;
+        let lines = eventually("the links are others", Some(rig.wakes()), async || {
+            let lines = linked(last).await;
+            if lines.len() == count {
+                Ok(lines)
+            } else {
+                Err(format!("{lines:?}"))
+            }
+        })
+        .await;
+        let line = lines.last().unwrap();
+        let expected = (!links.is_empty()).then(|| vec!["http://e.org/c2".to_owned()]);
+        assert_eq!((&line.describedby, &line.collections), (&None, &expected));
+        assert_eq!(line.length, Some("bytes of a".len() as u64));
+    }
+    let mut received = String::new();
+    // There may be keep-alives before.
+    while !received.contains("\"change\":\"linked\"") {
+        let chunk = soon("an event", events.chunk()).await.unwrap().unwrap();
+        received += &String::from_utf8_lossy(&chunk);
+    }
+    // The file was not requested again, and those who do not ask have no such line.
+    assert_eq!(hits(&rig, "a"), 1);
+    assert_eq!(rig.operator.last_change().await, last);
+    let known = rig.operator.resource(&rig.uri("a")).await.unwrap();
+    assert_eq!(known["links"], serde_json::json!([]));
+    until_read_again(&rig).await;
+    assert_eq!(linked(last).await.len(), 2);
 }

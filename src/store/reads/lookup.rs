@@ -168,6 +168,16 @@ impl Store {
         since: i64,
         limit: usize,
     ) -> Result<Vec<FeedEntry>, StoreError> {
+        self.feed_with(since, limit, false).await
+    }
+
+    /// As [`feed`](Self::feed). `links`: also the entries of resources of which only the links are others.
+    pub async fn feed_with(
+        self: &Arc<Self>,
+        since: i64,
+        limit: usize,
+        links: bool,
+    ) -> Result<Vec<FeedEntry>, StoreError> {
         self.read_in(Lane::Reports, move |sql| {
             if let Some(oldest) = feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
                 return Err(StoreError::FeedTrimmed { oldest });
@@ -176,7 +186,7 @@ impl Store {
             if since > last {
                 return Err(StoreError::BeyondFeed { last });
             }
-            Ok(feed::after(sql, since, limit)?)
+            Ok(feed::after(sql, since, limit, links)?)
         })
         .await
     }

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::values::{Count, LinkList, Micros};
-use crate::protocol::{ChangeKind, Link, ResourceUri, SourceTime};
+use crate::protocol::{Link, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::SetId;
 
@@ -21,7 +21,7 @@ pub struct FeedEntry {
     pub set: String,
     /// The resource.
     pub uri: String,
-    /// What happened: `created`, `updated` or `deleted`.
+    /// What happened: `created`, `updated`, `deleted` or, where only its links are others, `linked`.
     pub change: String,
     /// The file, relative to the mirror; of a deleted resource, the file that it had. `None`: an earlier version has recorded a
     /// deletion.
@@ -54,17 +54,24 @@ impl FeedEntry {
     }
 }
 
-/// The entries after a sequence number, oldest first.
+/// What happened where only the links of a resource are others than before.
+pub(in crate::store) const LINKED: &str = "linked";
+
+/// The entries after a sequence number, oldest first. `links`: also those of resources of which only the links are others.
 pub(in crate::store) fn after(
     sql: &Connection,
     since: i64,
     limit: usize,
+    links: bool,
 ) -> Result<Vec<FeedEntry>> {
     sql.prepare_cached(
         "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
-         FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+         FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > ?1 AND (?3 OR change <> ?4) ORDER BY seq LIMIT ?2",
     )?
-    .query_map(params![since, Count::of_rows(limit)], FeedEntry::from_row)?
+    .query_map(
+        params![since, Count::of_rows(limit), links, LINKED],
+        FeedEntry::from_row,
+    )?
     .collect()
 }
 
@@ -81,10 +88,11 @@ pub(in crate::store) fn newest(
         "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
          FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
          WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR feed.source = ?3) AND (?4 IS NULL OR uri = ?4)
+           AND change <> ?6
          ORDER BY seq DESC LIMIT ?5",
     )?
     .query_map(
-        params![from, before, source, uri, Count::of_rows(limit)],
+        params![from, before, source, uri, Count::of_rows(limit), LINKED],
         FeedEntry::from_row,
     )?
     .collect()
@@ -184,7 +192,8 @@ pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) source: &'a str,
     pub(in crate::store) set: SetId,
     pub(in crate::store) uri: &'a ResourceUri,
-    pub(in crate::store) change: ChangeKind,
+    /// As of a [`FeedEntry`].
+    pub(in crate::store) change: &'a str,
     pub(in crate::store) path: &'a str,
     pub(in crate::store) length: Option<u64>,
     pub(in crate::store) changed_at: Option<SourceTime>,

@@ -246,13 +246,48 @@ pub(in crate::store) fn live_length(sql: &Connection, id: ResourceId) -> Result<
     .optional()
 }
 
-/// Stores the links that are stated of the version that the mirror has, in place of those that were stated before.
-pub(in crate::store) fn set_links(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<()> {
+/// A file whose links are others now.
+pub(in crate::store) struct Relinked {
+    /// Its path, relative to the mirror.
+    pub(in crate::store) path: String,
+    /// Its length, in bytes.
+    pub(in crate::store) length: Option<u64>,
+}
+
+/// Stores the links that are stated of the version that the mirror has, in place of those that were stated before. `None`: they are
+/// the same, or the mirror has no file.
+pub(in crate::store) fn set_links(
+    sql: &Connection,
+    id: ResourceId,
+    links: &[Link],
+) -> Result<Option<Relinked>> {
+    let path_and_length: Option<(Option<String>, Option<Count>)> = sql
+        .prepare_cached(
+            "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS NOT ?2
+             RETURNING CASE WHEN applied_at IS NOT NULL THEN path END, length",
+        )?
+        .query_row(params![id, LinkList(links)], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    Ok(path_and_length.and_then(|(path, length)| {
+        Some(Relinked {
+            path: path?,
+            length: length.map(u64::from),
+        })
+    }))
+}
+
+/// Whether the mirror has a file of a resource with other links than these.
+pub(in crate::store) fn has_other_links(
+    sql: &Connection,
+    id: ResourceId,
+    links: &[Link],
+) -> Result<bool> {
     sql.prepare_cached(
-        "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS NOT ?2",
+        "SELECT 1 FROM resource WHERE id = ?1 AND applied_at IS NOT NULL AND deleted = 0 AND links IS NOT ?2",
     )?
-    .execute(params![id, LinkList(links)])?;
-    Ok(())
+    .exists(params![id, LinkList(links)])
 }
 
 /// Stores which set has stated the deletion that was applied.

@@ -103,8 +103,8 @@ fn adopt(
             set: context.set,
             uri: &change.uri,
             change: match before {
-                None => ChangeKind::Created,
-                Some(_) => ChangeKind::Updated,
+                None => ChangeKind::Created.as_str(),
+                Some(_) => ChangeKind::Updated.as_str(),
             },
             path: &adoption.path,
             length: Some(adoption.length),

@@ -11,7 +11,7 @@ use super::superseded::{SupersededTask, doubt_and_restore};
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::ids::SetId;
-use crate::store::tables::feed::{self, NewEntry};
+use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
 use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
 use crate::store::tables::{dropped_task, member, part, source_set};
@@ -169,14 +169,20 @@ fn publish(
     // An impossible time is not stored, so that a list that states it, or another one, is compared again.
     let latest = latest_plausible(now);
     let lastmod = publication.lastmod.filter(|&lastmod| lastmod <= latest);
+    let is_relinked =
+        !publication.news && resource::has_other_links(sql, task.resource, &task.links)?;
     if !resource::publish(sql, publication, lastmod, now)? {
         // The task was dropped long ago. If the resource is announced again, its file is adopted.
         return Ok(());
     }
     totals.count_file(sql, task.resource, before, publication.length)?;
+    let length = Some(publication.length);
+    if is_relinked {
+        append_to_feed(tx, task, LINKED, now, &publication.path, length)?;
+    }
     if publication.news {
-        let length = Some(publication.length);
-        append_to_feed(tx, task, now, &publication.path, length)?;
+        let change = task.kind.as_str();
+        append_to_feed(tx, task, change, now, &publication.path, length)?;
         if let Some(superseded) = superseded {
             superseded.restore(sql, task, now)?;
         }
@@ -306,7 +312,7 @@ fn remove(
     if let Some(length) = before {
         // A reader removes by the path what it has made of the file; the length states whether there is one still.
         let length = u64::try_from(length).ok().filter(|_| kept);
-        append_to_feed(tx, task, now, &task.path, length)?;
+        append_to_feed(tx, task, task.kind.as_str(), now, &task.path, length)?;
     }
     Ok(task::complete(sql, task)?)
 }
@@ -314,6 +320,7 @@ fn remove(
 fn append_to_feed(
     tx: &mut Tx<'_>,
     task: &Task,
+    change: &str,
     now: DateTime<Utc>,
     path: &str,
     length: Option<u64>,
@@ -323,7 +330,7 @@ fn append_to_feed(
         source: &task.source,
         set: task.set,
         uri: &task.uri,
-        change: task.kind,
+        change,
         path,
         length,
         changed_at: task.changed_at,

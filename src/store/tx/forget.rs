@@ -226,7 +226,7 @@ fn append_removals(
             source,
             set: forgotten.set,
             uri: &forgotten.uri,
-            change: ChangeKind::Deleted,
+            change: ChangeKind::Deleted.as_str(),
             path,
             length: None,
             changed_at: None,

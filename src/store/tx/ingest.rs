@@ -172,6 +172,9 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
     if result.tasks > 0 || context.has_restored.get() || batch.end.is_some() {
         tx.wake(Wake::Tasks(batch.source.clone()));
     }
+    if let Some(seq) = context.last_entry.get() {
+        tx.wake(Wake::Feed(seq));
+    }
     Ok(result)
 }
 
@@ -263,7 +266,7 @@ fn apply_change(
                 leave(sql, context.set, state.id)?;
             }
             state.drop_task(sql, context)?;
-            state.set_links(sql, &change.links)?;
+            state.set_links(sql, context, change)?;
             Ok(false)
         }
     }

@@ -149,6 +149,9 @@ fn list_entries(
     if result.tasks > 0 || context.has_restored.get() {
         tx.wake(Wake::Tasks(list.source.clone()));
     }
+    if let Some(seq) = context.last_entry.get() {
+        tx.wake(Wake::Feed(seq));
+    }
     Ok(result)
 }
 
@@ -251,7 +254,7 @@ fn list_entry(
                 // This also drops a deletion that was held back.
                 state.drop_task(sql, context)?;
             }
-            state.set_links(sql, &entry.links)?;
+            state.set_links(sql, context, entry)?;
             Ok(EntryOutcome::Known)
         }
         Decision::Older => {
