@@ -456,3 +456,22 @@ async fn change_of_links_alone_is_a_line_only_for_those_who_ask() {
     until_read_again(&rig).await;
     assert_eq!(linked(last).await.len(), 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn record_of_the_sample_source_and_its_resource_are_paired() {
+    let rig = Rig::start(SampleOptions {
+        metadata: true,
+        ..resources(2)
+    })
+    .await;
+    assert_eq!(rig.settled().await.resources, 3);
+    let record = rig.uri("r0000.dc.xml");
+    let found = rig.operator.resource(&rig.uri("r0000.txt")).await.unwrap();
+    assert_eq!(found["describedby"], serde_json::json!([record]));
+    let last = rig.operator.last_change().await;
+    rig.source.update("set1", "r0000.txt", "new");
+    rig.source.notify_and_publish("set1").await.unwrap();
+    let line = rig.until_in_feed(last, "r0000.txt").await;
+    assert_eq!(line.describedby, Some(vec![record]));
+    assert!(line.collections.is_some());
+}
