@@ -189,6 +189,8 @@ pub struct Source {
     pub baseline: Baseline,
     /// Whether an HTML page is accepted for a resource of which another type is stated, and no digest.
     pub allow_type_mismatch: bool,
+    /// Whether patches are used where they are safe.
+    pub patches: bool,
     /// How many resources of a set are requested again within a day because their entries state nothing about their content.
     pub undated_per_day: u64,
     /// After how long without anything newer of the Source a set is reported as stale; `None`: never.

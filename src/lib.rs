@@ -46,7 +46,7 @@
 //!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   executes due tasks, several hosts at once
-//!          → engine::apply::candidates from a package member, duplicates that can be verified, the resource's own URI
+//!          → engine::apply::candidates by a patch, from a package member, verifiable duplicates, or the resource's own URI
 //!          → fetch::Content            received in memory or, if large, in a staged file; counted and hashed
 //!          → mirror::publish           sync, rename, sync of the folder; many files at once
 //!          → store (tx::complete)      resource + task concluded + feed entry, many in ONE transaction

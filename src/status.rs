@@ -229,6 +229,12 @@ pub struct SetStatus {
     /// How many parts of its indexes can't be read.
     #[serde(default)]
     pub dead_parts: u64,
+    /// Changes that were applied by a patch since the start.
+    #[serde(default)]
+    pub patched: u64,
+    /// Changes of resources that the mirror has, with a patch of a known type that was not used, since the start.
+    #[serde(default, rename = "patch-missed")]
+    pub patch_missed: u64,
     /// The documents that describe the set.
     #[serde(default)]
     pub describedby: Vec<String>,

@@ -85,7 +85,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 61] = [
+const KEYS: [(&str, &str); 62] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -125,6 +125,7 @@ const KEYS: [(&str, &str); 61] = [
     ("source.lease", "\"10d\""),
     ("source.baseline", "\"auto\""),
     ("source.allow_type_mismatch", "false"),
+    ("source.patches", "true"),
     ("source.undated_per_day", "10000"),
     ("source.stale_after", "\"0\""),
     ("source.delete", "true"),
@@ -213,6 +214,7 @@ reorder_window = "0s"
 lease = "1d"
 baseline = "dump"
 allow_type_mismatch = true
+patches = false
 undated_per_day = 7
 stale_after = "30d"
 trust_hub = true
@@ -258,6 +260,7 @@ exclude = ["*/draft/*"]
     assert_eq!(source.lease, Duration::from_secs(86_400));
     assert_eq!(source.baseline, Baseline::Dump);
     assert!(source.allow_type_mismatch);
+    assert!(!source.patches);
     assert_eq!(source.undated_per_day, 7);
     assert_eq!(source.stale_after, Some(Duration::from_secs(30 * 86_400)));
     assert_eq!(source.trust_hub, Some(true));

@@ -401,6 +401,7 @@ mod tests {
                 length: None,
                 changed_at: None,
                 origin: origin.to_owned(),
+                is_patched: false,
             });
         }
         assert_eq!(

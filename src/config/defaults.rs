@@ -125,6 +125,7 @@ impl Source {
             lease: Duration::from_secs(10 * 24 * 60 * 60),
             baseline: Baseline::Auto,
             allow_type_mismatch: false,
+            patches: true,
             undated_per_day: 10_000,
             stale_after: None,
             delete: true,

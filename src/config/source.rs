@@ -109,6 +109,7 @@ fn read_source(
     assign(&mut source.baseline, baseline);
     let allows = section.flag("allow_type_mismatch");
     assign(&mut source.allow_type_mismatch, allows);
+    assign(&mut source.patches, section.flag("patches"));
     let undated = section.number("undated_per_day", 0..=1_000_000_000);
     assign(
         &mut source.undated_per_day,

@@ -69,6 +69,7 @@ const KEYS: [(&str, &[&str]); 9] = [
             "lease",
             "baseline",
             "allow_type_mismatch",
+            "patches",
             "undated_per_day",
             "stale_after",
             "delete",

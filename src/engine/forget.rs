@@ -403,6 +403,7 @@ mod tests {
                     lastmod: None,
                     version: None,
                     news: true,
+                    is_patched: false,
                     task,
                 }));
             }

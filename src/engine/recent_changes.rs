@@ -267,6 +267,7 @@ mod tests {
             length: None,
             changed_at: None,
             origin: "notification".to_owned(),
+            is_patched: false,
         }
     }
 

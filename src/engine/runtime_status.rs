@@ -68,6 +68,10 @@ pub(super) struct SetFacts {
     pub(super) failing: Option<StatusError>,
     /// All errors of the last poll.
     pub(super) faults: Faults,
+    /// Changes that were applied by a patch since the start.
+    pub(super) patched: u64,
+    /// Changes of files whose patch could not be used since the start.
+    pub(super) patch_missed: u64,
     /// How many parts of indexes the last poll could not read.
     pub(super) dead_parts: u64,
     /// The error that does not keep the set from being in sync.

@@ -218,6 +218,8 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         undated: numbers.undated,
         unread: context.runtime_status.unread(record.id),
         dead_parts: facts.dead_parts,
+        patched: facts.patched,
+        patch_missed: facts.patch_missed,
         describedby: texts(&facts.described_by),
         notices: facts.notices.clone().into_rows(),
         errors: errors(&facts, &numbers),

@@ -367,7 +367,7 @@ fn reset(store: &Store, error: &StoreError) -> Event {
 }
 
 fn line(entry: FeedEntry, feed: &str) -> String {
-    json!({
+    let mut line = json!({
         "feed": feed,
         "seq": entry.seq,
         "applied_at": rfc3339(entry.applied_at),
@@ -379,8 +379,11 @@ fn line(entry: FeedEntry, feed: &str) -> String {
         "length": entry.length,
         "changed_at": entry.changed_at.map(|time| time.to_string()),
         "origin": entry.origin,
-    })
-    .to_string()
+    });
+    if entry.is_patched {
+        line["by"] = json!("patch");
+    }
+    line.to_string()
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use super::families::{
     CHANNELS, CONFIG_LOADED, CONFIG_SUCCESSFUL, DELIVERIES, INBOX_BYTES, INBOX_DELIVERIES,
     NOTIFICATIONS, NOTIFICATIONS_HELD, PROCESS_START, REJECTED_REQUESTS, SET_ATTENTION, SET_BEHIND,
     SET_BYTES, SET_DEAD_PARTS, SET_ERRORS, SET_FAILED, SET_GAPS, SET_HELD, SET_LAST_POLL,
-    SET_NEWEST_DOCUMENT, SET_NEXT_POLL, SET_NOTICES, SET_PENDING, SET_RESOURCES, SET_STATE,
-    SET_SYNCED_UNTIL, SET_UNDATED, SET_UNREAD, SOURCE_ATTENTION, SOURCE_ERRORS, SOURCE_NOTICES,
-    SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
+    SET_NEWEST_DOCUMENT, SET_NEXT_POLL, SET_NOTICES, SET_PATCHES, SET_PENDING, SET_RESOURCES,
+    SET_STATE, SET_SYNCED_UNTIL, SET_UNDATED, SET_UNREAD, SOURCE_ATTENTION, SOURCE_ERRORS,
+    SOURCE_NOTICES, SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
 };
 use super::process::add_process;
 use super::samples::Samples;
@@ -97,6 +97,10 @@ fn add_set(samples: &mut Samples, source: &str, set: &SetStatus, now: Option<f64
         (&SET_GAPS, set.gaps.len() as u64),
     ] {
         samples.add(family, &labels, count as f64);
+    }
+    for (result, count) in [("used", set.patched), ("missed", set.patch_missed)] {
+        let labels = [labels[0], labels[1], result];
+        samples.add(&SET_PATCHES, &labels, count as f64);
     }
     for (family, rows) in [(&SET_ERRORS, &set.errors), (&SET_NOTICES, &set.notices)] {
         for row in rows {

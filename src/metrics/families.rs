@@ -102,6 +102,8 @@ families! {
         "Entries of the set's documents that cannot be read.";
     SET_DEAD_PARTS: Gauge "resyncd_set_dead_parts" ["source", "set"]
         "Parts of the set's indexes that cannot be read.";
+    SET_PATCHES: Counter "resyncd_set_patches_total" ["source", "set", "result"]
+        "Changes with a patch, of resources that the mirror has, by whether it was used or missed: then the resource was fetched.";
     SET_GAPS: Gauge "resyncd_set_open_gaps" ["source", "set"]
         "Intervals in which changes are missing.";
     SET_ERRORS: Gauge "resyncd_set_errors" ["source", "set", "code"]

@@ -124,6 +124,7 @@ fn publication(task: Task, content: &str) -> Publication {
         lastmod: task.lastmod,
         version: None,
         news: true,
+        is_patched: false,
         task,
     }
 }

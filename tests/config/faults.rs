@@ -220,6 +220,7 @@ fn values_of_another_type_are_faults() {
     for line in [
         "notifications = \"yes\"",
         "allow_type_mismatch = 1",
+        "patches = 1",
         "undated_per_day = \"1\"",
         "delete = 1",
         "poll_interval = 900",

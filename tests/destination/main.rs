@@ -37,6 +37,7 @@ mod packages;
 mod packing;
 mod page;
 mod pages;
+mod patches;
 mod paths;
 mod shared;
 mod sitemaps;

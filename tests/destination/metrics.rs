@@ -59,6 +59,7 @@ fn assert_same(metrics: &Exposition, status: &Status) {
                 ("resyncd_set_undated_resources", set.undated),
                 ("resyncd_set_unread_entries", set.unread),
                 ("resyncd_set_dead_parts", set.dead_parts),
+                ("resyncd_set_patches_total", set.patched + set.patch_missed),
                 ("resyncd_set_open_gaps", set.gaps.len() as u64),
                 ("resyncd_channels", set.channels.len() as u64),
             ] {

@@ -22,6 +22,8 @@ pub(crate) struct FeedLine {
     pub(crate) length: Option<u64>,
     pub(crate) changed_at: Option<String>,
     pub(crate) origin: String,
+    #[serde(default)]
+    pub(crate) by: Option<String>,
 }
 
 /// A client of one daemon's status endpoint.

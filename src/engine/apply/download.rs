@@ -195,6 +195,7 @@ pub(super) async fn download(
         hashes: verified.digests,
         lastmod,
         version,
+        is_patched: false,
     };
     Ok(FetchOutcome::Fetched(Box::new(StagedResource {
         bytes,

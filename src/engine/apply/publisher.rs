@@ -372,8 +372,17 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
 
 fn count(context: &ApplyContext, conclusion: &TaskResult) {
     match conclusion {
-        TaskResult::Published(Publication { task, news, .. }) if *news => {
+        TaskResult::Published(Publication {
+            task,
+            news,
+            is_patched,
+            ..
+        }) if *news => {
             count_change(context, task);
+            if *is_patched {
+                let runtime_status = &context.source.runtime_status;
+                runtime_status.note_set(task.set, |facts| facts.patched += 1);
+            }
         }
         TaskResult::Removed { task, .. } if task.live => count_change(context, task),
         _ => {}
@@ -627,6 +636,7 @@ fn published(placed: PlacedFile) -> TaskResult {
         hashes,
         lastmod,
         version,
+        is_patched,
     } = description;
     let same = task.live
         && task.origin != Origin::Audit
@@ -642,6 +652,7 @@ fn published(placed: PlacedFile) -> TaskResult {
         lastmod,
         version,
         news: !same,
+        is_patched,
     })
 }
 
@@ -656,6 +667,7 @@ fn adopt(task: Task, adopted: Adopted) -> TaskResult {
         lastmod: adopted.lastmod,
         version: None,
         news: true,
+        is_patched: false,
         task,
     })
 }
@@ -679,6 +691,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
             lastmod,
             version: None,
             news: false,
+            is_patched: false,
             task,
         }),
         // It was removed a moment ago: the next try fetches it.
@@ -770,6 +783,7 @@ mod tests {
                 hashes: Vec::new(),
                 lastmod: None,
                 version: None,
+                is_patched: false,
             },
         }
     }

@@ -1,4 +1,5 @@
-//! `feed`: the log of applied changes. No sequence number is used twice.
+//! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, and whether a patch made
+//! the file.
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
@@ -32,11 +33,20 @@ pub struct FeedEntry {
     pub changed_at: Option<SourceTime>,
     /// The kind of document that announced it.
     pub origin: String,
+    /// Whether it was applied by a patch of the version before.
+    pub is_patched: bool,
 }
+
+/// What follows the origin of an entry that was applied by a patch.
+const BY_PATCH: &str = " patch";
 
 impl FeedEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        let stated: String = row.get("origin")?;
+        let origin = stated.strip_suffix(BY_PATCH);
         Ok(Self {
+            is_patched: origin.is_some(),
+            origin: origin.unwrap_or(&stated).to_owned(),
             seq: row.get("seq")?,
             applied_at: row.get::<_, Micros>("applied_at")?.0,
             source: row.get("source")?,
@@ -46,7 +56,6 @@ impl FeedEntry {
             path: row.get("path")?,
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             changed_at: row.get("changed_at")?,
-            origin: row.get("origin")?,
         })
     }
 }
@@ -186,10 +195,13 @@ pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) length: Option<u64>,
     pub(in crate::store) changed_at: Option<SourceTime>,
     pub(in crate::store) origin: Origin,
+    pub(in crate::store) is_patched: bool,
 }
 
 /// Appends an entry and returns its sequence number.
 pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
+    let suffix = if entry.is_patched { BY_PATCH } else { "" };
+    let origin = format!("{}{suffix}", entry.origin.code());
     sql.prepare_cached(
         "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -203,7 +215,7 @@ pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result
         entry.path,
         entry.length.map(Count),
         entry.changed_at,
-        entry.origin,
+        origin,
     ])?;
     Ok(sql.last_insert_rowid())
 }

@@ -293,6 +293,8 @@ pub struct Publication {
     pub version: Option<ServedVersion>,
     /// Whether its bytes are new; if not, the feed gets no entry.
     pub news: bool,
+    /// Whether its bytes were made from those of the version before by a patch.
+    pub is_patched: bool,
 }
 
 /// Stores a published file. `lastmod` replaces that of the publication. Returns whether the resource has a row still.

@@ -72,6 +72,8 @@ pub struct Task {
     /// Whether the file may be another than is recorded: then length, digests and validators state nothing about it. Also whether
     /// there may be a file although the mirror has none as far as is recorded.
     pub live_doubted: bool,
+    /// Whether it has taken the place of an older change of the resource that was not applied.
+    pub has_replaced: bool,
     /// For a deletion: whether the resource is a member of another set than the one that announced it.
     pub is_shared: bool,
     /// For a deletion: the Capability Lists of the other sets of the Source that are followed and were never read completely.
@@ -105,6 +107,7 @@ impl Task {
             live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
             live_version: served_version(row)?,
             live_doubted: row.get("live_doubted")?,
+            has_replaced: row.get("has_replaced")?,
             is_shared: row.get("is_shared")?,
             unread_sets: row.get::<_, CapabilityLists>("unread_sets")?.0,
             awaits_since: row
@@ -121,6 +124,7 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     task.contradicted AS contradicted, task.attempts AS attempts,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
+    task.version > resource.next_version AS has_replaced,
     task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
         WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared,
     CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other

@@ -110,6 +110,7 @@ fn adopt(
             length: Some(adoption.length),
             changed_at,
             origin: context.origin,
+            is_patched: false,
         };
         let seq = feed::append(sql, &entry)?;
         tx.wake(Wake::Feed(seq));

@@ -165,7 +165,14 @@ fn publish(
     totals.count_file(sql, task.resource, before, publication.length)?;
     if publication.news {
         let length = Some(publication.length);
-        append_to_feed(tx, task, now, &publication.path, length)?;
+        append_to_feed(
+            tx,
+            task,
+            now,
+            &publication.path,
+            length,
+            publication.is_patched,
+        )?;
         if let Some(superseded) = superseded {
             superseded.restore(sql, task, now)?;
         }
@@ -295,7 +302,7 @@ fn remove(
     if let Some(length) = before {
         // A reader removes by the path what it has made of the file; the length states whether there is one still.
         let length = u64::try_from(length).ok().filter(|_| kept);
-        append_to_feed(tx, task, now, &task.path, length)?;
+        append_to_feed(tx, task, now, &task.path, length, false)?;
     }
     Ok(task::complete(sql, task)?)
 }
@@ -306,6 +313,7 @@ fn append_to_feed(
     now: DateTime<Utc>,
     path: &str,
     length: Option<u64>,
+    is_patched: bool,
 ) -> Result<(), StoreError> {
     let entry = NewEntry {
         applied_at: now,
@@ -317,6 +325,7 @@ fn append_to_feed(
         length,
         changed_at: task.changed_at,
         origin: task.origin,
+        is_patched,
     };
     let seq = feed::append(tx.sql, &entry)?;
     tx.wake(Wake::Feed(seq));

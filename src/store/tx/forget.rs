@@ -231,6 +231,7 @@ fn append_removals(
             length: None,
             changed_at: None,
             origin: Origin::Forget,
+            is_patched: false,
         };
         let seq = feed::append(tx.sql, &entry)?;
         tx.wake(Wake::Feed(seq));
