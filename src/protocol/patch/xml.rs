@@ -652,6 +652,11 @@ mod tests {
                 "<remove sel=\"doc/a\"/>",
                 "patch-unreadable",
             ),
+            (
+                "\u{feff}<é/>",
+                "<remove sel=\"doc/a\"/>",
+                "patch-unreadable",
+            ),
             ("<x:doc/>", "<remove sel=\"doc/a\"/>", "patch-unreadable"),
             ("", "<remove sel=\"doc/a\"/>", "patch-unreadable"),
         ] {

@@ -95,6 +95,14 @@ impl<'a> Tree<'a> {
         budget: &mut Budget,
     ) -> Result<Self, PatchError> {
         budget.spend(text.len() / BYTES_A_STEP + 1)?;
+        // The reader would skip it, and its positions would not be those in the text.
+        if text.starts_with('\u{feff}') {
+            return Err(PatchError::Syntax {
+                what,
+                reason: "a second byte order mark",
+                position: 0,
+            });
+        }
         let mut reading = Reading {
             tree: Self {
                 text,
