@@ -3,6 +3,7 @@
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 use resyncd::protocol::{Algorithm, ContentInfo, Digest, Entry, Link};
+use resyncd::status::SetStatus;
 
 use super::change_dumps::{only_dumped, polled};
 use super::duplicates::{announce, update};
@@ -54,6 +55,12 @@ async fn announce_patch(rig: &Rig, bytes: &str, media_type: &str, patch: &str) {
     let mut entry = update(rig, NAME, bytes);
     put(rig, &mut entry, PATCH, media_type, patch);
     announce(rig, &[entry]).await;
+}
+
+/// Waits until nothing is pending, while the mirror is another one than the sample Source's own.
+async fn until_in_sync(rig: &Rig) {
+    let is_done = |set: &SetStatus| set.state == "in-sync" && set.pending == 0;
+    rig.until("in sync", is_done).await;
 }
 
 /// Waits until the set is in sync and so many changes were applied by a patch, and so many patches were not used.
@@ -248,7 +255,7 @@ async fn file_that_was_patched_before_a_kill_is_recorded() {
     let file = rig.config.sources[0].mirror.join(mirrored_path(&rig));
     std::fs::write(&file, &expected).unwrap();
     rig.start_daemon().await;
-    rig.idle().await;
+    until_in_sync(&rig).await;
     let since = rig.operator.last_change().await;
     let patch = r#"[{"op":"test","path":"/z","value":1},{"op":"replace","path":"/z","value":2.5}]"#;
     announce_patch(&rig, &expected, JSON, patch).await;
@@ -273,7 +280,7 @@ async fn patch_in_a_change_dump_is_used() {
     rig.source.advance(std::time::Duration::from_secs(1));
     put_package(&rig.source, "changedump", &full, &[("a.json", before)]);
     rig.until_holds(NAME, before).await;
-    rig.idle().await;
+    until_in_sync(&rig).await;
     rig.source.fail(OWN, Fault::Status(404), usize::MAX);
     let own = rig.source.hits(OWN);
     let link = format!(r#"<rs:ln rel="{RELATION}" href="{PATCH}" path="/patch" type="{JSON}"/>"#);
