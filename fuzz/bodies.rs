@@ -241,6 +241,10 @@ impl Operations for NoSources {
         None
     }
 
+    fn is_followed(&self, _: Option<&str>, _: Option<&str>) -> bool {
+        false
+    }
+
     fn poll(&self, _: &str) -> bool {
         false
     }

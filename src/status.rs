@@ -541,6 +541,10 @@ pub trait Operations: Send + Sync {
     /// A mirror that cannot be written: the name of its Source and the error.
     fn unwritable_mirror(&self) -> Option<(String, StatusError)>;
 
+    /// Whether a Source of that name is followed, and the configuration names that Capability List, as far as they are stated. It may
+    /// have no set yet.
+    fn is_followed(&self, source: Option<&str>, set: Option<&str>) -> bool;
+
     /// Polls a Source now; `false` if there is no such Source.
     fn poll(&self, source: &str) -> bool;
 

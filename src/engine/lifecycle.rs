@@ -452,6 +452,17 @@ impl Operations for Engine {
             .map_err(|error| StatusError::new(error.code(), error.to_string(), clock::now().wall))
     }
 
+    fn is_followed(&self, source: Option<&str>, set: Option<&str>) -> bool {
+        let Some(selected) = self.selected(source) else {
+            return false;
+        };
+        let names = |context: &Arc<SourceContext>, list: &str| {
+            let mut sets = context.source.sets.iter();
+            sets.any(|set| set.as_str() == list)
+        };
+        set.is_none_or(|list| selected.iter().any(|context| names(context, list)))
+    }
+
     fn poll(&self, source: &str) -> bool {
         let Some(followed) = self.source(source) else {
             return false;

@@ -55,19 +55,25 @@ struct FeedState {
     stop: CancellationToken,
     rejections: RejectionCounters,
     streams: Arc<Semaphore>,
+    is_followed: IsFollowed,
 }
+
+/// Whether the configuration has a Source of that name, and names a set of that Capability List, as far as they are stated.
+pub(super) type IsFollowed = Arc<dyn Fn(Option<&str>, Option<&str>) -> bool + Send + Sync>;
 
 /// The routes of the feed. Streams end when `stop` is cancelled.
 pub(super) fn feed_router(
     store: Arc<Store>,
     stop: CancellationToken,
     rejections: RejectionCounters,
+    is_followed: IsFollowed,
 ) -> Router {
     let state = FeedState {
         store,
         stop,
         rejections,
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        is_followed,
     };
     Router::new()
         .route("/changes", get(changes))
@@ -223,9 +229,12 @@ async fn resources(
         Some(_) => "unknown-set",
         None => "unknown-source",
     };
+    let is_followed = (state.is_followed)(source.as_deref(), set.as_deref());
     let (position, listing) = match state.store.begin_listing(source, set).await {
-        Ok(Some(begun)) => begun,
-        Ok(None) => {
+        Ok((position, Some(listing))) => (position, listing),
+        // Its first set is still to be found, or to be stored.
+        Ok((position, None)) if is_followed => (position, ResourceListing::default()),
+        Ok((_, None)) => {
             let message = "no set of that Capability List or Source is known";
             return error_response(StatusCode::NOT_FOUND, code, message);
         }
@@ -423,13 +432,15 @@ mod tests {
                 stop: CancellationToken::new(),
                 rejections: RejectionCounters::default(),
                 streams: Arc::new(Semaphore::new(1)),
+                is_followed: Arc::new(|_, _| false),
             };
             if is_stopped {
                 state.stop.cancel();
             }
             let streams = Arc::clone(&state.streams);
             let permit = Arc::clone(&streams).try_acquire_owned().unwrap();
-            let (_, listing) = store.begin_listing(None, None).await.unwrap().unwrap();
+            let (_, listing) = store.begin_listing(None, None).await.unwrap();
+            let listing = listing.unwrap();
             let lines: Vec<_> = listed_lines(state, listing, permit).collect().await;
             match is_stopped {
                 false => assert!(lines.is_empty()),

@@ -52,6 +52,8 @@ pub fn operator_router(
     stop: CancellationToken,
     rejections: RejectionCounters,
 ) -> Router {
+    let known = Arc::clone(&operations);
+    let is_followed = move |source: Option<&str>, set: Option<&str>| known.is_followed(source, set);
     Router::new()
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
@@ -81,6 +83,7 @@ pub fn operator_router(
             Arc::clone(&store),
             stop.clone(),
             rejections.clone(),
+            Arc::new(is_followed),
         ))
         .merge(page_router(operations, store, stop, rejections.clone()))
         .layer(from_fn_with_state(
