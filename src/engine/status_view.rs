@@ -11,7 +11,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::attention::{self, SetNeeds, UnverifiedChannel};
+use super::attention::{self, ChannelNeeds, SetNeeds};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
@@ -362,15 +362,16 @@ fn channel_attention(
     now: DateTime<Utc>,
 ) -> Vec<Attention> {
     let is_wanted = context.subscribes && context.source.notifications && !channel.left;
-    let since = channel.unverified_since.filter(|_| is_wanted);
-    let unverified = since.map(|since| UnverifiedChannel {
+    let needs = ChannelNeeds {
         topic: channel.topic.as_str(),
         hub: channel.hub_name(),
-        since,
+        state: channel.lease.state,
+        unverified_since: channel.unverified_since,
+        denied_at: channel.denial.as_ref().map(|denial| denial.at),
         error,
-    });
-    let attention = unverified.and_then(|channel| attention::of_channel(&channel, now));
-    attention.into_iter().collect()
+    };
+    let attention = is_wanted.then(|| attention::of_channel(&needs, now));
+    attention.flatten().into_iter().collect()
 }
 
 /// What the running subscription is for, or else what was asked for last.

@@ -218,7 +218,7 @@ pub(super) fn attention_rows<'a>(
         let operations: &[Operation] = match attention.code.as_str() {
             "held-deletions" => &[Operation::Approve, Operation::Reject],
             "failed-resources" => &[Operation::Retry],
-            "channel-unverified" => &[Operation::Poll],
+            "channel-unverified" | "channel-denied" | "channel-expired" => &[Operation::Poll],
             _ => &[],
         };
         let place = format!("attention{number}");
