@@ -257,6 +257,10 @@ impl Operations for NoSources {
         async { Ok(None) }.boxed()
     }
 
+    fn undo_reject(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        async { Ok(None) }.boxed()
+    }
+
     fn retry(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         async { Ok(None) }.boxed()
     }

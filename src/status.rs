@@ -205,6 +205,9 @@ pub struct SetStatus {
     pub failed: u64,
     /// Deletions that wait for approval.
     pub held_deletions: u64,
+    /// Deletions that a person has rejected: the files stay.
+    #[serde(default)]
+    pub rejected: u64,
     /// Its channels.
     pub channels: Vec<ChannelStatus>,
     /// When it was last polled.
@@ -553,6 +556,9 @@ pub trait Operations: Send + Sync {
 
     /// Rejects held-back deletions of a Source: the files stay. Returns how many, `None` if there is no such Source.
     fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
+
+    /// Has the deletions of a Source that were rejected held back again. Returns how many, `None` if there is no such Source.
+    fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
     /// Tries now what was given up of a Source; returns how many changes, `None` if there is no such Source.
     fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;

@@ -102,6 +102,7 @@ Examples:
   resyncd approve example --list
   resyncd approve example
   resyncd approve example --reject
+  resyncd approve example --undo-reject
 
 Exit status: 0 if done, 1 if the daemon does not accept it, 3 if it can't be
 reached.";

@@ -221,6 +221,12 @@ fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
             set.held_deletions
         ),
     ];
+    if set.rejected > 0 {
+        lines.push(format!(
+            "    {} deletions rejected: the files stay",
+            set.rejected
+        ));
+    }
     lines.extend(error_lines(set.error.as_ref(), "    "));
     lines.extend(
         other_errors(set)

@@ -479,7 +479,9 @@ mod tests {
                     "source_set" => {
                         "WHERE ended = 0 OR resources + bytes + was_read > 0 OR baseline <> 'missing'"
                     }
-                    "task_count" => "WHERE ready + checks + failed + held + undecided > 0",
+                    "task_count" => {
+                        "WHERE ready + checks + failed + held + undecided + rejected > 0"
+                    }
                     "resource_count" => "WHERE resources > 0",
                     _ => "",
                 };

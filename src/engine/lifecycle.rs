@@ -44,7 +44,7 @@ use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
     Operations, Page, Status, StatusError, UnsubscribeResult,
 };
-use crate::store::{FeedSearch, FollowedSets, ResourceId, SetId, Store, StoreError};
+use crate::store::{FeedSearch, FollowedSets, HeldDecision, ResourceId, SetId, Store, StoreError};
 
 /// How often it is recorded that the daemon runs.
 const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
@@ -304,6 +304,54 @@ impl Engine {
         Ok(status)
     }
 
+    /// Decides on the held-back deletions of a Source; returns how many, `None` if there is no such Source.
+    fn decide(
+        &self,
+        source: &str,
+        decision: HeldDecision,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        let found = self.source(source);
+        async move {
+            let Some(source) = found else { return Ok(None) };
+            let (store, stop) = (Arc::clone(&self.store), self.stop.clone());
+            let name = source.context.name().to_owned();
+            let deciding = async move {
+                let (now, goes_on) = (clock::now().wall, || !stop.is_cancelled());
+                let decided = store.decide_deletions(&name, decision, now, goes_on);
+                let deletions = decided.await?;
+                let event = match decision {
+                    HeldDecision::Approve => "held-back deletions approved",
+                    HeldDecision::Reject => "held-back deletions rejected; the files stay",
+                    HeldDecision::Undo => "rejected deletions are held back again",
+                };
+                tracing::info!(source = name, deletions, "{event}");
+                Ok(deletions)
+            };
+            self.complete("decision on deletions", deciding)
+                .await
+                .map(Some)
+        }
+        .boxed()
+    }
+
+    /// Runs a long operation to its end, or until the stop, also if the request for it is cut off.
+    async fn complete(
+        &self,
+        name: &str,
+        operation: impl Future<Output = Result<u64, StoreError>> + Send + 'static,
+    ) -> Result<u64, StatusError> {
+        let (result, results) = oneshot::channel();
+        let running = async move {
+            let _ = result.send(catch_panic(operation).await);
+        };
+        let watched = self.heartbeats.watched(name, running);
+        self.spawn(watched).await;
+        match results.await {
+            Ok(Ok(done)) => done.map_err(store_failed),
+            Ok(Err(_)) | Err(_) => Err(store_failed(StoreError::Panicked)),
+        }
+    }
+
     /// The Sources that are not followed any more, and were not forgotten.
     async fn former_sources(&self) -> Result<Vec<FormerSource>, StoreError> {
         let mut former = Vec::new();
@@ -475,45 +523,33 @@ impl Operations for Engine {
     }
 
     fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let found = self
-            .source(source)
-            .map(|source| source.context.name().to_owned());
-        async move {
-            let Some(name) = found else { return Ok(None) };
-            let approved = self.store.approve_deletions(&name).await;
-            let approved = approved.map_err(store_failed)?;
-            tracing::info!(source = name, approved, "held-back deletions approved");
-            Ok(Some(approved))
-        }
-        .boxed()
+        self.decide(source, HeldDecision::Approve)
     }
 
     fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let found = self.source(source);
-        async move {
-            let Some(source) = found else { return Ok(None) };
-            let name = source.context.name();
-            let rejected = self.store.reject_deletions(name).await;
-            let rejected = rejected.map_err(store_failed)?;
-            tracing::info!(
-                source = name,
-                rejected,
-                "held-back deletions rejected; the files stay"
-            );
-            Ok(Some(rejected))
-        }
-        .boxed()
+        self.decide(source, HeldDecision::Reject)
+    }
+
+    fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        self.decide(source, HeldDecision::Undo)
     }
 
     fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         let found = self.source(source);
         async move {
             let Some(source) = found else { return Ok(None) };
-            let name = source.context.name();
-            let retried = self.store.retry_given_up(name, clock::now().wall).await;
-            let retried = retried.map_err(store_failed)?;
-            tracing::info!(source = name, retried, "failed changes are tried again");
-            Ok(Some(retried))
+            let (store, stop) = (Arc::clone(&self.store), self.stop.clone());
+            let name = source.context.name().to_owned();
+            let retrying = async move {
+                let goes_on = || !stop.is_cancelled();
+                let retried = store.retry_given_up(&name, clock::now().wall, goes_on);
+                let retried = retried.await?;
+                tracing::info!(source = name, retried, "failed changes are tried again");
+                Ok(retried)
+            };
+            self.complete("retry of failed changes", retrying)
+                .await
+                .map(Some)
         }
         .boxed()
     }

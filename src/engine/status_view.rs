@@ -212,6 +212,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         pending: numbers.pending,
         failed: numbers.failed,
         held_deletions: numbers.held_deletions,
+        rejected: numbers.rejected,
         channels,
         last_poll_at: facts.last_poll_at.map(rfc3339),
         next_poll_at: facts.next_poll_at.map(rfc3339),

@@ -65,6 +65,7 @@ pub fn operator_router(
         .route("/sources/{name}/poll", post(poll))
         .route("/sources/{name}/approve", post(approve))
         .route("/sources/{name}/reject", post(reject))
+        .route("/sources/{name}/undo-reject", post(undo_reject))
         .route("/sources/{name}/retry", post(retry))
         .route("/sources/{name}/unsubscribe", post(unsubscribe))
         .route("/sources/{name}/forget", post(forget))
@@ -293,6 +294,15 @@ async fn reject(
 ) -> Response {
     let rejected = state.operations.reject(&name).await;
     accepted("rejected", &name, caller, rejected)
+}
+
+async fn undo_reject(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
+    let held = state.operations.undo_reject(&name).await;
+    accepted("held", &name, caller, held)
 }
 
 async fn retry(

@@ -523,6 +523,22 @@ pub(super) const STEPS: &[&str] = &[
     ) WITHOUT ROWID;
     INSERT INTO followed_source (name) SELECT DISTINCT source FROM source_set;
     ",
+    "
+    -- How many deletions of a set a person has rejected.
+    ALTER TABLE task_count ADD COLUMN rejected INTEGER DEFAULT 0;
+    UPDATE task_count SET rejected = (SELECT COUNT(*) FROM task WHERE task.set_id = task_count.set_id AND state = 'rejected');
+    CREATE TRIGGER task_rejection_added AFTER INSERT ON task WHEN NEW.state = 'rejected' BEGIN
+        UPDATE task_count SET rejected = rejected + 1 WHERE set_id = NEW.set_id;
+    END;
+    CREATE TRIGGER task_rejection_removed AFTER DELETE ON task WHEN OLD.state = 'rejected' BEGIN
+        UPDATE task_count SET rejected = rejected - 1 WHERE set_id = OLD.set_id;
+    END;
+    CREATE TRIGGER task_rejection_changed AFTER UPDATE OF set_id, state ON task
+    WHEN OLD.state = 'rejected' OR NEW.state = 'rejected' BEGIN
+        UPDATE task_count SET rejected = rejected - 1 WHERE set_id = OLD.set_id AND OLD.state = 'rejected';
+        UPDATE task_count SET rejected = rejected + 1 WHERE set_id = NEW.set_id AND NEW.state = 'rejected';
+    END;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -91,6 +91,16 @@ async fn rejected_deletions_keep_their_files_until_the_source_states_something_n
 
     assert_eq!(post(&rig, "reject").await, r#"{"rejected":120}"#);
     let is_over = |set: &SetStatus| set.attention.is_empty() && set.state == "in-sync";
+    let set = rig.until("rejected", is_over).await;
+    assert_eq!(set.rejected, 120);
+    // That can be undone.
+    assert_eq!(post(&rig, "undo-reject").await, r#"{"held":120}"#);
+    let set = rig.until("held", |set| set.held_deletions == 120).await;
+    assert_eq!((codes(&set), set.rejected), (vec!["held-deletions"], 0));
+    time(&set.attention[0].since);
+    let (status, _) = rig.operator.post("/sources/unknown/undo-reject").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert_eq!(post(&rig, "reject").await, r#"{"rejected":120}"#);
     rig.until("rejected", is_over).await;
     // A newer list that does not name them either, also after a restart, is nothing new.
     rig.stop_daemon().await;

@@ -110,7 +110,7 @@ pub(in crate::store) fn end_set(sql: &Connection, set: SetId) -> Result<()> {
 pub(in crate::store) fn clear_counts(sql: &Connection, set: SetId) -> Result<()> {
     for statement in [
         "DELETE FROM task_error_count WHERE set_id = ?1",
-        "UPDATE task_count SET ready = 0, checks = 0, failed = 0, held = 0, undecided = 0 WHERE set_id = ?1",
+        "UPDATE task_count SET ready = 0, checks = 0, failed = 0, held = 0, undecided = 0, rejected = 0 WHERE set_id = ?1",
         "UPDATE source_set SET resources = 0, bytes = 0, shares = 0, checks_on = 0, checks = 0, held_since = NULL WHERE id = ?1",
     ] {
         sql.prepare_cached(statement)?.execute([set])?;

@@ -525,19 +525,30 @@ pub(in crate::store) fn retry_failed(
     .execute(params![set, Micros(now), but_since.map(Micros)])
 }
 
-/// Makes the tasks of a Source's followed sets due now that were given up, also those that are being tried again, and returns their
-/// number.
-pub(in crate::store) fn retry_given_up(
-    sql: &Connection,
-    source: &str,
-    now: DateTime<Utc>,
-) -> Result<usize> {
+/// The tasks of a Source's followed sets that were given up, also those that are being tried again: their resources.
+pub(in crate::store) fn given_up(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
-        "UPDATE task INDEXED BY task_given_up SET state = 'ready', attempts = 0, not_before = ?2
+        "SELECT resource_id FROM task INDEXED BY task_given_up
          WHERE source = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
-    .execute(params![source, Micros(now)])
+    .query_map([source], |row| row.get(0))?
+    .collect()
+}
+
+/// Makes a task due now if it was given up, and is not being decided; returns whether it was.
+pub(in crate::store) fn retry_given_up(
+    sql: &Connection,
+    resource: ResourceId,
+    now: DateTime<Utc>,
+) -> Result<bool> {
+    let changed = sql
+        .prepare_cached(
+            "UPDATE task SET state = 'ready', attempts = 0, not_before = ?2
+             WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')",
+        )?
+        .execute(params![resource, Micros(now)])?;
+    Ok(changed > 0)
 }
 
 /// Makes a task due again that is delayed or failed, unless a newer change has taken its place.
@@ -571,22 +582,37 @@ pub(in crate::store) fn shift_due_times(
     Ok(())
 }
 
-/// Releases the held-back deletions of a Source's followed sets and returns their number: those that [`report::held_back`] names.
-pub(in crate::store) fn release_held_back(sql: &Connection, source: &str) -> Result<usize> {
+/// The held-back deletions of a Source's followed sets, those that [`report::held_back`] names: their resources.
+pub(in crate::store) fn held_back(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
-        "UPDATE task INDEXED BY task_held SET state = 'ready' WHERE source = ?1 AND state = 'held'
+        "SELECT resource_id FROM task INDEXED BY task_held WHERE source = ?1 AND state = 'held'
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
-    .execute([source])
+    .query_map([source], |row| row.get(0))?
+    .collect()
 }
 
-/// Rejects the held-back deletions of a Source's followed sets and returns their number.
-pub(in crate::store) fn reject_held_back(sql: &Connection, source: &str) -> Result<usize> {
+/// The rejected deletions of a Source's followed sets: their resources.
+pub(in crate::store) fn rejected(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
-        "UPDATE task INDEXED BY task_held SET state = 'rejected' WHERE source = ?1 AND state = 'held'
+        "SELECT resource_id FROM task WHERE state = 'rejected'
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
-    .execute([source])
+    .query_map([source], |row| row.get(0))?
+    .collect()
+}
+
+/// Gives a task another state if it has the first one; returns whether it had.
+pub(in crate::store) fn change_state(
+    sql: &Connection,
+    resource: ResourceId,
+    from: TaskState,
+    to: TaskState,
+) -> Result<bool> {
+    let changed = sql
+        .prepare_cached("UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = ?2")?
+        .execute(params![resource, from, to])?;
+    Ok(changed > 0)
 }
 
 /// Whether a set has deletions that are not decided yet.

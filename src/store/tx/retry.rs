@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::approve::TASKS_A_STEP;
 use crate::protocol::ResourceUri;
 use crate::store::ids::SetId;
 use crate::store::tables::resource;
@@ -56,21 +57,38 @@ impl Store {
         .await
     }
 
-    /// Makes the tasks of a Source due now that were given up, also those that are being tried again; returns their number.
+    /// Makes the tasks of a Source due now that were given up, also those that are being tried again, some at a time as long as `goes_on`;
+    /// returns their number.
     pub async fn retry_given_up(
         self: &Arc<Self>,
         source: &str,
         now: DateTime<Utc>,
+        goes_on: impl Fn() -> bool,
     ) -> Result<u64, StoreError> {
-        let source = source.to_owned();
-        self.write(move |tx| {
-            let retried = task::retry_given_up(tx.sql, &source, now)?;
-            if retried > 0 {
-                tx.wake(Wake::Tasks(source));
+        let name = source.to_owned();
+        let found = self
+            .read(move |sql| Ok(task::given_up(sql, &name)?))
+            .await?;
+        let mut retried = 0;
+        for step in found.chunks(TASKS_A_STEP) {
+            if !goes_on() {
+                break;
             }
-            Ok(retried as u64)
-        })
-        .await
+            let (source, step) = (source.to_owned(), step.to_vec());
+            retried += self
+                .write(move |tx| {
+                    let mut retried = 0;
+                    for &resource in &step {
+                        retried += u64::from(task::retry_given_up(tx.sql, resource, now)?);
+                    }
+                    if retried > 0 {
+                        tx.wake(Wake::Tasks(source));
+                    }
+                    Ok(retried)
+                })
+                .await?;
+        }
+        Ok(retried)
     }
 
     /// Makes delayed and failed tasks due at once: they have a new candidate.
