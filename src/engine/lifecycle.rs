@@ -65,6 +65,8 @@ pub struct Engine {
     pub(super) trimmed: watch::Sender<TrimRules>,
     /// The configuration in use.
     pub(super) configuration: Mutex<ConfigurationStatus>,
+    /// Why the public URL does not lead to the callback listener, and since when.
+    public_url_error: Mutex<Option<StatusError>>,
     /// Held while the list of Sources is replaced, so that nothing begins meanwhile that relies on it.
     pub(super) configuring: tokio::sync::Mutex<()>,
     /// The Sources that are being forgotten.
@@ -164,6 +166,7 @@ impl Engine {
             followed: watch::Sender::new(followed_sets(&config.sources)),
             trimmed: watch::Sender::new(TrimRules::of(config)),
             configuration: Mutex::new(ConfigurationStatus::loaded(started_at, Vec::new())),
+            public_url_error: Mutex::default(),
             configuring: tokio::sync::Mutex::default(),
             forgetting: Forgetting::default(),
             store,
@@ -230,6 +233,16 @@ impl Engine {
         sources
             .map(|source| start_worker(&mut workers, self.context(source)))
             .collect()
+    }
+
+    /// Records why the public URL does not lead to the callback listener; `None`: it does, or need not.
+    pub fn note_public_url(&self, error: Option<StatusError>) {
+        let mut known = self.public_url_error.lock();
+        let since = known.as_ref().map(|known| known.at.clone());
+        *known = error.map(|error| StatusError {
+            at: since.unwrap_or(error.at),
+            ..error
+        });
     }
 
     /// Runs something besides the workers that the stop waits for.
@@ -300,6 +313,13 @@ impl Engine {
         status.former_sources = self.former_sources().await?;
         status.configuration = self.configuration.lock().clone();
         status.attention = attention::of_configuration(&status.configuration);
+        let public_url = self.public_url_error.lock().clone();
+        // A router may not lead requests from inside to its own public address.
+        let public_url =
+            public_url.filter(|_| !status_view::has_delivery_since(&status, self.started_at));
+        status
+            .attention
+            .extend(public_url.as_ref().map(attention::of_public_url));
         status.hosts = status_view::hosts(self.shared.client.host_loads());
         Ok(status)
     }

@@ -97,6 +97,15 @@ async fn source(
     })
 }
 
+/// Whether a hub has delivered something since that time: it has reached the callback.
+pub(super) fn has_delivery_since(status: &Status, since: DateTime<Utc>) -> bool {
+    let sets = status.sources.iter().flat_map(|source| &source.sets);
+    let mut last = sets
+        .flat_map(|set| &set.channels)
+        .filter_map(|channel| channel.last_notification_at.as_deref());
+    last.any(|last| DateTime::parse_from_rfc3339(last).is_ok_and(|last| last >= since))
+}
+
 /// Whether a set of a Source is not followed any more.
 pub(super) fn is_former(source: &config::Source, set: &SetTotals) -> bool {
     let is_wanted = |list: &Url| source.wants_set(list);

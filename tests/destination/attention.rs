@@ -279,3 +279,47 @@ async fn mirror_whose_disk_is_not_mounted_is_not_filled_and_nothing_is_in_sync()
     rig.until_holds("r0000.txt", "new").await;
     rig.settled().await;
 }
+
+/// The request that finds it out is made as soon as the listeners are up.
+#[tokio::test(flavor = "multi_thread")]
+async fn public_url_that_leads_nowhere_waits_for_a_person_and_stops_nothing() {
+    let rig = Rig::start_with(resources(3), |config| {
+        // A name that no DNS has (RFC 6761).
+        config.callback.public_url = "http://destination.invalid/hooks/".parse().ok();
+    })
+    .await;
+    let attention = eventually("the attention", None, async || {
+        let status = rig.operator.status().await;
+        status
+            .attention
+            .first()
+            .cloned()
+            .ok_or("none yet".to_owned())
+    })
+    .await;
+    assert_eq!(attention.code, "public-url-unreachable");
+    let message = &attention.message;
+    assert!(
+        message.contains("http://destination.invalid/hooks/"),
+        "{message}"
+    );
+    assert!(
+        attention.next_step.contains("reverse proxy"),
+        "{attention:?}"
+    );
+    let (_, page) = rig.operator.get("/").await;
+    assert!(page.contains("public-url-unreachable"), "{page}");
+    rig.until("in sync by polling", |set| set.state == "in-sync")
+        .await;
+    rig.until_mirrored().await;
+}
+
+/// Nobody but this machine could use it: it is that of a test, or of the demo.
+#[tokio::test(flavor = "multi_thread")]
+async fn public_url_of_this_machine_is_not_tried() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let status = rig.operator.status().await;
+    assert!(status.attention.is_empty(), "{:?}", status.attention);
+    assert_eq!(status.refused.get("unknown-callback"), None);
+}

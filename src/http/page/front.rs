@@ -11,7 +11,7 @@ use super::state::PageState;
 use super::text::front_text;
 use super::view::{
     AttentionRow, Buttons, ChangeRow, Diagrams, Headline, Shell, SourceView, attention_rows,
-    change_rows, headline, now_of, source_views,
+    attention_rows_of_daemon, change_rows, headline, now_of, source_views,
 };
 use crate::http::error_response;
 use crate::http::query::Query;
@@ -65,7 +65,9 @@ async fn as_page(state: &PageState, status: &Status, done: &Done) -> Response {
         root: ROOT,
         leads_to_source: false,
     };
-    let (attention, more_attention) = attention_rows(status.sources.iter(), buttons, now);
+    let (of_sources, more_attention) = attention_rows(status.sources.iter(), buttons, now);
+    let mut attention = attention_rows_of_daemon(status, buttons.root, now);
+    attention.extend(of_sources);
     let (sources, more_sources) = source_views(status, buttons, now);
     let activity = state.operations.activity(None);
     let template = FrontPage {

@@ -49,11 +49,8 @@ pub(super) struct Headline {
 }
 
 pub(super) fn headline(status: &Status) -> Headline {
-    let attentions: usize = status
-        .sources
-        .iter()
-        .map(|it| attentions_of(it).len())
-        .sum();
+    let of_sources = status.sources.iter().map(|it| attentions_of(it).len());
+    let attentions = status.attention.len() + of_sources.sum::<usize>();
     let sets = || status.sources.iter().flat_map(|source| &source.sets);
     let in_state = |state: &str| sets().filter(|set| set.state == state).count() as u64;
     let failing_sources = status.sources.iter().filter(|it| it.state == "failing");
@@ -197,6 +194,25 @@ fn attentions_of(source: &SourceStatus) -> Vec<(Option<&SetStatus>, &Attention)>
         attentions.map(move |attention| (Some(set), attention))
     });
     of_source.chain(of_sets).collect()
+}
+
+/// What of the daemon as a whole waits for a person.
+pub(super) fn attention_rows_of_daemon(
+    status: &Status,
+    root: &str,
+    now: DateTime<Utc>,
+) -> Vec<AttentionRow> {
+    let row = |attention: &Attention| AttentionRow {
+        source: "resyncd".to_owned(),
+        page: root.to_owned(),
+        set: None,
+        code: attention.code.clone(),
+        message: attention.message.clone(),
+        since: Moment::parse(&attention.since, now),
+        next_step: attention.next_step.clone(),
+        buttons: Vec::new(),
+    };
+    status.attention.iter().map(row).collect()
 }
 
 /// What of these Sources waits for a person, and how much more there is.
