@@ -4,6 +4,7 @@
 //! [`Config`].
 //!
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
+//! - `hook` reads `[[source.hook]]`;
 //! - `credentials` has what a Source gets to let this client in, `auth` reads `[source.auth]`, `certificates` PEM files;
 //! - `changes` compares two configurations, for a reload;
 //! - `proxies` decides which request goes through a proxy;
@@ -26,6 +27,7 @@ mod effective;
 mod environment;
 mod fault;
 mod file;
+mod hook;
 mod overlap;
 mod proxies;
 mod schema;
@@ -49,9 +51,10 @@ pub use changes::ConfigChanges;
 pub use credentials::{AuthHeader, Credentials};
 pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
+pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
 pub use proxies::Proxies;
-pub use secret::Secret;
+pub use secret::{Secret, WebhookSecret};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -207,6 +210,8 @@ pub struct Source {
     pub hosts: Vec<String>,
     /// Which resources are mirrored.
     pub filter: Filter,
+    /// Who gets its changes; their names are distinct.
+    pub hooks: Vec<Hook>,
 }
 
 impl Source {
@@ -214,6 +219,16 @@ impl Source {
     #[must_use]
     pub fn wants_set(&self, capability_list: &Url) -> bool {
         self.sets.is_empty() || self.sets.contains(capability_list)
+    }
+
+    /// Whether another configuration follows the Source in the same way: whatever its hooks are.
+    #[must_use]
+    pub fn is_followed_as(&self, other: &Self) -> bool {
+        let without_hooks = |source: &Self| Self {
+            hooks: Vec::new(),
+            ..source.clone()
+        };
+        without_hooks(self) == without_hooks(other)
     }
 }
 

@@ -170,6 +170,38 @@ pub struct SourceStatus {
     /// The documents that describe the Source.
     #[serde(default)]
     pub describedby: Vec<String>,
+    /// Who gets its changes, in the order of the configuration.
+    #[serde(default)]
+    pub hooks: Vec<HookStatus>,
+}
+
+/// The status of a hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookStatus {
+    /// Its name among the hooks of the Source.
+    pub name: String,
+    /// `command` or `url`.
+    pub kind: String,
+    /// The number of the feed up to which it has accepted everything; `None`: not known yet.
+    pub position: Option<i64>,
+    /// How many entries of the feed, of all Sources, follow that.
+    pub behind: Option<u64>,
+    /// Whether a run or a request is in progress.
+    pub running: bool,
+    /// How many runs and requests it has accepted since the start.
+    pub accepted: u64,
+    /// How many have failed since the start.
+    pub failed: u64,
+    /// When it last accepted something.
+    pub last_accepted_at: Option<String>,
+    /// Since when it fails.
+    pub failing_since: Option<String>,
+    /// Why the last run or request has failed.
+    pub error: Option<StatusError>,
+    /// When it is tried again.
+    pub next_try_at: Option<String>,
+    /// Whether its receiver wants no further requests: it is not tried again before it is changed, or the daemon started.
+    pub stopped: bool,
 }
 
 /// The status of a set of resources.

@@ -12,6 +12,8 @@ mod auth;
 mod client_tls;
 #[path = "config/faults.rs"]
 mod faults;
+#[path = "config/hooks.rs"]
+mod hooks;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

@@ -49,16 +49,16 @@ const RESERVED: [&str; 15] = [
 ];
 
 /// What the secrets are read from.
-struct Secrets<'r, 's, 'f> {
-    section: &'r mut TableReader<'s, 'f>,
-    folder: &'r Path,
-    environment: &'r Environment,
+pub(super) struct Secrets<'r, 's, 'f> {
+    pub(super) section: &'r mut TableReader<'s, 'f>,
+    pub(super) folder: &'r Path,
+    pub(super) environment: &'r Environment,
 }
 
 /// A secret that is valid, and the key that names it.
-struct Found<T> {
-    value: T,
-    key: String,
+pub(super) struct Found<T> {
+    pub(super) value: T,
+    pub(super) key: String,
 }
 
 /// Reads the table. `source`: the Source with its URLs; its credentials are those of the URLs.
@@ -187,13 +187,13 @@ fn keys_of_secret(name: &str) -> [String; 3] {
 
 impl Secrets<'_, '_, '_> {
     /// Whether one of the three keys of a secret is there.
-    fn is_given(&self, name: &str) -> bool {
+    pub(super) fn is_given(&self, name: &str) -> bool {
         let keys = keys_of_secret(name);
         keys.iter().any(|key| self.section.is_given(key))
     }
 
     /// Reads a secret from where one of its three keys says. A fault is one of that key.
-    fn read<T>(
+    pub(super) fn read<T>(
         &mut self,
         name: &str,
         longest: u64,

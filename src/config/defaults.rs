@@ -7,8 +7,8 @@ use std::time::Duration;
 use url::Url;
 
 use super::{
-    Authorities, Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, HttpConfig,
-    LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
+    Authorities, Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, Hook,
+    HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
 };
 use crate::protocol::{MAX_URI_BYTES, Redaction};
 
@@ -43,7 +43,11 @@ impl Config {
         let sources = self.sources.iter();
         let own = self.http.proxies.added_to(own);
         sources.fold(own, |redaction, source| {
-            source.credentials.added_to(redaction)
+            let redaction = source.credentials.added_to(redaction);
+            let secrets = source.hooks.iter().filter_map(Hook::secret);
+            secrets.fold(redaction, |redaction, secret| {
+                redaction.with(secret.expose())
+            })
         })
     }
 }
@@ -134,6 +138,7 @@ impl Source {
             trust_hub: None,
             hosts: Vec::new(),
             filter: Filter::everything(),
+            hooks: Vec::new(),
         }
     }
 }

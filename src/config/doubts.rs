@@ -16,7 +16,7 @@ use crate::config::table_reader::{Located, TableReader, parse_path};
 use crate::config::value::{parse_duration, parse_url};
 
 /// The keys of paths, by table.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 10] = [
     ("", "state_dir"),
     ("status", "token_file"),
     ("http", "ca_file"),
@@ -26,6 +26,7 @@ const PATHS: [(&str, &str); 9] = [
     ("source.auth", "header_file"),
     ("source.auth", "certificate_file"),
     ("source.auth", "key_file"),
+    ("source.hook", "secret_file"),
 ];
 /// The keys of folders among them.
 const FOLDERS: [&str; 2] = ["state_dir", "mirror"];
@@ -87,6 +88,13 @@ impl Config {
                 if let Some(auth) = auth {
                     let label = format!("{label}.auth");
                     examine(&mut doubts, "source.auth", label, auth, &folder);
+                }
+                let hooks = section.get("hook").and_then(|it| it.get_ref().as_array());
+                for (index, hook) in hooks.into_iter().flatten().enumerate() {
+                    if let Some(hook) = hook.get_ref().as_table() {
+                        let label = format!("{label}.hook[#{}]", index + 1);
+                        examine(&mut doubts, "source.hook", label, hook, &folder);
+                    }
                 }
             }
         }

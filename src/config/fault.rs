@@ -222,6 +222,8 @@ pub(super) enum FaultKind {
     BadAuth(String),
     #[error("{0}")]
     BadCertificate(String),
+    #[error("{0}")]
+    BadHook(String),
     // Valid, but hardly meant.
     #[error("{0}")]
     Unexpanded(String),
@@ -271,6 +273,7 @@ impl FaultKind {
             Self::BadSecret(_) => "bad-secret",
             Self::BadAuth(_) => "bad-auth",
             Self::BadCertificate(_) => "bad-certificate",
+            Self::BadHook(_) => "bad-hook",
             Self::Unexpanded(_) => "not-replaced",
             Self::VeryShort(_) => "very-short",
             Self::Placeholder(_) => "placeholder",

@@ -11,6 +11,7 @@ use super::{Baseline, Filter, Signatures, Source};
 use crate::config::auth::read_auth;
 use crate::config::environment::Environment;
 use crate::config::fault::{FaultCollector, FaultKind};
+use crate::config::hook::read_hooks;
 use crate::config::table_reader::{Located, TableReader, table_of, wrong_type};
 use crate::config::value::{
     parse_duration, parse_host, parse_lease, parse_name, parse_nonzero_duration, parse_share,
@@ -133,6 +134,7 @@ fn read_source(
     if let Some(auth) = auth {
         source.credentials.set_auth(auth);
     }
+    source.hooks = read_hooks(section, folder, environment);
     read.sources.push(source);
 }
 

@@ -28,6 +28,13 @@ const CONFIGURATION_REFUSED: &str = "configuration-refused";
 /// The mirror can't be opened or written.
 const MIRROR_UNUSABLE: &str = "mirror-unusable";
 
+/// A hook fails.
+const HOOK_FAILING: &str = "hook-failing";
+/// The receiver of a hook wants no more.
+const HOOK_STOPPED: &str = "hook-stopped";
+
+/// How many tries of a hook may fail in a row: a receiver that is restarted needs no person.
+const HOOK_TRIES: u32 = 3;
 /// How long a subscription may be unverified, or expired: several requests have failed by then.
 const UNVERIFIED_AFTER: TimeDelta = TimeDelta::minutes(10);
 
@@ -163,6 +170,52 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attent
         Attention::new(MIRROR_UNUSABLE, &message, at.clone(), &next_step)
     });
     attention.into_iter().collect()
+}
+
+/// A hook that fails.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailingHook<'a> {
+    /// Its name.
+    pub(super) name: &'a str,
+    /// How many tries in a row have failed.
+    pub(super) failures: u32,
+    /// Since when.
+    pub(super) since: DateTime<Utc>,
+    /// Why the last one has failed.
+    pub(super) error: &'a StatusError,
+    /// Whether it is not tried again.
+    pub(super) is_stopped: bool,
+}
+
+/// What of a hook waits for a person.
+pub(super) fn of_hook(hook: &FailingHook<'_>) -> Option<Attention> {
+    let FailingHook {
+        name,
+        failures,
+        since,
+        error,
+        is_stopped,
+    } = hook;
+    let (code, message, next_step) = match is_stopped {
+        true => (
+            HOOK_STOPPED,
+            format!(
+                "the hook {name} is stopped: {} [{}]",
+                error.message, error.code
+            ),
+            "remove it from the configuration, or correct its `url`, and reload it: `systemctl reload resyncd`; a restart tries it again",
+        ),
+        false if *failures >= HOOK_TRIES => (
+            HOOK_FAILING,
+            format!(
+                "the hook {name} has failed {failures} times in a row: {} [{}]",
+                error.message, error.code
+            ),
+            "correct what it runs or requests; it is tried again by itself, and gets everything since it last succeeded",
+        ),
+        false => return None,
+    };
+    Some(Attention::new(code, &message, rfc3339(*since), next_step))
 }
 
 /// What of the configuration waits for a person.
@@ -317,6 +370,34 @@ mod tests {
                 error,
             };
             let found: Vec<_> = of_channel(&channel, at(now)).into_iter().collect();
+            check(&found, expected);
+        }
+    }
+
+    #[test]
+    fn hook_waits_for_a_person_once_it_has_failed_several_times_or_was_stopped() {
+        let error = StatusError::new("command-failed", "exit status: 3: no such host", at(9));
+        const FAILING: Expected = (
+            "hook-failing",
+            "the hook index has failed 3 times in a row: exit status: 3: no such host [command-failed]",
+            "tried again",
+            5,
+        );
+        const STOPPED: Expected = ("hook-stopped", "the hook index is stopped", "reload", 5);
+        for (failures, is_stopped, expected) in [
+            (1, false, &[][..]),
+            (2, false, &[]),
+            (3, false, &[FAILING]),
+            (1, true, &[STOPPED]),
+        ] {
+            let hook = FailingHook {
+                name: "index",
+                failures,
+                since: at(5),
+                error: &error,
+                is_stopped,
+            };
+            let found: Vec<_> = of_hook(&hook).into_iter().collect();
             check(&found, expected);
         }
     }

@@ -27,6 +27,7 @@ use super::error::EngineError;
 use super::followed::{FollowedSource, FollowedSources, followed_sets};
 use super::forget::{ForgetError, ForgetRequest, Forgetting, forget_source};
 use super::heartbeats::Heartbeats;
+use super::hooks::{HookHandles, Hooks, configured_hooks};
 use super::package_places::{PackagePlaces, SharedPlaces};
 use super::progress::Progress;
 use super::recent_changes::{self, RESTORED, RecentChanges};
@@ -59,6 +60,7 @@ pub struct Engine {
     pub(super) sources: Arc<FollowedSources>,
     /// What the Sources share.
     shared: SharedParts,
+    pub(super) hooks: Hooks,
     /// Which sets are followed, for what ends the subscriptions of the others.
     pub(super) followed: watch::Sender<Vec<FollowedSets>>,
     /// What is trimmed.
@@ -140,6 +142,9 @@ impl Engine {
         let ending = restarting("end of subscriptions", engine.stop.clone(), ending);
         workers.spawn(heartbeats.watched("end of subscriptions", ending));
         drop(workers);
+        let configured = configured_hooks(&config.sources);
+        engine.store.retain_hooks(configured).await?;
+        engine.start_hooks(&config.sources).await;
         Ok(Arc::new(engine))
     }
 
@@ -163,6 +168,7 @@ impl Engine {
                 places: SharedPlaces::default(),
                 subscribes,
             },
+            hooks: Hooks::default(),
             followed: watch::Sender::new(followed_sets(&config.sources)),
             trimmed: watch::Sender::new(TrimRules::of(config)),
             configuration: Mutex::new(ConfigurationStatus::loaded(started_at, Vec::new())),
@@ -243,6 +249,23 @@ impl Engine {
             at: since.unwrap_or(error.at),
             ..error
         });
+    }
+
+    /// Starts the hooks of these Sources that do not run.
+    pub(super) async fn start_hooks(&self, sources: &[config::Source]) {
+        let mut workers = self.workers.lock().await;
+        let (handles, heartbeats) = (self.hook_handles(), &self.heartbeats);
+        self.hooks
+            .start(&handles, sources, heartbeats, &self.stop, &mut workers);
+    }
+
+    /// What hooks work with.
+    pub(super) fn hook_handles(&self) -> HookHandles {
+        HookHandles {
+            store: Arc::clone(&self.store),
+            client: self.shared.client.clone(),
+            runtime_status: Arc::clone(&self.runtime_status),
+        }
     }
 
     /// Runs something besides the workers that the stop waits for.

@@ -28,7 +28,6 @@ use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
 use crate::clock;
-use crate::status::rfc3339;
 use crate::store::{FeedEntry, ResourceListing, Store, StoreError, Wake};
 
 /// How many lines of the feed one response has by default.
@@ -170,7 +169,7 @@ async fn changes(
     let seq = entries.last().map_or(since, |last| last.seq);
     let lines: String = entries
         .into_iter()
-        .map(|entry| line(entry, state.store.feed_id()) + "\n")
+        .map(|entry| entry.to_line(state.store.feed_id()) + "\n")
         .collect();
     let headers = [(SEQ, HeaderValue::from(seq))];
     (headers, [(header::CONTENT_TYPE, NDJSON)], lines).into_response()
@@ -362,7 +361,7 @@ fn event(entry: FeedEntry, feed: &str, is_named: bool) -> Event {
         true => format!("{feed}:{}", entry.seq),
         false => entry.seq.to_string(),
     };
-    Event::default().id(id).data(line(entry, feed))
+    Event::default().id(id).data(entry.to_line(feed))
 }
 
 /// The last event of a stream whose reader must begin anew. It has no `id`: a reader that ignores it reconnects with its old
@@ -373,23 +372,6 @@ fn reset(store: &Store, error: &StoreError) -> Event {
         "error": { "code": error.code(), "message": error.to_string() },
     });
     Event::default().event("reset").data(data.to_string())
-}
-
-fn line(entry: FeedEntry, feed: &str) -> String {
-    json!({
-        "feed": feed,
-        "seq": entry.seq,
-        "applied_at": rfc3339(entry.applied_at),
-        "source": entry.source,
-        "set": entry.set,
-        "uri": entry.uri,
-        "change": entry.change,
-        "path": entry.path,
-        "length": entry.length,
-        "changed_at": entry.changed_at.map(|time| time.to_string()),
-        "origin": entry.origin,
-    })
-    .to_string()
 }
 
 #[cfg(test)]

@@ -73,7 +73,15 @@ families! {
     SOURCE_NOTICES: Gauge "resyncd_source_notices" ["source", "code"]
         "What is notable in the discovery of the Source but no error, by code.";
     SOURCE_ATTENTION: Gauge "resyncd_source_attention" ["source", "code"]
-        "1 while the Source waits for a person, by code: mirror-unusable.";
+        "What of the Source waits for a person, by code: mirror-unusable, hook-failing or hook-stopped (the number of hooks).";
+    HOOK_POSITION: Gauge "resyncd_hook_position" ["source", "hook"]
+        "The number of the feed up to which the hook has accepted everything.";
+    HOOK_BEHIND: Gauge "resyncd_hook_behind_entries" ["source", "hook"]
+        "Entries of the feed, of all Sources, that follow that number.";
+    HOOK_FAILING: Gauge "resyncd_hook_failing_since_timestamp_seconds" ["source", "hook"]
+        "Since when the hook fails. Absent while it does not.";
+    HOOK_RUNS: Counter "resyncd_hook_runs_total" ["source", "hook", "outcome"]
+        "Runs and requests of the hook by outcome: accepted or failed.";
 
     REQUESTS: Counter "resyncd_http_client_requests_total" ["source", "kind", "result"]
         "HTTP requests by what they were for (documents and hubs, content, packages) and result: a status, a class of statuses such as 4xx, or the code of an error.";

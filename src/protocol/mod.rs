@@ -1,5 +1,6 @@
 //! CORE. The formats on the wire: URIs, W3C datetimes, intervals, digests, Link headers, documents with their streaming
-//! reader, writer and summary, offers, validators, WebSub forms and signatures; and the verification of bytes.
+//! reader, writer and summary, offers, validators, WebSub forms and signatures, the requests of web hooks; and the
+//! verification of bytes.
 //!
 //! Everything here is a pure function of bytes: parse, don't validate. Nothing knows sockets, SQL, the configuration or the
 //! clock. Deviations of real Sources from the specification are accepted here and counted as an [`Oddity`] with a stable
@@ -26,6 +27,7 @@ mod summary;
 mod uri;
 mod validators;
 mod verify;
+mod webhook;
 pub mod websub;
 mod writer;
 
@@ -51,4 +53,5 @@ pub use uri::{
 };
 pub use validators::{ServedVersion, Validators};
 pub use verify::{Mismatch, Verified, Verifier};
+pub use webhook::{FeedNews, WebhookRequest};
 pub use writer::{DocumentWriter, write_document};

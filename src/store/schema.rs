@@ -539,6 +539,15 @@ pub(super) const STEPS: &[&str] = &[
         UPDATE task_count SET rejected = rejected + 1 WHERE set_id = NEW.set_id AND NEW.state = 'rejected';
     END;
     ",
+    "
+    -- How far the hooks of Sources have come in the feed.
+    CREATE TABLE hook (
+        source TEXT NOT NULL,
+        name TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        PRIMARY KEY (source, name)
+    ) WITHOUT ROWID;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

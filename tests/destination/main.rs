@@ -26,6 +26,7 @@ mod feed;
 mod framework;
 mod gaps;
 mod hints;
+mod hooks;
 mod indexes;
 mod late;
 mod limits;

@@ -11,8 +11,8 @@ use super::display::{
 };
 use super::strip::{GapRow, Strip, gap_rows, strip};
 use crate::status::{
-    Activity, Attention, ChannelStatus, CountedError, FailedResource, HeldDeletion, SetStatus,
-    SourceStatus, Status, StatusError,
+    Activity, Attention, ChannelStatus, CountedError, FailedResource, HeldDeletion, HookStatus,
+    SetStatus, SourceStatus, Status, StatusError,
 };
 use crate::store::FeedEntry;
 
@@ -443,6 +443,41 @@ impl SetView {
     }
 }
 
+/// A hook.
+#[derive(Clone, Debug)]
+pub(super) struct HookView {
+    pub(super) name: String,
+    pub(super) kind: String,
+    /// `stopped`, `failing`, `running` or `waiting`.
+    pub(super) state: &'static str,
+    pub(super) position: String,
+    pub(super) behind: String,
+    pub(super) last_accepted: Option<Moment>,
+    pub(super) next_try: Option<Moment>,
+    pub(super) error: Option<ErrorRow>,
+}
+
+impl HookView {
+    fn of(hook: &HookStatus, now: DateTime<Utc>) -> Self {
+        let position = hook.position.and_then(|it| u64::try_from(it).ok());
+        Self {
+            name: hook.name.clone(),
+            kind: hook.kind.clone(),
+            state: match (hook.failing_since.is_some(), hook.running) {
+                _ if hook.stopped => "stopped",
+                (true, _) => "failing",
+                (false, true) => "running",
+                (false, false) => "waiting",
+            },
+            position: position.map_or_else(String::new, number),
+            behind: number(hook.behind.unwrap_or_default()),
+            last_accepted: Moment::parse_some(hook.last_accepted_at.as_ref(), now),
+            next_try: Moment::parse_some(hook.next_try_at.as_ref(), now),
+            error: hook.error.as_ref().map(|it| ErrorRow::of(it, now)),
+        }
+    }
+}
+
 /// A Source.
 #[derive(Clone, Debug)]
 pub(super) struct SourceView {
@@ -454,6 +489,7 @@ pub(super) struct SourceView {
     pub(super) error: Option<ErrorRow>,
     pub(super) notices: Vec<ErrorRow>,
     pub(super) describedby: Vec<Link>,
+    pub(super) hooks: Vec<HookView>,
     pub(super) sets: Vec<SetView>,
     pub(super) more_sets: usize,
     /// What can be done about all of it.
@@ -489,6 +525,11 @@ impl SourceView {
             error: source.error.as_ref().map(|it| ErrorRow::of(it, now)),
             notices: ErrorRow::rows(&source.notices, now),
             describedby: source.describedby.iter().map(|it| Link::of(it)).collect(),
+            hooks: source
+                .hooks
+                .iter()
+                .map(|it| HookView::of(it, now))
+                .collect(),
             sets: views.collect(),
             more_sets,
             buttons: vec![button(Operation::Poll)],

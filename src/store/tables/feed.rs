@@ -65,6 +65,36 @@ pub(in crate::store) fn after(
     .collect()
 }
 
+/// The number of the entry that is `nth` after that one, from 1; `None`: there are fewer.
+pub(in crate::store) fn nth_after(sql: &Connection, since: i64, nth: usize) -> Result<Option<i64>> {
+    sql.prepare_cached("SELECT seq FROM feed WHERE seq > ?1 ORDER BY seq LIMIT 1 OFFSET ?2")?
+        .query_row(
+            params![since, Count::of_rows(nth.saturating_sub(1))],
+            |row| row.get(0),
+        )
+        .optional()
+}
+
+/// The entries of a Source with a number after `since` and up to `until`, oldest first. There is no index for the Source; the two numbers
+/// bound how many entries are read.
+pub(in crate::store) fn of_source(
+    sql: &Connection,
+    source: &str,
+    (since, until): (i64, i64),
+    limit: usize,
+) -> Result<Vec<FeedEntry>> {
+    sql.prepare_cached(
+        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
+         FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
+         WHERE seq > ?1 AND seq <= ?2 AND feed.source = ?3 ORDER BY seq LIMIT ?4",
+    )?
+    .query_map(
+        params![since, until, source, Count::of_rows(limit)],
+        FeedEntry::from_row,
+    )?
+    .collect()
+}
+
 /// Of the entries with a number from `from` and below `before`, newest first: those of a Source and of a URI, if they are stated. There is
 /// no index for either; the two numbers bound how many entries are read.
 pub(in crate::store) fn newest(

@@ -16,6 +16,7 @@ pub(super) mod feed_reader;
 pub(super) mod followed_source;
 pub(super) mod forgotten;
 pub(super) mod gap;
+pub(super) mod hook;
 pub(super) mod inbox;
 pub(super) mod loss;
 pub(super) mod member;

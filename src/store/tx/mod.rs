@@ -19,6 +19,7 @@ pub(super) mod cross_check;
 pub(super) mod doubt;
 pub(super) mod feed_readers;
 pub(super) mod forget;
+pub(super) mod hooks;
 pub(super) mod ingest;
 pub(super) mod list_absent;
 pub(super) mod list_entries;
