@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use resyncd::config::{Baseline, Config, ConfigFaults, Filter, Signatures, Source};
+use resyncd::config::{Baseline, Config, ConfigFaults, Environment, Filter, Signatures, Source};
 use resyncd::protocol::ResourceUri;
 use url::Url;
 
@@ -294,6 +294,11 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
 
 /// The doubts of a file with this text after the minimal configuration, as `LINE KEY CODE`.
 fn doubts(text: &str) -> Vec<String> {
+    doubts_in(text, &[])
+}
+
+/// The same in an environment; what has no line is a doubt of the environment.
+fn doubts_in(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, text).unwrap();
@@ -304,9 +309,13 @@ fn doubts(text: &str) -> Vec<String> {
     }
     Config::load(&path).unwrap();
     let shown = |doubt: &resyncd::config::ConfigFault| {
-        format!("{} {} {}", doubt.line.unwrap(), doubt.key, doubt.code)
+        let line = doubt
+            .line
+            .map_or_else(String::new, |line| format!("{line} "));
+        format!("{line}{} {}", doubt.key, doubt.code)
     };
-    Config::doubts(&path).iter().map(shown).collect()
+    let doubts = Config::doubts_in(&path, &Environment::of(environment));
+    doubts.iter().map(shown).collect()
 }
 
 #[test]
@@ -360,6 +369,68 @@ fn what_can_hardly_be_meant_is_doubted() {
         ),
         (
             source(
+                "http://127.0.0.1/",
+                "mirror",
+                "sets = [\"http://localhost/\", \"http://b.library.org/1\"]\n\
+                 [source.auth]\nbearer_file = \"private\"\norigins = [\"https://c.library.org\", \"http://d.library.org\"]\n",
+            ),
+            &[
+                "5 source[a].sets unencrypted",
+                "8 source[a].auth.origins unencrypted",
+            ],
+        ),
+        (
+            source(
+                url,
+                "mirror",
+                "sets = [\"http://t0ken@b.library.org/\"]\nhub = \"http://t0ken@hub.library.org/\"\nsignatures = \"off\"\n",
+            ),
+            &[
+                "5 source[a].sets unencrypted",
+                "6 source[a].hub unencrypted",
+            ],
+        ),
+        (
+            format!(
+                "[http]\nproxy = \"http://me:secret@proxy.library.org:3128\"\n{}",
+                source(url, "mirror", "")
+            ),
+            &["2 http.proxy unencrypted"],
+        ),
+        (
+            format!(
+                "[http]\nproxy = \"http://me:secret@localhost:3128\"\n{}",
+                source(url, "mirror", "")
+            ),
+            &[],
+        ),
+        (
+            source(
+                "https://web.default.svc/",
+                "mirror",
+                "hub = \"https://hub.lan/\"\n",
+            ),
+            &[
+                "3 source[a].url private-name",
+                "5 source[a].hub private-name",
+            ],
+        ),
+        (
+            format!(
+                "[callback]\npublic_url = \"https://resyncd.internal/\"\n{}",
+                source(url, "mirror", "")
+            ),
+            &["2 callback.public_url private-name"],
+        ),
+        (
+            format!(
+                "[callback]\npublic_url = \"https://resyncd.internal/\"\n[http]\nallow_private_addresses = true\n{}",
+                source("https://web.default.svc/", "mirror", "")
+            ),
+            &[],
+        ),
+        (
+            source(
                 "http://a.library.org/",
                 "mirror",
                 "hub = \"http://hub.library.org/\"\nsignatures = \"off\"\n[source.auth]\nbearer_file = \"file\"\n",
@@ -400,6 +471,33 @@ fn what_can_hardly_be_meant_is_doubted() {
     }
     // What was not edited is doubted, so that nobody takes it for a configuration.
     assert!(doubts(EXAMPLE).len() >= 2);
+}
+
+#[test]
+fn doubts_of_the_environment_name_what_is_ignored() {
+    let minimal = "[[source]]\nname = \"a\"\nurl = \"https://library.org/\"\nmirror = \"mirror\"\n";
+    let proxy = ("HTTPS_PROXY", "http://proxy.library.org:3128");
+    let exceptions = ("no_proxy", "library.org,10.0.0.0/33 *.a.org, 10.*");
+    let ignored = ["http.no_proxy no-proxy-ignored"; 2];
+    assert_eq!(doubts_in(minimal, &[proxy, exceptions]), ignored);
+    // Nothing goes through a proxy.
+    assert_eq!(doubts_in(minimal, &[exceptions]), [""; 0]);
+    for own in ["off", "http://proxy.library.org:3128"] {
+        let text = format!("[http]\nproxy = \"{own}\"\n{minimal}");
+        assert_eq!(doubts_in(&text, &[proxy, exceptions]), [""; 0], "{own}");
+    }
+    let password = ("all_proxy", "http://t0ken@proxy.library.org:3128");
+    assert_eq!(doubts_in(minimal, &[password]), ["http.proxy unencrypted"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, minimal).unwrap();
+    let found = Config::doubts_in(&path, &Environment::of(&[proxy, exceptions]));
+    let messages: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let shown = messages.concat();
+    assert!(
+        shown.contains("\"10.0.0.0/33\"") && shown.contains("\"10.*\""),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -235,6 +235,12 @@ pub(super) enum FaultKind {
     ReadableSecret(String),
     #[error("{0}")]
     Unencrypted(String),
+    #[error("{0}")]
+    PrivateName(String),
+    #[error("{0}")]
+    IgnoredException(String),
+    #[error("{0}")]
+    UncheckedCredential(String),
 }
 
 impl FaultKind {
@@ -277,6 +283,9 @@ impl FaultKind {
             Self::NotAFolder(_) => "not-a-folder",
             Self::ReadableSecret(_) => "secret-readable",
             Self::Unencrypted(_) => "unencrypted",
+            Self::PrivateName(_) => "private-name",
+            Self::IgnoredException(_) => "no-proxy-ignored",
+            Self::UncheckedCredential(_) => "credential-not-checked",
         }
     }
 }

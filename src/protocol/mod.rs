@@ -14,6 +14,7 @@ mod declared_list;
 mod digest;
 mod document;
 mod entry_order;
+mod host;
 mod interval;
 mod link_header;
 mod link_limit;
@@ -36,6 +37,9 @@ pub use document::{
     Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, Root,
 };
 pub use entry_order::EntryOrder;
+pub use host::{
+    address_of, is_at_or_below, is_in_the_clear, is_localhost, is_own_machine, is_private_name,
+};
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use link_limit::LinkLimit;

@@ -392,3 +392,38 @@ async fn echoed_secrets_are_never_shown_or_stored() {
         assert!(!stored.contains(hidden), "{hidden} is in the database");
     }
 }
+
+/// A token in place of the user name is as secret as a password.
+#[tokio::test(flavor = "multi_thread")]
+async fn token_as_a_user_name_is_not_shown() {
+    const TOKEN: &str = "t0ken-0f-m3";
+    let site = Site::start(Ipv4Addr::LOCALHOST, |_| {
+        move |path: &str, headers: &HeaderMap| {
+            let header = headers.get("authorization");
+            // As `TOKEN:` is encoded.
+            assert!(header.is_none_or(|it| it == "Basic dDBrZW4tMGYtbTM6"));
+            ok(format!(
+                "<html><head><title>{TOKEN} may not read {path}: {header:?}</title></head></html>"
+            ))
+        }
+    })
+    .await;
+    let url = format!("http://{TOKEN}@{}/", address(&site));
+    let home = Home::new(&url, "");
+    for (command, is_echoed) in [
+        (&["check"][..], false),
+        (&["config", "--effective"], false),
+        (&["discover", &url], true),
+        (&["discover", "--json", &url], true),
+        (&["sync"], true),
+    ] {
+        let output = home.run_command(command);
+        let shown = [output.stdout, output.stderr].concat();
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(
+            !shown.contains(TOKEN) && !shown.contains("dDBrZW4tMGYtbTM6"),
+            "{command:?}: {shown}"
+        );
+        assert!(!is_echoed || shown.contains("may not read"), "{shown}");
+    }
+}
