@@ -88,6 +88,7 @@ pub use tables::task::report::{GivenUpTask, HeldBackTask, PlannedTask};
 pub use tables::task::status::CountedFailure;
 pub use tables::task::{Task, TaskFailure};
 pub use tx::adopt::Adoption;
+pub use tx::approve::Approval;
 pub use tx::complete::TaskResult;
 pub use tx::cross_check::{Comparison, Contradictions};
 pub use tx::deletion_guard::DeletionRules;

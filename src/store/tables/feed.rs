@@ -65,11 +65,23 @@ pub(in crate::store) fn after(
     .collect()
 }
 
-/// Of the entries with a number from `from` and below `before`, newest first: those of a Source and of a URI, if they are stated. There is
-/// no index for either; the two numbers bound how many entries are read.
+/// The number of the entry that is so many entries before a number; `None`: there are not so many.
+pub(in crate::store) fn number_before(
+    sql: &Connection,
+    before: i64,
+    entries: usize,
+) -> Result<Option<i64>> {
+    let skipped = Count::of_rows(entries.saturating_sub(1));
+    sql.prepare_cached("SELECT seq FROM feed WHERE seq < ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2")?
+        .query_row(params![before, skipped], |row| row.get(0))
+        .optional()
+}
+
+/// Of the entries with a number from `first` (`None`: from the oldest) and below `before`, newest first: those of a Source and of a URI, if
+/// they are stated. There is no index for either; the two numbers bound how many entries are read.
 pub(in crate::store) fn newest(
     sql: &Connection,
-    (from, before): (i64, i64),
+    (first, before): (Option<i64>, i64),
     (source, uri): (Option<&str>, Option<&str>),
     limit: usize,
 ) -> Result<Vec<FeedEntry>> {
@@ -81,7 +93,13 @@ pub(in crate::store) fn newest(
          ORDER BY seq DESC LIMIT ?5",
     )?
     .query_map(
-        params![from, before, source, uri, Count::of_rows(limit)],
+        params![
+            first.unwrap_or(i64::MIN),
+            before,
+            source,
+            uri,
+            Count::of_rows(limit)
+        ],
         FeedEntry::from_row,
     )?
     .collect()

@@ -571,6 +571,17 @@ pub(in crate::store) fn shift_due_times(
     Ok(())
 }
 
+/// The number of held-back deletions of a Source's followed sets.
+pub(in crate::store) fn number_held_back(sql: &Connection, source: &str) -> Result<u64> {
+    let count: Count = sql
+        .prepare_cached(
+            "SELECT COUNT(*) FROM task INDEXED BY task_held WHERE source = ?1 AND state = 'held'
+               AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
+        )?
+        .query_row([source], |row| row.get(0))?;
+    Ok(count.into())
+}
+
 /// Releases the held-back deletions of a Source's followed sets and returns their number: those that [`report::held_back`] names.
 pub(in crate::store) fn release_held_back(sql: &Connection, source: &str) -> Result<usize> {
     sql.prepare_cached(
