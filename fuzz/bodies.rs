@@ -245,7 +245,7 @@ impl Operations for NoSources {
         false
     }
 
-    fn approve(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+    fn approve(&self, _: &str, _: Option<u64>) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         async { Ok(None) }.boxed()
     }
 

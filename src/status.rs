@@ -544,8 +544,13 @@ pub trait Operations: Send + Sync {
     /// Polls a Source now; `false` if there is no such Source.
     fn poll(&self, source: &str) -> bool;
 
-    /// Approves held-back deletions of a Source; returns how many, `None` if there is no such Source.
-    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
+    /// Approves held-back deletions of a Source; returns how many, `None` if there is no such Source. `seen`: how many the person has
+    /// been shown; if more are held back now it is an error (`more-deletions-held`), and nothing is approved.
+    fn approve(
+        &self,
+        source: &str,
+        seen: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
     /// Rejects held-back deletions of a Source: the files stay. Returns how many, `None` if there is no such Source.
     fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;

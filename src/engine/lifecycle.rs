@@ -44,7 +44,7 @@ use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
     Operations, Page, Status, StatusError, UnsubscribeResult,
 };
-use crate::store::{FeedSearch, FollowedSets, ResourceId, SetId, Store, StoreError};
+use crate::store::{Approval, FeedSearch, FollowedSets, ResourceId, SetId, Store, StoreError};
 
 /// How often it is recorded that the daemon runs.
 const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
@@ -64,7 +64,7 @@ pub struct Engine {
     /// What is trimmed.
     pub(super) trimmed: watch::Sender<TrimRules>,
     /// The configuration in use.
-    pub(super) configuration: Mutex<ConfigurationStatus>,
+    pub(super) configuration: Arc<Mutex<ConfigurationStatus>>,
     /// Held while the list of Sources is replaced, so that nothing begins meanwhile that relies on it.
     pub(super) configuring: tokio::sync::Mutex<()>,
     /// The Sources that are being forgotten.
@@ -116,8 +116,10 @@ impl Engine {
         });
         workers.spawn(heartbeats.watched("trimming", trimming));
         let (sources, stop) = (Arc::clone(&engine.sources), engine.stop.clone());
+        let configuration = Arc::clone(&engine.configuration);
         let logging = restarting("log of attentions", stop.clone(), move || {
-            log_attentions(Arc::clone(&sources), stop.clone())
+            let (configuration, sources) = (Arc::clone(&configuration), Arc::clone(&sources));
+            log_attentions(configuration, sources, stop.clone())
         });
         workers.spawn(heartbeats.watched("log of attentions", logging));
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
@@ -163,7 +165,10 @@ impl Engine {
             },
             followed: watch::Sender::new(followed_sets(&config.sources)),
             trimmed: watch::Sender::new(TrimRules::of(config)),
-            configuration: Mutex::new(ConfigurationStatus::loaded(started_at, Vec::new())),
+            configuration: Arc::new(Mutex::new(ConfigurationStatus::loaded(
+                started_at,
+                Vec::new(),
+            ))),
             configuring: tokio::sync::Mutex::default(),
             forgetting: Forgetting::default(),
             store,
@@ -432,6 +437,15 @@ fn store_failed(error: StoreError) -> StatusError {
     StatusError::new(error.code(), error.to_string(), clock::now().wall)
 }
 
+/// The error of an approval of fewer deletions than are held back.
+fn more_held(source: &str, held: u64, seen: u64) -> StatusError {
+    let message = format!(
+        "nothing is approved: {held} deletions of {source} are held back by now, and {seen} were shown; look at them again (the page \
+         of the Source, or `resyncd approve {source} --list`), then approve"
+    );
+    StatusError::new("more-deletions-held", message, clock::now().wall)
+}
+
 impl Operations for Engine {
     fn unwritable_mirror(&self) -> Option<(String, StatusError)> {
         self.runtime_status.recent_disk_error(clock::now().mono)
@@ -463,13 +477,24 @@ impl Operations for Engine {
         true
     }
 
-    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+    fn approve(
+        &self,
+        source: &str,
+        seen: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         let found = self
             .source(source)
             .map(|source| source.context.name().to_owned());
         async move {
             let Some(name) = found else { return Ok(None) };
-            let approved = self.store.approve_deletions(&name).await;
+            let approved = match seen {
+                None => self.store.approve_deletions(&name).await,
+                Some(seen) => match self.store.approve_seen_deletions(&name, seen).await {
+                    Ok(Approval::Released(released)) => Ok(released),
+                    Ok(Approval::MoreHeld(held)) => return Err(more_held(&name, held, seen)),
+                    Err(error) => Err(error),
+                },
+            };
             let approved = approved.map_err(store_failed)?;
             tracing::info!(source = name, approved, "held-back deletions approved");
             Ok(Some(approved))

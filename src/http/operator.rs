@@ -274,12 +274,19 @@ async fn poll(
     }
 }
 
+#[derive(Deserialize)]
+struct ApproveQuery {
+    /// How many deletions were shown to whoever approves them.
+    held: Option<u64>,
+}
+
 async fn approve(
     State(state): State<OperatorState>,
     Path(name): Path<String>,
+    Query(query): Query<ApproveQuery>,
     caller: Caller,
 ) -> Response {
-    let approved = state.operations.approve(&name).await;
+    let approved = state.operations.approve(&name, query.held).await;
     accepted("approved", &name, caller, approved)
 }
 
@@ -338,20 +345,7 @@ async fn forget(
     let delete_files = query.delete_files.unwrap_or(false);
     match state.operations.forget(&name, delete_files).await {
         Ok(forgotten) => Json(forgotten).into_response(),
-        Err(status_error) => match status_error.code.as_str() {
-            "unknown-source" => error_response(
-                StatusCode::NOT_FOUND,
-                "unknown-source",
-                &status_error.message,
-            ),
-            "source-followed" | "forget-running" | "mirror-unknown" | "mirror-shared"
-            | "mirror-missing" => error_response(
-                StatusCode::CONFLICT,
-                &status_error.code,
-                &status_error.message,
-            ),
-            _ => operation_failed(&status_error),
-        },
+        Err(status_error) => operation_failed(&status_error),
     }
 }
 
