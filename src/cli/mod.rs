@@ -269,7 +269,6 @@ async fn command(arguments: &CliArguments) -> u8 {
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
         CliCommand::Forget(forget) => {
-            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
             forget::forget(config, forget, config_of_environment().as_deref()).await
         }
         CliCommand::Run
