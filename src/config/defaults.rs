@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::credentials::with_userinfo;
 use super::{
     Authorities, Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, HttpConfig,
     LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
@@ -42,6 +43,10 @@ impl Config {
         };
         let sources = self.sources.iter();
         let own = self.http.proxies.added_to(own);
+        let own = match &self.callback.public_url {
+            Some(url) => with_userinfo(own, url.username(), url.password().unwrap_or_default()),
+            None => own,
+        };
         sources.fold(own, |redaction, source| {
             source.credentials.added_to(redaction)
         })

@@ -212,7 +212,7 @@ pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
 
 /// Parses what is requested directly: `*`, a name, an address or a network, such as `10.0.0.0/8`.
 pub(super) fn parse_exception(text: &str) -> Result<Exception, FaultKind> {
-    let bad = || FaultKind::BadHost(text.to_owned());
+    let bad = || FaultKind::BadHost(hide_userinfo(text).into_owned());
     let text = text.trim();
     if text == "*" {
         return Ok(Exception::Everything);
@@ -338,6 +338,8 @@ mod tests {
         let redaction = proxies.added_to(Redaction::default());
         assert_eq!(redaction.redact("sent s3cr@t"), "sent [redacted]");
         let fault = parse_proxy("ftp://me:s3cr%40t@p.example").unwrap_err();
+        assert!(!fault.to_string().contains("s3cr"), "{fault}");
+        let fault = parse_exception("http://me:s3cr@p.example/").unwrap_err();
         assert!(!fault.to_string().contains("s3cr"), "{fault}");
         // A token in place of the user name.
         let proxies = Proxies::at(parse_proxy("http://t0ken@p.example").unwrap(), Vec::new());
