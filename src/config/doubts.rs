@@ -382,7 +382,7 @@ fn private_name(table: &str, url: &Url) -> Option<FaultKind> {
     };
     is_private_name(host).then(|| {
         FaultKind::PrivateName(format!(
-            "{host} is a name of a private network: {what}; where it is meant, set `allow_private_addresses` in [http]"
+            "{host} is a name of a private network: {what}; where it is meant, set `allow_private_addresses` of [http] to true"
         ))
     })
 }
