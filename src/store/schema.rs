@@ -523,6 +523,10 @@ pub(super) const STEPS: &[&str] = &[
     ) WITHOUT ROWID;
     INSERT INTO followed_source (name) SELECT DISTINCT source FROM source_set;
     ",
+    "
+    -- Digests and validators of a resource have a shorter form from here on, in the columns that they have. Rows that an earlier
+    -- version has written keep theirs until they change.
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

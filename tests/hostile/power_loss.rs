@@ -211,7 +211,7 @@ impl World {
         for claim in &claims.files {
             let file = mirrored.get(&claim.path);
             let is_true = match file {
-                Some(bytes) => !claim.deleted && claim.hashes.contains(&sha256(bytes)),
+                Some(bytes) => !claim.deleted && states_sha256(&claim.hashes, bytes),
                 None => claim.deleted,
             };
             if !is_true {
@@ -267,7 +267,8 @@ struct Claims {
 #[derive(Debug)]
 struct Claim {
     path: String,
-    hashes: String,
+    /// As they are stored.
+    hashes: Vec<u8>,
     deleted: bool,
 }
 
@@ -286,7 +287,7 @@ impl Claims {
         let received = "SELECT COALESCE(SUM(received), 0) FROM channel";
         let received = sql.query_row(received, [], |row| row.get(0))?;
         let mut files = sql.prepare(
-            "SELECT path, hashes, deleted FROM resource WHERE applied_at IS NOT NULL AND doubted = 0
+            "SELECT path, CAST(hashes AS BLOB), deleted FROM resource WHERE applied_at IS NOT NULL AND doubted = 0
              AND NOT EXISTS (SELECT 1 FROM task WHERE resource_id = resource.id)",
         )?;
         let files = files.query_map([], |row| {
@@ -303,12 +304,10 @@ impl Claims {
     }
 }
 
-fn sha256(bytes: &[u8]) -> String {
-    let mut text = "sha-256:".to_owned();
-    for byte in Sha256::digest(bytes) {
-        write!(text, "{byte:02x}").unwrap();
-    }
-    text
+/// Whether the digests of a row have the SHA-256 of these bytes.
+fn states_sha256(hashes: &[u8], bytes: &[u8]) -> bool {
+    let packed = [&[3], &Sha256::digest(bytes)[..]].concat();
+    hashes.windows(packed.len()).any(|part| part == packed)
 }
 
 /// A loss of power after some of the steps.

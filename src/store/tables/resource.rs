@@ -9,8 +9,11 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::member::Membership;
+use super::served_version::{PackedETag, PackedTime, served_by};
 use super::task::Task;
-use super::values::{Count, DigestList, LinkList, Micros, content_info};
+use super::values::{
+    Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, content_info,
+};
 use crate::protocol::{
     ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
 };
@@ -67,7 +70,7 @@ impl ResourceView {
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             media_type: row.get("media_type")?,
             encoding: row.get("encoding")?,
-            hashes: row.get("hashes")?,
+            hashes: row.get::<_, HashAttribute>("hashes")?.0,
             lastmod: row.get("lastmod")?,
             changed_at: row.get("changed_at")?,
             applied_at: row
@@ -323,15 +326,15 @@ pub(in crate::store) fn publish(
             publication.path,
             Count(publication.length),
             publication.media_type,
-            DigestList(&publication.hashes),
+            PackedDigests(&publication.hashes),
             lastmod,
             task.changed_at,
             Micros(now),
             change_of(task),
             publication.news,
-            version.map(|version| &version.url),
-            version.and_then(|version| version.validators.etag.as_deref()),
-            version.and_then(|version| version.validators.last_modified.as_deref()),
+            version.map(|version| served_by(version, &task.uri)),
+            version.and_then(PackedETag::of),
+            version.and_then(PackedTime::of),
             LinkList(&task.links),
             publication.encoding,
             task.unconfirmed,
@@ -446,7 +449,7 @@ pub(in crate::store) fn adopt(
         file.path,
         Count(file.length),
         file.media_type,
-        DigestList(file.hashes),
+        PackedDigests(file.hashes),
         file.lastmod,
         file.changed_at,
         Micros(now),

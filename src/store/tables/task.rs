@@ -82,12 +82,12 @@ pub struct Task {
 
 impl Task {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        let uri: ResourceUri = row.get("uri")?;
         Ok(Self {
             resource: row.get("resource_id")?,
             version: row.get("version")?,
             source: row.get("source")?,
             set: row.get("set_id")?,
-            uri: row.get("uri")?,
             authority: row.get("authority")?,
             kind: row.get("kind")?,
             changed_at: row.get("changed_at")?,
@@ -103,13 +103,14 @@ impl Task {
             live: row.get("live")?,
             live_length: row.get::<_, Option<Count>>("live_length")?.map(u64::from),
             live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
-            live_version: served_version(row)?,
+            live_version: served_version(row, &uri)?,
             live_doubted: row.get("live_doubted")?,
             is_shared: row.get("is_shared")?,
             unread_sets: row.get::<_, CapabilityLists>("unread_sets")?.0,
             awaits_since: row
                 .get::<_, Option<Micros>>("awaits_since")?
                 .map(DateTime::from),
+            uri,
         })
     }
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use crate::protocol::{Digest, SourceTime};
 use crate::store::error::StoreError;
-use crate::store::tables::values::{Count, DigestList, Micros};
+use crate::store::tables::values::{Count, DigestList, HashAttribute, Micros};
 
 /// A row as an audit copies it.
 pub(in crate::store) struct StoredResource {
@@ -37,7 +37,7 @@ pub(in crate::store) fn visit(
             path: row.get(1)?,
             length: row.get(2)?,
             media_type: row.get(3)?,
-            hashes: row.get(4)?,
+            hashes: row.get::<_, HashAttribute>(4)?.0,
             lastmod: row.get(5)?,
             changed_at: row.get(6)?,
             applied: row.get(7)?,
