@@ -527,6 +527,9 @@ pub(super) const STEPS: &[&str] = &[
     -- Digests and validators of a resource have a shorter form from here on, in the columns that they have. Rows that an earlier
     -- version has written keep theirs until they change.
     ",
+    "
+    -- From here on, a resource has no path (NULL) where that is the plain path of its URI.
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

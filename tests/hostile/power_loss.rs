@@ -19,6 +19,8 @@ use std::process::Command;
 
 use resyncd::clock;
 use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd::mirror_path::plain_path;
+use resyncd::protocol::ResourceUri;
 use rusqlite::Connection;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
@@ -287,14 +289,17 @@ impl Claims {
         let received = "SELECT COALESCE(SUM(received), 0) FROM channel";
         let received = sql.query_row(received, [], |row| row.get(0))?;
         let mut files = sql.prepare(
-            "SELECT path, CAST(hashes AS BLOB), deleted FROM resource WHERE applied_at IS NOT NULL AND doubted = 0
+            "SELECT uri, path, CAST(hashes AS BLOB), deleted FROM resource WHERE applied_at IS NOT NULL AND doubted = 0
              AND NOT EXISTS (SELECT 1 FROM task WHERE resource_id = resource.id)",
         )?;
         let files = files.query_map([], |row| {
+            // A plain path is not stored.
+            let uri = ResourceUri::parse(&row.get::<_, String>(0)?).unwrap();
+            let path = row.get::<_, Option<String>>(1)?;
             Ok(Claim {
-                path: row.get(0)?,
-                hashes: row.get(1)?,
-                deleted: row.get(2)?,
+                path: path.unwrap_or_else(|| plain_path(&uri).unwrap().to_string()),
+                hashes: row.get(2)?,
+                deleted: row.get(3)?,
             })
         })?;
         Ok(Self {

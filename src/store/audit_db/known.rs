@@ -31,7 +31,7 @@ impl AuditDb {
         audit::visit(&state, source, ROWS, |rows| {
             self.transaction(|sql| {
                 for row in &rows {
-                    let wanted = ResourceUri::parse(&row.uri).is_ok_and(|uri| wants(&uri));
+                    let wanted = wants(&row.uri);
                     known::insert(sql, row, wanted)?;
                 }
                 Ok(())

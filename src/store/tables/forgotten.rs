@@ -3,6 +3,7 @@
 
 use rusqlite::{Connection, Result, Row, params};
 
+use super::mirrored_path;
 use super::values::Count;
 use crate::protocol::ResourceUri;
 use crate::store::ids::{ResourceId, SetId};
@@ -26,10 +27,11 @@ impl ForgottenResource {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let is_live: bool = row.get("live")?;
         let length: Option<Count> = row.get("length")?;
+        let uri: ResourceUri = row.get("uri")?;
         Ok(Self {
             id: row.get("id")?,
-            uri: row.get("uri")?,
-            path: row.get("path")?,
+            path: mirrored_path::of(row.get("path")?, &uri),
+            uri,
             length: is_live.then(|| length.map_or(0, u64::from)),
             set: row.get("set_id")?,
         })

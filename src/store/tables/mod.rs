@@ -20,6 +20,7 @@ pub(super) mod inbox;
 pub(super) mod loss;
 pub(super) mod member;
 pub(super) mod mirror;
+mod mirrored_path;
 pub(super) mod package_file;
 pub(super) mod part;
 pub(super) mod probe;

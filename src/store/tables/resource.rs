@@ -9,11 +9,13 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::member::Membership;
+use super::mirrored_path;
 use super::served_version::{PackedETag, PackedTime, served_by};
 use super::task::Task;
 use super::values::{
     Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, content_info,
 };
+use crate::mirror_path::uris_of_plain_path;
 use crate::protocol::{
     ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
 };
@@ -62,11 +64,12 @@ const VIEW: &str = "resource.uri AS uri, resource.source AS source, capability_l
 
 impl ResourceView {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        let uri: ResourceUri = row.get("uri")?;
         Ok(Self {
-            uri: row.get("uri")?,
+            path: mirrored_path::of(row.get("path")?, &uri),
+            uri,
             source: row.get("source")?,
             set: row.get("capability_list")?,
-            path: row.get("path")?,
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             media_type: row.get("media_type")?,
             encoding: row.get("encoding")?,
@@ -210,7 +213,7 @@ pub(in crate::store) fn insert(
     path: &str,
 ) -> Result<ResourceId> {
     sql.prepare_cached("INSERT INTO resource (source, uri, set_id, path) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![source, uri, set, path])?;
+        .execute(params![source, uri, set, mirrored_path::stored(path, uri)])?;
     Ok(ResourceId(sql.last_insert_rowid()))
 }
 
@@ -221,8 +224,20 @@ pub(in crate::store) fn is_path_of_another(
     path: &str,
     uri: &ResourceUri,
 ) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
-        .exists(params![source, path, uri])
+    let is_stored_path = sql
+        .prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
+        .exists(params![source, path, uri])?;
+    if is_stored_path {
+        return Ok(true);
+    }
+    let mut is_plain_path = sql
+        .prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND uri = ?2 AND path IS NULL")?;
+    for other in uris_of_plain_path(path) {
+        if other != *uri && is_plain_path.exists(params![source, other])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The set that announced a resource last; `None`: it has no row.
@@ -307,6 +322,7 @@ pub(in crate::store) fn publish(
 ) -> Result<bool> {
     let task = &publication.task;
     let version = publication.version.as_ref();
+    let path = mirrored_path::stored(&publication.path, &task.uri);
     let store = |place: &str, condition: &str| {
         sql.prepare_cached(&format!(
             "UPDATE resource SET {place} length = ?4, hashes = ?6,
@@ -323,7 +339,7 @@ pub(in crate::store) fn publish(
         .execute(params![
             task.resource,
             task.set,
-            publication.path,
+            path,
             Count(publication.length),
             publication.media_type,
             PackedDigests(&publication.hashes),
@@ -341,7 +357,7 @@ pub(in crate::store) fn publish(
         ])
     };
     // Nearly every file is where its row has it. An update that names the path writes its index anew, also with the same path.
-    let is_stored = store("", "AND set_id = ?2 AND path = ?3")? > 0
+    let is_stored = store("", "AND set_id = ?2 AND path IS ?3")? > 0
         || store("set_id = ?2, path = ?3,", "")? > 0;
     unconfirmed::set_answered(sql, task)?;
     Ok(is_stored)
@@ -435,6 +451,7 @@ pub(in crate::store) struct AdoptedFile<'a> {
 pub(in crate::store) fn adopt(
     sql: &Connection,
     id: ResourceId,
+    uri: &ResourceUri,
     file: &AdoptedFile<'_>,
     now: DateTime<Utc>,
 ) -> Result<()> {
@@ -446,7 +463,7 @@ pub(in crate::store) fn adopt(
     )?
     .execute(params![
         id,
-        file.path,
+        mirrored_path::stored(file.path, uri),
         Count(file.length),
         file.media_type,
         PackedDigests(file.hashes),

@@ -15,6 +15,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use url::Url;
 
+use super::mirrored_path;
 use super::served_version::served_version;
 use super::source_set::{CapabilityLists, SHARING};
 use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info, texts};
@@ -99,7 +100,7 @@ impl Task {
             unconfirmed: row.get("unconfirmed")?,
             contradicted: row.get("contradicted")?,
             attempts: row.get("attempts")?,
-            path: row.get("path")?,
+            path: mirrored_path::given(row.get("path")?, &uri)?,
             live: row.get("live")?,
             live_length: row.get::<_, Option<Count>>("live_length")?.map(u64::from),
             live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,

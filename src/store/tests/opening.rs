@@ -257,6 +257,42 @@ async fn rows_of_texts_are_read_as_before() {
         paths,
         ["example.org/a", "example.org/%made/00/b", "example.org/d"]
     );
+    // Each path belongs to its resource, stored or not.
+    let files = KnownFiles::open(world.folder.path()).unwrap().unwrap();
+    for (path, is_deleted) in [
+        ("example.org/a", Some(false)),
+        ("example.org/%made/00/b", Some(false)),
+        ("example.org/c", Some(true)),
+        ("example.org/d", Some(false)),
+        ("example.org/b", None),
+        ("example.org/e", None),
+    ] {
+        let found = files.of(SOURCE, None, Some(path)).unwrap();
+        assert_eq!(
+            found.as_ref().map(|file| file.deleted),
+            is_deleted,
+            "{path}"
+        );
+        if let Some(found) = found {
+            assert_eq!(found.path.as_deref(), Some(path));
+        }
+    }
+    let of_http = ["a", "c", "d"].map(|name| Change {
+        uri: ResourceUri::parse(&format!("http://example.org/{name}")).unwrap(),
+        ..created(name, 40)
+    });
+    let of_http_paths = of_http
+        .clone()
+        .map(|change| made_path(&change.uri).to_string());
+    world.announce(of_http.to_vec()).await;
+    let tasks = world.due().await;
+    let paths = tasks
+        .into_iter()
+        .filter(|task| task.uri.url().scheme() == "http");
+    assert_eq!(
+        paths.map(|task| task.path).collect::<Vec<_>>(),
+        of_http_paths
+    );
 }
 
 /// The files in a folder that the migration has made.

@@ -93,7 +93,7 @@ fn adopt(
             .filter(|&lastmod| lastmod <= latest_plausible(context.now)),
         changed_at,
     };
-    resource::adopt(sql, state.id, &file, context.now)?;
+    resource::adopt(sql, state.id, &change.uri, &file, context.now)?;
     totals.count_file(sql, state.id, before, adoption.length)?;
     if !is_known {
         // The readers of the feed have not seen these bytes.
