@@ -446,7 +446,7 @@ mod tests {
         fn deletions(&self) -> Vec<String> {
             let database = self.database();
             let query =
-                "SELECT uri FROM feed WHERE change = 'deleted' AND origin = 'forget' ORDER BY uri";
+                "SELECT uri FROM feed WHERE change = 'd' AND origin = 'forget' ORDER BY uri";
             let mut query = database.prepare(query).unwrap();
             let rows = query.query_map([], |row| row.get(0)).unwrap();
             rows.map(Result::unwrap).collect()

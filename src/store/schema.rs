@@ -530,6 +530,10 @@ pub(super) const STEPS: &[&str] = &[
     "
     -- From here on, a resource has no path (NULL) where that is the plain path of its URI.
     ",
+    "
+    -- Entries of the feed are shorter from here on: an empty text stands for the Source of the set and for the plain path of the URI,
+    -- and a letter for a word.
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

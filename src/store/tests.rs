@@ -18,6 +18,7 @@ mod repair;
 mod repeated_deliveries;
 mod reports;
 mod shared;
+mod size;
 mod superseded;
 mod synced_until;
 mod tasks;

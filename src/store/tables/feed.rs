@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
+use super::mirrored_path;
 use super::values::{Count, Micros};
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::Origin;
@@ -36,19 +37,49 @@ pub struct FeedEntry {
 
 impl FeedEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        let uri: ResourceUri = row.get("uri")?;
+        let path: Option<String> = row.get("path")?;
         Ok(Self {
             seq: row.get("seq")?,
             applied_at: row.get::<_, Micros>("applied_at")?.0,
             source: row.get("source")?,
             set: row.get("capability_list")?,
-            uri: row.get("uri")?,
-            change: row.get("change")?,
-            path: row.get("path")?,
+            change: word_of(CHANGES, row.get("change")?),
+            path: match path.as_deref() {
+                Some(PLAIN) => mirrored_path::of(None, &uri),
+                _ => path,
+            },
+            uri: uri.to_string(),
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             changed_at: row.get("changed_at")?,
-            origin: row.get("origin")?,
+            origin: word_of(ORIGINS, row.get("origin")?),
         })
     }
+}
+
+/// What an entry has for the plain path of its URI. NULL has another meaning there.
+const PLAIN: &str = "";
+
+/// What an entry has for a word that most have, and the word. Databases have these: they never change, and neither do the entries of
+/// earlier versions, which have the words.
+type Abbreviations = &'static [(&'static str, &'static str)];
+const CHANGES: Abbreviations = &[("c", "created"), ("u", "updated"), ("d", "deleted")];
+const ORIGINS: Abbreviations = &[
+    ("n", "notification"),
+    ("cl", "change-list"),
+    ("cd", "change-dump"),
+    ("rl", "resource-list"),
+    ("rd", "resource-dump"),
+];
+
+fn word_of(all: Abbreviations, stored: String) -> String {
+    let found = all.iter().find(|(short, _)| *short == stored);
+    found.map_or(stored, |(_, word)| (*word).to_owned())
+}
+
+fn abbreviated(all: Abbreviations, word: &'static str) -> &'static str {
+    let found = all.iter().find(|(_, full)| *full == word);
+    found.map_or(word, |(short, _)| short)
 }
 
 /// The entries after a sequence number, oldest first.
@@ -58,7 +89,7 @@ pub(in crate::store) fn after(
     limit: usize,
 ) -> Result<Vec<FeedEntry>> {
     sql.prepare_cached(
-        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
+        "SELECT seq, applied_at, source_set.source AS source, capability_list, uri, change, path, length, changed_at, origin
          FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > ?1 ORDER BY seq LIMIT ?2",
     )?
     .query_map(params![since, Count::of_rows(limit)], FeedEntry::from_row)?
@@ -75,9 +106,9 @@ pub(in crate::store) fn newest(
 ) -> Result<Vec<FeedEntry>> {
     // CROSS JOIN: the entries are read in the order of their numbers.
     sql.prepare_cached(
-        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
+        "SELECT seq, applied_at, source_set.source AS source, capability_list, uri, change, path, length, changed_at, origin
          FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
-         WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR feed.source = ?3) AND (?4 IS NULL OR uri = ?4)
+         WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3) AND (?4 IS NULL OR uri = ?4)
          ORDER BY seq DESC LIMIT ?5",
     )?
     .query_map(
@@ -178,7 +209,6 @@ pub(in crate::store) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> R
 /// An entry that has no number yet.
 pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) applied_at: DateTime<Utc>,
-    pub(in crate::store) source: &'a str,
     pub(in crate::store) set: SetId,
     pub(in crate::store) uri: &'a ResourceUri,
     pub(in crate::store) change: ChangeKind,
@@ -190,20 +220,20 @@ pub(in crate::store) struct NewEntry<'a> {
 
 /// Appends an entry and returns its sequence number.
 pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
+    // The Source is that of the set.
     sql.prepare_cached(
         "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+         VALUES (?1, '', ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute(params![
         Micros(entry.applied_at),
-        entry.source,
         entry.set,
         entry.uri,
-        entry.change,
-        entry.path,
+        abbreviated(CHANGES, entry.change.as_str()),
+        mirrored_path::stored(entry.path, entry.uri).unwrap_or(PLAIN),
         entry.length.map(Count),
         entry.changed_at,
-        entry.origin,
+        abbreviated(ORIGINS, entry.origin.code()),
     ])?;
     Ok(sql.last_insert_rowid())
 }

@@ -99,7 +99,6 @@ fn adopt(
         // The readers of the feed have not seen these bytes.
         let entry = NewEntry {
             applied_at: context.now,
-            source: context.source,
             set: context.set,
             uri: &change.uri,
             change: match before {

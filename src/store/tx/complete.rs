@@ -309,7 +309,6 @@ fn append_to_feed(
 ) -> Result<(), StoreError> {
     let entry = NewEntry {
         applied_at: now,
-        source: &task.source,
         set: task.set,
         uri: &task.uri,
         change: task.kind,

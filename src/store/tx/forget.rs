@@ -147,7 +147,7 @@ impl Store {
         let source = source.to_owned();
         self.write(move |tx| {
             if files == FilesOfForgotten::Removed {
-                append_removals(tx, &source, now, &resources)?;
+                append_removals(tx, now, &resources)?;
             }
             delete_resources(tx, &source, &resources)
         })
@@ -213,7 +213,6 @@ fn delete_resources(
 /// Appends the removals of files to the feed, of the resources that the mirror had.
 fn append_removals(
     tx: &mut Tx<'_>,
-    source: &str,
     now: DateTime<Utc>,
     resources: &[ForgottenResource],
 ) -> Result<(), StoreError> {
@@ -223,7 +222,6 @@ fn append_removals(
         };
         let entry = NewEntry {
             applied_at: now,
-            source,
             set: forgotten.set,
             uri: &forgotten.uri,
             change: ChangeKind::Deleted,
