@@ -6,7 +6,7 @@ pub(in crate::store) mod unconfirmed;
 pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use super::member::Membership;
 use super::task::Task;
@@ -134,69 +134,88 @@ pub(in crate::store) fn state(
     uri: &ResourceUri,
     set: SetId,
 ) -> Result<Option<ResourceState>> {
-    // Columns go by number: this is read once an entry of a document.
-    sql.prepare_cached(&format!(
-        "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
-                resource.lastmod, resource.changed_at, resource.deleted, resource.change,
-                task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
-                task.state IS 'interrupted', resource.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
-                task.unconfirmed, resource.answered_until
-         FROM resource LEFT JOIN task ON task.resource_id = resource.id
-              LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
-         WHERE resource.source = ?1 AND resource.uri = ?2"
-    ))?
-    .query_row(params![source, uri, set], |row| {
-        let applied_at: Option<Micros> = row.get(2)?;
-        let is_doubted = row.get(17)?;
-        let known = if applied_at.is_some() {
-            Some(LocalState {
-                length: row.get::<_, Option<Count>>(3)?.map(u64::from),
-                hashes: row.get::<_, DigestList<_>>(4)?.0,
-                lastmod: row.get(5)?,
-                changed_at: row.get(6)?,
-                deleted: row.get(7)?,
-                kind: row.get(8)?,
+    StateQuery::new(sql)?.state(source, uri, set)
+}
+
+/// The query of the states of resources, prepared once for the entries of a document.
+pub(in crate::store) struct StateQuery<'a>(CachedStatement<'a>);
+
+impl<'a> StateQuery<'a> {
+    pub(in crate::store) fn new(sql: &'a Connection) -> Result<Self> {
+        // Columns go by number: this is read once an entry of a document.
+        let statement = sql.prepare_cached(&format!(
+            "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
+                    resource.lastmod, resource.changed_at, resource.deleted, resource.change,
+                    task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
+                    task.state IS 'interrupted', resource.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
+                    task.unconfirmed, resource.answered_until
+             FROM resource LEFT JOIN task ON task.resource_id = resource.id
+                  LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
+             WHERE resource.source = ?1 AND resource.uri = ?2"
+        ))?;
+        Ok(Self(statement))
+    }
+
+    /// The state of a resource as `set` sees it; `None`: it has no row.
+    pub(in crate::store) fn state(
+        &mut self,
+        source: &str,
+        uri: &ResourceUri,
+        set: SetId,
+    ) -> Result<Option<ResourceState>> {
+        let found = self.0.query_row(params![source, uri, set], |row| {
+            let applied_at: Option<Micros> = row.get(2)?;
+            let is_doubted = row.get(17)?;
+            let known = if applied_at.is_some() {
+                Some(LocalState {
+                    length: row.get::<_, Option<Count>>(3)?.map(u64::from),
+                    hashes: row.get::<_, DigestList<_>>(4)?.0,
+                    lastmod: row.get(5)?,
+                    changed_at: row.get(6)?,
+                    deleted: row.get(7)?,
+                    kind: row.get(8)?,
+                    is_doubted,
+                    unconfirmed: row.get(18)?,
+                    answered_until: row.get(20)?,
+                })
+            } else {
+                None
+            };
+            let pending_origin: Option<Origin> = row.get(11)?;
+            let pending = match row.get(9)? {
+                Some(kind) => Some(Pending {
+                    kind,
+                    changed_at: row.get(10)?,
+                    unconfirmed: row.get(19)?,
+                    is_listed: pending_origin.is_some_and(Origin::is_listing),
+                }),
+                None => None,
+            };
+            let pending_set: Option<SetId> = row.get(12)?;
+            let member = match row.get(13)? {
+                Some(generation) => Some(Membership {
+                    generation,
+                    part: row.get(14)?,
+                }),
+                None => None,
+            };
+            Ok(ResourceState {
+                id: row.get(0)?,
+                known,
+                pending,
+                is_pending_listed: pending_origin.is_some_and(Origin::is_listing)
+                    && pending_set == Some(set),
+                pending_set,
+                is_interrupted: row.get(15)?,
                 is_doubted,
-                unconfirmed: row.get(18)?,
-                answered_until: row.get(20)?,
+                has_links: row.get(16)?,
+                announced_by: row.get(1)?,
+                member,
+                applied_at: applied_at.map(DateTime::from),
             })
-        } else {
-            None
-        };
-        let pending_origin: Option<Origin> = row.get(11)?;
-        let pending = match row.get(9)? {
-            Some(kind) => Some(Pending {
-                kind,
-                changed_at: row.get(10)?,
-                unconfirmed: row.get(19)?,
-                is_listed: pending_origin.is_some_and(Origin::is_listing),
-            }),
-            None => None,
-        };
-        let pending_set: Option<SetId> = row.get(12)?;
-        let member = match row.get(13)? {
-            Some(generation) => Some(Membership {
-                generation,
-                part: row.get(14)?,
-            }),
-            None => None,
-        };
-        Ok(ResourceState {
-            id: row.get(0)?,
-            known,
-            pending,
-            is_pending_listed: pending_origin.is_some_and(Origin::is_listing)
-                && pending_set == Some(set),
-            pending_set,
-            is_interrupted: row.get(15)?,
-            is_doubted,
-            has_links: row.get(16)?,
-            announced_by: row.get(1)?,
-            member,
-            applied_at: applied_at.map(DateTime::from),
-        })
-    })
-    .optional()
+        });
+        found.optional()
+    }
 }
 
 pub(in crate::store) fn insert(

@@ -101,7 +101,7 @@ impl Store {
             }
             let last = next.last().map(|(id, _)| (*id, next.len()));
             if last.is_some() {
-                tx.wake(Wake::Tasks(source));
+                tx.wake(Wake::Tasks(source.clone()));
             }
             Ok(last)
         })

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
-use super::membership::PartAssignment;
+use super::membership::{MemberUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
 use crate::protocol::{ChangeKind, SourceTime};
@@ -125,7 +125,8 @@ fn list_entries(
     entries: &[Change],
 ) -> Result<BatchResult, StoreError> {
     let sql = tx.sql;
-    let context = BatchContext::read(sql, list.set, &list.source, list.origin, now)?;
+    let mut context = BatchContext::read(sql, list.set, &list.source, list.origin, now)?;
+    context.updates = Some(MemberUpdates::default());
     let mut parts = part.map(|part| PartAssignment::new(sql, list.set, context.generation, part));
     let checks = list
         .checks
@@ -142,6 +143,9 @@ fn list_entries(
             checks.as_mut(),
             entry,
         )?);
+    }
+    if let Some(updates) = &context.updates {
+        updates.write(sql)?;
     }
     if let Some(checks) = checks {
         checks.save(sql, list.set)?;

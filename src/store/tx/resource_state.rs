@@ -22,8 +22,11 @@ impl ResourceState {
         context: &BatchContext<'_>,
         change: &Change,
     ) -> Result<Self, StoreError> {
-        let state = resource::state(sql, context.source, &change.uri, context.set)?;
-        if let Some(state) = state {
+        let state = context.state_of(&change.uri)?;
+        if let Some(mut state) = state {
+            if let Some(updates) = &context.updates {
+                state.member = updates.membership(context.set, state.id, state.member);
+            }
             if state.announced_by != context.set {
                 source_set::set_sharing(sql, context.set, state.announced_by)?;
             }
@@ -122,7 +125,8 @@ impl ResourceState {
         now: Membership,
     ) -> Result<(), StoreError> {
         let live_length = self.live_length();
-        join(sql, context.set, self.id, live_length, self.member, now)
+        let (set, updates) = (context.set, context.updates.as_ref());
+        join(sql, set, self.id, live_length, self.member, now, updates)
     }
 
     /// The length of the resource's file, in bytes; `None`: the mirror has none.

@@ -120,5 +120,6 @@ pub(in crate::store) fn doubt_and_restore(
     let (origin, at_once) = (Origin::ChangeList, DateTime::UNIX_EPOCH);
     let context = BatchContext::read(sql, set, &source, origin, at_once)?;
     applied.put(sql, &context, id)?;
+    drop(context);
     Ok(Some(source))
 }
