@@ -241,15 +241,23 @@ impl Operations for NoSources {
         None
     }
 
+    fn is_followed(&self, _: Option<&str>, _: Option<&str>) -> bool {
+        false
+    }
+
     fn poll(&self, _: &str) -> bool {
         false
     }
 
-    fn approve(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+    fn approve(&self, _: &str, _: Option<u64>) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         async { Ok(None) }.boxed()
     }
 
     fn reject(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        async { Ok(None) }.boxed()
+    }
+
+    fn undo_reject(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         async { Ok(None) }.boxed()
     }
 

@@ -4,6 +4,7 @@
 //! [`Config`].
 //!
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
+//! - `hook` reads `[[source.hook]]`;
 //! - `credentials` has what a Source gets to let this client in, `auth` reads `[source.auth]`, `certificates` PEM files;
 //! - `changes` compares two configurations, for a reload;
 //! - `proxies` decides which request goes through a proxy;
@@ -26,6 +27,7 @@ mod effective;
 mod environment;
 mod fault;
 mod file;
+mod hook;
 mod overlap;
 mod proxies;
 mod schema;
@@ -42,16 +44,17 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use url::Url;
 
-use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri};
+use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri, Selection};
 
 pub use certificates::{Authorities, ClientCertificate};
 pub use changes::ConfigChanges;
 pub use credentials::{AuthHeader, Credentials};
 pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
+pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
 pub use proxies::Proxies;
-pub use secret::Secret;
+pub use secret::{Secret, WebhookSecret};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -189,6 +192,8 @@ pub struct Source {
     pub baseline: Baseline,
     /// Whether an HTML page is accepted for a resource of which another type is stated, and no digest.
     pub allow_type_mismatch: bool,
+    /// Whether patches are used where they are safe.
+    pub patches: bool,
     /// How many resources of a set are requested again within a day because their entries state nothing about their content.
     pub undated_per_day: u64,
     /// After how long without anything newer of the Source a set is reported as stale; `None`: never.
@@ -207,6 +212,8 @@ pub struct Source {
     pub hosts: Vec<String>,
     /// Which resources are mirrored.
     pub filter: Filter,
+    /// Who gets its changes; their names are distinct.
+    pub hooks: Vec<Hook>,
 }
 
 impl Source {
@@ -214,6 +221,16 @@ impl Source {
     #[must_use]
     pub fn wants_set(&self, capability_list: &Url) -> bool {
         self.sets.is_empty() || self.sets.contains(capability_list)
+    }
+
+    /// Whether another configuration follows the Source in the same way: whatever its hooks are.
+    #[must_use]
+    pub fn is_followed_as(&self, other: &Self) -> bool {
+        let without_hooks = |source: &Self| Self {
+            hooks: Vec::new(),
+            ..source.clone()
+        };
+        without_hooks(self) == without_hooks(other)
     }
 }
 
@@ -237,15 +254,16 @@ pub enum Signatures {
     Off,
 }
 
-/// Selects resources by glob patterns on their URIs.
+/// Selects resources by glob patterns on their URIs, and by what is stated of them.
 #[derive(Clone, Debug)]
 pub struct Filter {
     include: Option<GlobSet>,
     exclude: GlobSet,
+    selection: Selection,
     fingerprint: String,
 }
 
-/// Equal filters have the same patterns.
+/// Equal filters have the same patterns, and select the same.
 impl PartialEq for Filter {
     fn eq(&self, other: &Self) -> bool {
         self.fingerprint == other.fingerprint
@@ -259,7 +277,8 @@ impl Filter {
         Self {
             include: None,
             exclude: GlobSet::empty(),
-            fingerprint: fingerprint::<&str>(&[], &[]),
+            selection: Selection::default(),
+            fingerprint: fingerprint::<&str>(&[], &[], &Selection::default()),
         }
     }
 
@@ -268,27 +287,45 @@ impl Filter {
     /// # Errors
     /// [`globset::Error`] if a text is not a glob pattern.
     pub fn matching<S: AsRef<str>>(include: &[S], exclude: &[S]) -> Result<Self, globset::Error> {
+        Self::selecting(include, exclude, Selection::default())
+    }
+
+    /// As [`matching`](Self::matching), of resources that are selected by what is stated of them, too.
+    ///
+    /// # Errors
+    /// As of [`matching`](Self::matching).
+    pub fn selecting<S: AsRef<str>>(
+        include: &[S],
+        exclude: &[S],
+        selection: Selection,
+    ) -> Result<Self, globset::Error> {
         Ok(Self {
             include: match include {
                 [] => None,
                 patterns => Some(glob_set(patterns)?),
             },
             exclude: glob_set(exclude)?,
-            fingerprint: fingerprint(include, exclude),
+            fingerprint: fingerprint(include, exclude, &selection),
+            selection,
         })
     }
 
-    /// Whether every resource passes.
-    pub fn wants_everything(&self) -> bool {
+    /// Whether every URI passes.
+    pub fn wants_every_uri(&self) -> bool {
         self.include.is_none() && self.exclude.is_empty()
     }
 
-    /// A digest of the patterns: different for different filters.
+    /// What is selected by what is stated of a resource.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// A digest of the patterns and of what is selected: different for different filters.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Whether the resource is included and not excluded.
+    /// Whether the resource is included and not excluded by its URI.
     pub fn wants(&self, uri: &ResourceUri) -> bool {
         self.include
             .as_ref()
@@ -297,7 +334,7 @@ impl Filter {
     }
 }
 
-fn fingerprint<S: AsRef<str>>(include: &[S], exclude: &[S]) -> String {
+fn fingerprint<S: AsRef<str>>(include: &[S], exclude: &[S], selection: &Selection) -> String {
     let mut text = String::new();
     for (sign, patterns) in [('+', include), ('-', exclude)] {
         for pattern in patterns {
@@ -305,6 +342,7 @@ fn fingerprint<S: AsRef<str>>(include: &[S], exclude: &[S]) -> String {
             text.push_str(&format!("{sign}{} {pattern}", pattern.len()));
         }
     }
+    text.push_str(&selection.text());
     Digest::of(Algorithm::Sha256, text.as_bytes()).to_string()
 }
 
@@ -324,6 +362,7 @@ fn glob_set<S: AsRef<str>>(patterns: &[S]) -> Result<GlobSet, globset::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::MediaRange;
 
     fn check(include: &[&str], exclude: &[&str], uri: &str, wanted: bool) {
         let filter = Filter::matching(include, exclude).unwrap();
@@ -343,7 +382,15 @@ mod tests {
                 .fingerprint()
                 .to_owned()
         };
+        let selecting = |types: &[&str], collections: &[&str], profiles: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            let types = types.iter().filter_map(|it| MediaRange::parse(it));
+            let selection = Selection::new(types.collect(), texts(collections), texts(profiles));
+            let filter = Filter::selecting::<&str>(&[], &[], selection).unwrap();
+            filter.fingerprint().to_owned()
+        };
         let everything = Filter::everything().fingerprint().to_owned();
+        assert_eq!(selecting(&[], &[], &[]), everything);
         assert_eq!(of(&[], &[]), everything);
         assert_eq!(of(&["a"], &["b"]), of(&["a"], &["b"]));
         let all = [
@@ -351,6 +398,10 @@ mod tests {
             of(&[], &["a"]),
             of(&["a", "b"], &[]),
             of(&["ab"], &[]),
+            selecting(&["text/html"], &[], &[]),
+            selecting(&["text/*", "text/html"], &[], &[]),
+            selecting(&[], &["http://e.org/"], &[]),
+            selecting(&[], &[], &["http://e.org/"]),
             everything,
         ];
         let different: std::collections::BTreeSet<_> = all.iter().collect();

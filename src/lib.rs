@@ -21,7 +21,7 @@
 //! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, the engine, SQL |
-//! | [`engine`] | joins them: `documents` (what a set's readers and the audit share), `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `channels`, `audit` | XML syntax, SQL, path rules |
+//! | [`engine`] | joins them: `documents` (what a set's readers and the audit share), `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
 //! | [`demo`] | a sample Source with its hub, for the demo, tests and benchmarks | everything but the protocol and the clock |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
@@ -46,7 +46,7 @@
 //!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   executes due tasks, several hosts at once
-//!          → engine::apply::candidates from a package member, duplicates that can be verified, the resource's own URI
+//!          → engine::apply::candidates by a patch, from a package member, verifiable duplicates, or the resource's own URI
 //!          → fetch::Content            received in memory or, if large, in a staged file; counted and hashed
 //!          → mirror::publish           sync, rename, sync of the folder; many files at once
 //!          → store (tx::complete)      resource + task concluded + feed entry, many in ONE transaction

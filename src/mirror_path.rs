@@ -123,6 +123,8 @@ fn name_fault(name: &str) -> Option<&'static str> {
 /// A final `/` becomes `/%index`; a query becomes part of the last name, as `%3F` and the query with its `/` as `%2F`. `None`
 /// where that would be ambiguous or invalid: then [`made_path`] is used. The scheme is not part of the path, so that an http
 /// and an https URI may share it; if both are stored, one of them needs the made path.
+///
+/// The database has only the paths that are not plain: the plain path of a URI never changes.
 #[must_use]
 pub fn plain_path(uri: &ResourceUri) -> Option<MirrorPath> {
     let url = uri.url();
@@ -151,6 +153,29 @@ pub fn plain_path(uri: &ResourceUri) -> Option<MirrorPath> {
         path.push_str(&query.replace('/', "%2F"));
     }
     MirrorPath::parse(&path).ok()
+}
+
+/// The URIs whose plain path this is: at most one of each scheme.
+#[must_use]
+pub fn uris_of_plain_path(path: &str) -> Vec<ResourceUri> {
+    let Some((authority, names)) = path.split_once('/') else {
+        return Vec::new();
+    };
+    let (segments, query) = match names.split_once("%3F") {
+        Some((segments, query)) => (segments, format!("?{}", query.replace("%2F", "/"))),
+        None => (names, String::new()),
+    };
+    // As a whole name only: others may end like that.
+    let folder = segments.strip_suffix(INDEX);
+    let segments = folder
+        .filter(|folder| folder.is_empty() || folder.ends_with('/'))
+        .unwrap_or(segments);
+    let uris = ["http", "https"].into_iter().filter_map(|scheme| {
+        ResourceUri::parse(&format!("{scheme}://{authority}/{segments}{query}")).ok()
+    });
+    // What is no plain path may look like one.
+    uris.filter(|uri| plain_path(uri).is_some_and(|plain| plain.as_str() == path))
+        .collect()
 }
 
 /// The path of a resource whose plain path is unavailable: `<host>/%made/<2 hex>/<SHA-256 of the URI>-<name>`.
@@ -222,8 +247,35 @@ mod tests {
             ("http://example.com/%2e%2E/b", "example.com/b"),
             ("http://example.com/a\\b", "example.com/a/b"),
             ("http://example.com/b/%made/c", "example.com/b/%made/c"),
+            ("http://example.com/a%index", "example.com/a%index"),
         ] {
             check(uri, Some(path));
+            let of_path = uris_of_plain_path(path);
+            let schemes = of_path.iter().map(|uri| uri.url().scheme());
+            assert_eq!(schemes.collect::<Vec<_>>(), ["http", "https"], "{uri}");
+        }
+        // A port is part of the path where it is not the default of the scheme.
+        let of_path = uris_of_plain_path("example.com:443/a");
+        assert_eq!(of_path, [self::uri("http://example.com:443/a")]);
+    }
+
+    #[test]
+    fn other_paths_are_plain_paths_of_no_uri() {
+        let made = made_path(&uri("http://example.com/a"));
+        for path in [
+            made.as_str(),
+            "",
+            "example.com",
+            "example.com/",
+            "example.com/a//b",
+            "example.com/%3F%3f",
+            "example.com/a b",
+            "EXAMPLE.com/a",
+            "example.com/%made",
+            ".resyncd/a",
+        ] {
+            let none: [ResourceUri; 0] = [];
+            assert_eq!(uris_of_plain_path(path), none, "{path}");
         }
     }
 
@@ -351,6 +403,9 @@ mod tests {
                     prop_assert_eq!(&*owner, &uri);
                 }
                 prop_assert_ne!(plain_path(&uri), Some(made_path(&uri)));
+                if let Some(plain) = plain_path(&uri) {
+                    prop_assert!(uris_of_plain_path(plain.as_str()).contains(&uri));
+                }
             }
         }
     }

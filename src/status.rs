@@ -170,6 +170,38 @@ pub struct SourceStatus {
     /// The documents that describe the Source.
     #[serde(default)]
     pub describedby: Vec<String>,
+    /// Who gets its changes, in the order of the configuration.
+    #[serde(default)]
+    pub hooks: Vec<HookStatus>,
+}
+
+/// The status of a hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookStatus {
+    /// Its name among the hooks of the Source.
+    pub name: String,
+    /// `command` or `url`.
+    pub kind: String,
+    /// The number of the feed up to which it has accepted everything; `None`: not known yet.
+    pub position: Option<i64>,
+    /// How many entries of the feed, of all Sources, follow that.
+    pub behind: Option<u64>,
+    /// Whether a run or a request is in progress.
+    pub running: bool,
+    /// How many runs and requests it has accepted since the start.
+    pub accepted: u64,
+    /// How many have failed since the start.
+    pub failed: u64,
+    /// When it last accepted something.
+    pub last_accepted_at: Option<String>,
+    /// Since when it fails.
+    pub failing_since: Option<String>,
+    /// Why the last run or request has failed.
+    pub error: Option<StatusError>,
+    /// When it is tried again.
+    pub next_try_at: Option<String>,
+    /// Whether its receiver wants no further requests: it is not tried again before it is changed, or the daemon started.
+    pub stopped: bool,
 }
 
 /// The status of a set of resources.
@@ -205,6 +237,9 @@ pub struct SetStatus {
     pub failed: u64,
     /// Deletions that wait for approval.
     pub held_deletions: u64,
+    /// Deletions that a person has rejected: the files stay.
+    #[serde(default)]
+    pub rejected: u64,
     /// Its channels.
     pub channels: Vec<ChannelStatus>,
     /// When it was last polled.
@@ -229,6 +264,12 @@ pub struct SetStatus {
     /// How many parts of its indexes can't be read.
     #[serde(default)]
     pub dead_parts: u64,
+    /// Changes that were applied by a patch since the start.
+    #[serde(default)]
+    pub patched: u64,
+    /// Changes of resources that the mirror has, with a patch of a known type that was not used, since the start.
+    #[serde(default, rename = "patch-missed")]
+    pub patch_missed: u64,
     /// The documents that describe the set.
     #[serde(default)]
     pub describedby: Vec<String>,
@@ -541,14 +582,26 @@ pub trait Operations: Send + Sync {
     /// A mirror that cannot be written: the name of its Source and the error.
     fn unwritable_mirror(&self) -> Option<(String, StatusError)>;
 
+    /// Whether a Source of that name is followed, and the configuration names that Capability List, as far as they are stated. It may
+    /// have no set yet.
+    fn is_followed(&self, source: Option<&str>, set: Option<&str>) -> bool;
+
     /// Polls a Source now; `false` if there is no such Source.
     fn poll(&self, source: &str) -> bool;
 
-    /// Approves held-back deletions of a Source; returns how many, `None` if there is no such Source.
-    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
+    /// Approves held-back deletions of a Source; returns how many, `None` if there is no such Source. `seen`: how many the person has
+    /// been shown; if more are held back now it is an error (`more-deletions-held`), and nothing is approved.
+    fn approve(
+        &self,
+        source: &str,
+        seen: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
     /// Rejects held-back deletions of a Source: the files stay. Returns how many, `None` if there is no such Source.
     fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
+
+    /// Has the deletions of a Source that were rejected held back again. Returns how many, `None` if there is no such Source.
+    fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
     /// Tries now what was given up of a Source; returns how many changes, `None` if there is no such Source.
     fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;

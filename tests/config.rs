@@ -12,14 +12,16 @@ mod auth;
 mod client_tls;
 #[path = "config/faults.rs"]
 mod faults;
+#[path = "config/hooks.rs"]
+mod hooks;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use resyncd::config::{Baseline, Config, ConfigFaults, Filter, Signatures, Source};
-use resyncd::protocol::ResourceUri;
+use resyncd::config::{Baseline, Config, ConfigFaults, Environment, Filter, Signatures, Source};
+use resyncd::protocol::{MediaRange, ResourceUri, Selection};
 use url::Url;
 
 const EXAMPLE: &str = include_str!("../config.example.toml");
@@ -85,7 +87,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 61] = [
+const KEYS: [(&str, &str); 65] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -125,6 +127,7 @@ const KEYS: [(&str, &str); 61] = [
     ("source.lease", "\"10d\""),
     ("source.baseline", "\"auto\""),
     ("source.allow_type_mismatch", "false"),
+    ("source.patches", "true"),
     ("source.undated_per_day", "10000"),
     ("source.stale_after", "\"0\""),
     ("source.delete", "true"),
@@ -134,6 +137,9 @@ const KEYS: [(&str, &str); 61] = [
     ("source.hosts", "[]"),
     ("source.include", "[]"),
     ("source.exclude", "[]"),
+    ("source.types", "[]"),
+    ("source.collections", "[]"),
+    ("source.profiles", "[]"),
     ("source.auth.bearer", "\"\""),
     ("source.auth.bearer_file", "\"\""),
     ("source.auth.bearer_credential", "\"\""),
@@ -213,6 +219,7 @@ reorder_window = "0s"
 lease = "1d"
 baseline = "dump"
 allow_type_mismatch = true
+patches = false
 undated_per_day = 7
 stale_after = "30d"
 trust_hub = true
@@ -223,6 +230,9 @@ hub = "https://hub.example/publish"
 hosts = ["B.Example", "c.example:8080"]
 include = ["*.pdf"]
 exclude = ["*/draft/*"]
+types = ["Text/*", "application/pdf; version=1.7"]
+collections = ["urn:x:c"]
+profiles = ["http://purl.org/dc/terms"]
 "#;
     let config = parse(text).unwrap();
     assert_eq!(config.state_dir, PathBuf::from("/etc/resyncd/state"));
@@ -258,6 +268,7 @@ exclude = ["*/draft/*"]
     assert_eq!(source.lease, Duration::from_secs(86_400));
     assert_eq!(source.baseline, Baseline::Dump);
     assert!(source.allow_type_mismatch);
+    assert!(!source.patches);
     assert_eq!(source.undated_per_day, 7);
     assert_eq!(source.stale_after, Some(Duration::from_secs(30 * 86_400)));
     assert_eq!(source.trust_hub, Some(true));
@@ -271,6 +282,15 @@ exclude = ["*/draft/*"]
     assert!(wants("http://b.example/final/a.pdf"));
     assert!(!wants("http://b.example/draft/a.pdf"));
     assert!(!wants("http://b.example/a.xml"));
+    let selection = source.filter.selection();
+    assert!(selection.wants_type(Some("text/html")) && !selection.wants_type(Some("image/png")));
+    let uris = ["urn:x:c", "http://purl.org/dc/terms"].map(|uri| vec![uri.to_owned()]);
+    let types = ["text/*", "application/pdf"].map(|it| MediaRange::parse(it).unwrap());
+    let [collections, profiles] = uris;
+    assert_eq!(
+        *selection,
+        Selection::new(types.into(), collections, profiles)
+    );
 }
 
 #[test]
@@ -294,6 +314,11 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
 
 /// The doubts of a file with this text after the minimal configuration, as `LINE KEY CODE`.
 fn doubts(text: &str) -> Vec<String> {
+    doubts_in(text, &[])
+}
+
+/// The same in an environment; what has no line is a doubt of the environment.
+fn doubts_in(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, text).unwrap();
@@ -304,9 +329,13 @@ fn doubts(text: &str) -> Vec<String> {
     }
     Config::load(&path).unwrap();
     let shown = |doubt: &resyncd::config::ConfigFault| {
-        format!("{} {} {}", doubt.line.unwrap(), doubt.key, doubt.code)
+        let line = doubt
+            .line
+            .map_or_else(String::new, |line| format!("{line} "));
+        format!("{line}{} {}", doubt.key, doubt.code)
     };
-    Config::doubts(&path).iter().map(shown).collect()
+    let doubts = Config::doubts_in(&path, &Environment::of(environment));
+    doubts.iter().map(shown).collect()
 }
 
 #[test]
@@ -360,6 +389,68 @@ fn what_can_hardly_be_meant_is_doubted() {
         ),
         (
             source(
+                "http://127.0.0.1/",
+                "mirror",
+                "sets = [\"http://localhost/\", \"http://b.library.org/1\"]\n\
+                 [source.auth]\nbearer_file = \"private\"\norigins = [\"https://c.library.org\", \"http://d.library.org\"]\n",
+            ),
+            &[
+                "5 source[a].sets unencrypted",
+                "8 source[a].auth.origins unencrypted",
+            ],
+        ),
+        (
+            source(
+                url,
+                "mirror",
+                "sets = [\"http://t0ken@b.library.org/\"]\nhub = \"http://t0ken@hub.library.org/\"\nsignatures = \"off\"\n",
+            ),
+            &[
+                "5 source[a].sets unencrypted",
+                "6 source[a].hub unencrypted",
+            ],
+        ),
+        (
+            format!(
+                "[http]\nproxy = \"http://me:secret@proxy.library.org:3128\"\n{}",
+                source(url, "mirror", "")
+            ),
+            &["2 http.proxy unencrypted"],
+        ),
+        (
+            format!(
+                "[http]\nproxy = \"http://me:secret@localhost:3128\"\n{}",
+                source(url, "mirror", "")
+            ),
+            &[],
+        ),
+        (
+            source(
+                "https://web.default.svc/",
+                "mirror",
+                "hub = \"https://hub.lan/\"\n",
+            ),
+            &[
+                "3 source[a].url private-name",
+                "5 source[a].hub private-name",
+            ],
+        ),
+        (
+            format!(
+                "[callback]\npublic_url = \"https://resyncd.internal/\"\n{}",
+                source(url, "mirror", "")
+            ),
+            &["2 callback.public_url private-name"],
+        ),
+        (
+            format!(
+                "[callback]\npublic_url = \"https://resyncd.internal/\"\n[http]\nallow_private_addresses = true\n{}",
+                source("https://web.default.svc/", "mirror", "")
+            ),
+            &[],
+        ),
+        (
+            source(
                 "http://a.library.org/",
                 "mirror",
                 "hub = \"http://hub.library.org/\"\nsignatures = \"off\"\n[source.auth]\nbearer_file = \"file\"\n",
@@ -400,6 +491,33 @@ fn what_can_hardly_be_meant_is_doubted() {
     }
     // What was not edited is doubted, so that nobody takes it for a configuration.
     assert!(doubts(EXAMPLE).len() >= 2);
+}
+
+#[test]
+fn doubts_of_the_environment_name_what_is_ignored() {
+    let minimal = "[[source]]\nname = \"a\"\nurl = \"https://library.org/\"\nmirror = \"mirror\"\n";
+    let proxy = ("HTTPS_PROXY", "http://proxy.library.org:3128");
+    let exceptions = ("no_proxy", "library.org,10.0.0.0/33 *.a.org, 10.*");
+    let ignored = ["http.no_proxy no-proxy-ignored"; 2];
+    assert_eq!(doubts_in(minimal, &[proxy, exceptions]), ignored);
+    // Nothing goes through a proxy.
+    assert_eq!(doubts_in(minimal, &[exceptions]), [""; 0]);
+    for own in ["off", "http://proxy.library.org:3128"] {
+        let text = format!("[http]\nproxy = \"{own}\"\n{minimal}");
+        assert_eq!(doubts_in(&text, &[proxy, exceptions]), [""; 0], "{own}");
+    }
+    let password = ("all_proxy", "http://t0ken@proxy.library.org:3128");
+    assert_eq!(doubts_in(minimal, &[password]), ["http.proxy unencrypted"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, minimal).unwrap();
+    let found = Config::doubts_in(&path, &Environment::of(&[proxy, exceptions]));
+    let messages: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let shown = messages.concat();
+    assert!(
+        shown.contains("\"10.0.0.0/33\"") && shown.contains("\"10.*\""),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The commands, examples and test names in README.md, SECURITY.md and docs/operations.md.
+//! The commands, examples and test names in README.md, SECURITY.md, docs/ and what is shipped with the program.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,23 +6,18 @@
 )]
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use resyncd::config::Config;
 use resyncd::metrics::{FAMILIES, MetricKind};
 
 const README: &str = include_str!("../README.md");
-const OPERATIONS: &str = include_str!("../docs/operations.md");
 
 /// The code blocks of a language in README.md, without their fences.
 fn blocks(language: &str) -> Vec<&'static str> {
-    blocks_of(README, language)
-}
-
-/// The code blocks of a language in a page, without their fences.
-fn blocks_of<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
-    page.split("\n```")
+    README
+        .split("\n```")
         .filter_map(|part| part.strip_prefix(language)?.strip_prefix('\n'))
         .collect()
 }
@@ -38,34 +33,210 @@ fn configuration_of_the_readme_is_valid() {
     }
 }
 
-#[test]
-fn commands_of_the_pages_exist() {
-    assert_eq!(commands_of(README), 5);
-    assert_eq!(commands_of(OPERATIONS), 2);
+/// A command line of the program that a page or a file shows.
+struct Shown {
+    /// Where it is.
+    file: String,
+    /// As it is written there.
+    text: String,
+    /// Its arguments, once with what is optional and once without.
+    arguments: Vec<Vec<String>>,
 }
 
-/// Has the program explain each command in the code blocks of a page; returns their number.
-fn commands_of(page: &str) -> usize {
-    let mut commands = 0;
-    for line in blocks_of(page, "sh").into_iter().flat_map(str::lines) {
-        let prefixes = [
-            "cargo run --release -- ",
-            "target/release/resyncd --config resyncd.toml ",
-            "sudo -u resyncd resyncd ",
-            "resyncd ",
+impl Shown {
+    /// The command line that a text is; `None`: it is none of this program.
+    fn of(file: &Path, text: &str) -> Option<Self> {
+        const BEFORE: [&str; 4] = [
+            "sudo -u resyncd ",
+            "podman exec resyncd ",
+            "ExecReload=",
+            "ExecStart=",
         ];
-        let Some(rest) = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix)) else {
-            continue;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let line = words.join(" ");
+        let line = line.split(" #").next()?;
+        let line = BEFORE
+            .iter()
+            .fold(line, |line, it| line.strip_prefix(it).unwrap_or(line));
+        let arguments = match line.strip_prefix("cargo run --release -- ") {
+            Some(arguments) => arguments,
+            None => {
+                let (program, arguments) = line.split_once(' ')?;
+                let is_own = program == "resyncd" || program.ends_with("/resyncd");
+                Some(arguments).filter(|_| is_own)?
+            }
         };
-        let command = rest.split_whitespace().next().unwrap_or_default();
-        let help = Command::new(env!("CARGO_BIN_EXE_resyncd"))
-            .args([command, "--help"])
-            .output()
-            .unwrap();
-        assert!(help.status.success(), "{line:?}: there is no {command:?}");
-        commands += 1;
+        if arguments.contains('…') {
+            return None;
+        }
+        let without = remove_optional(arguments);
+        let with = arguments.replace(['[', ']'], "");
+        let parse = |line: &str| line.split_whitespace().map(value_of).collect();
+        let arguments = [without.as_str(), with.as_str()].map(parse);
+        Some(Self {
+            file: file.display().to_string(),
+            text: text.to_owned(),
+            arguments: arguments.into(),
+        })
     }
-    commands
+}
+
+/// A line without what is in brackets.
+fn remove_optional(line: &str) -> String {
+    let mut parts = line.split('[');
+    let mut rest = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        rest += part.split_once(']').map_or(part, |(_, after)| after);
+    }
+    rest
+}
+
+/// What a word stands for.
+fn value_of(word: &str) -> String {
+    match word {
+        "N" => "1".to_owned(),
+        "ADDRESS" => "127.0.0.1:8462".to_owned(),
+        "NAME" => "example".to_owned(),
+        word => word.trim_matches('\'').to_owned(),
+    }
+}
+
+/// The files below a folder that a person reads, or one file.
+fn texts(place: &Path, found: &mut Vec<(PathBuf, String)>) {
+    if place.is_dir() {
+        for entry in std::fs::read_dir(place).unwrap() {
+            texts(&entry.unwrap().path(), found);
+        }
+    } else if let Ok(text) = std::fs::read_to_string(place) {
+        found.push((place.to_owned(), text));
+    }
+}
+
+/// Every command line of the program in the pages for people, in the files that they may copy, and in the unit.
+fn shown_commands() -> Vec<Shown> {
+    const PLACES: [&str; 8] = [
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "config.example.toml",
+        "docs",
+        "contrib",
+        "systemd",
+        "benches/README.md",
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for place in PLACES {
+        texts(&root.join(place), &mut files);
+    }
+    let mut shown = Vec::new();
+    for (file, text) in files {
+        let file = file.strip_prefix(root).unwrap();
+        let is_page = file.extension().is_some_and(|extension| extension == "md");
+        // Of a page, each second part is a code block.
+        let fence = if is_page { "\n```" } else { "\0" };
+        for (number, part) in text.split(fence).enumerate() {
+            let template = part.replace("{{ $labels.source }}", "NAME");
+            if !is_page || number % 2 == 1 {
+                let lines = template.lines().map(str::trim);
+                shown.extend(lines.filter_map(|line| Shown::of(file, line)));
+            }
+            if !is_page || number % 2 == 0 {
+                let spans = template.split('`').skip(1).step_by(2);
+                shown.extend(spans.filter_map(|span| Shown::of(file, span)));
+            }
+        }
+    }
+    shown
+}
+
+#[test]
+fn every_command_that_is_shown_is_accepted() {
+    let shown = shown_commands();
+    for Shown {
+        file,
+        text,
+        arguments,
+    } in &shown
+    {
+        for arguments in arguments {
+            // A command that is only named.
+            if let [command] = arguments.as_slice() {
+                let program = resyncd::cli::command_line();
+                let exists = program.find_subcommand(command).is_some();
+                assert!(exists, "{file}: {text}");
+                continue;
+            }
+            let line = std::iter::once("resyncd").chain(arguments.iter().map(String::as_str));
+            let parsed = resyncd::cli::command_line().try_get_matches_from(line);
+            assert!(parsed.is_ok(), "{file}: {text}: {}", parsed.unwrap_err());
+        }
+    }
+    for file in [
+        "README.md",
+        "docs/operations.md",
+        "docs/codes.md",
+        "contrib/prometheus/resyncd.rules.yml",
+        "systemd/resyncd.service",
+    ] {
+        assert!(shown.iter().any(|shown| shown.file == file), "{file}");
+    }
+    assert!(shown.len() > 60, "{}", shown.len());
+}
+
+/// Those that need neither a Source nor a daemon are run.
+#[test]
+fn commands_that_are_shown_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    // Nobody listens there.
+    let text = "state_dir = \"state\"\n[status]\nlisten = \"127.0.0.1:1\"\n\
+        [[source]]\nname = \"example\"\nurl = \"https://library.org/\"\nmirror = \"mirror\"\nnotifications = false\n";
+    std::fs::write(&config, text).unwrap();
+    let mut run = BTreeSet::new();
+    for shown in shown_commands() {
+        for mut arguments in shown.arguments {
+            // The one that is shown is another one.
+            for argument in &mut arguments {
+                if argument.starts_with('/') {
+                    *argument = "copy.db".to_owned();
+                }
+            }
+            while let Some(at) = arguments
+                .iter()
+                .position(|it| it == "--config" || it == "-c" || it == "--address")
+            {
+                arguments.drain(at..at + 2);
+            }
+            let code = match arguments.first().map(String::as_str) {
+                Some("config") => 0,
+                Some("check") if arguments.len() == 1 => 0,
+                Some("approve") if arguments.len() == 1 => continue,
+                Some("approve" | "failed" | "poll" | "retry" | "status") => 3,
+                // It is in the configuration.
+                Some("forget") if !arguments.iter().any(|it| it == "--former-sets") => 1,
+                // There is no database.
+                Some("backup") => 1,
+                _ => continue,
+            };
+            if !run.insert(arguments.clone()) {
+                continue;
+            }
+            let mut command = Command::new(env!("CARGO_BIN_EXE_resyncd"));
+            let command = command.arg("--config").arg(&config).args(&arguments);
+            let output = command.current_dir(folder.path()).output().unwrap();
+            assert_eq!(
+                output.status.code(),
+                Some(code),
+                "{arguments:?}: {output:?}"
+            );
+        }
+    }
+    let commands: BTreeSet<&str> = run.iter().map(|it| it[0].as_str()).collect();
+    let expected = [
+        "approve", "backup", "check", "config", "failed", "forget", "poll", "retry", "status",
+    ];
+    assert_eq!(commands, BTreeSet::from(expected));
 }
 
 #[test]

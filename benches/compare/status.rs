@@ -70,8 +70,8 @@ fn insert_tasks(home: &Home, base: &str, tasks: usize) -> BenchResult<()> {
     transaction.execute("INSERT INTO coverage VALUES (1, ?1, ?2)", [i64::MIN, now])?;
     {
         let mut resource = transaction.prepare(
-            "INSERT INTO resource (id, source, uri, set_id, path, length, media_type, lastmod, changed_at, applied_at)
-             VALUES (?1, ?2, ?3, 1, ?4, 1000, 'text/plain', ?5, ?5, ?5)",
+            "INSERT INTO resource (id, source, uri, set_id, length, media_type, lastmod, changed_at, applied_at)
+             VALUES (?1, ?2, ?3, 1, 1000, 'text/plain', ?4, ?4, ?4)",
         )?;
         let mut member = transaction
             .prepare("INSERT INTO member (set_id, resource_id, generation) VALUES (1, ?1, 0)")?;
@@ -86,8 +86,7 @@ fn insert_tasks(home: &Home, base: &str, tasks: usize) -> BenchResult<()> {
                 i64::try_from(number + 1)?,
                 format!("{base}/resources/{number:07}"),
             );
-            let path = uri.strip_prefix("http://");
-            resource.execute(params![id, NAME, uri, path, now])?;
+            resource.execute(params![id, NAME, uri, now])?;
             member.execute([id])?;
             let state = state(number);
             let (kind, code) = match state {

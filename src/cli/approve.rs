@@ -17,6 +17,9 @@ pub(super) struct ApproveArguments {
     /// Reject the deletions: the files stay, until the Source lists a resource again or states a new change of it
     #[arg(long)]
     reject: bool,
+    /// Have deletions that were rejected held back again
+    #[arg(long, conflicts_with_all = ["list", "reject", "dry_run"])]
+    undo_reject: bool,
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
@@ -48,10 +51,10 @@ async fn approve_all(
     source: &str,
     arguments: &ApproveArguments,
 ) -> Result<(), DaemonError> {
-    let operation = if arguments.reject {
-        "reject"
-    } else {
-        "approve"
+    let operation = match (arguments.reject, arguments.undo_reject) {
+        (true, _) => "reject",
+        (_, true) => "undo-reject",
+        _ => "approve",
     };
     if arguments.list || arguments.dry_run {
         list(client, config, source, arguments).await

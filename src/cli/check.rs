@@ -17,7 +17,7 @@ pub(super) struct CheckArguments {
 }
 
 pub(super) async fn check(path: &Path, arguments: &CheckArguments) -> u8 {
-    match Config::load(path) {
+    match Config::check(path) {
         Ok(config) => {
             if let Some(warning) = exposed_passwords(&config, path) {
                 tracing::warn!(code = "configuration-readable", "{warning}");

@@ -1,23 +1,39 @@
-//! `config`: prints the configuration as it is used, or the schema of the file.
+//! `config`: prints the configuration as it is used, the schema of the file, or a file to begin with.
 
 use std::path::Path;
 
+use super::discover::{EntryPoint, print_starter};
 use super::exit_status::{FAULTS, OK};
 use super::output::print_text;
-use crate::config::Config;
+use crate::config::{Config, ConfigFaults};
 
 /// Arguments of `config`.
 #[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
 pub(super) struct ConfigArguments {
     /// Print every key, with the defaults of those that the file omits
-    #[arg(long, required_unless_present = "schema")]
+    #[arg(long)]
     effective: bool,
     /// Print the JSON Schema of the file, for editors
-    #[arg(long, conflicts_with = "effective")]
+    #[arg(long)]
     schema: bool,
+    /// Print a file to begin with, for the Source at a URL that `discover` takes
+    #[arg(long, value_name = "URL")]
+    starter: Option<EntryPoint>,
 }
 
-pub(super) fn config(path: &Path, arguments: &ConfigArguments) -> u8 {
+/// `read`: reads what requests to a Source need of the configuration, which may be absent.
+pub(super) async fn config(
+    path: &Path,
+    arguments: &ConfigArguments,
+    read: impl FnOnce() -> Result<Config, ConfigFaults>,
+) -> u8 {
+    if let Some(entry) = &arguments.starter {
+        return match read() {
+            Ok(config) => print_starter(&config, entry).await,
+            Err(faults) => print_faults(&faults),
+        };
+    }
     if arguments.schema {
         println!("{:#}", Config::schema());
         return OK;
@@ -27,9 +43,11 @@ pub(super) fn config(path: &Path, arguments: &ConfigArguments) -> u8 {
             print_text(&text);
             OK
         }
-        Err(faults) => {
-            eprintln!("{faults}");
-            FAULTS
-        }
+        Err(faults) => print_faults(&faults),
     }
+}
+
+fn print_faults(faults: &ConfigFaults) -> u8 {
+    eprintln!("{faults}");
+    FAULTS
 }

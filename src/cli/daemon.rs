@@ -2,22 +2,34 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::public_url::{is_loopback, leads_to_listener};
 use crate::clock;
 use crate::config::{Config, ConfigChanges};
 use crate::engine::{Engine, followed_sets};
-use crate::fetch::{Client, FetchError};
+use crate::fetch::{Bounds, Client, FetchError, pause};
 use crate::http::{
     BoundListener, Callback, RejectionCounters, SharedRedaction, bind, callback_router,
     operator_router, serve,
 };
+use crate::protocol::hide_userinfo;
 use crate::status::{Operations, Status, StatusError};
 use crate::store::{Store, StoreError, Wake};
+
+/// The code of a public URL that does not lead here.
+const PUBLIC_URL: &str = "public-url-unreachable";
+/// The pauses before the public URL is tried again.
+const PROBES: Bounds = Bounds {
+    tries: u32::MAX,
+    first: Duration::from_secs(60),
+    longest: Duration::from_secs(3600),
+};
 
 /// Why the daemon can't start.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +97,8 @@ struct Configured {
     callback_listener: RunningListener,
     /// Stops the callback listener once the last subscription has ended; `None`: it is needed for others.
     endings: Option<AbortHandle>,
+    /// Finds out whether the public URL leads to the callback listener; `None`: nothing is pushed to it.
+    probing: Option<AbortHandle>,
 }
 
 /// A listener that is being served.
@@ -149,6 +163,7 @@ impl Daemon {
             let stopping = stop_after_endings(Arc::clone(&store), listener);
             tokio::spawn(stopping).abort_handle()
         });
+        let probing = probe_public_url(&config, &engine, &rejections);
         let stop = CancellationToken::new();
         let operations = Arc::clone(&engine) as Arc<dyn Operations>;
         let router = operator_router(
@@ -177,6 +192,7 @@ impl Daemon {
                 config: configured,
                 callback_listener,
                 endings,
+                probing,
             }),
             secrets,
             rejections,
@@ -203,6 +219,13 @@ impl Daemon {
             ..configured.config.clone()
         };
         self.serve_callback(&mut configured, &next).await?;
+        if is_notified(&next) != is_notified(&configured.config) {
+            if let Some(probing) = configured.probing.take() {
+                probing.abort();
+            }
+            self.engine.note_public_url(None);
+            configured.probing = probe_public_url(&next, &self.engine, &self.rejections);
+        }
         // Those of Sources that end are removed from what their hubs state meanwhile, too.
         let mut all = next.clone();
         let former = configured.config.sources.iter().cloned();
@@ -289,6 +312,9 @@ impl Daemon {
     /// Stops in order: the callback listener, the engine with its work in progress, the status listener.
     pub async fn stop(self) {
         let configured = self.configured.into_inner();
+        if let Some(probing) = &configured.probing {
+            probing.abort();
+        }
         configured.callback_listener.stop().await;
         self.engine.stop().await;
         self.status_listener.stop().await;
@@ -332,6 +358,38 @@ impl RunningListener {
             let _ = task.await;
         }
     }
+}
+
+/// Finds out whether the public URL leads to the callback listener, and again after pauses while it does not: that is shown and logged,
+/// and stops nothing. `None`: no notification is expected, or only from this machine.
+fn probe_public_url(
+    config: &Config,
+    engine: &Arc<Engine>,
+    rejections: &RejectionCounters,
+) -> Option<AbortHandle> {
+    let url = config.callback.public_url.clone();
+    let url = url.filter(|url| is_notified(config) && !is_loopback(url))?;
+    let (engine, rejections) = (Arc::clone(engine), rejections.clone());
+    let probing = async move {
+        let mut failures = 0;
+        while let Err(reason) = leads_to_listener(&url, &rejections).await {
+            failures += 1;
+            let shown = hide_userinfo(url.as_str());
+            let message = format!("the public URL {shown} {reason}");
+            if failures == 1 {
+                tracing::warn!(code = PUBLIC_URL, "{message}");
+            }
+            let error = StatusError::new(PUBLIC_URL, message, clock::now().wall);
+            engine.note_public_url(Some(error));
+            let pause = pause(failures, None, &PROBES);
+            tokio::time::sleep(pause.unwrap_or(PROBES.longest)).await;
+        }
+        if failures > 0 {
+            tracing::info!(public_url = %hide_userinfo(url.as_str()), "the public URL leads here");
+        }
+        engine.note_public_url(None);
+    };
+    Some(tokio::spawn(probing).abort_handle())
 }
 
 /// Whether a Source of the configuration subscribes to channels.
@@ -389,7 +447,6 @@ pub(super) async fn bind_callback(config: &mut Config) -> Result<BoundListener, 
 mod tests {
     use std::net::Ipv4Addr;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use futures_util::future::BoxFuture;
     use parking_lot::Mutex;

@@ -160,6 +160,7 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
     let options = SampleOptions {
         sets: vec![SET.to_owned()],
         resources_per_set: RESOURCES,
+        metadata: true,
         ..SampleOptions::default()
     };
     let source = start_source(options).await?;
@@ -169,6 +170,9 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
         "Sample Source with {RESOURCES} resources:  {}",
         source.url()
     );
+    let described = source.resource_uri(SET, "r0000.txt");
+    let record = source.resource_uri(SET, "r0000.dc.xml");
+    println!("metadata:  {record} describes {described}");
     println!("mirror:  {}", folder.join("mirror").display());
     println!(
         "status:  http://{}/  (and /status, /changes)",
@@ -401,6 +405,8 @@ mod tests {
                 length: None,
                 changed_at: None,
                 origin: origin.to_owned(),
+                links: Vec::new(),
+                is_patched: false,
             });
         }
         assert_eq!(

@@ -26,13 +26,13 @@
 
 mod entry_point;
 mod report;
+mod starter;
 mod tree;
 
 use std::collections::HashSet;
 
 use url::Url;
 
-use self::entry_point::EntryPoint;
 use self::report::DiscoveryReport;
 use super::exit_status::{FAILED, OK};
 use super::output::print_text;
@@ -40,6 +40,8 @@ use crate::clock;
 use crate::config::{Config, Credentials};
 use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
 use crate::sync::latest_source_time;
+
+pub(super) use self::entry_point::EntryPoint;
 
 /// How many documents are read: a Source may have ten thousand sets.
 const MAX_DOCUMENTS: usize = 100;
@@ -79,6 +81,21 @@ pub(super) async fn discover(config: &Config, arguments: &DiscoverArguments) -> 
         FAILED
     } else {
         OK
+    }
+}
+
+/// Prints a configuration to begin with for the Source at an entry point.
+pub(super) async fn print_starter(config: &Config, entry: &EntryPoint) -> u8 {
+    let report = report(config, entry).await;
+    match starter::of(&report, &entry.url) {
+        Ok(text) => {
+            print_text(&text);
+            OK
+        }
+        Err(error) => {
+            eprintln!("resyncd: {} [{}]", error.message, error.code);
+            FAILED
+        }
     }
 }
 

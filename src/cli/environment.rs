@@ -14,7 +14,7 @@ use rustix::fs::{Access, access, statvfs};
 use super::daemon_client::DaemonClient;
 use super::public_url::leads_here;
 use super::users::{current, name_of};
-use crate::config::Config;
+use crate::config::{Config, HookAction};
 use crate::protocol::hide_userinfo;
 
 /// Less free space than this is not enough to begin with, in bytes.
@@ -50,6 +50,15 @@ pub(super) async fn probes(config: &Config) -> Vec<Probe> {
     for source in &config.sources {
         let key = format!("source[{}].mirror", source.name);
         probes.push(folder(&key, &source.mirror, false));
+        for hook in &source.hooks {
+            if let HookAction::Command { program, .. } = &hook.action {
+                let key = format!("source[{}].hook[{}].command", source.name, hook.name);
+                probes.push(Probe {
+                    what: format!("{key} {}", program.display()),
+                    found: try_program(program),
+                });
+            }
+        }
     }
     probes.push(folder("temporary files", &std::env::temp_dir(), false));
     let client = DaemonClient::new(config, Duration::from_secs(10)).ok();
@@ -111,6 +120,18 @@ fn try_folder(path: &Path, is_own: bool) -> Result<String, String> {
     Ok(format!("{state}; {} free", HumanBytes(free)))
 }
 
+/// Whether a program can be run.
+fn try_program(path: &Path) -> Result<String, String> {
+    let found = fs::metadata(path).map_err(|error| error.to_string())?;
+    if !found.is_file() {
+        return Err("not a program".to_owned());
+    }
+    let own = name_of(current());
+    let runs = access(path, Access::EXEC_OK);
+    runs.map_err(|error| format!("{own} can't run it ({error}): `chmod +x` makes it a program"))?;
+    Ok(format!("can be run by {own}"))
+}
+
 /// Whether a port can be listened on. `is_running`: whether the daemon is.
 fn port(key: &str, address: SocketAddr, is_running: bool) -> Probe {
     let found = match TcpListener::bind(address) {
@@ -149,6 +170,18 @@ mod tests {
         for path in [file.clone(), file.join("below")] {
             let wrong = try_folder(&path, false).unwrap_err();
             assert!(wrong.contains("is not a folder"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn program_of_a_hook_is_tried() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(try_program(Path::new("/bin/sh")).is_ok());
+        // Root may do much, but run no file that nobody may run.
+        for path in [file.as_path(), home.path(), Path::new("/nowhere")] {
+            assert!(try_program(path).is_err(), "{path:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 //! without one. With `--former-sets` the running daemon deletes the files of former sets of a Source that is followed.
 
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -10,16 +11,21 @@ use super::daemon::{RunningListener, StartError, bind_callback};
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
 use super::daemon_requests::{post_for_each, print_failure};
 use super::exit_status::{FAILED, FAULTS, OK};
+use super::logging::{self, DefaultLevel};
+use super::progress::{ProgressDisplay, SourceProgress};
 use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::{EndingSource, ForgetError, ForgetRequest, forget_source};
 use crate::fetch::Client;
 use crate::http::{RejectionCounters, SharedRedaction};
-use crate::status::{Forgotten, UnsubscribeResult};
+use crate::status::{Forgotten, Status, UnsubscribeResult};
 use crate::store::Store;
 
 /// How long the daemon may take: it answers when it is done, and there may be millions of files.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// How often it is looked how many resources are left. Each time costs the daemon as much as a request of the status.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Arguments of `forget`.
 #[derive(Debug, clap::Args)]
@@ -51,16 +57,21 @@ pub(super) async fn forget(
     environment: Option<&Path>,
 ) -> u8 {
     if arguments.former_sets {
+        let _summaries = logging::start(DefaultLevel::Warn, config.log.format);
         let names = std::slice::from_ref(&arguments.source);
         let show = |source: &str, answer: &str| println!("{source}: {answer}");
         return post_for_each(&config, names, "forget-former-sets", show).await;
     }
-    let forgotten = match through_daemon(&config, arguments).await {
+    let names = std::iter::once(arguments.source.as_str());
+    let mut display = ProgressDisplay::start(names, config.log.format);
+    let mut show = |progress| display.show(std::iter::once(progress));
+    let forgotten = match through_daemon(&config, arguments, &mut show).await {
         Err(Failure::Daemon(error)) if error.is_unreachable() && !arguments.daemon.is_given() => {
-            without_daemon(config, arguments, environment).await
+            without_daemon(config, arguments, environment, &mut show).await
         }
         forgotten => forgotten,
     };
+    display.end();
     match forgotten {
         Ok(forgotten) => {
             for line in lines(&forgotten, arguments.delete_files) {
@@ -90,9 +101,49 @@ pub(super) async fn forget(
     }
 }
 
+/// What the mirror has of a Source.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    resources: u64,
+    bytes: u64,
+}
+
+/// Waits for the work, and shows meanwhile how many of the resources that were there at first are left. `left`: what is left now; `None`:
+/// that is not known.
+async fn watched<T>(
+    work: impl Future<Output = T>,
+    left: impl AsyncFn() -> Option<Left>,
+    interval: Duration,
+    mut show: impl FnMut(SourceProgress),
+) -> T {
+    let mut work = pin!(work);
+    let mut at_first: Option<Left> = None;
+    loop {
+        let next = async {
+            let left = left().await;
+            if let Some(left) = left {
+                let at_first = *at_first.get_or_insert(left);
+                show(SourceProgress {
+                    done: at_first.resources.saturating_sub(left.resources),
+                    known: at_first.resources,
+                    bytes: at_first.bytes.saturating_sub(left.bytes),
+                    ..SourceProgress::default()
+                });
+            }
+            tokio::time::sleep(interval).await;
+        };
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = next => {}
+        }
+    }
+}
+
 async fn through_daemon(
     config: &Config,
     arguments: &ForgetArguments,
+    show: impl FnMut(SourceProgress),
 ) -> Result<Forgotten, Failure> {
     let name = &arguments.source;
     let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -105,7 +156,18 @@ async fn through_daemon(
     let client = DaemonClient::new(config, TIMEOUT).map_err(Failure::Daemon)?;
     let delete_files = arguments.delete_files;
     let path = format!("/sources/{name}/forget?delete_files={delete_files}");
-    let answer = client.post(&path).await.map_err(Failure::Daemon)?;
+    let left = async || {
+        let answer = client.get("/status").await.ok()?;
+        let status: Status = serde_json::from_str(&answer).ok()?;
+        let mut former = status.former_sources.into_iter();
+        let source = former.find(|source| source.name == *name)?;
+        Some(Left {
+            resources: source.resources,
+            bytes: source.bytes,
+        })
+    };
+    let answer = watched(client.post(&path), left, PROGRESS_INTERVAL, show).await;
+    let answer = answer.map_err(Failure::Daemon)?;
     serde_json::from_str(&answer).map_err(|_| Failure::Daemon(client.not_resyncd()))
 }
 
@@ -113,6 +175,7 @@ async fn without_daemon(
     mut config: Config,
     arguments: &ForgetArguments,
     environment: Option<&Path>,
+    show: impl FnMut(SourceProgress),
 ) -> Result<Forgotten, Failure> {
     refuse_another_user(&config.state_dir, environment).map_err(Failure::Refused)?;
     let failed = |error: StartError| Failure::Start(error);
@@ -137,7 +200,16 @@ async fn without_daemon(
             .map(|source| (source.name.clone(), source.mirror.clone()))
             .collect(),
     };
-    let forgotten = forget_source(&store, &ending, &request, &CancellationToken::new()).await;
+    let left = async || {
+        let totals = store.set_totals(name).await.ok()?;
+        Some(Left {
+            resources: totals.iter().map(|set| set.resources).sum(),
+            bytes: totals.iter().map(|set| set.bytes).sum(),
+        })
+    };
+    let stop = CancellationToken::new();
+    let work = forget_source(&store, &ending, &request, &stop);
+    let forgotten = watched(work, left, PROGRESS_INTERVAL, show).await;
     listener.stop().await;
     forgotten.map_err(Failure::Forget)
 }
@@ -182,7 +254,35 @@ fn lines(forgotten: &Forgotten, delete_files: bool) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+
+    #[tokio::test]
+    async fn progress_is_shown_while_it_is_forgotten() {
+        let (done, ended) = tokio::sync::oneshot::channel();
+        let (mut done, left) = (Some(done), AtomicU64::new(1000));
+        let mut shown = Vec::new();
+        let left = async || match left.fetch_sub(250, Ordering::Relaxed) {
+            // The daemon does not answer once.
+            750 => None,
+            resources => Some(Left {
+                resources,
+                bytes: 10 * resources,
+            }),
+        };
+        let result = watched(ended, left, Duration::from_millis(1), |progress| {
+            shown.push((progress.done, progress.known, progress.bytes));
+            if progress.done == 750
+                && let Some(done) = done.take()
+            {
+                done.send("forgotten").unwrap();
+            }
+        });
+        assert_eq!(result.await, Ok("forgotten"));
+        shown.truncate(3);
+        assert_eq!(shown, [(0, 1000, 0), (500, 1000, 5000), (750, 1000, 7500)]);
+    }
 
     #[test]
     fn lines_state_what_was_deleted_and_what_stays() {

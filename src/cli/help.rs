@@ -48,10 +48,13 @@ pub(super) const CONFIG: &str = "\
 Examples:
   resyncd config --effective
   resyncd config --schema
+  resyncd config --starter https://example.org/
 
-User names and passwords are not shown.
+--starter discovers what the Source offers, and writes nothing but the text. User
+names and passwords are not shown.
 
-Exit status: 0, or 2 if the configuration has faults.";
+Exit status: 0; 1 if --starter finds nothing that can be used; 2 if the
+configuration has faults.";
 
 pub(super) const DISCOVER: &str = "\
 Examples:
@@ -99,6 +102,7 @@ Examples:
   resyncd approve example --list
   resyncd approve example
   resyncd approve example --reject
+  resyncd approve example --undo-reject
 
 Exit status: 0 if done, 1 if the daemon does not accept it, 3 if it can't be
 reached.";

@@ -65,16 +65,25 @@ where
             let line = line.flatten_event(true).with_target(false);
             let lines = lines
                 .fmt_fields(JsonFields::new())
-                .event_format(BoundedJson(line));
+                .event_format(BoundedLine {
+                    format: line,
+                    bound: bounded_json,
+                });
             registry.with(lines).try_init()
         }
         LogFormat::Auto if is_journal() => {
-            let lines = lines.event_format(EscapedFormat(JournalFormat));
+            let lines = lines.event_format(BoundedLine {
+                format: JournalFormat,
+                bound: bounded_text,
+            });
             registry.with(lines).try_init()
         }
         LogFormat::Auto | LogFormat::Text => {
             let line = tracing_subscriber::fmt::format().with_target(false);
-            let lines = lines.event_format(EscapedFormat(line.with_ansi(false)));
+            let lines = lines.event_format(BoundedLine {
+                format: line.with_ansi(false),
+                bound: bounded_text,
+            });
             registry.with(lines).try_init()
         }
     };
@@ -112,10 +121,14 @@ fn is_journal() -> bool {
     stream == format!("{}:{}", file.st_dev, file.st_ino)
 }
 
-/// One line per event: control characters are escaped and long lines are cut, because events contain remote text.
-struct EscapedFormat<F>(F);
+/// One bounded line per event, because events contain remote text.
+struct BoundedLine<F> {
+    format: F,
+    /// Makes a line of what the format has written.
+    bound: fn(&str) -> Cow<'_, str>,
+}
 
-impl<S, N, F> FormatEvent<S, N> for EscapedFormat<F>
+impl<S, N, F> FormatEvent<S, N> for BoundedLine<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -128,32 +141,15 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let mut text = String::new();
-        self.0
+        self.format
             .format_event(context, Writer::new(&mut text), event)?;
-        writeln!(line, "{}", one_line(text.trim_end_matches('\n'), MAX_LINE))
+        writeln!(line, "{}", (self.bound)(text.trim_end_matches('\n')))
     }
 }
 
-/// One object per line, whose texts are cut where the line is too long.
-struct BoundedJson<F>(F);
-
-impl<S, N, F> FormatEvent<S, N> for BoundedJson<F>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-    F: FormatEvent<S, N>,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut line: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut text = String::new();
-        self.0
-            .format_event(context, Writer::new(&mut text), event)?;
-        writeln!(line, "{}", bounded_json(text.trim_end_matches('\n')))
-    }
+/// The text with its control characters escaped, and without its end if it is longer than a line.
+fn bounded_text(text: &str) -> Cow<'_, str> {
+    one_line(text, MAX_LINE).into()
 }
 
 /// An object without its ends of texts, if it is longer than a line.

@@ -92,7 +92,7 @@ enum CliCommand {
     /// Check the configuration: print every fault, or `ok`
     #[command(after_help = help::CHECK)]
     Check(check::CheckArguments),
-    /// Print the configuration with its defaults
+    /// Print the configuration with its defaults, its schema, or one to begin with
     #[command(after_help = help::CONFIG)]
     Config(configuration::ConfigArguments),
     /// Show what a Source offers: sets, documents, channels and hubs
@@ -204,18 +204,21 @@ async fn command(arguments: &CliArguments) -> u8 {
         let _summaries = logging::start(logging::DefaultLevel::Warn, LogFormat::Auto);
         return check::check(path, check).await;
     }
+    // `discover` works without a configuration file.
+    let read_if_present = || {
+        let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
+        match may_be_absent {
+            true => Ok(Config::new("", Vec::new())),
+            false => Config::load_without_sources(path),
+        }
+    };
     if let CliCommand::Config(config) = &arguments.command {
-        return configuration::config(path, config);
+        let _summaries = logging::start(logging::DefaultLevel::Warn, LogFormat::Auto);
+        return configuration::config(path, config, read_if_present).await;
     }
     if let CliCommand::Discover(discover) = &arguments.command {
         let _summaries = logging::start(logging::DefaultLevel::Warn, LogFormat::Auto);
-        // `discover` works without a configuration file.
-        let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
-        let config = match may_be_absent.then(|| Config::new("", Vec::new())) {
-            Some(defaults) => Ok(defaults),
-            None => Config::load_without_sources(path),
-        };
-        return match config {
+        return match read_if_present() {
             Ok(config) => discover::discover(&config, discover).await,
             Err(faults) => print_faults(&faults),
         };
@@ -269,7 +272,6 @@ async fn command(arguments: &CliArguments) -> u8 {
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
         CliCommand::Forget(forget) => {
-            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
             forget::forget(config, forget, config_of_environment().as_deref()).await
         }
         CliCommand::Run

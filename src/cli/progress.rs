@@ -148,10 +148,10 @@ impl ProgressLine {
             bytes,
             is_finished,
         } = self.shown;
-        let counted = format!(
-            "{done} of {known} resources, {}, {documents} documents",
-            HumanBytes(bytes)
-        );
+        let mut counted = format!("{done} of {known} resources, {}", HumanBytes(bytes));
+        if documents > 0 {
+            counted += &format!(", {documents} documents");
+        }
         if is_finished {
             return format!("done: {counted}");
         }

@@ -7,10 +7,11 @@ use axum::Router;
 use axum::http::{StatusCode, Uri};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use url::Url;
+use url::{Host, Url};
 
 use super::daemon_client::DaemonClient;
 use crate::config::Config;
+use crate::http::RejectionCounters;
 use crate::status::Status;
 
 /// How long the request may take.
@@ -27,14 +28,44 @@ pub(super) async fn leads_here(
     config: &Config,
     daemon: Option<&DaemonClient>,
 ) -> Result<String, String> {
-    let mut random = [0_u8; RANDOM];
-    getrandom::fill(&mut random).map_err(|error| error.to_string())?;
-    let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = random_token()?;
     let url = public_url.join(&token).map_err(|error| error.to_string())?;
     match daemon {
         Some(daemon) => through_daemon(&url, daemon).await,
         None => through_listener(&url, &token, config.callback.listen).await,
     }
+}
+
+/// Whether a request through the public URL arrives at the callback listener of this process. The error is for a person.
+pub(super) async fn leads_to_listener(
+    public_url: &Url,
+    rejections: &RejectionCounters,
+) -> Result<(), String> {
+    let token = random_token()?;
+    let url = public_url.join(&token).map_err(|error| error.to_string())?;
+    let counted = || rejections.counts().get(UNKNOWN).copied().unwrap_or(0);
+    let before = counted();
+    let answer = request(&url).await?;
+    match counted() > before {
+        true => Ok(()),
+        false => Err(elsewhere(&answer)),
+    }
+}
+
+/// Whether requests to a URL need neither DNS nor a proxy: nobody else can make any.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(domain)) => domain == "localhost" || domain.ends_with(".localhost"),
+        None => false,
+    }
+}
+
+fn random_token() -> Result<String, String> {
+    let mut random = [0_u8; RANDOM];
+    getrandom::fill(&mut random).map_err(|error| error.to_string())?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The running daemon counts the request if it arrives.

@@ -6,8 +6,8 @@ use indicatif::HumanBytes;
 use super::human::{age, cut, short_time, with_age, wrapped};
 use super::up_to_date::up_to_date;
 use crate::status::{
-    Attention, ChannelStatus, CountedError, FormerSource, HostStatus, OddityStatus, SetStatus,
-    SourceStatus, Status, StatusError, UnfollowedStatus,
+    Attention, ChannelStatus, CountedError, FormerSource, HookStatus, HostStatus, OddityStatus,
+    SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus,
 };
 
 /// The number of columns that a table, and a sentence, have at most.
@@ -202,9 +202,32 @@ fn source_lines(source: &SourceStatus, now: Option<DateTime<Utc>>) -> Vec<String
     lines.extend(error_lines(source.error.as_ref(), "  "));
     lines.extend(notice_lines(&source.notices, "  "));
     lines.extend(described_by(&source.describedby, "  "));
+    for hook in &source.hooks {
+        lines.extend(hook_lines(hook, now));
+    }
     for set in failures_first(&source.sets, set_needs_look) {
         lines.extend(set_lines(set, now));
     }
+    lines
+}
+
+fn hook_lines(hook: &HookStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
+    let HookStatus { name, kind, .. } = hook;
+    let state = match (&hook.failing_since, hook.running) {
+        _ if hook.stopped => "stopped".to_owned(),
+        (Some(since), _) => format!("failing since {}", with_age(since, now)),
+        (None, true) => "running".to_owned(),
+        (None, false) => "waiting".to_owned(),
+    };
+    let position = hook.position.map_or_else(
+        || "no position yet".to_owned(),
+        |position| {
+            let behind = hook.behind.unwrap_or_default();
+            format!("position {position}, {behind} entries of the feed behind")
+        },
+    );
+    let mut lines = vec![format!("  hook {name} ({kind}): {state}; {position}")];
+    lines.extend(error_lines(hook.error.as_ref(), "    "));
     lines
 }
 
@@ -221,6 +244,12 @@ fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
             set.held_deletions
         ),
     ];
+    if set.rejected > 0 {
+        lines.push(format!(
+            "    {} deletions rejected: the files stay",
+            set.rejected
+        ));
+    }
     lines.extend(error_lines(set.error.as_ref(), "    "));
     lines.extend(
         other_errors(set)
@@ -592,6 +621,34 @@ pub(super) mod tests {
             "name": "", "url": "u", "mirror": "m", "state": "ok", "error": null, "sets": [set],
         });
         serde_json::from_value(source).unwrap()
+    }
+
+    #[test]
+    fn hooks_have_lines_among_the_details_of_a_source() {
+        let mut source = source("in-sync");
+        let hook = serde_json::json!({
+            "name": "index", "kind": "command", "position": 7, "behind": 3, "running": false, "accepted": 1, "failed": 2,
+            "last_accepted_at": null, "failing_since": "2026-01-03T00:05:00Z", "next_try_at": null, "stopped": false,
+            "error": {"code": "command-failed", "message": "exit status: 3", "at": "now"},
+        });
+        source.hooks = vec![serde_json::from_value(hook).unwrap()];
+        let now = "2026-01-03T00:10:00Z".parse().ok();
+        let failing = source_lines(&source, now);
+        let line = &failing[1];
+        assert!(
+            line.starts_with("  hook index (command): failing since "),
+            "{failing:#?}"
+        );
+        assert!(
+            line.ends_with("; position 7, 3 entries of the feed behind"),
+            "{failing:#?}"
+        );
+        assert_eq!(failing[2], "    ! exit status: 3 [command-failed, now]");
+        source.hooks[0].failing_since = None;
+        source.hooks[0].running = true;
+        assert!(source_lines(&source, now)[1].contains(": running; "));
+        source.hooks[0].stopped = true;
+        assert!(source_lines(&source, now)[1].contains(": stopped; "));
     }
 
     #[test]

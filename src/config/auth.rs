@@ -17,7 +17,7 @@ use url::{Origin, Url};
 use super::Source;
 use super::certificates::ClientCertificate;
 use super::credentials::{AuthHeader, SourceAuth};
-use super::environment::Environment;
+use super::environment::{CREDENTIALS, Environment};
 use super::fault::FaultKind;
 use super::table_reader::{TableReader, parse_path};
 use super::value::parse_url;
@@ -26,8 +26,6 @@ use super::value::parse_url;
 const LONGEST_LINE: u64 = 16 << 10;
 /// The longest certificate with its chain, in bytes.
 const LONGEST_PEM: u64 = 1 << 20;
-/// The variable that names the folder of the credentials that systemd has loaded.
-const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 const AUTHORIZATION: &str = "authorization";
 /// Headers that the client sets itself, or that are not for the Source.
 const RESERVED: [&str; 15] = [
@@ -49,16 +47,16 @@ const RESERVED: [&str; 15] = [
 ];
 
 /// What the secrets are read from.
-struct Secrets<'r, 's, 'f> {
-    section: &'r mut TableReader<'s, 'f>,
-    folder: &'r Path,
-    environment: &'r Environment,
+pub(super) struct Secrets<'r, 's, 'f> {
+    pub(super) section: &'r mut TableReader<'s, 'f>,
+    pub(super) folder: &'r Path,
+    pub(super) environment: &'r Environment,
 }
 
 /// A secret that is valid, and the key that names it.
-struct Found<T> {
-    value: T,
-    key: String,
+pub(super) struct Found<T> {
+    pub(super) value: T,
+    pub(super) key: String,
 }
 
 /// Reads the table. `source`: the Source with its URLs; its credentials are those of the URLs.
@@ -187,13 +185,13 @@ fn keys_of_secret(name: &str) -> [String; 3] {
 
 impl Secrets<'_, '_, '_> {
     /// Whether one of the three keys of a secret is there.
-    fn is_given(&self, name: &str) -> bool {
+    pub(super) fn is_given(&self, name: &str) -> bool {
         let keys = keys_of_secret(name);
         keys.iter().any(|key| self.section.is_given(key))
     }
 
     /// Reads a secret from where one of its three keys says. A fault is one of that key.
-    fn read<T>(
+    pub(super) fn read<T>(
         &mut self,
         name: &str,
         longest: u64,
@@ -214,10 +212,13 @@ impl Secrets<'_, '_, '_> {
             } else if key == keys[1] {
                 read_file(&parse_path(text, folder)?, longest)?
             } else {
-                read_credential(text, longest, environment)?
+                match read_credential(text, longest, environment)? {
+                    Some(secret) => secret,
+                    None => return Ok(None),
+                }
             };
-            parse(&secret).map_err(FaultKind::BadSecret)
-        })?;
+            parse(&secret).map(Some).map_err(FaultKind::BadSecret)
+        })??;
         Some(Found { value, key })
     }
 }
@@ -271,22 +272,25 @@ fn read_file(path: &Path, longest: u64) -> Result<String, FaultKind> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// The text of a credential that systemd has loaded for the unit.
+/// The text of a credential that systemd has loaded for the unit; `None`: it is not needed here.
 fn read_credential(
     name: &str,
     longest: u64,
     environment: &Environment,
-) -> Result<String, FaultKind> {
+) -> Result<Option<String>, FaultKind> {
     if name.contains(['/', '\0']) || matches!(name, "." | "..") {
         let text = format!("{name:?} is not the name of a credential: it has no path");
         return Err(FaultKind::BadAuth(text));
     }
     let Some(folder) = environment.get(CREDENTIALS) else {
+        if environment.passes_over_credentials() {
+            return Ok(None);
+        }
         return Err(FaultKind::NoSecret(format!(
             "there is no credential {name}: {CREDENTIALS} is not set, as systemd does for a unit with LoadCredential={name}:FILE"
         )));
     };
-    read_file(&Path::new(&folder).join(name), longest)
+    read_file(&Path::new(&folder).join(name), longest).map(Some)
 }
 
 /// A bearer token (RFC 6750, section 2.1).

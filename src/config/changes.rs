@@ -188,6 +188,8 @@ mod tests {
         for line in [
             "lease = \"1d\"",
             "include = [\"*.pdf\"]",
+            "types = [\"application/pdf\"]",
+            "collections = [\"urn:x:c\"]",
             "hub = \"http://hub.example/\"",
             "sets = [\"http://b.example/set\"]",
             "max_delete = \"20%\"",

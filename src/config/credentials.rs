@@ -10,6 +10,9 @@ use url::{Origin, Url, form_urlencoded};
 use super::certificates::ClientCertificate;
 use crate::protocol::{Redaction, without_userinfo};
 
+/// A user name that is as long as this may be a token, in characters.
+const SHORTEST_TOKEN: usize = 16;
+
 /// The credentials of a Source, each for one or more origins: scheme, host and port. `Debug` does not show them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
@@ -155,7 +158,13 @@ impl Credentials {
 
 /// The redaction, which also removes a password that is percent-encoded, as in a URL.
 pub(super) fn with_userinfo(redaction: Redaction, user: &str, password: &str) -> Redaction {
-    redaction.with_password(&percent_decoded(user), &percent_decoded(password))
+    let (user, password) = (percent_decoded(user), percent_decoded(password));
+    let redaction = redaction.with_password(&user, &password);
+    // A token may stand in place of the name, with or without something behind it. The name of a person is part of many words.
+    match password.is_empty() || user.chars().count() >= SHORTEST_TOKEN {
+        true => redaction.with(&user),
+        false => redaction,
+    }
 }
 
 /// The text of a part of a URL.
@@ -201,6 +210,29 @@ mod tests {
             let redaction = credentials.added_to(Redaction::default());
             let redacted = redaction.redact(&format!("no ({echo})"));
             assert_eq!(redacted, "no ([redacted])", "{echo}");
+        }
+    }
+
+    #[test]
+    fn token_in_place_of_the_user_name_is_redacted() {
+        for (url, secret, other) in [
+            ("https://t%30ken@a.example/", "t0ken", ""),
+            ("https://t0ken:@a.example/", "t0ken", ""),
+            (
+                "https://0123456789abcdefghij:x-oauth-basic@a.example/",
+                "0123456789abcdefghij",
+                "x-oauth-basic",
+            ),
+            // A name is none.
+            ("https://library:s3cret@a.example/", "s3cret", "s3cret"),
+        ] {
+            let mut credentials = Credentials::default();
+            let _ = credentials.extract(Url::parse(url).unwrap());
+            let redaction = credentials.added_to(Redaction::default());
+            let redacted = redaction.redact(&format!("no ({secret}) ({other}) library"));
+            assert!(!redacted.contains(secret), "{url}: {redacted}");
+            assert!(other.is_empty() || !redacted.contains(other), "{redacted}");
+            assert!(redacted.ends_with(" library"), "{url}: {redacted}");
         }
     }
 

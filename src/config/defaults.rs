@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::credentials::with_userinfo;
 use super::{
-    Authorities, Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, HttpConfig,
-    LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
+    Authorities, Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, Hook,
+    HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
 };
 use crate::protocol::{MAX_URI_BYTES, Redaction};
 
@@ -42,8 +43,16 @@ impl Config {
         };
         let sources = self.sources.iter();
         let own = self.http.proxies.added_to(own);
+        let own = match &self.callback.public_url {
+            Some(url) => with_userinfo(own, url.username(), url.password().unwrap_or_default()),
+            None => own,
+        };
         sources.fold(own, |redaction, source| {
-            source.credentials.added_to(redaction)
+            let redaction = source.credentials.added_to(redaction);
+            let secrets = source.hooks.iter().filter_map(Hook::secret);
+            secrets.fold(redaction, |redaction, secret| {
+                redaction.with(secret.expose())
+            })
         })
     }
 }
@@ -125,6 +134,7 @@ impl Source {
             lease: Duration::from_secs(10 * 24 * 60 * 60),
             baseline: Baseline::Auto,
             allow_type_mismatch: false,
+            patches: true,
             undated_per_day: 10_000,
             stale_after: None,
             delete: true,
@@ -134,6 +144,7 @@ impl Source {
             trust_hub: None,
             hosts: Vec::new(),
             filter: Filter::everything(),
+            hooks: Vec::new(),
         }
     }
 }

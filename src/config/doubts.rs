@@ -9,14 +9,17 @@ use toml::de::DeTable;
 use url::{Host, Url};
 
 use super::Config;
+use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::file::{folder_of, read_text};
+use crate::config::proxies::{Proxies, parse_proxy, unusable_exceptions};
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{Located, TableReader, parse_path};
 use crate::config::value::{parse_duration, parse_url};
+use crate::protocol::{hide_userinfo, is_in_the_clear, is_private_name};
 
 /// The keys of paths, by table.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 10] = [
     ("", "state_dir"),
     ("status", "token_file"),
     ("http", "ca_file"),
@@ -26,13 +29,26 @@ const PATHS: [(&str, &str); 9] = [
     ("source.auth", "header_file"),
     ("source.auth", "certificate_file"),
     ("source.auth", "key_file"),
+    ("source.hook", "secret_file"),
 ];
 /// The keys of folders among them.
 const FOLDERS: [&str; 2] = ["state_dir", "mirror"];
 /// The keys of files among them that hold no secret.
 const PUBLIC_FILES: [&str; 1] = ["ca_file"];
+/// The keys of credentials that systemd loads.
+const CREDENTIALS: [&str; 5] = [
+    "bearer_credential",
+    "basic_credential",
+    "header_credential",
+    "certificate_credential",
+    "key_credential",
+];
 /// The keys of URLs, by table.
-const URLS: [(&str, &str); 2] = [("callback", "public_url"), ("source", "url")];
+const URLS: [(&str, &str); 3] = [
+    ("callback", "public_url"),
+    ("source", "url"),
+    ("source", "hub"),
+];
 /// The durations that may be too short: table, key, the shortest one that is usual, and what shorter ones do.
 const DURATIONS: [(&str, &str, Duration, &str); 3] = [
     (
@@ -62,6 +78,12 @@ impl Config {
     /// What is valid in a configuration file, and can hardly be meant; empty if the file is not valid.
     #[must_use]
     pub fn doubts(path: &Path) -> ConfigFaults {
+        Self::doubts_in(path, &Environment::of_process().checking())
+    }
+
+    /// As [`doubts`](Self::doubts), in an environment.
+    #[must_use]
+    pub fn doubts_in(path: &Path, environment: &Environment) -> ConfigFaults {
         let (Ok(text), Ok(folder)) = (read_text(path), folder_of(path)) else {
             return ConfigFaults::default();
         };
@@ -69,10 +91,23 @@ impl Config {
             return ConfigFaults::default();
         };
         let mut doubts = FaultCollector::new(path, &text);
-        examine(&mut doubts, "", String::new(), &document, &folder);
+        let table_of = |name: &str| document.get(name)?.get_ref().as_table();
+        let http = table_of("http");
+        let context = Context {
+            folder: &folder,
+            allows_private: http.is_some_and(|it| flag(it, "allow_private_addresses")),
+            passes_over_credentials: environment.passes_over_credentials(),
+        };
+        examine(&mut doubts, "", String::new(), &document, &context);
         for table in ["callback", "status", "http"] {
-            if let Some(section) = document.get(table).and_then(|it| it.get_ref().as_table()) {
-                examine(&mut doubts, table, table.to_owned(), section, &folder);
+            if let Some(section) = table_of(table) {
+                examine(&mut doubts, table, table.to_owned(), section, &context);
+            }
+        }
+        let proxy = http.and_then(|it| text_of(it, "proxy"));
+        if proxy.is_none_or(str::is_empty) {
+            for (key, kind) in doubts_of_environment(environment) {
+                doubts.add(None, key, &kind);
             }
         }
         let sources = document
@@ -82,16 +117,91 @@ impl Config {
             if let Some(section) = source.get_ref().as_table() {
                 let name = section.get("name").and_then(|it| it.get_ref().as_str());
                 let label = format!("source[{}]", name.unwrap_or_default());
-                examine(&mut doubts, "source", label.clone(), section, &folder);
+                examine(&mut doubts, "source", label.clone(), section, &context);
                 let auth = section.get("auth").and_then(|it| it.get_ref().as_table());
                 if let Some(auth) = auth {
                     let label = format!("{label}.auth");
-                    examine(&mut doubts, "source.auth", label, auth, &folder);
+                    examine(&mut doubts, "source.auth", label, auth, &context);
+                }
+                let hooks = section.get("hook").and_then(|it| it.get_ref().as_array());
+                for (index, hook) in hooks.into_iter().flatten().enumerate() {
+                    if let Some(hook) = hook.get_ref().as_table() {
+                        let label = format!("{label}.hook[#{}]", index + 1);
+                        examine(&mut doubts, "source.hook", label, hook, &context);
+                    }
                 }
             }
         }
         doubts.into_faults()
     }
+}
+
+/// What the doubts of all tables need.
+struct Context<'a> {
+    /// What relative paths are relative to.
+    folder: &'a Path,
+    /// Whether private addresses may be contacted.
+    allows_private: bool,
+    /// Whether the contents of the credentials that systemd loads are not checked.
+    passes_over_credentials: bool,
+}
+
+/// The text that a key has.
+fn text_of<'t>(table: &'t DeTable<'_>, key: &str) -> Option<&'t str> {
+    table.get(key)?.get_ref().as_str()
+}
+
+/// The texts of a list.
+fn texts_of<'t>(table: &'t DeTable<'_>, key: &str) -> impl Iterator<Item = &'t str> {
+    let list = table.get(key).and_then(|it| it.get_ref().as_array());
+    list.into_iter()
+        .flatten()
+        .filter_map(|it| it.get_ref().as_str())
+}
+
+fn flag(table: &DeTable<'_>, key: &str) -> bool {
+    table.get(key).and_then(|it| it.get_ref().as_bool()) == Some(true)
+}
+
+/// The doubts of the proxies of the environment: the keys that take their place, and the reasons.
+fn doubts_of_environment(environment: &Environment) -> Vec<(&'static str, FaultKind)> {
+    let Ok(proxies) = Proxies::of_environment(environment, Vec::new()) else {
+        // It is a fault.
+        return Vec::new();
+    };
+    let mut used: Vec<&Url> = Vec::new();
+    for scheme in ["http", "https"] {
+        used.extend(proxies.of_scheme(scheme));
+    }
+    if used.is_empty() {
+        return Vec::new();
+    }
+    used.dedup();
+    let exposed = used.into_iter().filter_map(password_of_proxy);
+    let exposed = exposed.map(|kind| ("http.proxy", kind));
+    let ignored = unusable_exceptions(environment).into_iter().map(|text| {
+        let text = hide_userinfo(&text);
+        let text = format!(
+            "{text:?} in NO_PROXY of the environment is neither a host nor a network, such as 10.0.0.0/8: it is ignored, and what \
+             it stands for is requested through the proxy"
+        );
+        ("http.no_proxy", FaultKind::IgnoredException(text))
+    });
+    exposed.chain(ignored).collect()
+}
+
+/// The doubt of a proxy that gets a password over the network. It speaks plain HTTP.
+fn password_of_proxy(proxy: &Url) -> Option<FaultKind> {
+    (has_userinfo(proxy) && is_in_the_clear(proxy)).then(|| {
+        let host = proxy.host_str().unwrap_or_default();
+        FaultKind::Unencrypted(format!(
+            "the user name and password for the proxy {host} are sent to it unencrypted: use one on this machine, or one that needs none"
+        ))
+    })
+}
+
+fn has_userinfo(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
 }
 
 /// Examines one table.
@@ -100,11 +210,12 @@ fn examine(
     kind: &'static str,
     label: String,
     table: &DeTable<'_>,
-    folder: &Path,
+    context: &Context<'_>,
 ) {
+    let folder = context.folder;
     let mut found = Vec::new();
     let section = TableReader::new(doubts, kind, label, table, None);
-    let text = |key: &str| table.get(key).and_then(|it| it.get_ref().as_str());
+    let text = |key: &str| text_of(table, key);
     let mut doubt = |key: &str, kind: Option<FaultKind>| {
         found.extend(kind.map(|kind| section.located(key, kind)));
     };
@@ -123,13 +234,34 @@ fn examine(
             }
         }
     }
-    if kind == "source" {
-        doubt("url", credentials_in_the_clear(table));
-        doubt("hub", secret_in_the_clear(table));
+    if kind == "source.auth" && context.passes_over_credentials {
+        for key in CREDENTIALS {
+            let name = text(key).filter(|name| !name.is_empty());
+            doubt(key, name.map(unchecked_credential));
+        }
+    }
+    match kind {
+        "source" => {
+            doubt("url", credentials_in_the_clear(table));
+            doubt("sets", credentials_of_sets_in_the_clear(table));
+            doubt("hub", secret_in_the_clear(table));
+        }
+        "source.auth" if has_secret(table) => doubt("origins", origins_in_the_clear(table)),
+        "http" => {
+            let proxy = text("proxy").and_then(|it| parse_proxy(it).ok());
+            doubt("proxy", proxy.as_ref().and_then(password_of_proxy));
+        }
+        _ => {}
     }
     for (_, key) in URLS.into_iter().filter(|(table, _)| *table == kind) {
         let url = text(key).and_then(|url| parse_url(url).ok());
         doubt(key, url.as_ref().and_then(placeholder));
+        let is_refused = !context.allows_private;
+        doubt(
+            key,
+            url.filter(|_| is_refused)
+                .and_then(|url| private_name(kind, &url)),
+        );
     }
     for (_, key, usual, effect) in DURATIONS.into_iter().filter(|(table, ..)| *table == kind) {
         let short = text(key).filter(|it| parse_duration(it).is_ok_and(|it| it < usual));
@@ -183,27 +315,55 @@ fn readable_by_all(path: &str, folder: &Path) -> Option<FaultKind> {
 
 /// The doubt of a Source that gets credentials over http.
 fn credentials_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
-    let url = parse_url(source.get("url")?.get_ref().as_str()?).ok()?;
-    let is_set = |table: &DeTable<'_>| {
-        table.iter().any(|(key, value)| {
-            let is_secret = !key.get_ref().starts_with("origins");
-            is_secret && value.get_ref().as_str().is_some_and(|it| !it.is_empty())
-        })
-    };
-    let auth = source.get("auth").and_then(|it| it.get_ref().as_table());
-    let has_any =
-        auth.is_some_and(is_set) || !url.username().is_empty() || url.password().is_some();
+    let url = parse_url(text_of(source, "url")?).ok()?;
+    let has_any = auth_of(source).is_some_and(has_secret) || has_userinfo(&url);
     (has_any && is_in_the_clear(&url)).then(|| {
         let text = "the credentials of the Source are sent unencrypted: use https";
         FaultKind::Unencrypted(text.to_owned())
     })
 }
 
-/// The doubt of a hub that gets the secret of a subscription over http.
+/// The doubt of sets of a Source that get credentials over http: their own, or those of the Source if its URL is http as well.
+fn credentials_of_sets_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
+    let url = parse_url(text_of(source, "url")?).ok()?;
+    let has_auth = url.scheme() == "http" && auth_of(source).is_some_and(has_secret);
+    let sets = texts_of(source, "sets").filter_map(|set| parse_url(set).ok());
+    let sets = sets.filter(|set| has_auth || has_userinfo(set));
+    sent_in_the_clear(sets)
+}
+
+/// The doubt of origins that get the credentials of a Source over http.
+fn origins_in_the_clear(auth: &DeTable<'_>) -> Option<FaultKind> {
+    sent_in_the_clear(texts_of(auth, "origins").filter_map(|origin| parse_url(origin).ok()))
+}
+
+/// The doubt of the first of these URLs that is http.
+fn sent_in_the_clear(mut urls: impl Iterator<Item = Url>) -> Option<FaultKind> {
+    let url = urls.find(is_in_the_clear)?;
+    let origin = url.origin().ascii_serialization();
+    let text = format!("the credentials of the Source are sent to {origin} unencrypted: use https");
+    Some(FaultKind::Unencrypted(text))
+}
+
+fn auth_of<'t>(source: &'t DeTable<'_>) -> Option<&'t DeTable<'t>> {
+    source.get("auth")?.get_ref().as_table()
+}
+
+/// Whether `[source.auth]` has any secret.
+fn has_secret(auth: &DeTable<'_>) -> bool {
+    auth.iter().any(|(key, value)| {
+        let is_secret = key.get_ref() != "origins";
+        is_secret && value.get_ref().as_str().is_some_and(|it| !it.is_empty())
+    })
+}
+
+/// The doubt of a hub that gets the secret of a subscription, or a password, over http.
 fn secret_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
-    let text = |key: &str| source.get(key).and_then(|it| it.get_ref().as_str());
-    let is_used = text("signatures") != Some("off");
-    let hub = parse_url(text("hub")?).ok()?;
+    let is_used = text_of(source, "signatures") != Some("off");
+    let hub = parse_url(text_of(source, "hub")?).ok()?;
+    if !is_used && has_userinfo(&hub) {
+        return sent_in_the_clear(std::iter::once(hub));
+    }
     (is_used && is_in_the_clear(&hub)).then(|| {
         FaultKind::Unencrypted(
             "the secret of the subscription is sent to the hub unencrypted: whoever reads it can sign notifications; use https"
@@ -212,15 +372,27 @@ fn secret_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
     })
 }
 
-/// Whether requests leave this machine without TLS.
-fn is_in_the_clear(url: &Url) -> bool {
-    let is_local = match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => true,
+/// The doubt of a credential that this process does not have.
+fn unchecked_credential(name: &str) -> FaultKind {
+    FaultKind::UncheckedCredential(format!(
+        "the contents of the credential {name:?} are not checked: systemd gives it to the daemon only (LoadCredential=)"
+    ))
+}
+
+/// The doubt of a URL whose host only a private network has, while private addresses may not be contacted.
+fn private_name(table: &str, url: &Url) -> Option<FaultKind> {
+    let Some(Host::Domain(host)) = url.host() else {
+        return None;
     };
-    url.scheme() == "http" && !is_local
+    let what = match table {
+        "callback" => "hubs outside of it can't reach",
+        _ => "requests are refused unless the name has a public address",
+    };
+    is_private_name(host).then(|| {
+        FaultKind::PrivateName(format!(
+            "{host} is a name of a private network: {what}; where it is meant, set `allow_private_addresses` of [http] to true"
+        ))
+    })
 }
 
 /// The doubt of a URL of documentation.

@@ -23,6 +23,23 @@ pub(super) const WITHOUT_DEFAULT: [&str; 4] = ["public_url", "name", "url", "mir
 /// The tables, without `source`.
 pub(super) const TABLES: [&str; 6] = ["callback", "status", "http", "limits", "feed", "log"];
 
+/// The hook of the example, which is commented out: a default configuration has none.
+pub(super) fn hook_example() -> String {
+    let lines = EXAMPLE.lines().skip_while(|line| *line != HOOK);
+    let lines = lines.filter_map(|line| line.strip_prefix("# "));
+    let is_key = |line: &&str| {
+        let key = line.split_once(" = ");
+        key.is_some_and(|(key, _)| !key.contains(' '))
+    };
+    lines
+        .filter(is_key)
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// How the hook of the example begins.
+pub(super) const HOOK: &str = "# [[source.hook]]";
+
 /// The keys of paths that do not end in `_file`.
 const PATHS: [&str; 2] = ["state_dir", "mirror"];
 
@@ -32,6 +49,8 @@ struct Given<'a> {
     folder: &'a Path,
     config: &'a Config,
     defaults: &'a DeTable<'a>,
+    /// The hook of the example: its text, and its keys.
+    hook: (&'a str, &'a DeTable<'a>),
 }
 
 impl Config {
@@ -48,11 +67,14 @@ impl Config {
         let unreadable = |_| ConfigFaults::default();
         let document = parse_toml(&text).map_err(unreadable)?;
         let defaults = parse_toml(EXAMPLE).map_err(unreadable)?;
+        let hook_text = hook_example();
+        let hook = parse_toml(&hook_text).map_err(unreadable)?;
         let given = Given {
             text: &text,
             folder: &folder,
             config: &config,
             defaults: &defaults,
+            hook: (&hook_text, &hook),
         };
         let mut shown = format!(
             "# {}, with the defaults of resyncd {} for what it omits\n",
@@ -77,6 +99,12 @@ impl Config {
                 shown.push_str("\n[source.auth]\n");
                 given.append(&mut shown, "source.auth", Some(auth));
             }
+            let hooks = source.and_then(|source| source.get("hook"));
+            let hooks = hooks.and_then(|hooks| hooks.get_ref().as_array());
+            for hook in hooks.into_iter().flatten() {
+                shown.push_str("\n[[source.hook]]\n");
+                given.append(&mut shown, "source.hook", hook.get_ref().as_table());
+            }
         }
         Ok(shown)
     }
@@ -86,7 +114,7 @@ impl Given<'_> {
     /// Appends the keys of a table.
     fn append(&self, shown: &mut String, kind: &str, table: Option<&DeTable<'_>>) {
         for &key in keys_of(kind) {
-            if TABLES.contains(&key) || matches!(key, "source" | "auth") {
+            if TABLES.contains(&key) || matches!(key, "source" | "auth" | "hook") {
                 continue;
             }
             let value = table.and_then(|table| table.get(key));
@@ -116,7 +144,7 @@ impl Given<'_> {
                 Some((name, value)) => quoted(&format!("{name}:{}", variables_of(value))),
                 None => quoted(&variables_of(text)),
             },
-            "bearer" | "basic" | "certificate" | "key" => quoted(&variables_of(text)),
+            "bearer" | "basic" | "certificate" | "key" | "secret" => quoted(&variables_of(text)),
             _ => match value.as_array() {
                 // All are of texts, which may be URLs.
                 Some(array) => {
@@ -147,6 +175,12 @@ impl Given<'_> {
             "" => Some(self.defaults),
             "source" => source(),
             "source.auth" => source()?.get("auth")?.get_ref().as_table(),
+            // Only these two have one.
+            "source.hook" if !matches!(key, "timeout" | "lines") => return None,
+            "source.hook" => {
+                let (text, table) = self.hook;
+                return Some(text[table.get(key)?.span()].to_owned());
+            }
             table => self.defaults.get(table)?.get_ref().as_table(),
         };
         Some(EXAMPLE[table?.get(key)?.span()].to_owned())

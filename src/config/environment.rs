@@ -2,17 +2,35 @@
 
 use std::collections::HashMap;
 
+/// The variable that names the folder of the credentials that systemd has loaded for a unit.
+pub(super) const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+
 /// The environment variables of the process, or others in their place. A variable that is empty counts as not set.
 pub struct Environment {
     /// `None`: those of the process.
     given: Option<HashMap<String, String>>,
+    /// Whether another process is to have the credentials that systemd loads.
+    checks_only: bool,
 }
 
 impl Environment {
     /// Those of the process.
     #[must_use]
     pub fn of_process() -> Self {
-        Self { given: None }
+        Self {
+            given: None,
+            checks_only: false,
+        }
+    }
+
+    /// The same, to check a configuration that another process is to use. systemd gives the credentials of a unit to the processes that
+    /// start it, but neither to its `ExecReload=` nor to a person: where there are none at all, their contents are not checked.
+    #[must_use]
+    pub fn checking(self) -> Self {
+        Self {
+            checks_only: true,
+            ..self
+        }
     }
 
     /// These and no others.
@@ -21,7 +39,13 @@ impl Environment {
         let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         Self {
             given: Some(variables.iter().map(owned).collect()),
+            checks_only: false,
         }
+    }
+
+    /// Whether the credentials that systemd loads can't be here, and are not needed.
+    pub(super) fn passes_over_credentials(&self) -> bool {
+        self.checks_only && self.get(CREDENTIALS).is_none()
     }
 
     /// The value of a variable.

@@ -187,6 +187,8 @@ pub(super) enum FaultKind {
     BadHost(String),
     #[error("{0}")]
     BadGlob(String),
+    #[error("{0:?} is not a media type, such as \"application/pdf\" or \"text/*\"")]
+    BadMediaType(String),
     #[error("{0:?} is not a name: one or more of a to z, 0 to 9 and -")]
     BadName(String),
     #[error("{0:?} is not a path")]
@@ -222,6 +224,8 @@ pub(super) enum FaultKind {
     BadAuth(String),
     #[error("{0}")]
     BadCertificate(String),
+    #[error("{0}")]
+    BadHook(String),
     // Valid, but hardly meant.
     #[error("{0}")]
     Unexpanded(String),
@@ -235,6 +239,12 @@ pub(super) enum FaultKind {
     ReadableSecret(String),
     #[error("{0}")]
     Unencrypted(String),
+    #[error("{0}")]
+    PrivateName(String),
+    #[error("{0}")]
+    IgnoredException(String),
+    #[error("{0}")]
+    UncheckedCredential(String),
 }
 
 impl FaultKind {
@@ -256,6 +266,7 @@ impl FaultKind {
             Self::BadUrl(_) => "bad-url",
             Self::BadHost(_) => "bad-host",
             Self::BadGlob(_) => "bad-glob",
+            Self::BadMediaType(_) => "bad-media-type",
             Self::BadName(_) => "bad-name",
             Self::BadPath(_) => "bad-path",
             Self::BadUserAgent(_) => "bad-user-agent",
@@ -271,12 +282,16 @@ impl FaultKind {
             Self::BadSecret(_) => "bad-secret",
             Self::BadAuth(_) => "bad-auth",
             Self::BadCertificate(_) => "bad-certificate",
+            Self::BadHook(_) => "bad-hook",
             Self::Unexpanded(_) => "not-replaced",
             Self::VeryShort(_) => "very-short",
             Self::Placeholder(_) => "placeholder",
             Self::NotAFolder(_) => "not-a-folder",
             Self::ReadableSecret(_) => "secret-readable",
             Self::Unencrypted(_) => "unencrypted",
+            Self::PrivateName(_) => "private-name",
+            Self::IgnoredException(_) => "no-proxy-ignored",
+            Self::UncheckedCredential(_) => "credential-not-checked",
         }
     }
 }

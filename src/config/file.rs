@@ -37,6 +37,12 @@ impl Config {
         Self::load_except(path, &[])
     }
 
+    /// Like [`Config::load`], to check what another process is to use: see [`Environment::checking`].
+    pub fn check(path: &Path) -> Result<Self, ConfigFaults> {
+        let environment = Environment::of_process().checking();
+        Self::parse_except(&read_text(path)?, path, &environment, &[])
+    }
+
     /// Like [`Config::load`], but the file need not have a `[[source]]`, and the secrets of a Source may be unavailable.
     pub fn load_without_sources(path: &Path) -> Result<Self, ConfigFaults> {
         Self::load_except(path, &["no-source", "no-secret"])

@@ -12,7 +12,7 @@ use super::credentials::with_userinfo;
 use super::environment::Environment;
 use super::fault::FaultKind;
 use super::value::parse_host;
-use crate::protocol::{Redaction, hide_userinfo};
+use crate::protocol::{Redaction, address_of, hide_userinfo, is_at_or_below, is_own_machine};
 
 /// Which requests go through which proxy; none of them by default.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -56,11 +56,7 @@ impl Proxies {
         environment: &Environment,
         mut exceptions: Vec<Exception>,
     ) -> Result<Self, FaultKind> {
-        let find = |name: &str| {
-            let names = [name.to_owned(), name.to_ascii_lowercase()];
-            let mut found = names.into_iter();
-            found.find_map(|name| Some((environment.get(&name)?, name)))
-        };
+        let find = |name: &str| variable(environment, name);
         let proxy = |name: &str| match find(name).or_else(|| find("ALL_PROXY")) {
             Some((text, name)) => parse_proxy(&text).map(Some).map_err(|kind| {
                 FaultKind::BadUrl(format!(
@@ -70,10 +66,9 @@ impl Proxies {
             None => Ok(None),
         };
         let (http, https) = (proxy("HTTP_PROXY")?, proxy("HTTPS_PROXY")?);
-        let listed = find("NO_PROXY").map(|(text, _)| text).unwrap_or_default();
-        let listed = listed.split([',', ' ']).filter(|text| !text.is_empty());
-        // What is no host is none that is requested.
-        exceptions.extend(listed.filter_map(|text| parse_exception(text).ok()));
+        // What is no host is none that is requested; the doubts of the configuration name it.
+        let listed = listed_exceptions(environment).into_iter();
+        exceptions.extend(listed.filter_map(|text| parse_exception(&text).ok()));
         Ok(Self {
             http,
             https,
@@ -86,6 +81,7 @@ impl Proxies {
     pub fn of(&self, url: &Url) -> Option<&Url> {
         let proxy = self.of_scheme(url.scheme())?;
         let host = url.host()?;
+        // To a proxy, this machine would be another one.
         let is_direct = is_own_machine(&host) || self.exceptions.iter().any(|it| it.is(&host, url));
         (!is_direct).then_some(proxy)
     }
@@ -98,18 +94,18 @@ impl Proxies {
         }
     }
 
-    /// Whether the configuration file has a password of a proxy.
+    /// Whether the configuration file has a password of a proxy, or a token in place of the user name.
     #[must_use]
     pub fn has_password_in_file(&self) -> bool {
         let mut proxies = self.http.iter().chain(&self.https);
-        self.is_of_file && proxies.any(|proxy| proxy.password().is_some())
+        self.is_of_file && proxies.any(has_userinfo)
     }
 
     /// The redaction, which also removes the passwords of the proxies.
     #[must_use]
     pub fn added_to(&self, redaction: Redaction) -> Redaction {
-        let with_password = |proxy: &&Url| proxy.password().is_some();
-        let proxies = self.http.iter().chain(&self.https).filter(with_password);
+        let proxies = self.http.iter().chain(&self.https);
+        let proxies = proxies.filter(|proxy| has_userinfo(proxy));
         proxies.fold(redaction, |redaction, proxy| {
             with_userinfo(
                 redaction,
@@ -146,6 +142,32 @@ impl fmt::Debug for Proxies {
     }
 }
 
+/// A variable of the environment, and its name: upper case takes precedence over lower case.
+fn variable(environment: &Environment, name: &str) -> Option<(String, String)> {
+    let names = [name.to_owned(), name.to_ascii_lowercase()];
+    let mut found = names.into_iter();
+    found.find_map(|name| Some((environment.get(&name)?, name)))
+}
+
+/// The entries of `NO_PROXY`.
+fn listed_exceptions(environment: &Environment) -> Vec<String> {
+    let listed = variable(environment, "NO_PROXY").map(|(text, _)| text);
+    let listed = listed.unwrap_or_default();
+    let entries = listed.split([',', ' ']).filter(|text| !text.is_empty());
+    entries.map(str::to_owned).collect()
+}
+
+/// The entries of `NO_PROXY` that are ignored.
+pub(super) fn unusable_exceptions(environment: &Environment) -> Vec<String> {
+    let mut listed = listed_exceptions(environment);
+    listed.retain(|text| parse_exception(text).is_err());
+    listed
+}
+
+fn has_userinfo(proxy: &Url) -> bool {
+    !proxy.username().is_empty() || proxy.password().is_some()
+}
+
 impl Exception {
     fn is(&self, host: &Host<&str>, url: &Url) -> bool {
         match self {
@@ -161,21 +183,6 @@ impl Exception {
     }
 }
 
-/// Whether a host is another, or a name below it.
-fn is_at_or_below(host: &str, own: &str) -> bool {
-    let host = host.trim_end_matches('.');
-    let before = host.strip_suffix(own);
-    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
-}
-
-fn address_of(host: &Host<&str>) -> Option<IpAddr> {
-    match host {
-        Host::Ipv4(address) => Some((*address).into()),
-        Host::Ipv6(address) => Some(IpAddr::from(*address).to_canonical()),
-        Host::Domain(_) => None,
-    }
-}
-
 fn shares_bits(one: IpAddr, other: IpAddr, bits: u32) -> bool {
     let differs = match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
@@ -183,14 +190,6 @@ fn shares_bits(one: IpAddr, other: IpAddr, bits: u32) -> bool {
         _ => return false,
     };
     differs >= bits
-}
-
-/// Whether a host is this machine: to a proxy it would be another one.
-fn is_own_machine(host: &Host<&str>) -> bool {
-    match address_of(host) {
-        Some(address) => address.is_loopback(),
-        None => is_at_or_below(&host.to_string(), "localhost"),
-    }
 }
 
 /// Parses the URL of a proxy. Without a scheme it is http.
@@ -213,7 +212,7 @@ pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
 
 /// Parses what is requested directly: `*`, a name, an address or a network, such as `10.0.0.0/8`.
 pub(super) fn parse_exception(text: &str) -> Result<Exception, FaultKind> {
-    let bad = || FaultKind::BadHost(text.to_owned());
+    let bad = || FaultKind::BadHost(hide_userinfo(text).into_owned());
     let text = text.trim();
     if text == "*" {
         return Ok(Exception::Everything);
@@ -340,5 +339,12 @@ mod tests {
         assert_eq!(redaction.redact("sent s3cr@t"), "sent [redacted]");
         let fault = parse_proxy("ftp://me:s3cr%40t@p.example").unwrap_err();
         assert!(!fault.to_string().contains("s3cr"), "{fault}");
+        let fault = parse_exception("http://me:s3cr@p.example/").unwrap_err();
+        assert!(!fault.to_string().contains("s3cr"), "{fault}");
+        // A token in place of the user name.
+        let proxies = Proxies::at(parse_proxy("http://t0ken@p.example").unwrap(), Vec::new());
+        let redaction = proxies.added_to(Redaction::default());
+        assert_eq!(redaction.redact("sent t0ken"), "sent [redacted]");
+        assert!(proxies.has_password_in_file());
     }
 }

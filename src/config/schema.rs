@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
-use crate::config::effective::{EXAMPLE, TABLES, WITHOUT_DEFAULT};
+use crate::config::effective::{EXAMPLE, HOOK, TABLES, WITHOUT_DEFAULT, hook_example};
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::keys_of;
 
@@ -42,7 +42,8 @@ impl Config {
         let texts = descriptions();
         let table = |kind: &str, values: Option<&DeTable<'_>>| -> Map<String, Value> {
             let keys = keys_of(kind).iter();
-            let is_table = |key: &str| TABLES.contains(&key) || matches!(key, "source" | "auth");
+            let is_table =
+                |key: &str| TABLES.contains(&key) || matches!(key, "source" | "auth" | "hook");
             let keys = keys.filter(|key| !is_table(key));
             keys.map(|key| {
                 let value = values.and_then(|values| values.get(*key));
@@ -66,6 +67,18 @@ impl Config {
         let auth = table("source.auth", auth.and_then(|it| it.get_ref().as_table()));
         let mut source = table("source", source);
         source.insert("auth".to_owned(), object(auth, &[]));
+        let hook = hook_example();
+        let hook = parse_toml(&hook).unwrap_or_default();
+        let mut hook = table("source.hook", Some(&hook));
+        for (key, property) in &mut hook {
+            if let Some(property) = property.as_object_mut()
+                && !matches!(key.as_str(), "timeout" | "lines")
+            {
+                property.remove("default");
+            }
+        }
+        let hooks = json!({ "type": "array", "items": object(hook, &[]) });
+        source.insert("hook".to_owned(), hooks);
         let source = object(source, &["name", "url", "mirror"]);
         let sources = json!({ "type": "array", "minItems": 1, "items": source });
         properties.insert("source".to_owned(), sources);
@@ -132,6 +145,10 @@ fn descriptions() -> HashMap<(&'static str, &'static str), String> {
         let key = content.unwrap_or(line).split_once(" = ");
         let key = key.map(|(key, _)| key).filter(|key| !key.contains(' '));
         match (content, key) {
+            _ if line == HOOK => {
+                comment.clear();
+                table = "source.hook";
+            }
             (_, Some(key)) => {
                 found.insert((table, key), comment.clone());
             }

@@ -63,6 +63,41 @@ impl Secret {
     }
 }
 
+/// The secret that the requests of a web hook are signed with. It is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookSecret {
+    text: String,
+    bytes: Vec<u8>,
+}
+
+impl WebhookSecret {
+    /// `text`: as it is configured, `bytes`: what it stands for.
+    #[must_use]
+    pub fn new(text: &str, bytes: Vec<u8>) -> Self {
+        Self {
+            text: text.to_owned(),
+            bytes,
+        }
+    }
+
+    /// The key of the signature.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What no text may repeat.
+    pub(super) fn expose(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookSecret(…)")
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")

@@ -11,12 +11,13 @@ use super::{Baseline, Filter, Signatures, Source};
 use crate::config::auth::read_auth;
 use crate::config::environment::Environment;
 use crate::config::fault::{FaultCollector, FaultKind};
+use crate::config::hook::read_hooks;
 use crate::config::table_reader::{Located, TableReader, table_of, wrong_type};
 use crate::config::value::{
     parse_duration, parse_host, parse_lease, parse_name, parse_nonzero_duration, parse_share,
     parse_url,
 };
-use crate::protocol::HubUri;
+use crate::protocol::{HubUri, MediaRange, Selection, hide_userinfo};
 
 /// The Sources of a file, as far as they are valid.
 #[derive(Default)]
@@ -109,6 +110,7 @@ fn read_source(
     assign(&mut source.baseline, baseline);
     let allows = section.flag("allow_type_mismatch");
     assign(&mut source.allow_type_mismatch, allows);
+    assign(&mut source.patches, section.flag("patches"));
     let undated = section.number("undated_per_day", 0..=1_000_000_000);
     assign(
         &mut source.undated_per_day,
@@ -133,13 +135,22 @@ fn read_source(
     if let Some(auth) = auth {
         source.credentials.set_auth(auth);
     }
+    source.hooks = read_hooks(section, folder, environment);
     read.sources.push(source);
 }
 
 fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
     let mut patterns = |key: &str| section.list(key, parse_glob).unwrap_or_default();
     let (include, exclude) = (patterns("include"), patterns("exclude"));
-    match Filter::matching(&include, &exclude) {
+    let types = section.list("types", parse_media_range);
+    let collections = section.list("collections", parse_uri);
+    let profiles = section.list("profiles", parse_uri);
+    let selection = Selection::new(
+        types.unwrap_or_default(),
+        collections.unwrap_or_default(),
+        profiles.unwrap_or_default(),
+    );
+    match Filter::selecting(&include, &exclude, selection) {
         Ok(filter) => Some(filter),
         // Each pattern is valid, but together they exceed a limit.
         Err(error) => {
@@ -216,6 +227,18 @@ fn parse_glob(text: &str) -> Result<String, FaultKind> {
         )),
         Err(error) => Err(FaultKind::BadGlob(error.to_string())),
     }
+}
+
+fn parse_media_range(text: &str) -> Result<MediaRange, FaultKind> {
+    MediaRange::parse(text).ok_or_else(|| FaultKind::BadMediaType(text.to_owned()))
+}
+
+/// A URI of any scheme: it is compared, and not requested.
+fn parse_uri(text: &str) -> Result<String, FaultKind> {
+    let parsed = Url::parse(text.trim());
+    parsed.map(String::from).map_err(|error| {
+        FaultKind::BadUrl(format!("{:?} is not a URI: {error}", hide_userinfo(text)))
+    })
 }
 
 fn placeholder_url() -> Url {

@@ -10,7 +10,7 @@ use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
 /// The tables and their keys; `""` is the part before the first table.
-const KEYS: [(&str, &[&str]); 9] = [
+const KEYS: [(&str, &[&str]); 10] = [
     (
         "",
         &[
@@ -69,6 +69,7 @@ const KEYS: [(&str, &[&str]); 9] = [
             "lease",
             "baseline",
             "allow_type_mismatch",
+            "patches",
             "undated_per_day",
             "stale_after",
             "delete",
@@ -79,7 +80,11 @@ const KEYS: [(&str, &[&str]); 9] = [
             "hosts",
             "include",
             "exclude",
+            "types",
+            "collections",
+            "profiles",
             "auth",
+            "hook",
         ],
     ),
     (
@@ -101,6 +106,19 @@ const KEYS: [(&str, &[&str]); 9] = [
             "key_file",
             "key_credential",
             "origins",
+        ],
+    ),
+    (
+        "source.hook",
+        &[
+            "name",
+            "command",
+            "url",
+            "secret",
+            "secret_file",
+            "secret_credential",
+            "timeout",
+            "lines",
         ],
     ),
 ];
@@ -244,6 +262,48 @@ impl<'s, 'f> TableReader<'s, 'f> {
         Some(TableReader::new(self.faults, kind, name, table, Some(line)))
     }
 
+    /// The tables of a list in this one, of another kind; `read` gets the number of each, from 1.
+    pub(super) fn tables(
+        &mut self,
+        key: &str,
+        kind: &'static str,
+        expected: &'static str,
+        mut read: impl FnMut(usize, TableReader<'_, 'f>),
+    ) {
+        let Some(value) = self.table.get(key) else {
+            return;
+        };
+        let name = self.name(key);
+        let Some(array) = value.get_ref().as_array() else {
+            let wrong = wrong_type(expected, value.get_ref());
+            self.faults.add_at(value.span(), &name, &wrong);
+            return;
+        };
+        for (index, item) in array.iter().enumerate() {
+            let label = format!("{name}[#{}]", index + 1);
+            let line = self.faults.line(item.span());
+            if let Some(table) = table_of(self.faults, &label, expected, item) {
+                let section = TableReader::new(self.faults, kind, label, table, Some(line));
+                read(index + 1, section);
+            }
+        }
+    }
+
+    /// Whether a key is there.
+    pub(super) fn is_present(&self, key: &str) -> bool {
+        self.table.get(key).is_some()
+    }
+
+    /// Adds a fault of the table, at its key if that is there.
+    pub(super) fn reject_table(&mut self, key: &str, kind: &FaultKind) {
+        if self.is_present(key) {
+            self.reject(key, kind);
+        } else {
+            let name = self.name(key);
+            self.faults.add(self.line, &name, kind);
+        }
+    }
+
     /// Whether a key is there, with anything but an empty text.
     pub(super) fn is_given(&self, key: &str) -> bool {
         let value = self.table.get(key);
@@ -375,6 +435,7 @@ fn place_of(table: &str) -> String {
         "" => "before the first table".to_owned(),
         "source" => "in [[source]]".to_owned(),
         "source.auth" => "in [source.auth], below its [[source]]".to_owned(),
+        "source.hook" => "in [[source.hook]], below its [[source]]".to_owned(),
         table => format!("in [{table}]"),
     }
 }

@@ -172,7 +172,7 @@ pub(super) fn parse_public_url(text: &str) -> Result<Url, FaultKind> {
 
 /// A host with or without a port, normalised as in URIs: lower case, punycode.
 pub(super) fn parse_host(text: &str) -> Result<String, FaultKind> {
-    let bad = || FaultKind::BadHost(text.to_owned());
+    let bad = || FaultKind::BadHost(hide_userinfo(text).into_owned());
     // A glob pattern would be a host name that never matches.
     let foreign = |c: char| "/?#@\\*%".contains(c) || c.is_whitespace() || c.is_control();
     if text.contains(foreign) {

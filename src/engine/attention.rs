@@ -9,6 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::mirror::NOT_MOUNTED;
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
+use crate::sync::ChannelState;
 
 /// Deletions wait for approval.
 const HELD_DELETIONS: &str = "held-deletions";
@@ -16,12 +17,25 @@ const HELD_DELETIONS: &str = "held-deletions";
 const FAILED_RESOURCES: &str = "failed-resources";
 /// A hub does not verify a subscription.
 const CHANNEL_UNVERIFIED: &str = "channel-unverified";
+/// A hub denies a subscription.
+const CHANNEL_DENIED: &str = "channel-denied";
+/// A subscription has ended, and is not renewed.
+const CHANNEL_EXPIRED: &str = "channel-expired";
+/// The code of the error of a channel whose hub has accepted a request and not called back in time.
+const NOT_CALLED_BACK: &str = "not-verified";
 /// A configuration was refused by a reload.
 const CONFIGURATION_REFUSED: &str = "configuration-refused";
 /// The mirror can't be opened or written.
 const MIRROR_UNUSABLE: &str = "mirror-unusable";
 
-/// How long a subscription may be unverified: several requests have failed by then.
+/// A hook fails.
+const HOOK_FAILING: &str = "hook-failing";
+/// The receiver of a hook wants no more.
+const HOOK_STOPPED: &str = "hook-stopped";
+
+/// How many tries of a hook may fail in a row: a receiver that is restarted needs no person.
+const HOOK_TRIES: u32 = 3;
+/// How long a subscription may be unverified, or expired: several requests have failed by then.
 const UNVERIFIED_AFTER: TimeDelta = TimeDelta::minutes(10);
 
 /// The facts of a set.
@@ -37,15 +51,19 @@ pub(super) struct SetNeeds {
     pub(super) given_up_since: Option<DateTime<Utc>>,
 }
 
-/// A channel that is subscribed to and not verified.
+/// A channel that is subscribed to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnverifiedChannel<'a> {
+pub(super) struct ChannelNeeds<'a> {
     /// Its topic.
     pub(super) topic: &'a str,
     /// The hub that was asked last; empty: none is known.
     pub(super) hub: &'a str,
-    /// Since when it was requested.
-    pub(super) since: DateTime<Utc>,
+    /// The state of its subscription.
+    pub(super) state: ChannelState,
+    /// Since when a subscription was requested and not verified, or has expired.
+    pub(super) unverified_since: Option<DateTime<Utc>>,
+    /// When the hub has denied the subscription.
+    pub(super) denied_at: Option<DateTime<Utc>>,
     /// Its current error.
     pub(super) error: Option<&'a StatusError>,
 }
@@ -80,30 +98,59 @@ pub(super) fn of_set(source: &str, needs: &SetNeeds) -> Vec<Attention> {
     held.into_iter().chain(failed).collect()
 }
 
-/// What of an unverified channel waits for a person.
-pub(super) fn of_channel(channel: &UnverifiedChannel<'_>, now: DateTime<Utc>) -> Option<Attention> {
-    if now - channel.since < UNVERIFIED_AFTER {
-        return None;
-    }
+/// What of a channel waits for a person.
+pub(super) fn of_channel(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Attention> {
+    let is_known = !channel.hub.is_empty();
     let hub = match channel.hub {
         "" => "no hub".to_owned(),
         hub => format!("the hub {hub}"),
     };
+    let not = if is_known { "not " } else { "" };
     let topic = channel.topic;
     let reason = channel.error.map_or_else(String::new, |error| {
         format!(": {} [{}]", error.message, error.code)
     });
-    let not = if channel.hub.is_empty() { "" } else { "not " };
-    let message = format!("{hub} has {not}verified the subscription of {topic}{reason}");
-    let next_step = "check that the hub can reach `public_url` of [callback] (DNS, reverse proxy, firewall); \
-                     changes are found by polling meanwhile";
-    let since = rfc3339(channel.since);
-    Some(Attention::new(
-        CHANNEL_UNVERIFIED,
-        &message,
-        since,
-        next_step,
-    ))
+    let lasts = |since: &DateTime<Utc>| now - *since >= UNVERIFIED_AFTER;
+    let reachable = "check that the hub can reach `public_url` of [callback] (DNS, reverse proxy, firewall); changes are found by \
+                     polling meanwhile";
+    let lasting = channel.unverified_since.filter(lasts);
+    let silent = channel.error.filter(|error| error.code == NOT_CALLED_BACK);
+    let (code, message, since, next_step) = match (channel.state, silent, lasting) {
+        (ChannelState::Denied, ..) => (
+            CHANNEL_DENIED,
+            format!("{hub} denies the subscription of {topic}{reason}"),
+            channel.denied_at.map(rfc3339),
+            "ask the operator of the hub; it is asked again by itself, and changes are found by polling meanwhile",
+        ),
+        // Also where the subscription runs still: it is not renewed.
+        (_, Some(error), _) if is_known => (
+            CHANNEL_UNVERIFIED,
+            format!(
+                "{hub} has accepted the subscription of {topic} and has not called back{reason}"
+            ),
+            Some(
+                channel
+                    .unverified_since
+                    .map_or_else(|| error.at.clone(), rfc3339),
+            ),
+            reachable,
+        ),
+        (ChannelState::Expired, _, Some(since)) => (
+            CHANNEL_EXPIRED,
+            format!("the subscription of {topic} has ended, and {hub} has {not}renewed it{reason}"),
+            Some(rfc3339(since)),
+            reachable,
+        ),
+        (_, _, Some(since)) => (
+            CHANNEL_UNVERIFIED,
+            format!("{hub} has {not}verified the subscription of {topic}{reason}"),
+            Some(rfc3339(since)),
+            reachable,
+        ),
+        (_, _, None) => return None,
+    };
+    let since = since.unwrap_or_default();
+    Some(Attention::new(code, &message, since, next_step))
 }
 
 /// What of a mirror waits for a person. `error`: why it can't be opened or written, and since when.
@@ -125,6 +172,52 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attent
     attention.into_iter().collect()
 }
 
+/// A hook that fails.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailingHook<'a> {
+    /// Its name.
+    pub(super) name: &'a str,
+    /// How many tries in a row have failed.
+    pub(super) failures: u32,
+    /// Since when.
+    pub(super) since: DateTime<Utc>,
+    /// Why the last one has failed.
+    pub(super) error: &'a StatusError,
+    /// Whether it is not tried again.
+    pub(super) is_stopped: bool,
+}
+
+/// What of a hook waits for a person.
+pub(super) fn of_hook(hook: &FailingHook<'_>) -> Option<Attention> {
+    let FailingHook {
+        name,
+        failures,
+        since,
+        error,
+        is_stopped,
+    } = hook;
+    let (code, message, next_step) = match is_stopped {
+        true => (
+            HOOK_STOPPED,
+            format!(
+                "the hook {name} is stopped: {} [{}]",
+                error.message, error.code
+            ),
+            "remove it from the configuration, or correct its `url`, and reload it: `systemctl reload resyncd`; a restart tries it again",
+        ),
+        false if *failures >= HOOK_TRIES => (
+            HOOK_FAILING,
+            format!(
+                "the hook {name} has failed {failures} times in a row: {} [{}]",
+                error.message, error.code
+            ),
+            "correct what it runs or requests; it is tried again by itself, and gets everything since it last succeeded",
+        ),
+        false => return None,
+    };
+    Some(Attention::new(code, &message, rfc3339(*since), next_step))
+}
+
 /// What of the configuration waits for a person.
 pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Vec<Attention> {
     let attention = configuration.error.as_ref().map(|error| {
@@ -137,6 +230,13 @@ pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Vec<Atten
         Attention::new(CONFIGURATION_REFUSED, &message, error.at.clone(), next_step)
     });
     attention.into_iter().collect()
+}
+
+/// What of the public URL waits for a person, if it does not lead here. `error`: why, and since when.
+pub(super) fn of_public_url(error: &StatusError) -> Attention {
+    let next_step = "check its name in the DNS, the reverse proxy and the firewall: `resyncd check --environment` tries it again; \
+                     hubs can deliver nothing until then, and changes are found by polling";
+    Attention::new(&error.code, &error.message, error.at.clone(), next_step)
 }
 
 fn counted(count: u64, one: &str, several: &str) -> String {
@@ -205,8 +305,11 @@ mod tests {
     }
 
     #[test]
-    fn channel_waits_for_a_person_once_it_was_unverified_for_long() {
-        let error = StatusError::new("not-verified", "answered 202", at(9));
+    fn channel_waits_for_a_person_once_it_was_unverified_or_expired_for_long() {
+        use ChannelState::{Active, Denied, Expired, Pending};
+        let refused = StatusError::new("connect", "connection refused", at(9));
+        let silent = StatusError::new("not-verified", "answered 202", at(9));
+        const HUB: &str = "https://hub.example/";
         const LONG: Expected = (
             "channel-unverified",
             "the hub https://hub.example/ has not verified the subscription of https://example.org/topic",
@@ -215,27 +318,86 @@ mod tests {
         );
         const REASON: Expected = (
             "channel-unverified",
-            "topic: answered 202 [not-verified]",
+            "topic: connection refused [connect]",
             "public_url",
             5,
         );
         const NO_HUB: Expected = ("channel-unverified", "no hub has verified", "public_url", 5);
-        for (hub, error, now, expected) in [
-            ("https://hub.example/", None, 5, &[][..]),
-            ("https://hub.example/", Some(&error), 14, &[]),
-            ("https://hub.example/", None, 15, &[LONG]),
-            ("https://hub.example/", Some(&error), 15, &[REASON]),
-            ("", None, 99, &[NO_HUB]),
+        const SILENT: Expected = (
+            "channel-unverified",
+            "has accepted the subscription of https://example.org/topic and has not called back: answered 202 [not-verified]",
+            "`public_url`",
+            5,
+        );
+        const DENIED: Expected = (
+            "channel-denied",
+            "the hub https://hub.example/ denies the subscription of https://example.org/topic: connection refused",
+            "operator of the hub",
+            7,
+        );
+        const EXPIRED: Expected = (
+            "channel-expired",
+            "the subscription of https://example.org/topic has ended, and the hub https://hub.example/ has not renewed it",
+            "`public_url`",
+            5,
+        );
+        let since_9 = |mut expected: Expected| {
+            expected.3 = 9;
+            expected
+        };
+        for (state, hub, since, error, now, expected) in [
+            (Pending, HUB, Some(5), None, 5, &[][..]),
+            (Pending, HUB, Some(5), Some(&refused), 14, &[]),
+            (Pending, HUB, Some(5), None, 15, &[LONG]),
+            (Pending, HUB, Some(5), Some(&refused), 15, &[REASON]),
+            (Pending, "", Some(5), None, 99, &[NO_HUB]),
             // The clock was set back.
-            ("https://hub.example/", None, 0, &[]),
+            (Pending, HUB, Some(5), None, 0, &[]),
+            // The time that the hub had to call back is over.
+            (Pending, HUB, Some(5), Some(&silent), 10, &[SILENT]),
+            (Active, HUB, None, Some(&silent), 10, &[since_9(SILENT)]),
+            (Active, HUB, None, Some(&refused), 99, &[]),
+            (Denied, HUB, None, Some(&refused), 10, &[DENIED]),
+            (Expired, HUB, Some(5), None, 14, &[]),
+            (Expired, HUB, Some(5), None, 15, &[EXPIRED]),
         ] {
-            let channel = UnverifiedChannel {
+            let channel = ChannelNeeds {
                 topic: "https://example.org/topic",
                 hub,
-                since: at(5),
+                state,
+                unverified_since: since.map(at),
+                denied_at: Some(at(7)),
                 error,
             };
             let found: Vec<_> = of_channel(&channel, at(now)).into_iter().collect();
+            check(&found, expected);
+        }
+    }
+
+    #[test]
+    fn hook_waits_for_a_person_once_it_has_failed_several_times_or_was_stopped() {
+        let error = StatusError::new("command-failed", "exit status: 3: no such host", at(9));
+        const FAILING: Expected = (
+            "hook-failing",
+            "the hook index has failed 3 times in a row: exit status: 3: no such host [command-failed]",
+            "tried again",
+            5,
+        );
+        const STOPPED: Expected = ("hook-stopped", "the hook index is stopped", "reload", 5);
+        for (failures, is_stopped, expected) in [
+            (1, false, &[][..]),
+            (2, false, &[]),
+            (3, false, &[FAILING]),
+            (1, true, &[STOPPED]),
+        ] {
+            let hook = FailingHook {
+                name: "index",
+                failures,
+                since: at(5),
+                error: &error,
+                is_stopped,
+            };
+            let found: Vec<_> = of_hook(&hook).into_iter().collect();
             check(&found, expected);
         }
     }

@@ -6,31 +6,36 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::followed::FollowedSources;
-use super::status_view;
+use super::{attention, status_view};
 use crate::clock;
-use crate::status::{Attention, SourceStatus};
+use crate::status::{Attention, ConfigurationStatus, SourceStatus};
 
 /// How often it is looked for changes. Each time costs as much as a request of the status.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// What waits for a person: each code of a Source, or of one of its sets, once.
+/// What waits for a person: each code of the daemon, of a Source, or of one of its sets, once.
 type Attentions = BTreeMap<Subject, Attention>;
 
 /// What an attention is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Subject {
-    /// The label of the Source.
-    source: String,
-    /// The Capability List of the set; `None`: it is about the Source.
+    /// The label of the Source; `None`: it is about the daemon.
+    source: Option<String>,
+    /// The Capability List of the set; `None`: it is about the Source, or the daemon.
     set: Option<String>,
     code: String,
 }
 
-/// Logs the attentions of the Sources that are followed until it is stopped.
-pub(super) async fn log_attentions(sources: Arc<FollowedSources>, stop: CancellationToken) {
+/// Logs the attentions of the daemon and of the Sources that are followed until it is stopped.
+pub(super) async fn log_attentions(
+    configuration: Arc<Mutex<ConfigurationStatus>>,
+    sources: Arc<FollowedSources>,
+    stop: CancellationToken,
+) {
     let mut logged = Attentions::new();
     loop {
         tokio::select! {
@@ -40,7 +45,10 @@ pub(super) async fn log_attentions(sources: Arc<FollowedSources>, stop: Cancella
         let contexts = sources.contexts();
         let contexts = contexts.iter().map(|context| &**context);
         match status_view::status(clock::now().wall, contexts).await {
-            Ok(status) => logged = log_changes(&logged, attentions(&status.sources)),
+            Ok(status) => {
+                let of_daemon = attention::of_configuration(&configuration.lock());
+                logged = log_changes(&logged, attentions(&of_daemon, &status.sources));
+            }
             Err(error) => {
                 // What the workers read fails as well, and is reported.
                 tracing::debug!(code = error.code(), %error, "database error; attentions are not known");
@@ -49,24 +57,26 @@ pub(super) async fn log_attentions(sources: Arc<FollowedSources>, stop: Cancella
     }
 }
 
-fn attentions(sources: &[SourceStatus]) -> Attentions {
+fn attentions(of_daemon: &[Attention], sources: &[SourceStatus]) -> Attentions {
     let mut attentions = Attentions::new();
+    let mut add = |source: Option<&String>, set: Option<&String>, found: &[Attention]| {
+        for attention in found {
+            let subject = Subject {
+                source: source.cloned(),
+                set: set.cloned(),
+                code: attention.code.clone(),
+            };
+            attentions
+                .entry(subject)
+                .or_insert_with(|| attention.clone());
+        }
+    };
+    add(None, None, of_daemon);
     for source in sources {
-        let mut add = |set: Option<&String>, found: &[Attention]| {
-            for attention in found {
-                let subject = Subject {
-                    source: source.name.clone(),
-                    set: set.cloned(),
-                    code: attention.code.clone(),
-                };
-                attentions
-                    .entry(subject)
-                    .or_insert_with(|| attention.clone());
-            }
-        };
-        add(None, &source.attention);
+        let name = Some(&source.name);
+        add(name, None, &source.attention);
         for set in &source.sets {
-            add(Some(&set.capability_list), &set.attention);
+            add(name, Some(&set.capability_list), &set.attention);
         }
     }
     attentions
@@ -78,7 +88,7 @@ fn log_changes(before: &Attentions, now: Attentions) -> Attentions {
         let Attention {
             message, next_step, ..
         } = attention;
-        let set = set.as_deref();
+        let (source, set) = (source.as_deref(), set.as_deref());
         tracing::warn!(
             code,
             source,
@@ -89,7 +99,7 @@ fn log_changes(before: &Attentions, now: Attentions) -> Attentions {
         );
     }
     for (Subject { source, set, code }, _) in missing_in(&now, before) {
-        let set = set.as_deref();
+        let (source, set) = (source.as_deref(), set.as_deref());
         tracing::info!(code, source, set, "attention no longer needed");
     }
     now
@@ -136,20 +146,25 @@ mod tests {
 
     #[test]
     fn attention_is_logged_when_it_begins_and_when_it_is_over() {
-        let none = attentions(&[source(&[], &[])]);
-        let of_source = attentions(&[source(&[("mirror-unusable", "1")], &[])]);
+        let none = attentions(&[], &[source(&[], &[])]);
+        let refused = Attention::new("configuration-refused", "m", "1".to_owned(), "n");
+        let of_daemon = attentions(&[refused], &[]);
+        let of_source = attentions(&[], &[source(&[("mirror-unusable", "1")], &[])]);
         let of_set = [("held-deletions", "1"), ("failed-resources", "1")];
-        let of_set = attentions(&[source(&[], &of_set)]);
+        let of_set = attentions(&[], &[source(&[], &of_set)]);
         // Two channels of a set are one subject, and another time is no other attention.
         let of_channels = [("channel-unverified", "1"), ("channel-unverified", "2")];
-        let of_channels = attentions(&[source(&[], &of_channels)]);
-        let later = attentions(&[source(&[], &[("channel-unverified", "3")])]);
+        let of_channels = attentions(&[], &[source(&[], &of_channels)]);
+        let later = attentions(&[], &[source(&[], &[("channel-unverified", "3")])]);
         let mirror = (None, "mirror-unusable");
+        let configuration = (None, "configuration-refused");
         let set = |code| (Some("list"), code);
         let (failed, held) = (set("failed-resources"), set("held-deletions"));
         for (before, now, begun, over) in [
             (&none, &none, vec![], vec![]),
             (&none, &of_source, vec![mirror], vec![]),
+            (&none, &of_daemon, vec![configuration], vec![]),
+            (&of_daemon, &none, vec![], vec![configuration]),
             (&of_source, &of_source, vec![], vec![]),
             (&of_source, &of_set, vec![failed, held], vec![mirror]),
             (&none, &of_channels, vec![set("channel-unverified")], vec![]),

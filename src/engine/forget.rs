@@ -403,6 +403,7 @@ mod tests {
                     lastmod: None,
                     version: None,
                     news: true,
+                    is_patched: false,
                     task,
                 }));
             }
@@ -446,7 +447,7 @@ mod tests {
         fn deletions(&self) -> Vec<String> {
             let database = self.database();
             let query =
-                "SELECT uri FROM feed WHERE change = 'deleted' AND origin = 'forget' ORDER BY uri";
+                "SELECT uri FROM feed WHERE change = 'd' AND origin = 'forget' ORDER BY uri";
             let mut query = database.prepare(query).unwrap();
             let rows = query.query_map([], |row| row.get(0)).unwrap();
             rows.map(Result::unwrap).collect()
@@ -479,7 +480,9 @@ mod tests {
                     "source_set" => {
                         "WHERE ended = 0 OR resources + bytes + was_read > 0 OR baseline <> 'missing'"
                     }
-                    "task_count" => "WHERE ready + checks + failed + held + undecided > 0",
+                    "task_count" => {
+                        "WHERE ready + checks + failed + held + undecided + rejected > 0"
+                    }
                     "resource_count" => "WHERE resources > 0",
                     _ => "",
                 };

@@ -27,6 +27,7 @@ use super::error::EngineError;
 use super::followed::{FollowedSource, FollowedSources, followed_sets};
 use super::forget::{ForgetError, ForgetRequest, Forgetting, forget_source};
 use super::heartbeats::Heartbeats;
+use super::hooks::{HookHandles, Hooks, configured_hooks};
 use super::package_places::{PackagePlaces, SharedPlaces};
 use super::progress::Progress;
 use super::recent_changes::{self, RESTORED, RecentChanges};
@@ -44,7 +45,9 @@ use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
     Operations, Page, Status, StatusError, UnsubscribeResult,
 };
-use crate::store::{FeedSearch, FollowedSets, ResourceId, SetId, Store, StoreError};
+use crate::store::{
+    DecisionResult, FeedSearch, FollowedSets, HeldDecision, ResourceId, SetId, Store, StoreError,
+};
 
 /// How often it is recorded that the daemon runs.
 const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
@@ -59,12 +62,15 @@ pub struct Engine {
     pub(super) sources: Arc<FollowedSources>,
     /// What the Sources share.
     shared: SharedParts,
+    pub(super) hooks: Hooks,
     /// Which sets are followed, for what ends the subscriptions of the others.
     pub(super) followed: watch::Sender<Vec<FollowedSets>>,
     /// What is trimmed.
     pub(super) trimmed: watch::Sender<TrimRules>,
     /// The configuration in use.
-    pub(super) configuration: Mutex<ConfigurationStatus>,
+    pub(super) configuration: Arc<Mutex<ConfigurationStatus>>,
+    /// Why the public URL does not lead to the callback listener, and since when.
+    public_url_error: Mutex<Option<StatusError>>,
     /// Held while the list of Sources is replaced, so that nothing begins meanwhile that relies on it.
     pub(super) configuring: tokio::sync::Mutex<()>,
     /// The Sources that are being forgotten.
@@ -116,8 +122,10 @@ impl Engine {
         });
         workers.spawn(heartbeats.watched("trimming", trimming));
         let (sources, stop) = (Arc::clone(&engine.sources), engine.stop.clone());
+        let configuration = Arc::clone(&engine.configuration);
         let logging = restarting("log of attentions", stop.clone(), move || {
-            log_attentions(Arc::clone(&sources), stop.clone())
+            let (configuration, sources) = (Arc::clone(&configuration), Arc::clone(&sources));
+            log_attentions(configuration, sources, stop.clone())
         });
         workers.spawn(heartbeats.watched("log of attentions", logging));
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
@@ -138,6 +146,9 @@ impl Engine {
         let ending = restarting("end of subscriptions", engine.stop.clone(), ending);
         workers.spawn(heartbeats.watched("end of subscriptions", ending));
         drop(workers);
+        let configured = configured_hooks(&config.sources);
+        engine.store.retain_hooks(configured).await?;
+        engine.start_hooks(&config.sources).await;
         Ok(Arc::new(engine))
     }
 
@@ -161,9 +172,14 @@ impl Engine {
                 places: SharedPlaces::default(),
                 subscribes,
             },
+            hooks: Hooks::default(),
             followed: watch::Sender::new(followed_sets(&config.sources)),
             trimmed: watch::Sender::new(TrimRules::of(config)),
-            configuration: Mutex::new(ConfigurationStatus::loaded(started_at, Vec::new())),
+            configuration: Arc::new(Mutex::new(ConfigurationStatus::loaded(
+                started_at,
+                Vec::new(),
+            ))),
+            public_url_error: Mutex::default(),
             configuring: tokio::sync::Mutex::default(),
             forgetting: Forgetting::default(),
             store,
@@ -230,6 +246,33 @@ impl Engine {
         sources
             .map(|source| start_worker(&mut workers, self.context(source)))
             .collect()
+    }
+
+    /// Records why the public URL does not lead to the callback listener; `None`: it does, or need not.
+    pub fn note_public_url(&self, error: Option<StatusError>) {
+        let mut known = self.public_url_error.lock();
+        let since = known.as_ref().map(|known| known.at.clone());
+        *known = error.map(|error| StatusError {
+            at: since.unwrap_or(error.at),
+            ..error
+        });
+    }
+
+    /// Starts the hooks of these Sources that do not run.
+    pub(super) async fn start_hooks(&self, sources: &[config::Source]) {
+        let mut workers = self.workers.lock().await;
+        let (handles, heartbeats) = (self.hook_handles(), &self.heartbeats);
+        self.hooks
+            .start(&handles, sources, heartbeats, &self.stop, &mut workers);
+    }
+
+    /// What hooks work with.
+    pub(super) fn hook_handles(&self) -> HookHandles {
+        HookHandles {
+            store: Arc::clone(&self.store),
+            client: self.shared.client.clone(),
+            runtime_status: Arc::clone(&self.runtime_status),
+        }
     }
 
     /// Runs something besides the workers that the stop waits for.
@@ -300,8 +343,69 @@ impl Engine {
         status.former_sources = self.former_sources().await?;
         status.configuration = self.configuration.lock().clone();
         status.attention = attention::of_configuration(&status.configuration);
+        let public_url = self.public_url_error.lock().clone();
+        // A router may not lead requests from inside to its own public address.
+        let public_url =
+            public_url.filter(|_| !status_view::has_delivery_since(&status, self.started_at));
+        status
+            .attention
+            .extend(public_url.as_ref().map(attention::of_public_url));
         status.hosts = status_view::hosts(self.shared.client.host_loads());
         Ok(status)
+    }
+
+    /// Decides on the held-back deletions of a Source; returns how many, `None` if there is no such Source.
+    fn decide(
+        &self,
+        source: &str,
+        decision: HeldDecision,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        let found = self.source(source);
+        async move {
+            let Some(source) = found else { return Ok(None) };
+            let (store, stop) = (Arc::clone(&self.store), self.stop.clone());
+            let name = source.context.name().to_owned();
+            let deciding = async move {
+                let (now, goes_on) = (clock::now().wall, || !stop.is_cancelled());
+                let decided = store.decide_deletions(&name, decision, now, goes_on);
+                let decided = decided.await?;
+                let DecisionResult::Decided(deletions) = decided else {
+                    return Ok(decided);
+                };
+                let event = match decision {
+                    HeldDecision::Approve { .. } => "held-back deletions approved",
+                    HeldDecision::Reject => "held-back deletions rejected; the files stay",
+                    HeldDecision::Undo => "rejected deletions are held back again",
+                };
+                tracing::info!(source = name, deletions, "{event}");
+                Ok(decided)
+            };
+            match self.complete("decision on deletions", deciding).await? {
+                DecisionResult::Decided(deletions) => Ok(Some(deletions)),
+                DecisionResult::MoreHeld { held, seen } => {
+                    Err(more_held(source.context.name(), held, seen))
+                }
+            }
+        }
+        .boxed()
+    }
+
+    /// Runs a long operation to its end, or until the stop, also if the request for it is cut off.
+    async fn complete<T: Send + 'static>(
+        &self,
+        name: &str,
+        operation: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StatusError> {
+        let (result, results) = oneshot::channel();
+        let running = async move {
+            let _ = result.send(catch_panic(operation).await);
+        };
+        let watched = self.heartbeats.watched(name, running);
+        self.spawn(watched).await;
+        match results.await {
+            Ok(Ok(done)) => done.map_err(store_failed),
+            Ok(Err(_)) | Err(_) => Err(store_failed(StoreError::Panicked)),
+        }
     }
 
     /// The Sources that are not followed any more, and were not forgotten.
@@ -432,6 +536,15 @@ fn store_failed(error: StoreError) -> StatusError {
     StatusError::new(error.code(), error.to_string(), clock::now().wall)
 }
 
+/// The error of an approval of fewer deletions than are held back.
+fn more_held(source: &str, held: u64, seen: u64) -> StatusError {
+    let message = format!(
+        "nothing is approved: {held} deletions of {source} are held back by now, and {seen} were shown; look at them again (the page \
+         of the Source, or `resyncd approve {source} --list`), then approve"
+    );
+    StatusError::new("more-deletions-held", message, clock::now().wall)
+}
+
 impl Operations for Engine {
     fn unwritable_mirror(&self) -> Option<(String, StatusError)> {
         self.runtime_status.recent_disk_error(clock::now().mono)
@@ -452,6 +565,17 @@ impl Operations for Engine {
             .map_err(|error| StatusError::new(error.code(), error.to_string(), clock::now().wall))
     }
 
+    fn is_followed(&self, source: Option<&str>, set: Option<&str>) -> bool {
+        let Some(selected) = self.selected(source) else {
+            return false;
+        };
+        let names = |context: &Arc<SourceContext>, list: &str| {
+            let mut sets = context.source.sets.iter();
+            sets.any(|set| set.as_str() == list)
+        };
+        set.is_none_or(|list| selected.iter().any(|context| names(context, list)))
+    }
+
     fn poll(&self, source: &str) -> bool {
         let Some(followed) = self.source(source) else {
             return false;
@@ -463,46 +587,38 @@ impl Operations for Engine {
         true
     }
 
-    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let found = self
-            .source(source)
-            .map(|source| source.context.name().to_owned());
-        async move {
-            let Some(name) = found else { return Ok(None) };
-            let approved = self.store.approve_deletions(&name).await;
-            let approved = approved.map_err(store_failed)?;
-            tracing::info!(source = name, approved, "held-back deletions approved");
-            Ok(Some(approved))
-        }
-        .boxed()
+    fn approve(
+        &self,
+        source: &str,
+        seen: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        self.decide(source, HeldDecision::Approve { seen })
     }
 
     fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let found = self.source(source);
-        async move {
-            let Some(source) = found else { return Ok(None) };
-            let name = source.context.name();
-            let rejected = self.store.reject_deletions(name).await;
-            let rejected = rejected.map_err(store_failed)?;
-            tracing::info!(
-                source = name,
-                rejected,
-                "held-back deletions rejected; the files stay"
-            );
-            Ok(Some(rejected))
-        }
-        .boxed()
+        self.decide(source, HeldDecision::Reject)
+    }
+
+    fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        self.decide(source, HeldDecision::Undo)
     }
 
     fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         let found = self.source(source);
         async move {
             let Some(source) = found else { return Ok(None) };
-            let name = source.context.name();
-            let retried = self.store.retry_given_up(name, clock::now().wall).await;
-            let retried = retried.map_err(store_failed)?;
-            tracing::info!(source = name, retried, "failed changes are tried again");
-            Ok(Some(retried))
+            let (store, stop) = (Arc::clone(&self.store), self.stop.clone());
+            let name = source.context.name().to_owned();
+            let retrying = async move {
+                let goes_on = || !stop.is_cancelled();
+                let retried = store.retry_given_up(&name, clock::now().wall, goes_on);
+                let retried = retried.await?;
+                tracing::info!(source = name, retried, "failed changes are tried again");
+                Ok(retried)
+            };
+            self.complete("retry of failed changes", retrying)
+                .await
+                .map(Some)
         }
         .boxed()
     }

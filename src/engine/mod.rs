@@ -32,6 +32,7 @@ mod faults;
 mod followed;
 mod forget;
 mod heartbeats;
+mod hooks;
 mod lifecycle;
 mod mirror_opening;
 mod oddities;

@@ -2,7 +2,8 @@
 //!
 //! Invariants: the memory is bounded: a column for each minute of the hour and each quarter of an hour of the day. Counting does no I/O.
 //! A day may have millions of changes, so they are counted as they are applied. After a start the newest entries of the feed, a bounded
-//! number, are counted as well, and what is not known is not claimed: [`Activity::since`].
+//! number, are counted as well, and what is not known is not claimed: [`Activity::since`]. When the clock was ahead and is set back, it is
+//! not known when that happened which was counted meanwhile: it is left out.
 //!
 //! Must not know how the counts are shown.
 
@@ -59,10 +60,25 @@ impl Columns {
     fn add(&mut self, time: DateTime<Utc>, counts: &AppliedCounts) {
         let number = self.number(time);
         self.counts.entry(number).or_default().add(counts);
-        // Of those, none is shown any more. The clock may have been set back: the newest ones stay.
-        while self.counts.len() as i64 > self.most {
+    }
+
+    /// Removes those that are not shown any more at that time, and those of a time that has not come yet; returns whether there were any of
+    /// those. What is counted at about the same time may begin the next one early.
+    fn advance(&mut self, now: DateTime<Utc>) -> bool {
+        let number = self.number(now);
+        while let Some((&first, _)) = self.counts.first_key_value()
+            && first <= number - self.most
+        {
             self.counts.pop_first();
         }
+        let mut was_ahead = false;
+        while let Some((&last, _)) = self.counts.last_key_value()
+            && last > number + 1
+        {
+            self.counts.pop_last();
+            was_ahead = true;
+        }
+        was_ahead
     }
 
     /// Those up to that time, oldest first.
@@ -84,8 +100,31 @@ impl RecentChanges {
         }))
     }
 
-    /// Counts a change that was applied. `change`: `created`, `updated` or `deleted`. `delay`: see [`apply_delay`].
-    pub(super) fn count(&self, at: DateTime<Utc>, change: &str, delay: Option<Duration>) {
+    /// Counts a change that was applied now. `change`: `created`, `updated` or `deleted`. `delay`: see [`apply_delay`].
+    pub(super) fn count(&self, now: DateTime<Utc>, change: &str, delay: Option<Duration>) {
+        let mut counts = self.0.lock();
+        let Counts { since, hour, day } = &mut *counts;
+        // The clock was ahead.
+        if hour.advance(now) | day.advance(now) || *since > now {
+            *since = now;
+        }
+        counts.add(now, change, delay);
+    }
+
+    /// Counts a change that was applied before.
+    fn restore(&self, at: DateTime<Utc>, change: &str, delay: Option<Duration>) {
+        self.0.lock().add(at, change, delay);
+    }
+
+    /// Everything since that time is counted.
+    fn reach_back(&self, since: DateTime<Utc>) {
+        let mut counts = self.0.lock();
+        counts.since = counts.since.min(since);
+    }
+}
+
+impl Counts {
+    fn add(&mut self, at: DateTime<Utc>, change: &str, delay: Option<Duration>) {
         let mut one = AppliedCounts::default();
         match change {
             "created" => one.created = 1,
@@ -97,15 +136,8 @@ impl RecentChanges {
             let class = bounds.take_while(|&&bound| delay.as_secs_f64() > bound);
             one.delays[class.count()] = 1;
         }
-        let mut counts = self.0.lock();
-        counts.hour.add(at, &one);
-        counts.day.add(at, &one);
-    }
-
-    /// Everything since that time is counted.
-    fn reach_back(&self, since: DateTime<Utc>) {
-        let mut counts = self.0.lock();
-        counts.since = counts.since.min(since);
+        self.hour.add(at, &one);
+        self.day.add(at, &one);
     }
 }
 
@@ -122,29 +154,30 @@ pub(super) fn apply_delay(
     Some((applied_at - changed_at).to_std().unwrap_or_default())
 }
 
-/// Counts the newest entries of the feed for the Sources that they are of. Nothing may have been counted before.
+/// Counts the newest entries of the feed for the Sources that they are of, and returns since when all are counted. Nothing may have been
+/// counted before. The clock may have been set back, so that older entries have later times: those of a time that has not come yet are
+/// left out.
 pub(super) fn restore<'a>(
     excerpt: &FeedExcerpt,
     sources: impl Fn(&str) -> Option<&'a RecentChanges>,
     now: DateTime<Utc>,
 ) -> DateTime<Utc> {
     let day_ago = now - TimeDelta::seconds(QUARTER * DAY_COLUMNS);
-    let recent = excerpt
-        .entries
-        .iter()
-        .take_while(|entry| entry.applied_at >= day_ago);
+    let entries = excerpt.entries.iter();
+    let recent = entries.filter(|entry| (day_ago..=now).contains(&entry.applied_at));
     for entry in recent {
         let changed_at = entry.changed_at.map(|time| time.to_datetime());
         let delay = apply_delay(&entry.origin, changed_at, entry.applied_at);
         if let Some(counts) = sources(&entry.source) {
-            counts.count(entry.applied_at, &entry.change, delay);
+            counts.restore(entry.applied_at, &entry.change, delay);
         }
     }
-    match (excerpt.next, excerpt.entries.last()) {
-        // Its minute may be counted in part.
-        (Some(_), Some(oldest)) => oldest.applied_at.max(day_ago),
-        _ => day_ago,
+    if excerpt.next.is_none() && !excerpt.was_trimmed {
+        return day_ago;
     }
+    // Its minute may be counted in part.
+    let oldest = excerpt.entries.last().map(|oldest| oldest.applied_at);
+    oldest.unwrap_or(now).clamp(day_ago, now)
 }
 
 /// States that everything since that time is counted.
@@ -170,7 +203,7 @@ pub(super) fn activity<'a>(
     };
     for source in sources {
         let counts = source.0.lock();
-        sum.since = sum.since.max(counts.since);
+        sum.since = sum.since.max(counts.since.min(now));
         for (columns, sums) in [(&counts.hour, &mut sum.hour), (&counts.day, &mut sum.day)] {
             for (sum, column) in sums.iter_mut().zip(columns.until(now)) {
                 sum.add(&column);
@@ -226,8 +259,6 @@ mod tests {
         for minute in 0..10_000 {
             counts.count(at(60 * minute), "created", None);
         }
-        // The clock was set back.
-        counts.count(at(0), "created", None);
         let kept = counts.0.lock();
         assert_eq!((kept.hour.counts.len(), kept.day.counts.len()), (60, 96));
         drop(kept);
@@ -236,6 +267,38 @@ mod tests {
             found.hour.iter().map(AppliedCounts::changes).sum::<u64>(),
             60
         );
+    }
+
+    #[test]
+    fn counting_goes_on_when_a_clock_that_was_ahead_is_set_back() {
+        // It was a day ahead when the process was started.
+        let ahead = 86_400;
+        let counts = RecentChanges::since(at(ahead));
+        let counted = |now: i64| {
+            let found = activity([&counts].into_iter(), at(now));
+            (found.since, columns(&found.hour), columns(&found.day))
+        };
+        for minute in 0..2000 {
+            counts.count(at(ahead + 60 * minute), "created", None);
+        }
+        assert_eq!(counted(1), (at(1), vec![], vec![]));
+        for second in 1..=3 {
+            counts.count(at(second), "created", None);
+        }
+        // Since the first one after that, and nothing of the time that has not come.
+        assert_eq!(counted(5), (at(1), vec![(59, 3)], vec![(95, 3)]));
+        // Nor is it shown when it comes.
+        let later = at(ahead + 600);
+        let found = activity([&counts].into_iter(), later);
+        assert_eq!(
+            (columns(&found.hour), columns(&found.day)),
+            (vec![], vec![])
+        );
+        // What is applied at once may be counted in another order.
+        counts.count(at(60), "created", None);
+        counts.count(at(59), "created", None);
+        assert_eq!(counted(61).0, at(1));
+        assert_eq!(counted(61).1, [(58, 4), (59, 1)]);
     }
 
     #[test]
@@ -267,6 +330,8 @@ mod tests {
             length: None,
             changed_at: None,
             origin: "notification".to_owned(),
+            links: Vec::new(),
+            is_patched: false,
         }
     }
 
@@ -283,7 +348,11 @@ mod tests {
         for (next, expected) in [(None, at(0)), (Some(6), at(0))] {
             let counts = RecentChanges::since(now);
             let entries = entries.clone();
-            let excerpt = FeedExcerpt { entries, next };
+            let excerpt = FeedExcerpt {
+                entries,
+                next,
+                was_trimmed: false,
+            };
             let since = restore(&excerpt, |name| (name == "a").then_some(&counts), now);
             reach_back([&counts].into_iter(), since);
             let found = activity([&counts].into_iter(), now);
@@ -295,9 +364,42 @@ mod tests {
         let excerpt = FeedExcerpt {
             entries: vec![entry(9, "a", at(86_399))],
             next: Some(9),
+            was_trimmed: false,
         };
         let counts = RecentChanges::since(now);
         let since = restore(&excerpt, |_| Some(&counts), now);
         assert_eq!(since, at(86_399));
+        // Older ones were removed from the feed.
+        for (entries, expected) in [(vec![entry(9, "a", at(86_000))], at(86_000)), (vec![], now)] {
+            let excerpt = FeedExcerpt {
+                entries,
+                next: None,
+                was_trimmed: true,
+            };
+            let counts = RecentChanges::since(now);
+            assert_eq!(restore(&excerpt, |_| Some(&counts), now), expected);
+        }
+    }
+
+    #[test]
+    fn entries_of_a_clock_that_was_ahead_are_not_counted_and_hide_no_others() {
+        let now = at(86_400);
+        let entries = vec![
+            entry(9, "a", at(86_399)),
+            entry(8, "a", at(300_000)),
+            entry(7, "a", at(-300_000)),
+            entry(6, "a", at(86_000)),
+        ];
+        let excerpt = FeedExcerpt {
+            entries,
+            next: Some(6),
+            was_trimmed: false,
+        };
+        let counts = RecentChanges::since(now);
+        let since = restore(&excerpt, |_| Some(&counts), now);
+        assert_eq!(since, at(86_000));
+        counts.count(now, "created", None);
+        let found = activity([&counts].into_iter(), now);
+        assert_eq!(columns(&found.hour), [(52, 1), (58, 1), (59, 1)]);
     }
 }

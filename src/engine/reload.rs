@@ -2,7 +2,7 @@
 //!
 //! Invariants: a Source that stays as it is is not touched: its workers, downloads, channels and subscriptions go on. One that is
 //! changed is stopped in order, and started with its new configuration, as by a restart of the process. One that is removed is stopped
-//! in order; its subscriptions are ended, its rows and files stay.
+//! in order; its subscriptions are ended, its rows and files stay. Hooks have a life of their own: one that stays as it is goes on.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::followed::{FollowedSource, followed_sets};
+use super::hooks::configured_hooks;
 use super::lifecycle::Engine;
 use super::trimming::TrimRules;
 use crate::clock;
@@ -28,11 +29,11 @@ impl Engine {
         let current = self.sources.current();
         let is_same = |source: &config::Source| {
             let mut known = current.iter();
-            known.any(|known| known.context.source == *source)
+            known.any(|known| known.context.source.is_followed_as(source))
         };
         let stays = |known: &&FollowedSource| {
             let mut sources = config.sources.iter();
-            sources.any(|source| known.context.source == *source)
+            sources.any(|source| known.context.source.is_followed_as(source))
         };
         let ends: Vec<FollowedSource> = current.iter().filter(|it| !stays(it)).cloned().collect();
         join_all(ends.iter().map(FollowedSource::stop)).await;
@@ -52,11 +53,20 @@ impl Engine {
         let mut begun = self.start_sources(begins).await.into_iter();
         let sources = config.sources.iter().filter_map(|source| {
             let mut known = current.iter();
-            let known = known.find(|known| known.context.source == *source);
+            let known = known.find(|known| known.context.source.is_followed_as(source));
             known.cloned().or_else(|| begun.next())
         });
         let sources: Vec<FollowedSource> = sources.collect();
         self.sources.replace(sources);
+        self.hooks
+            .stop_others(&self.hook_handles(), &config.sources)
+            .await;
+        let configured = configured_hooks(&config.sources);
+        self.until_stored("hooks", async || {
+            self.store.retain_hooks(configured.clone()).await
+        })
+        .await;
+        self.start_hooks(&config.sources).await;
         self.followed.send_replace(followed);
         self.trimmed.send_replace(TrimRules::of(config));
         let loaded = ConfigurationStatus::loaded(clock::now().wall, restart_required);

@@ -6,7 +6,7 @@
 //!
 //! Must not know the database, nor how the status is served.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
@@ -68,6 +68,10 @@ pub(super) struct SetFacts {
     pub(super) failing: Option<StatusError>,
     /// All errors of the last poll.
     pub(super) faults: Faults,
+    /// Changes that were applied by a patch since the start.
+    pub(super) patched: u64,
+    /// Changes of files whose patch could not be used since the start.
+    pub(super) patch_missed: u64,
     /// How many parts of indexes the last poll could not read.
     pub(super) dead_parts: u64,
     /// The error that does not keep the set from being in sync.
@@ -80,6 +84,34 @@ pub(super) struct SetFacts {
     pub(super) described_by: [Vec<Url>; 2],
 }
 
+/// How a hook is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HookFacts {
+    /// Its place among all hooks of the configuration.
+    pub(super) number: usize,
+    /// `command` or `url`.
+    pub(super) kind: &'static str,
+    /// The number of the feed up to which it has accepted everything; `None`: not known yet.
+    pub(super) position: Option<i64>,
+    /// Whether a run or a request is in progress.
+    pub(super) is_running: bool,
+    /// How many runs and requests were accepted since the start.
+    pub(super) accepted: u64,
+    /// How many were not.
+    pub(super) failed: u64,
+    pub(super) accepted_at: Option<DateTime<Utc>>,
+    /// How many in a row were not.
+    pub(super) failures: u32,
+    pub(super) failing_since: Option<DateTime<Utc>>,
+    /// Why the last one was not.
+    pub(super) error: Option<StatusError>,
+    pub(super) next_try_at: Option<DateTime<Utc>>,
+    /// Whether there is no next try: the receiver wants none.
+    pub(super) is_stopped: bool,
+    /// The notice that entries were removed before it has accepted them.
+    pub(super) missed: Option<StatusError>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct RuntimeStatus(Mutex<Facts>);
 
@@ -88,6 +120,8 @@ struct Facts {
     sources: HashMap<String, SourceFacts>,
     sets: HashMap<SetId, SetFacts>,
     channels: HashMap<ChannelId, StatusError>,
+    /// By Source and name.
+    hooks: BTreeMap<(String, String), HookFacts>,
     odd_documents: HashMap<SetId, OddDocuments>,
     /// The Sources whose mirrors can't be written.
     disk_errors: HashMap<String, DiskError>,
@@ -150,6 +184,29 @@ impl RuntimeStatus {
 
     pub(super) fn change_source(&self, name: &str, change: impl FnOnce(&mut SourceFacts)) {
         change(self.0.lock().sources.entry(name.to_owned()).or_default());
+    }
+
+    pub(super) fn note_hook(&self, source: &str, name: &str, change: impl FnOnce(&mut HookFacts)) {
+        let key = (source.to_owned(), name.to_owned());
+        change(self.0.lock().hooks.entry(key).or_default());
+    }
+
+    /// Drops what is known of a hook that was stopped.
+    pub(super) fn end_hook(&self, source: &str, name: &str) {
+        let key = (source.to_owned(), name.to_owned());
+        self.0.lock().hooks.remove(&key);
+    }
+
+    /// The hooks of a Source with their names, in the order of the configuration.
+    pub(super) fn hooks(&self, source: &str) -> Vec<(String, HookFacts)> {
+        let facts = self.0.lock();
+        let hooks = facts.hooks.iter().filter(|((of, _), _)| of == source);
+        let mut hooks: Vec<_> = hooks
+            .map(|((_, name), facts)| (name.clone(), facts.clone()))
+            .collect();
+        drop(facts);
+        hooks.sort_by_key(|(_, facts)| facts.number);
+        hooks
     }
 
     /// Drops what is known of a Source that was stopped, and of its sets.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::attention::{self, SetNeeds, UnverifiedChannel};
+use super::attention::{self, ChannelNeeds, FailingHook, SetNeeds};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
@@ -23,7 +23,7 @@ use crate::fetch::HostLoad;
 use crate::protocol::{Capability, SourceTime, TopicUri};
 use crate::status::{
     Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, FailedResource,
-    FormerSource, GapStatus, HeldDeletion, HostStatus, SetStatus, SourceStatus, Status,
+    FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus, SourceStatus, Status,
     StatusError, UnfollowedStatus, one_line, rfc3339,
 };
 use crate::store::{
@@ -83,18 +83,74 @@ async fn source(
     if let Some((notice, resources)) = former_sets(started_at, config, &totals) {
         notices.replace(notice, resources);
     }
+    let (hooks, of_hooks) = hooks(context, &mut notices).await?;
     let mirror = config.mirror.display().to_string();
+    let mut attention = attention::of_mirror(&mirror, mirror_error.as_ref());
+    attention.extend(of_hooks);
     Ok(SourceStatus {
         name: config.name.clone(),
         url: config.url.to_string(),
         state: state.code().to_owned(),
         error,
-        attention: attention::of_mirror(&mirror, mirror_error.as_ref()),
+        attention,
         mirror,
         sets,
         notices: notices.into_rows(),
         describedby: texts(&[facts.described_by]),
+        hooks,
     })
+}
+
+/// The hooks of a Source, and what of them waits for a person.
+async fn hooks(
+    context: &SourceContext,
+    notices: &mut Faults,
+) -> Result<(Vec<HookStatus>, Vec<Attention>), EngineError> {
+    let hooks = context.runtime_status.hooks(context.name());
+    let (mut shown, mut attentions) = (Vec::new(), Vec::new());
+    if hooks.is_empty() {
+        return Ok((shown, attentions));
+    }
+    let end = context.store.feed_end().await?;
+    for (name, facts) in hooks {
+        if let Some(missed) = facts.missed {
+            notices.add(missed, 1);
+        }
+        if let (Some(since), Some(error)) = (facts.failing_since, &facts.error) {
+            attentions.extend(attention::of_hook(&FailingHook {
+                name: &name,
+                failures: facts.failures,
+                since,
+                error,
+                is_stopped: facts.is_stopped,
+            }));
+        }
+        let behind = facts.position.map(|position| end.saturating_sub(position));
+        shown.push(HookStatus {
+            name,
+            kind: facts.kind.to_owned(),
+            position: facts.position,
+            behind: behind.map(|behind| u64::try_from(behind).unwrap_or_default()),
+            running: facts.is_running,
+            accepted: facts.accepted,
+            failed: facts.failed,
+            last_accepted_at: facts.accepted_at.map(rfc3339),
+            failing_since: facts.failing_since.map(rfc3339),
+            error: facts.error,
+            next_try_at: facts.next_try_at.map(rfc3339),
+            stopped: facts.is_stopped,
+        });
+    }
+    Ok((shown, attentions))
+}
+
+/// Whether a hub has delivered something since that time: it has reached the callback.
+pub(super) fn has_delivery_since(status: &Status, since: DateTime<Utc>) -> bool {
+    let sets = status.sources.iter().flat_map(|source| &source.sets);
+    let mut last = sets
+        .flat_map(|set| &set.channels)
+        .filter_map(|channel| channel.last_notification_at.as_deref());
+    last.any(|last| DateTime::parse_from_rfc3339(last).is_ok_and(|last| last >= since))
 }
 
 /// Whether a set of a Source is not followed any more.
@@ -212,12 +268,15 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         pending: numbers.pending,
         failed: numbers.failed,
         held_deletions: numbers.held_deletions,
+        rejected: numbers.rejected,
         channels,
         last_poll_at: facts.last_poll_at.map(rfc3339),
         next_poll_at: facts.next_poll_at.map(rfc3339),
         undated: numbers.undated,
         unread: context.runtime_status.unread(record.id),
         dead_parts: facts.dead_parts,
+        patched: facts.patched,
+        patch_missed: facts.patch_missed,
         describedby: texts(&facts.described_by),
         notices: facts.notices.clone().into_rows(),
         errors: errors(&facts, &numbers),
@@ -362,15 +421,16 @@ fn channel_attention(
     now: DateTime<Utc>,
 ) -> Vec<Attention> {
     let is_wanted = context.subscribes && context.source.notifications && !channel.left;
-    let since = channel.unverified_since.filter(|_| is_wanted);
-    let unverified = since.map(|since| UnverifiedChannel {
+    let needs = ChannelNeeds {
         topic: channel.topic.as_str(),
         hub: channel.hub_name(),
-        since,
+        state: channel.lease.state,
+        unverified_since: channel.unverified_since,
+        denied_at: channel.denial.as_ref().map(|denial| denial.at),
         error,
-    });
-    let attention = unverified.and_then(|channel| attention::of_channel(&channel, now));
-    attention.into_iter().collect()
+    };
+    let attention = is_wanted.then(|| attention::of_channel(&needs, now));
+    attention.flatten().into_iter().collect()
 }
 
 /// What the running subscription is for, or else what was asked for last.

@@ -98,9 +98,8 @@ mod tests {
     /// How many days ago the entries were applied; their numbers begin at 1.
     const AGES: [i64; 4] = [200, 100, 95, 1];
 
-    /// Trims a feed of which entries stay 90 days, after readers have named these positions, and checks after which number nothing
-    /// is missing.
-    async fn check(positions: &[i64], expected: i64) {
+    /// A feed with entries of a Source `a`.
+    async fn feed() -> (tempfile::TempDir, Arc<Store>) {
         let folder = tempfile::tempdir().unwrap();
         drop(Store::open(folder.path()).unwrap());
         let now = clock::now().wall;
@@ -116,6 +115,14 @@ mod tests {
         }
         drop(database);
         let store = Store::open(folder.path()).unwrap();
+        (folder, store)
+    }
+
+    /// Trims a feed of which entries stay 90 days, after readers have named these positions, and checks after which number nothing
+    /// is missing.
+    async fn check(positions: &[i64], expected: i64) {
+        let (_folder, store) = feed().await;
+        let now = clock::now().wall;
         for &position in positions {
             store.note_feed_reader(now, position);
         }
@@ -130,6 +137,61 @@ mod tests {
         assert!(is_expected, "{positions:?}: {error}");
         let left = store.feed(expected, 9).await.unwrap().len();
         assert_eq!(i64::try_from(left).unwrap(), 4 - expected, "{positions:?}");
+    }
+
+    #[tokio::test]
+    async fn entries_stay_longer_that_a_hook_has_not_accepted() {
+        let (folder, store) = feed().await;
+        let now = clock::now().wall;
+        let rules = TrimRules {
+            feed: Some(TimeDelta::days(90)),
+            deleting: Vec::new(),
+        };
+        let begun = store.begin_hook("a", "index").await.unwrap();
+        assert_eq!((begun.position, begun.has_missed), (0, false));
+        store.note_hook("a", "index", 1).await.unwrap();
+        step(&store, &rules, &mut TrimPosition::default())
+            .await
+            .unwrap();
+        let left = store.hook_news("a", 1, 9).await.unwrap();
+        let numbers: Vec<i64> = left.entries.iter().map(|entry| entry.seq).collect();
+        assert_eq!((numbers, left.until, left.end), (vec![2, 3, 4], 4, 4));
+        let some = store.hook_news("a", 1, 2).await.unwrap();
+        assert_eq!((some.entries.len(), some.until), (2, 3));
+        let of_other = store.hook_news("b", 1, 9).await.unwrap();
+        assert!(of_other.entries.is_empty() && of_other.until == 4);
+        drop(store);
+
+        // But not for ever. A hook that goes on later learns that it has missed some.
+        let old = (now - TimeDelta::days(300)).timestamp_micros();
+        let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
+        let older = "UPDATE feed SET applied_at = ?1 WHERE seq = 2";
+        database.execute(older, [old]).unwrap();
+        drop(database);
+        let store = Store::open(folder.path()).unwrap();
+        step(&store, &rules, &mut TrimPosition::default())
+            .await
+            .unwrap();
+        let error = store.hook_news("a", 1, 9).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::FeedTrimmed { oldest: 2 }),
+            "{error}"
+        );
+        let begun = store.begin_hook("a", "index").await.unwrap();
+        assert_eq!((begun.position, begun.has_missed), (2, true));
+        // One that is not configured any more retains nothing.
+        store
+            .retain_hooks(vec![("a".into(), "other".into())])
+            .await
+            .unwrap();
+        step(&store, &rules, &mut TrimPosition::default())
+            .await
+            .unwrap();
+        let error = store.hook_news("a", 2, 9).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::FeedTrimmed { oldest: 3 }),
+            "{error}"
+        );
     }
 
     #[tokio::test]

@@ -3,9 +3,8 @@
 //! Must not know who asks, nor how it is shown.
 
 use chrono::{DateTime, Utc};
-use url::Host;
 
-use crate::protocol::HubUri;
+use crate::protocol::{HubUri, is_in_the_clear};
 use crate::status::StatusError;
 use crate::store::ChannelRecord;
 
@@ -14,13 +13,7 @@ pub(super) const UNENCRYPTED_CODE: &str = "unencrypted-hub";
 
 /// Whether a secret that is sent to a hub leaves this machine without TLS.
 pub(super) fn is_unencrypted(hub: &HubUri) -> bool {
-    let is_local = match hub.url().host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
-    hub.url().scheme() == "http" && !is_local
+    is_in_the_clear(hub.url())
 }
 
 /// The notice of a channel whose hub got its secret that way.

@@ -393,6 +393,8 @@ pub(super) enum Follow {
     All,
     /// Only those that preserve the method and the body (307, 308).
     SameMethod,
+    /// None.
+    Never,
 }
 
 impl Follow {
@@ -400,6 +402,7 @@ impl Follow {
         match self {
             Self::All => matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308),
             Self::SameMethod => matches!(status.as_u16(), 307 | 308),
+            Self::Never => false,
         }
     }
 }

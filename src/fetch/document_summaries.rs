@@ -10,7 +10,9 @@ use url::Url;
 
 use super::{Client, Discovery, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::error_class::ErrorClass;
-use crate::protocol::{Capability, DocumentSummary, Oddity, ReadError, SourceTime, UnstatedParts};
+use crate::protocol::{
+    Capability, DocumentSummary, EntryCounts, Oddity, ReadError, SourceTime, UnstatedParts,
+};
 
 /// How many documents are read concurrently.
 const CONCURRENT_DOCUMENTS: usize = 8;
@@ -22,6 +24,7 @@ const MAX_PARTS: usize = 500;
 #[derive(Debug, Default)]
 pub struct DocumentSummaries {
     by_uri: HashMap<Url, Result<DocumentSummary, DiscoveryError>>,
+    counts: HashMap<Url, EntryCounts>,
     parts: HashMap<Url, TriedParts>,
     /// The number of documents that were not fetched because there are too many.
     pub left_out: usize,
@@ -40,6 +43,11 @@ impl DocumentSummaries {
     /// The parts of the index at that URI; `None` if that is none, or was not read.
     pub fn parts_of(&self, uri: &Url) -> Option<&TriedParts> {
         self.parts.get(uri)
+    }
+
+    /// What the entries of a document state; `None` if it was not read.
+    pub fn counts_of(&self, uri: &Url) -> Option<&EntryCounts> {
+        self.counts.get(uri)
     }
 
     /// The summary of a document, or why there is none; `None` if the document was not fetched.
@@ -87,7 +95,7 @@ impl Client {
         };
         let mut untried = MAX_PARTS;
         for (uri, summary) in read {
-            if let Ok((summary, parts)) = &summary
+            if let Ok(Summarized { summary, parts, .. }) = &summary
                 && summary.is_index
             {
                 let tried = parts.len().min(untried);
@@ -98,7 +106,10 @@ impl Client {
                 let parts = TriedParts { dead, left_out };
                 summaries.parts.insert(uri.clone(), parts);
             }
-            let summary = summary.map(|(summary, _)| summary);
+            let summary = summary.map(|read| {
+                summaries.counts.insert(uri.clone(), read.counts);
+                read.summary
+            });
             summaries.by_uri.insert(uri, summary);
         }
         summaries
@@ -156,13 +167,13 @@ impl Client {
         tried.filter_map(|dead| async { dead }).collect().await
     }
 
-    /// The summary of a document, and if it is an index its first parts.
+    /// The summary of a document, what its entries state, and if it is an index its first parts.
     async fn summarize(
         &self,
         uri: &Url,
         limit: u64,
         latest: SourceTime,
-    ) -> Result<(DocumentSummary, Vec<Url>), DiscoveryError> {
+    ) -> Result<Summarized, DiscoveryError> {
         let failed = |error| DiscoveryError::fetching(uri, error);
         let fetched = self.get_document(uri, None, limit).await;
         let Fetched::Document(mut document) = fetched.map_err(failed)? else {
@@ -176,13 +187,19 @@ impl Client {
         let unreadable = |error| DiscoveryError::reading(uri, error, self.redaction());
         let reading = tokio::task::spawn_blocking(move || {
             let summary = DocumentSummary::read(document.reader()?, latest)?;
-            Ok((summary, document))
+            let counts = EntryCounts::read(document.reader()?)?;
+            Ok((summary, counts, document))
         });
-        let (mut summary, document) = reading.await.map_err(interrupted)?.map_err(unreadable)?;
+        let (mut summary, counts, document) =
+            reading.await.map_err(interrupted)?.map_err(unreadable)?;
         // In doubt its entries are resources: the document is only described.
         let _ = self.reveal_index(&mut summary, limit).await;
         if !summary.is_index {
-            return Ok((summary, Vec::new()));
+            return Ok(Summarized {
+                summary,
+                counts,
+                parts: Vec::new(),
+            });
         }
         let reading = tokio::task::spawn_blocking(move || first_entries(*document));
         let mut parts = reading.await.map_err(interrupted)?.map_err(unreadable)?;
@@ -190,8 +207,20 @@ impl Client {
             summary.oddities.add(Oddity::IndexRing);
             parts.retain(|part| part != uri);
         }
-        Ok((summary, parts))
+        Ok(Summarized {
+            summary,
+            counts,
+            parts,
+        })
     }
+}
+
+/// A document that was read.
+struct Summarized {
+    summary: DocumentSummary,
+    counts: EntryCounts,
+    /// The first parts of an index.
+    parts: Vec<Url>,
 }
 
 /// The first entries of an index.

@@ -13,6 +13,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::error::{FetchError, ResolveError};
+use crate::protocol::{is_localhost, is_private_name};
 
 /// Decides whether an address may be contacted.
 #[derive(Clone, Debug)]
@@ -84,37 +85,6 @@ impl Guard {
     fn allows(&self, address: IpAddr) -> bool {
         self.allow_private || is_public(address) || self.as_public.contains(&address)
     }
-}
-
-/// Whether a name stands for this machine, whatever it resolves to (RFC 6761, section 6.3).
-fn is_localhost(name: &str) -> bool {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name == "localhost" || name.ends_with(".localhost")
-}
-
-/// The ends of names that are not in the public DNS: special-use domains (RFC 6761, RFC 6762, RFC 8375), `internal` (reserved by
-/// ICANN), and what private networks use (RFC 6762, appendix G).
-const PRIVATE_ENDS: [&str; 10] = [
-    "corp",
-    "home",
-    "home.arpa",
-    "internal",
-    "intranet",
-    "lan",
-    "local",
-    "localdomain",
-    "localhost",
-    "private",
-];
-
-/// Whether a name can only be one of a private network.
-fn is_private_name(name: &str) -> bool {
-    let name = name.trim_end_matches('.');
-    let is_below = |end: &str| {
-        let before = name.strip_suffix(end);
-        before.is_some_and(|before| before.ends_with('.'))
-    };
-    !name.contains('.') || PRIVATE_ENDS.into_iter().any(is_below)
 }
 
 /// Whether an address belongs to the public internet.
@@ -412,6 +382,10 @@ mod tests {
             ("router.home.arpa.", false),
             ("a.localhost", false),
             ("wiki.corp", false),
+            ("web.default.svc", false),
+            ("web.service.consul", false),
+            ("source.test", false),
+            ("expyuzz4wqqyqhjn.onion", false),
         ] {
             let url = Url::parse(&format!("https://{name}/")).unwrap();
             assert_eq!(

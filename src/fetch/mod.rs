@@ -37,6 +37,7 @@ mod third_parties;
 mod topic;
 mod validators;
 mod web_page;
+mod webhook;
 
 #[cfg(test)]
 mod test_site;
@@ -57,3 +58,4 @@ pub use package::{MemberReader, Package, PackageError, PartialPackage};
 pub use permits::HostLoad;
 pub use retry::{Bounds, pause, retry};
 pub use topic::TopicLinks;
+pub use webhook::WebhookAnswer;

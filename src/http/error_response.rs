@@ -13,13 +13,24 @@ pub(super) fn error_response(status: StatusCode, code: &str, message: &str) -> R
     (status, Json(error)).into_response()
 }
 
-/// 500 with an error of the daemon.
+/// The status of the answer with an error of the daemon: what the request is about may be unknown, or not as the request expects.
+pub(super) fn status_of(status_error: &StatusError) -> StatusCode {
+    match status_error.code.as_str() {
+        "unknown-source" => StatusCode::NOT_FOUND,
+        "more-deletions-held"
+        | "source-followed"
+        | "forget-running"
+        | "mirror-unknown"
+        | "mirror-shared"
+        | "mirror-missing" => StatusCode::CONFLICT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The answer with an error of the daemon.
 pub(super) fn operation_failed(status_error: &StatusError) -> Response {
-    (
-        StatusCode::INTERNAL_SERVER_ERROR,
-        Json(json!({ "error": status_error })),
-    )
-        .into_response()
+    let body = Json(json!({ "error": status_error }));
+    (status_of(status_error), body).into_response()
 }
 
 /// 500 with an error of the database.

@@ -28,7 +28,6 @@ use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
 use crate::clock;
-use crate::status::rfc3339;
 use crate::store::{FeedEntry, ResourceListing, Store, StoreError, Wake};
 
 /// How many lines of the feed one response has by default.
@@ -55,19 +54,25 @@ struct FeedState {
     stop: CancellationToken,
     rejections: RejectionCounters,
     streams: Arc<Semaphore>,
+    is_followed: IsFollowed,
 }
+
+/// Whether the configuration has a Source of that name, and names a set of that Capability List, as far as they are stated.
+pub(super) type IsFollowed = Arc<dyn Fn(Option<&str>, Option<&str>) -> bool + Send + Sync>;
 
 /// The routes of the feed. Streams end when `stop` is cancelled.
 pub(super) fn feed_router(
     store: Arc<Store>,
     stop: CancellationToken,
     rejections: RejectionCounters,
+    is_followed: IsFollowed,
 ) -> Router {
     let state = FeedState {
         store,
         stop,
         rejections,
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        is_followed,
     };
     Router::new()
         .route("/changes", get(changes))
@@ -90,6 +95,14 @@ struct ChangesQuery {
     /// The id of the feed that `since` is a number of; empty: any, but events are to name it.
     feed: Option<String>,
     limit: Option<usize>,
+    /// `1`: also lines of resources of which only the links are others.
+    links: Option<String>,
+}
+
+impl ChangesQuery {
+    fn wants_links(&self) -> bool {
+        matches!(self.links.as_deref(), Some("1" | "true"))
+    }
 }
 
 /// Where a reader continues.
@@ -126,14 +139,15 @@ impl Position {
         &self,
         store: &Arc<Store>,
         limit: usize,
+        links: bool,
     ) -> Result<(i64, Vec<FeedEntry>), StoreError> {
         if self.feed.as_deref().is_some_and(|it| it != store.feed_id()) {
             return Err(StoreError::OtherFeed);
         }
         let begin = self.since.unwrap_or(0);
-        match store.feed(begin, limit).await {
+        match store.feed_with(begin, limit, links).await {
             Err(StoreError::FeedTrimmed { oldest }) if self.since.is_none() => {
-                Ok((oldest, store.feed(oldest, limit).await?))
+                Ok((oldest, store.feed_with(oldest, limit, links).await?))
             }
             answer => Ok((begin, answer?)),
         }
@@ -154,7 +168,8 @@ async fn changes(
         return changes_as_events(state, &query, last).await;
     }
     let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
-    let (since, entries) = match Position::of_query(&query).read(&state.store, limit).await {
+    let (position, links) = (Position::of_query(&query), query.wants_links());
+    let (since, entries) = match position.read(&state.store, limit, links).await {
         Ok(page) => page,
         Err(error) => return feed_failed(&error),
     };
@@ -164,7 +179,7 @@ async fn changes(
     let seq = entries.last().map_or(since, |last| last.seq);
     let lines: String = entries
         .into_iter()
-        .map(|entry| line(entry, state.store.feed_id()) + "\n")
+        .map(|entry| entry.to_line(state.store.feed_id()) + "\n")
         .collect();
     let headers = [(SEQ, HeaderValue::from(seq))];
     (headers, [(header::CONTENT_TYPE, NDJSON)], lines).into_response()
@@ -181,7 +196,7 @@ async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<
     };
     // Whether the stream can begin there.
     let begin = match position {
-        Some(position) => position.read(&state.store, 1).await,
+        Some(position) => position.read(&state.store, 1, query.wants_links()).await,
         None => Err(StoreError::OtherFeed),
     };
     let since = match begin {
@@ -200,7 +215,11 @@ async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<
         }
     };
     let stop = state.stop.clone();
-    let events = events(state.store, since, query.feed.is_some(), permit);
+    let form = EventForm {
+        is_named: query.feed.is_some(),
+        links: query.wants_links(),
+    };
+    let events = events(state.store, since, form, permit);
     Sse::new(events.take_until(stop.cancelled_owned()))
         .keep_alive(KeepAlive::new().interval(HEARTBEAT))
         .into_response()
@@ -223,9 +242,12 @@ async fn resources(
         Some(_) => "unknown-set",
         None => "unknown-source",
     };
+    let is_followed = (state.is_followed)(source.as_deref(), set.as_deref());
     let (position, listing) = match state.store.begin_listing(source, set).await {
-        Ok(Some(begun)) => begun,
-        Ok(None) => {
+        Ok((position, Some(listing))) => (position, listing),
+        // Its first set is still to be found, or to be stored.
+        Ok((position, None)) if is_followed => (position, ResourceListing::default()),
+        Ok((_, None)) => {
             let message = "no set of that Capability List or Source is known";
             return error_response(StatusCode::NOT_FOUND, code, message);
         }
@@ -302,12 +324,21 @@ fn feed_failed(error: &StoreError) -> Response {
     error_response(status, error.code(), &error.to_string())
 }
 
+/// Which events a reader gets.
+#[derive(Clone, Copy)]
+struct EventForm {
+    /// Whether the `id` of an event has the id of the feed, too.
+    is_named: bool,
+    /// Whether there are events also of resources of which only the links are others.
+    links: bool,
+}
+
 /// The feed as an endless stream of events after entry `since`. It occupies `permit` until it is dropped, and ends with a `reset`
-/// where entries were removed before they were sent. `is_named`: the `id` of an event has the id of the feed, too.
+/// where entries were removed before they were sent.
 fn events(
     store: Arc<Store>,
     since: i64,
-    is_named: bool,
+    form: EventForm,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let wakes = store.wakes();
@@ -316,7 +347,7 @@ fn events(
         move |(store, mut wakes, since, permit)| async move {
             let since = since?;
             loop {
-                let entries = match store.feed(since, DEFAULT_LINES).await {
+                let entries = match store.feed_with(since, DEFAULT_LINES, form.links).await {
                     Ok(entries) => entries,
                     Err(error) if is_lost(&error) => {
                         let last = vec![Ok(reset(&store, &error))];
@@ -330,7 +361,7 @@ fn events(
                     let feed = store.feed_id();
                     let events: Vec<_> = entries
                         .into_iter()
-                        .map(|entry| Ok(event(entry, feed, is_named)))
+                        .map(|entry| Ok(event(entry, feed, form.is_named)))
                         .collect();
                     return Some((stream::iter(events), (store, wakes, last, permit)));
                 }
@@ -353,7 +384,7 @@ fn event(entry: FeedEntry, feed: &str, is_named: bool) -> Event {
         true => format!("{feed}:{}", entry.seq),
         false => entry.seq.to_string(),
     };
-    Event::default().id(id).data(line(entry, feed))
+    Event::default().id(id).data(entry.to_line(feed))
 }
 
 /// The last event of a stream whose reader must begin anew. It has no `id`: a reader that ignores it reconnects with its old
@@ -364,23 +395,6 @@ fn reset(store: &Store, error: &StoreError) -> Event {
         "error": { "code": error.code(), "message": error.to_string() },
     });
     Event::default().event("reset").data(data.to_string())
-}
-
-fn line(entry: FeedEntry, feed: &str) -> String {
-    json!({
-        "feed": feed,
-        "seq": entry.seq,
-        "applied_at": rfc3339(entry.applied_at),
-        "source": entry.source,
-        "set": entry.set,
-        "uri": entry.uri,
-        "change": entry.change,
-        "path": entry.path,
-        "length": entry.length,
-        "changed_at": entry.changed_at.map(|time| time.to_string()),
-        "origin": entry.origin,
-    })
-    .to_string()
 }
 
 #[cfg(test)]
@@ -394,6 +408,7 @@ mod tests {
             since: Some(1),
             feed: feed.map(str::to_owned),
             limit: None,
+            links: None,
         };
         let position = Position::of_event(id, &query);
         let found = position.map(|it| (it.feed, it.since.unwrap()));
@@ -423,13 +438,15 @@ mod tests {
                 stop: CancellationToken::new(),
                 rejections: RejectionCounters::default(),
                 streams: Arc::new(Semaphore::new(1)),
+                is_followed: Arc::new(|_, _| false),
             };
             if is_stopped {
                 state.stop.cancel();
             }
             let streams = Arc::clone(&state.streams);
             let permit = Arc::clone(&streams).try_acquire_owned().unwrap();
-            let (_, listing) = store.begin_listing(None, None).await.unwrap().unwrap();
+            let (_, listing) = store.begin_listing(None, None).await.unwrap();
+            let listing = listing.unwrap();
             let lines: Vec<_> = listed_lines(state, listing, permit).collect().await;
             match is_stopped {
                 false => assert!(lines.is_empty()),

@@ -2,8 +2,10 @@
 //!
 //! The endpoint has no password; it is protected by listening on loopback only. A foreign page must not get around that, neither by
 //! a host name of its own that resolves to this machine (DNS rebinding, seen in the `Host` header) nor by a form that it submits
-//! (cross-site request forgery, seen in the `Origin` header; RFC 6454, section 7), nor by an image, a script or a link that makes
-//! the daemon work or shows by its success or duration what it answers (seen in `Sec-Fetch-Site`).
+//! (cross-site request forgery, seen in the `Origin` header; RFC 6454, section 7), nor by an image, a script or a frame that makes
+//! the daemon work or shows by its success or duration what it answers (seen in `Sec-Fetch-Site`). Only a link may lead to a page for
+//! people: it replaces the page that has it, or opens a window that this one gets no hold of, because the pages have a
+//! `Cross-Origin-Opener-Policy`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,11 +17,17 @@ use axum::response::Response;
 
 use super::error_response::error_response;
 use super::log_throttle::LogThrottle;
+use super::page::is_page;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
+use crate::protocol::is_localhost;
 
 /// Where the page that sends a request comes from, as browsers state it (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// How a browser sends a request, and what for.
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// Checks requests against the host names of the endpoint.
 #[derive(Clone, Debug)]
@@ -40,8 +48,13 @@ impl HostOriginGuard {
         }
     }
 
-    /// The code and the message of the rejection, if the request is rejected.
-    fn rejects(&self, method: &Method, headers: &HeaderMap) -> Option<(&'static str, String)> {
+    /// The code and the message of the rejection, if the request is rejected. `is_page`: whether what is requested is a page for people.
+    fn rejects(
+        &self,
+        method: &Method,
+        is_page: bool,
+        headers: &HeaderMap,
+    ) -> Option<(&'static str, String)> {
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         // Browsers always send it; other programs are not what is guarded against.
         let host = text(header::HOST)?;
@@ -55,7 +68,10 @@ impl HostOriginGuard {
         let origin = text(header::ORIGIN).filter(|_| !method.is_safe());
         let is_own = origin.is_none_or(|origin| origin.is_empty() || is_same_origin(origin, host));
         let site = text(SEC_FETCH_SITE).unwrap_or("none");
-        if is_own && matches!(site, "none" | "same-origin") {
+        let is_link = method == Method::GET
+            && text(SEC_FETCH_MODE) == Some("navigate")
+            && text(SEC_FETCH_DEST) == Some("document");
+        if is_own && (matches!(site, "none" | "same-origin") || (is_page && is_link)) {
             return None;
         }
         let message = "the request was sent by a page of another site".to_owned();
@@ -66,8 +82,7 @@ impl HostOriginGuard {
     fn knows(&self, host: &str) -> bool {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         bare.parse::<IpAddr>().is_ok()
-            || host == "localhost"
-            || host.ends_with(".localhost")
+            || is_localhost(host)
             || self.names.iter().any(|name| name == host)
     }
 }
@@ -95,7 +110,8 @@ pub(super) async fn reject_foreign_pages(
     request: Request,
     next: Next,
 ) -> Response {
-    match guard.rejects(request.method(), request.headers()) {
+    let is_page = is_page(request.uri().path());
+    match guard.rejects(request.method(), is_page, request.headers()) {
         None => next.run(request).await,
         Some((code, message)) => {
             guard.rejections.count(code);
@@ -259,8 +275,45 @@ mod tests {
                 }
             }
             let method: Method = method.parse().unwrap();
-            let rejected = guard.rejects(&method, &headers).map(|(code, _)| code);
-            assert_eq!(rejected, expected, "{method} {headers:?}");
+            for is_page in [false, true] {
+                let rejected = guard.rejects(&method, is_page, &headers);
+                let rejected = rejected.map(|(code, _)| code);
+                assert_eq!(rejected, expected, "{method} {headers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn link_of_another_site_leads_to_pages_only() {
+        let guard = HostOriginGuard::new(&[], RejectionCounters::default());
+        let (own, foreign) = ("localhost:8462", "evil.example");
+        for (method, is_page, host, mode, dest, is_allowed) in [
+            ("GET", true, own, "navigate", "document", true),
+            ("GET", false, own, "navigate", "document", false),
+            ("GET", true, foreign, "navigate", "document", false),
+            ("POST", true, own, "navigate", "document", false),
+            ("HEAD", true, own, "navigate", "document", false),
+            ("GET", true, own, "navigate", "iframe", false),
+            ("GET", true, own, "navigate", "embed", false),
+            ("GET", true, own, "no-cors", "image", false),
+            ("GET", true, own, "no-cors", "document", false),
+            ("GET", true, own, "cors", "empty", false),
+            ("GET", true, own, "", "", false),
+        ] {
+            for site in ["cross-site", "same-site"] {
+                let mut headers = HeaderMap::new();
+                for (name, value) in [
+                    (header::HOST, host),
+                    (SEC_FETCH_SITE, site),
+                    (SEC_FETCH_MODE, mode),
+                    (SEC_FETCH_DEST, dest),
+                ] {
+                    headers.insert(name, value.parse().unwrap());
+                }
+                let method: Method = method.parse().unwrap();
+                let rejected = guard.rejects(&method, is_page, &headers);
+                assert_eq!(rejected.is_none(), is_allowed, "{method} {headers:?}");
+            }
         }
     }
 }

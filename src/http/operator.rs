@@ -52,6 +52,8 @@ pub fn operator_router(
     stop: CancellationToken,
     rejections: RejectionCounters,
 ) -> Router {
+    let known = Arc::clone(&operations);
+    let is_followed = move |source: Option<&str>, set: Option<&str>| known.is_followed(source, set);
     Router::new()
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
@@ -63,6 +65,7 @@ pub fn operator_router(
         .route("/sources/{name}/poll", post(poll))
         .route("/sources/{name}/approve", post(approve))
         .route("/sources/{name}/reject", post(reject))
+        .route("/sources/{name}/undo-reject", post(undo_reject))
         .route("/sources/{name}/retry", post(retry))
         .route("/sources/{name}/unsubscribe", post(unsubscribe))
         .route("/sources/{name}/forget", post(forget))
@@ -81,6 +84,7 @@ pub fn operator_router(
             Arc::clone(&store),
             stop.clone(),
             rejections.clone(),
+            Arc::new(is_followed),
         ))
         .merge(page_router(operations, store, stop, rejections.clone()))
         .layer(from_fn_with_state(
@@ -274,12 +278,19 @@ async fn poll(
     }
 }
 
+#[derive(Deserialize)]
+struct ApproveQuery {
+    /// How many deletions were shown to whoever approves them.
+    held: Option<u64>,
+}
+
 async fn approve(
     State(state): State<OperatorState>,
     Path(name): Path<String>,
+    Query(query): Query<ApproveQuery>,
     caller: Caller,
 ) -> Response {
-    let approved = state.operations.approve(&name).await;
+    let approved = state.operations.approve(&name, query.held).await;
     accepted("approved", &name, caller, approved)
 }
 
@@ -290,6 +301,15 @@ async fn reject(
 ) -> Response {
     let rejected = state.operations.reject(&name).await;
     accepted("rejected", &name, caller, rejected)
+}
+
+async fn undo_reject(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
+    let held = state.operations.undo_reject(&name).await;
+    accepted("held", &name, caller, held)
 }
 
 async fn retry(
@@ -338,20 +358,7 @@ async fn forget(
     let delete_files = query.delete_files.unwrap_or(false);
     match state.operations.forget(&name, delete_files).await {
         Ok(forgotten) => Json(forgotten).into_response(),
-        Err(status_error) => match status_error.code.as_str() {
-            "unknown-source" => error_response(
-                StatusCode::NOT_FOUND,
-                "unknown-source",
-                &status_error.message,
-            ),
-            "source-followed" | "forget-running" | "mirror-unknown" | "mirror-shared"
-            | "mirror-missing" => error_response(
-                StatusCode::CONFLICT,
-                &status_error.code,
-                &status_error.message,
-            ),
-            _ => operation_failed(&status_error),
-        },
+        Err(status_error) => operation_failed(&status_error),
     }
 }
 

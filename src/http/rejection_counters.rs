@@ -18,7 +18,8 @@ impl RejectionCounters {
     }
 
     /// The counts so far.
-    pub(super) fn counts(&self) -> BTreeMap<String, u64> {
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<String, u64> {
         let counts = self.0.lock();
         let named = counts.iter();
         named

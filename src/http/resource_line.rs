@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::protocol::{Digest, Link};
 use crate::status::rfc3339;
-use crate::store::ResourceView;
+use crate::store::{RelationKind, ResourceView};
 
 /// A resource as it was applied last.
 #[derive(Serialize)]
@@ -23,6 +23,11 @@ pub(super) struct ResourceLine {
     changed_at: Option<String>,
     applied_at: Option<String>,
     deleted: bool,
+    /// What it describes, as its links state or those of the other; the same for the metadata that describes it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    describes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    describedby: Vec<String>,
     links: Vec<LinkLine>,
 }
 
@@ -63,9 +68,25 @@ impl From<Link> for LinkLine {
     }
 }
 
+/// The targets of the links of a relation, and the resources that state the reverse, each once.
+fn related(view: &ResourceView, rel: &str, reverse: RelationKind) -> Vec<String> {
+    let links = view.links.iter().filter(|link| link.is(rel));
+    let own = links.map(|link| link.href.to_string());
+    let named_by = view.named_by.iter().filter(|(kind, _)| *kind == reverse);
+    let mut all: Vec<String> = Vec::new();
+    for uri in own.chain(named_by.map(|(_, uri)| uri.clone())) {
+        if !all.contains(&uri) {
+            all.push(uri);
+        }
+    }
+    all
+}
+
 impl From<ResourceView> for ResourceLine {
     fn from(view: ResourceView) -> Self {
         Self {
+            describes: related(&view, "describes", RelationKind::DescribedBy),
+            describedby: related(&view, "describedby", RelationKind::Describes),
             uri: view.uri.to_string(),
             source: view.source,
             set: view.set,

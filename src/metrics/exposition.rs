@@ -7,12 +7,13 @@ use chrono::DateTime;
 use super::counters::Counters;
 use super::families::{
     BUILD_INFO, CHANNEL_ERRORS, CHANNEL_GAPS, CHANNEL_LAST, CHANNEL_LEASE, CHANNEL_VERIFICATIONS,
-    CHANNELS, CONFIG_LOADED, CONFIG_SUCCESSFUL, DELIVERIES, INBOX_BYTES, INBOX_DELIVERIES,
-    NOTIFICATIONS, NOTIFICATIONS_HELD, PROCESS_START, REJECTED_REQUESTS, SET_ATTENTION, SET_BEHIND,
-    SET_BYTES, SET_DEAD_PARTS, SET_ERRORS, SET_FAILED, SET_GAPS, SET_HELD, SET_LAST_POLL,
-    SET_NEWEST_DOCUMENT, SET_NEXT_POLL, SET_NOTICES, SET_PENDING, SET_RESOURCES, SET_STATE,
-    SET_SYNCED_UNTIL, SET_UNDATED, SET_UNREAD, SOURCE_ATTENTION, SOURCE_ERRORS, SOURCE_NOTICES,
-    SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
+    CHANNELS, CONFIG_LOADED, CONFIG_SUCCESSFUL, DELIVERIES, HOOK_BEHIND, HOOK_FAILING,
+    HOOK_POSITION, HOOK_RUNS, INBOX_BYTES, INBOX_DELIVERIES, NOTIFICATIONS, NOTIFICATIONS_HELD,
+    PROCESS_START, REJECTED_REQUESTS, SET_ATTENTION, SET_BEHIND, SET_BYTES, SET_DEAD_PARTS,
+    SET_ERRORS, SET_FAILED, SET_GAPS, SET_HELD, SET_LAST_POLL, SET_NEWEST_DOCUMENT, SET_NEXT_POLL,
+    SET_NOTICES, SET_PATCHES, SET_PENDING, SET_RESOURCES, SET_STATE, SET_SYNCED_UNTIL, SET_UNDATED,
+    SET_UNREAD, SOURCE_ATTENTION, SOURCE_ERRORS, SOURCE_NOTICES, SOURCE_SETS, SOURCE_STATE,
+    UNFOLLOWED,
 };
 use super::process::add_process;
 use super::samples::Samples;
@@ -77,6 +78,18 @@ fn add_source(samples: &mut Samples, source: &SourceStatus, now: Option<f64>) {
     for attention in &source.attention {
         samples.add(&SOURCE_ATTENTION, &[name, attention.code.as_str()], 1.0);
     }
+    for hook in &source.hooks {
+        let labels = [name, hook.name.as_str()];
+        let position = hook.position.map(|position| position as f64);
+        samples.add_some(&HOOK_POSITION, &labels, position);
+        let behind = hook.behind.map(|behind| behind as f64);
+        samples.add_some(&HOOK_BEHIND, &labels, behind);
+        let failing = hook.failing_since.as_deref().and_then(seconds);
+        samples.add_some(&HOOK_FAILING, &labels, failing);
+        for (outcome, runs) in [("accepted", hook.accepted), ("failed", hook.failed)] {
+            samples.add(&HOOK_RUNS, &[labels[0], labels[1], outcome], runs as f64);
+        }
+    }
     for set in &source.sets {
         add_set(samples, name, set, now);
     }
@@ -97,6 +110,10 @@ fn add_set(samples: &mut Samples, source: &str, set: &SetStatus, now: Option<f64
         (&SET_GAPS, set.gaps.len() as u64),
     ] {
         samples.add(family, &labels, count as f64);
+    }
+    for (result, count) in [("used", set.patched), ("missed", set.patch_missed)] {
+        let labels = [labels[0], labels[1], result];
+        samples.add(&SET_PATCHES, &labels, count as f64);
     }
     for (family, rows) in [(&SET_ERRORS, &set.errors), (&SET_NOTICES, &set.notices)] {
         for row in rows {

@@ -73,7 +73,15 @@ families! {
     SOURCE_NOTICES: Gauge "resyncd_source_notices" ["source", "code"]
         "What is notable in the discovery of the Source but no error, by code.";
     SOURCE_ATTENTION: Gauge "resyncd_source_attention" ["source", "code"]
-        "1 while the Source waits for a person, by code: mirror-unusable.";
+        "What of the Source waits for a person, by code: mirror-unusable, hook-failing or hook-stopped (the number of hooks).";
+    HOOK_POSITION: Gauge "resyncd_hook_position" ["source", "hook"]
+        "The number of the feed up to which the hook has accepted everything.";
+    HOOK_BEHIND: Gauge "resyncd_hook_behind_entries" ["source", "hook"]
+        "Entries of the feed, of all Sources, that follow that number.";
+    HOOK_FAILING: Gauge "resyncd_hook_failing_since_timestamp_seconds" ["source", "hook"]
+        "Since when the hook fails. Absent while it does not.";
+    HOOK_RUNS: Counter "resyncd_hook_runs_total" ["source", "hook", "outcome"]
+        "Runs and requests of the hook by outcome: accepted or failed.";
 
     REQUESTS: Counter "resyncd_http_client_requests_total" ["source", "kind", "result"]
         "HTTP requests by what they were for (documents and hubs, content, packages) and result: a status, a class of statuses such as 4xx, or the code of an error.";
@@ -102,6 +110,8 @@ families! {
         "Entries of the set's documents that cannot be read.";
     SET_DEAD_PARTS: Gauge "resyncd_set_dead_parts" ["source", "set"]
         "Parts of the set's indexes that cannot be read.";
+    SET_PATCHES: Counter "resyncd_set_patches_total" ["source", "set", "result"]
+        "Changes with a patch, of resources that the mirror has, by whether it was used or missed: then the resource was fetched.";
     SET_GAPS: Gauge "resyncd_set_open_gaps" ["source", "set"]
         "Intervals in which changes are missing.";
     SET_ERRORS: Gauge "resyncd_set_errors" ["source", "set", "code"]
@@ -109,7 +119,7 @@ families! {
     SET_NOTICES: Gauge "resyncd_set_notices" ["source", "set", "code"]
         "What is notable in the set but no error, by code.";
     SET_ATTENTION: Gauge "resyncd_set_attention" ["source", "set", "code"]
-        "What of the set waits for a person, by code: held-deletions, failed-resources or channel-unverified (the number of channels).";
+        "What of the set waits for a person, by code: held-deletions, failed-resources, channel-unverified, channel-denied or channel-expired (the number of channels).";
     SET_BEHIND: Gauge "resyncd_set_behind_seconds" ["source", "set"]
         "0 while the set is in sync; otherwise the time since the Source's time up to which every change is applied. Absent before the baseline.";
     SET_SYNCED_UNTIL: Gauge "resyncd_set_synced_until_timestamp_seconds" ["source", "set"]

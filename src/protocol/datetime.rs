@@ -33,6 +33,9 @@ impl SourceTime {
     /// [`Oddity::BadDatetime`].
     #[must_use]
     pub fn parse_w3c(text: &str, oddities: &mut Oddities) -> Option<Self> {
+        if let Some(time) = parse_plain(text) {
+            return Some(time);
+        }
         let text = text.trim();
         let Some((time, form)) = Scanner::new(text).datetime() else {
             oddities.add(if text.starts_with("0000") {
@@ -128,6 +131,35 @@ const MICROS_PER_DAY: i64 = 24 * 3600 * MICROS_PER_SECOND;
 
 /// The begin of the year 2: what is earlier is not a date, but stands for none.
 const BEHIND_ZERO_DATES: i64 = -62_104_060_800 * MICROS_PER_SECOND;
+
+/// A datetime in the form that nearly all have, `2013-01-03T10:00:00Z`; `None` for everything else, which may be valid in
+/// another form.
+fn parse_plain(text: &str) -> Option<SourceTime> {
+    let text: &[u8; 20] = text.as_bytes().try_into().ok()?;
+    let is_separated = text[4] == b'-'
+        && text[7] == b'-'
+        && text[10] == b'T'
+        && text[13] == b':'
+        && text[16] == b':'
+        && text[19] == b'Z';
+    if !is_separated {
+        return None;
+    }
+    let number = |at: usize| {
+        let (tens, ones) = (text[at].wrapping_sub(b'0'), text[at + 1].wrapping_sub(b'0'));
+        (tens <= 9 && ones <= 9).then(|| u32::from(tens) * 10 + u32::from(ones))
+    };
+    let year = i32::try_from(number(0)? * 100 + number(2)?).ok()?;
+    let (month, day) = (number(5)?, number(8)?);
+    let (hour, minute, second) = (number(11)?, number(14)?, number(17)?);
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let seconds = i64::from(hour * 3600 + minute * 60 + second);
+    let days = NaiveDate::from_ymd_opt(year, month, day)?.to_epoch_days();
+    let time = SourceTime(i64::from(days) * MICROS_PER_DAY + seconds * MICROS_PER_SECOND);
+    (time.0 >= BEHIND_ZERO_DATES).then_some(time)
+}
 
 /// Parses a datetime from left to right. chrono's parsers reject the short forms of W3C Datetime.
 struct Scanner<'a> {

@@ -85,18 +85,43 @@ impl fmt::Display for Algorithm {
     }
 }
 
+/// The length of the longest digest, in bytes.
+const MAX_DIGEST: usize = 64;
+
 /// One digest of a representation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     algorithm: Algorithm,
-    bytes: Vec<u8>,
+    /// Its bytes, and zeros after them. Lists are long, so that it is in one piece.
+    bytes: [u8; MAX_DIGEST],
 }
 
 impl Digest {
     /// A digest from its bytes; `None` if digests of the algorithm have another length.
     #[must_use]
-    pub fn new(algorithm: Algorithm, bytes: Vec<u8>) -> Option<Self> {
-        (bytes.len() == algorithm.digest_length()).then_some(Self { algorithm, bytes })
+    pub fn new(algorithm: Algorithm, bytes: &[u8]) -> Option<Self> {
+        let mut digest = Self::zero(algorithm);
+        if bytes.len() != algorithm.digest_length() {
+            return None;
+        }
+        digest.bytes[..bytes.len()].copy_from_slice(bytes);
+        Some(digest)
+    }
+
+    fn zero(algorithm: Algorithm) -> Self {
+        Self {
+            algorithm,
+            bytes: [0; MAX_DIGEST],
+        }
+    }
+
+    /// A digest from its hexadecimal form, in any case; `None` if it has another length, or is none.
+    fn from_hex(algorithm: Algorithm, text: &str) -> Option<Self> {
+        let mut digest = Self::zero(algorithm);
+        let length = algorithm.digest_length();
+        let is_digest =
+            text.len() == 2 * length && decode_hex(text.as_bytes(), &mut digest.bytes[..length]);
+        is_digest.then_some(digest)
     }
 
     /// Computes the digest of bytes in memory.
@@ -114,7 +139,7 @@ impl Digest {
 
     /// The bytes of the digest.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.algorithm.digest_length()]
     }
 }
 
@@ -122,7 +147,7 @@ impl fmt::Display for Digest {
     /// As in the `hash` attribute: `sha-256:` and hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.algorithm)?;
-        write_hex(&self.bytes, f)
+        write_hex(self.bytes(), f)
     }
 }
 
@@ -134,6 +159,12 @@ impl fmt::Display for Digest {
 #[must_use]
 pub fn parse_hashes(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
     let mut digests: Vec<Digest> = Vec::new();
+    // Nearly all state one digest.
+    if let Some(digest) = parse_plain_hash(text) {
+        digests.reserve_exact(1);
+        digests.push(digest);
+        return digests;
+    }
     for token in text.split_whitespace() {
         let Some(digest) = parse_hash(token, oddities) else {
             oddities.add(Oddity::UnknownDigest);
@@ -151,14 +182,22 @@ pub fn parse_hashes(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
     digests
 }
 
+/// A single digest as the specification writes it; `None` for everything else, which may be valid in another form.
+fn parse_plain_hash(text: &str) -> Option<Digest> {
+    let (algorithm, value) = text.split_once(':')?;
+    let mut all = Algorithm::ALL.into_iter();
+    let algorithm = all.find(|known| known.as_str() == algorithm)?;
+    Digest::from_hex(algorithm, value)
+}
+
 fn parse_hash(token: &str, oddities: &mut Oddities) -> Option<Digest> {
     let (algorithm, value) = token.split_once(':')?;
     let algorithm = Algorithm::parse(algorithm)?;
     // The two encodings of a digest never have the same length, so that there is no ambiguity.
     if let Some(bytes) = from_hex(value) {
-        return Digest::new(algorithm, bytes);
+        return Digest::new(algorithm, &bytes);
     }
-    let digest = Digest::new(algorithm, from_base64(value)?)?;
+    let digest = Digest::new(algorithm, &from_base64(value)?)?;
     oddities.add(Oddity::DigestEncoding);
     Some(digest)
 }
@@ -174,25 +213,42 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 
 /// Decodes hexadecimal in any case.
 pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let (pairs, odd) = text.as_bytes().as_chunks::<2>();
-    if !odd.is_empty() {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(pairs.len());
-    for [high, low] in pairs {
-        bytes.push(hex_digit(*high)? << 4 | hex_digit(*low)?);
-    }
-    Some(bytes)
+    let mut bytes = vec![0; text.len() / 2];
+    decode_hex(text.as_bytes(), &mut bytes).then_some(bytes)
 }
 
-fn hex_digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
+/// Decodes hexadecimal in any case; returns whether it is, and of that length.
+fn decode_hex(text: &[u8], bytes: &mut [u8]) -> bool {
+    let (pairs, odd) = text.as_chunks::<2>();
+    if !odd.is_empty() || pairs.len() != bytes.len() {
+        return false;
     }
+    let mut found = 0;
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        let (high, low) = (
+            HEX_DIGITS[usize::from(*high)],
+            HEX_DIGITS[usize::from(*low)],
+        );
+        found |= high | low;
+        *byte = (high << 4) | (low & 0xf);
+    }
+    found != NO_DIGIT
 }
+
+/// What is no hexadecimal digit; no digit has one of its upper bits.
+const NO_DIGIT: u8 = 0xff;
+
+/// The values of the hexadecimal digits.
+const HEX_DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value] as usize] = value as u8;
+        digits[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
 
 /// Writes hexadecimal in lower case.
 pub(super) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -273,14 +329,16 @@ impl Hasher {
 
     fn finish(self) -> Digest {
         let algorithm = self.algorithm();
-        let bytes = match self {
-            Self::Md5(hasher) => hasher.finalize().to_vec(),
-            Self::Sha1(hasher) => hasher.finalize().to_vec(),
-            Self::Sha256(hasher) => hasher.finalize().to_vec(),
-            Self::Sha384(hasher) => hasher.finalize().to_vec(),
-            Self::Sha512(hasher) => hasher.finalize().to_vec(),
-        };
-        Digest { algorithm, bytes }
+        let mut digest = Digest::zero(algorithm);
+        let bytes = &mut digest.bytes[..algorithm.digest_length()];
+        match self {
+            Self::Md5(hasher) => bytes.copy_from_slice(&hasher.finalize()),
+            Self::Sha1(hasher) => bytes.copy_from_slice(&hasher.finalize()),
+            Self::Sha256(hasher) => bytes.copy_from_slice(&hasher.finalize()),
+            Self::Sha384(hasher) => bytes.copy_from_slice(&hasher.finalize()),
+            Self::Sha512(hasher) => bytes.copy_from_slice(&hasher.finalize()),
+        }
+        digest
     }
 }
 
@@ -379,6 +437,35 @@ mod tests {
                 prop_assert_eq!(parse_hashes(&digest.to_string(), &mut oddities), vec![digest]);
                 prop_assert!(oddities.is_empty());
             }
+        }
+
+        #[test]
+        fn a_plain_digest_is_read_as_any_other(
+            name in "md5|sha-1|sha-256|SHA-1|md6|",
+            text in "[0-9a-fA-F]{0,3}[0-9a-fA-F]{28,29}([0-9a-fA-F]{8})?([0-9a-f]{24})?[0-9a-g ]?",
+        ) {
+            let text = format!("{name}:{text}");
+            let mut oddities = Oddities::default();
+            let general: Vec<_> = text
+                .split_whitespace()
+                .filter_map(|token| parse_hash(token, &mut oddities))
+                .collect();
+            if let Some(plain) = parse_plain_hash(&text) {
+                prop_assert_eq!(general, vec![plain]);
+                prop_assert!(oddities.is_empty());
+            }
+        }
+
+        #[test]
+        fn hexadecimal_is_decoded_in_any_case(text in "[0-9a-fA-F]{0,70}|[0-9a-gF\u{e9}]{0,6}") {
+            let digits: Option<Vec<u8>> = text
+                .chars()
+                .map(|digit| digit.to_digit(16).map(|value| u8::try_from(value).unwrap()))
+                .collect();
+            let expected = digits
+                .filter(|digits| digits.len() & 1 == 0)
+                .map(|digits| digits.chunks(2).map(|pair| (pair[0] << 4) | pair[1]).collect());
+            prop_assert_eq!(from_hex(&text), expected);
         }
 
         #[test]

@@ -132,12 +132,8 @@ impl ChangeKind {
     /// The kind that a `change` attribute states, in any case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "created" => Some(Self::Created),
-            "updated" => Some(Self::Updated),
-            "deleted" => Some(Self::Deleted),
-            _ => None,
-        }
+        let mut all = [Self::Created, Self::Updated, Self::Deleted].into_iter();
+        all.find(|kind| kind.as_str().eq_ignore_ascii_case(text.trim()))
     }
 }
 
@@ -186,6 +182,13 @@ pub struct Link {
 }
 
 impl Link {
+    /// Whether it has that relation, in any case. One attribute may name several.
+    #[must_use]
+    pub fn is(&self, rel: &str) -> bool {
+        let mut stated = self.rel.split_ascii_whitespace();
+        stated.any(|stated| stated.eq_ignore_ascii_case(rel))
+    }
+
     /// A link with only a relation and a target.
     #[must_use]
     pub fn new(rel: impl Into<String>, href: Url) -> Self {

@@ -1,5 +1,6 @@
 //! CORE. The formats on the wire: URIs, W3C datetimes, intervals, digests, Link headers, documents with their streaming
-//! reader, writer and summary, offers, validators, WebSub forms and signatures; and the verification of bytes.
+//! reader, writer and summary, offers, validators, WebSub forms and signatures, the requests of web hooks; and the
+//! verification of bytes.
 //!
 //! Everything here is a pure function of bytes: parse, don't validate. Nothing knows sockets, SQL, the configuration or the
 //! clock. Deviations of real Sources from the specification are accepted here and counted as an [`Oddity`] with a stable
@@ -13,19 +14,24 @@ mod datetime;
 mod declared_list;
 mod digest;
 mod document;
+mod entry_counts;
 mod entry_order;
+mod host;
 mod interval;
 mod link_header;
 mod link_limit;
 mod media_type;
 mod oddity;
 mod offer;
+mod patch;
 mod reader;
 mod redaction;
+mod selection;
 mod summary;
 mod uri;
 mod validators;
 mod verify;
+mod webhook;
 pub mod websub;
 mod writer;
 
@@ -35,15 +41,21 @@ pub use digest::{Algorithm, Digest, parse_hashes};
 pub use document::{
     Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, Root,
 };
+pub use entry_counts::{EntryCounts, Tally};
 pub use entry_order::EntryOrder;
+pub use host::{
+    address_of, is_at_or_below, is_in_the_clear, is_localhost, is_own_machine, is_private_name,
+};
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use link_limit::LinkLimit;
 pub use media_type::{archive_suffix, content_coding, is_archive, is_zip, media_type_essence};
 pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
+pub use patch::{MAX_PATCH_BYTES, PatchError, PatchKind, PatchedBytes, apply_patch};
 pub use reader::{DocumentReader, Place, ReadError, read_document};
 pub use redaction::Redaction;
+pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use uri::{
     BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
@@ -51,4 +63,5 @@ pub use uri::{
 };
 pub use validators::{ServedVersion, Validators};
 pub use verify::{Mismatch, Verified, Verifier};
+pub use webhook::{FeedNews, WebhookRequest};
 pub use writer::{DocumentWriter, write_document};

@@ -13,6 +13,7 @@ mod element;
 mod error;
 mod input;
 mod place;
+mod plain_token;
 mod references;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,8 @@ pub struct DocumentReader<R: BufRead> {
     spelling: Spelling,
     oddities: Oddities,
     conformance: Conformance,
+    /// The entry that is being read. Its texts are used again for the next one.
+    draft: EntryDraft,
     state: State,
 }
 
@@ -150,6 +153,7 @@ impl<R: BufRead> DocumentReader<R> {
             spelling: Spelling::default(),
             oddities: Oddities::default(),
             conformance: Conformance::default(),
+            draft: EntryDraft::new(),
             state: State::Failed,
         }
     }
@@ -226,7 +230,7 @@ impl<R: BufRead> DocumentReader<R> {
             }
             self.head_bytes += tag.length();
             if self.head_bytes > MAX_ENTRY_BYTES {
-                return Err(ReadError::EventTooLarge(tag.at));
+                return Err(ReadError::EventTooLarge(tag.at()));
             }
             if element == Element::Ln {
                 let cut_before = self.oddities.cut_uris();
@@ -250,7 +254,10 @@ impl<R: BufRead> DocumentReader<R> {
             }
             let Some(more) = read_metadata(&tag, OF_HEAD, &mut self.oddities) else {
                 // What the document is would be a guess.
-                return Err(not_xml(tag.at, &"an attribute of its rs:md can't be read"));
+                return Err(not_xml(
+                    tag.at(),
+                    &"an attribute of its rs:md can't be read",
+                ));
             };
             merge_metadata(&mut self.head.md, more);
         }
@@ -277,7 +284,8 @@ impl<R: BufRead> DocumentReader<R> {
         };
         let begin = events.position();
         let bad_changes = self.oddities.count(Oddity::BadChange);
-        let mut draft = EntryDraft::new();
+        let draft = &mut self.draft;
+        draft.clear();
         loop {
             if events.position() - begin > MAX_ENTRY_BYTES {
                 return Err(ReadError::EventTooLarge(events.end()));
@@ -297,26 +305,25 @@ impl<R: BufRead> DocumentReader<R> {
         }
         let is_unusable = draft.is_unreadable || (is_other && distinguishes_entries(&self.head));
         let long_uris = self.oddities.count(Oddity::LongUri);
-        let draft = draft.finish(&mut self.references, &mut self.oddities);
-        if draft.is_none() && self.oddities.count(Oddity::LongUri) > long_uris {
+        let entry = draft.finish(&mut self.references, &mut self.oddities);
+        if entry.is_none() && self.oddities.count(Oddity::LongUri) > long_uris {
             self.oddities.add(Oddity::BeyondLimit);
         }
         if self.references.are_expanded(events.position()) {
             return Err(ReadError::UriExpansion(events.end()));
         }
-        let Some(entry) = draft else {
+        let Some(mut entry) = entry else {
             self.oddities.add(Oddity::BadLoc);
             return Ok(None);
         };
-        let entry = Some(entry).filter(|_| !is_unusable);
-        let Some(entry) = entry else {
+        if is_unusable {
             self.oddities.add(Oddity::BadEntry);
             return Ok(None);
-        };
+        }
         // It is counted by its scheme. What can't be mirrored is not unread.
-        let Some(entry) = self.with_fetchable_loc(entry) else {
+        if !self.make_fetchable(&mut entry) {
             return Ok(None);
-        };
+        }
         let unknown_change = self.oddities.count(Oddity::BadChange) > bad_changes;
         if entry.md.change.is_none() && !unknown_change && needs_change(&self.head, &entry.md) {
             self.oddities.add(Oddity::BadChange);
@@ -325,24 +332,24 @@ impl<R: BufRead> DocumentReader<R> {
         Ok(Some(entry))
     }
 
-    /// An entry as it is, unless it is a resource that is neither at an http nor at an https URI: then under the URI of its first
-    /// duplicate that is; `None` if it has none.
-    fn with_fetchable_loc(&mut self, mut entry: Entry) -> Option<Entry> {
+    /// Gives a resource that is neither at an http nor at an https URI the URI of its first duplicate that is; returns whether it can be
+    /// fetched then.
+    fn make_fetchable(&mut self, entry: &mut Entry) -> bool {
         let Some(scheme) = ForeignScheme::of(&entry.loc) else {
-            return Some(entry);
+            return true;
         };
         let is_resource = entry.md.capability.is_none() && holds_resources(&self.head);
         if !is_resource {
-            return Some(entry);
+            return true;
         }
         self.oddities.add(Oddity::Scheme(scheme));
-        let duplicate = entry
-            .links("duplicate")
-            .find(|link| ForeignScheme::of(&link.href).is_none())?
-            .clone();
+        let is_web = |link: &&Link| ForeignScheme::of(&link.href).is_none();
+        let Some(duplicate) = entry.links("duplicate").find(is_web).cloned() else {
+            return false;
+        };
         entry.md.content.complete_with(&duplicate.content);
         entry.loc = duplicate.href;
-        Some(entry)
+        true
     }
 
     /// Reads the next line of a list of URIs, or its end.
@@ -464,9 +471,9 @@ fn admitted_link(
 
 /// An entry that is being read.
 struct EntryDraft {
-    loc: Option<String>,
-    lastmod: Option<String>,
-    frequency: Option<String>,
+    loc: DraftText,
+    lastmod: DraftText,
+    frequency: DraftText,
     /// Whether it has had an `rs:md`.
     has_md: bool,
     md: Metadata,
@@ -475,6 +482,30 @@ struct EntryDraft {
     /// An attribute of its `rs:md` can't be read.
     is_unreadable: bool,
     field: Field,
+}
+
+/// The text of an element of an entry, as far as it was read.
+#[derive(Default)]
+struct DraftText {
+    text: String,
+    /// Whether the entry has the element.
+    is_stated: bool,
+}
+
+impl DraftText {
+    fn clear(&mut self) {
+        self.text.clear();
+        self.is_stated = false;
+    }
+
+    /// Begins it; returns whether it is the first element of its name.
+    fn begin(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_stated, true)
+    }
+
+    fn stated(&self) -> Option<&str> {
+        self.is_stated.then_some(&self.text)
+    }
 }
 
 /// The text of an entry that is being read.
@@ -489,9 +520,9 @@ enum Field {
 impl EntryDraft {
     fn new() -> Self {
         Self {
-            loc: None,
-            lastmod: None,
-            frequency: None,
+            loc: DraftText::default(),
+            lastmod: DraftText::default(),
+            frequency: DraftText::default(),
             has_md: false,
             md: Metadata::default(),
             links: Vec::new(),
@@ -499,6 +530,19 @@ impl EntryDraft {
             is_unreadable: false,
             field: Field::None,
         }
+    }
+
+    /// Begins the next entry.
+    fn clear(&mut self) {
+        self.loc.clear();
+        self.lastmod.clear();
+        self.frequency.clear();
+        self.has_md = false;
+        self.md = Metadata::default();
+        self.links.clear();
+        self.link_limit = LinkLimit::of_entry();
+        self.is_unreadable = false;
+        self.field = Field::None;
     }
 
     /// Adds an element within the entry.
@@ -512,16 +556,11 @@ impl EntryDraft {
         // The notification specifications place an rs:ln within the loc, although their examples have it beside it.
         let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Field::Loc);
         match element {
-            Element::Loc if tag.depth == 3 && self.loc.is_none() => {
-                self.loc = Some(String::new());
-                self.field = Field::Loc;
-            }
-            Element::Lastmod if tag.depth == 3 && self.lastmod.is_none() => {
-                self.lastmod = Some(String::new());
+            Element::Loc if tag.depth == 3 && self.loc.begin() => self.field = Field::Loc,
+            Element::Lastmod if tag.depth == 3 && self.lastmod.begin() => {
                 self.field = Field::Lastmod;
             }
-            Element::Changefreq if tag.depth == 3 && self.frequency.is_none() => {
-                self.frequency = Some(String::new());
+            Element::Changefreq if tag.depth == 3 && self.frequency.begin() => {
                 self.field = Field::Frequency;
             }
             Element::Md if is_child => {
@@ -551,19 +590,19 @@ impl EntryDraft {
             Field::Lastmod => &mut self.lastmod,
             Field::Frequency => &mut self.frequency,
         };
-        field.get_or_insert_default().push_str(text);
+        field.text.push_str(text);
     }
 
     /// The entry; `None` if it has no valid `loc`.
-    fn finish(self, references: &mut References, oddities: &mut Oddities) -> Option<Entry> {
-        let loc = references.resolve(self.loc.as_deref()?, oddities)?;
-        let lastmod = self.lastmod.as_deref();
+    fn finish(&mut self, references: &mut References, oddities: &mut Oddities) -> Option<Entry> {
+        let loc = references.resolve(self.loc.stated()?, oddities)?;
+        let lastmod = self.lastmod.stated();
         Some(Entry {
             loc,
             lastmod: lastmod.and_then(|text| SourceTime::parse_w3c(text, oddities)),
-            md: self.md,
-            links: self.links,
-            frequency: self.frequency.as_deref().and_then(ChangeFrequency::parse),
+            md: std::mem::take(&mut self.md),
+            links: std::mem::take(&mut self.links),
+            frequency: self.frequency.stated().and_then(ChangeFrequency::parse),
         })
     }
 }

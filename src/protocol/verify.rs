@@ -35,9 +35,9 @@ pub enum Mismatch {
     #[error("digest mismatch: expected {expected}, computed {actual}")]
     Digest {
         /// The announced digest.
-        expected: Digest,
+        expected: Box<Digest>,
         /// The digest of the bytes, of the same algorithm.
-        actual: Digest,
+        actual: Box<Digest>,
     },
 }
 
@@ -158,8 +158,8 @@ fn digest_mismatch(expected: &[Digest], computed: &[Digest]) -> Option<Mismatch>
             |actual: &&Digest| actual.algorithm() == expected.algorithm() && *actual != expected;
         let actual = computed.iter().find(differs)?;
         Some(Mismatch::Digest {
-            expected: expected.clone(),
-            actual: actual.clone(),
+            expected: Box::new(expected.clone()),
+            actual: Box::new(actual.clone()),
         })
     })
 }
@@ -205,8 +205,8 @@ mod tests {
         let other = Digest::of(Algorithm::Md5, b"other");
         let length = BYTES.len() as u64;
         let differs = Mismatch::Digest {
-            expected: other.clone(),
-            actual: md5.clone(),
+            expected: Box::new(other.clone()),
+            actual: Box::new(md5.clone()),
         };
         check(None, &[], None);
         check(Some(length), &[], None);

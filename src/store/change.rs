@@ -1,6 +1,8 @@
 //! Changes of resources, as documents state them and transactions apply them.
 
-use crate::protocol::{ChangeFrequency, ChangeKind, ContentInfo, Link, ResourceUri, SourceTime};
+use crate::protocol::{
+    ChangeFrequency, ChangeKind, ContentInfo, Link, ResourceUri, SourceTime, Standing,
+};
 use crate::sync::Announced;
 
 /// The kind of document that stated a change.
@@ -85,6 +87,8 @@ pub struct Change {
     pub frequency: Option<ChangeFrequency>,
     /// Whether only a hub states it that is not the Source.
     pub unconfirmed: bool,
+    /// What the configuration selects of it; `None`: everything.
+    pub standing: Option<Standing>,
 }
 
 impl Change {
@@ -103,7 +107,13 @@ impl Change {
             frequency: None,
             encoding: None,
             unconfirmed: false,
+            standing: None,
         }
+    }
+
+    /// Whether the change itself states all that the configuration selects by, or deletes the resource.
+    pub fn is_selected(&self) -> bool {
+        self.kind == ChangeKind::Deleted || self.standing.is_none_or(Standing::is_wanted)
     }
 
     /// The view of the change that `plan_*` functions decide by.

@@ -12,6 +12,7 @@
 //! | `copy`, `backup` | a copy of the database |
 //! | `arrival` | a delivery that waits to be received |
 //! | `feed_readers` | where readers of the feed continue, until it is stored |
+//! | `feed_line` | an entry of the feed as readers get it |
 //! | `gap_history` | the gaps that were closed, for people |
 //! | `audit_db` | the temporary database of an audit |
 //!
@@ -35,6 +36,7 @@ pub(crate) mod commit_hook;
 mod copy;
 mod corruption;
 mod error;
+mod feed_line;
 mod feed_readers;
 mod folder;
 mod gap_history;
@@ -68,6 +70,7 @@ pub use error::StoreError;
 pub use gap_history::ClosedGap;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
 pub use reads::excerpt::{FeedExcerpt, FeedSearch};
+pub use reads::hook_news::HookNews;
 pub use reads::listing::ResourceListing;
 pub use reads::queue::{DueTasks, PackageTask, TasksInProgress};
 pub use reads::statistics::SetStatistics;
@@ -80,6 +83,7 @@ pub use tables::followed_source::SourcePlace;
 pub use tables::forgotten::{ForgottenResource, SetTotals};
 pub use tables::inbox::{Delivery, DeliveryOutcome};
 pub use tables::part::{PageEnd, Part, PartEvidence, UnchangedPart};
+pub use tables::relation::RelationKind;
 pub use tables::resource::audit::KnownFile;
 pub use tables::resource::unconfirmed::{Unconfirmed, UnconfirmedState};
 pub use tables::resource::{Publication, ResourceView};
@@ -88,10 +92,12 @@ pub use tables::task::report::{GivenUpTask, HeldBackTask, PlannedTask};
 pub use tables::task::status::CountedFailure;
 pub use tables::task::{Task, TaskFailure};
 pub use tx::adopt::Adoption;
+pub use tx::approve::{DecisionResult, HeldDecision};
 pub use tx::complete::TaskResult;
 pub use tx::cross_check::{Comparison, Contradictions};
 pub use tx::deletion_guard::DeletionRules;
 pub use tx::forget::FilesOfForgotten;
+pub use tx::hooks::HookBegin;
 pub use tx::ingest::{BatchCommit, BatchResult, ChangeBatch};
 pub use tx::list_entries::{ListProgress, PartEnd, PartStep};
 pub use tx::trim::TrimPosition;

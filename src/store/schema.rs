@@ -523,6 +523,67 @@ pub(super) const STEPS: &[&str] = &[
     ) WITHOUT ROWID;
     INSERT INTO followed_source (name) SELECT DISTINCT source FROM source_set;
     ",
+    "
+    -- Which resources are metadata of which others, by hashes of the URIs that their links name; and what resources lack and give where
+    -- the configuration selects by collections and kinds of metadata.
+    CREATE TABLE relation (
+        target INTEGER NOT NULL,
+        kind INTEGER NOT NULL,
+        resource_id INTEGER NOT NULL,
+        PRIMARY KEY (target, kind, resource_id)
+    ) WITHOUT ROWID;
+    CREATE INDEX relation_of ON relation (resource_id);
+    CREATE TABLE standing (
+        resource_id INTEGER PRIMARY KEY,
+        selection INTEGER NOT NULL,
+        lacks INTEGER NOT NULL,
+        gives INTEGER NOT NULL
+    );
+    CREATE TRIGGER resource_unrelated AFTER DELETE ON resource BEGIN
+        DELETE FROM relation WHERE resource_id = OLD.id;
+        DELETE FROM standing WHERE resource_id = OLD.id;
+    END;
+    ",
+    "
+    -- The links of a changed resource to what it describes, to its metadata, and to its kind and collections; NULL: none.
+    ALTER TABLE feed ADD COLUMN links TEXT;
+    ",
+    "
+    -- Digests and validators of a resource have a shorter form from here on, in the columns that they have. Rows that an earlier
+    -- version has written keep theirs until they change.
+    ",
+    "
+    -- From here on, a resource has no path (NULL) where that is the plain path of its URI.
+    ",
+    "
+    -- How many deletions of a set a person has rejected.
+    ALTER TABLE task_count ADD COLUMN rejected INTEGER DEFAULT 0;
+    UPDATE task_count SET rejected = (SELECT COUNT(*) FROM task WHERE task.set_id = task_count.set_id AND state = 'rejected' AND kind = 'deleted');
+    CREATE TRIGGER task_rejection_added AFTER INSERT ON task WHEN NEW.state = 'rejected' AND NEW.kind = 'deleted' BEGIN
+        UPDATE task_count SET rejected = rejected + 1 WHERE set_id = NEW.set_id;
+    END;
+    CREATE TRIGGER task_rejection_removed AFTER DELETE ON task WHEN OLD.state = 'rejected' AND OLD.kind = 'deleted' BEGIN
+        UPDATE task_count SET rejected = rejected - 1 WHERE set_id = OLD.set_id;
+    END;
+    CREATE TRIGGER task_rejection_changed AFTER UPDATE OF set_id, state, kind ON task
+    WHEN OLD.state = 'rejected' OR NEW.state = 'rejected' BEGIN
+        UPDATE task_count SET rejected = rejected - 1 WHERE set_id = OLD.set_id AND OLD.state = 'rejected' AND OLD.kind = 'deleted';
+        UPDATE task_count SET rejected = rejected + 1 WHERE set_id = NEW.set_id AND NEW.state = 'rejected' AND NEW.kind = 'deleted';
+    END;
+    ",
+    "
+    -- How far the hooks of Sources have come in the feed.
+    CREATE TABLE hook (
+        source TEXT NOT NULL,
+        name TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        PRIMARY KEY (source, name)
+    ) WITHOUT ROWID;
+    ",
+    "
+    -- Entries of the feed are shorter from here on: an empty text stands for the Source of the set and for the plain path of the URI,
+    -- and a letter for a word.
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

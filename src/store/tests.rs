@@ -18,6 +18,7 @@ mod repair;
 mod repeated_deliveries;
 mod reports;
 mod shared;
+mod size;
 mod superseded;
 mod synced_until;
 mod tasks;
@@ -73,6 +74,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         frequency: None,
         encoding: None,
         unconfirmed: false,
+        standing: None,
     }
 }
 
@@ -124,6 +126,7 @@ fn publication(task: Task, content: &str) -> Publication {
         lastmod: task.lastmod,
         version: None,
         news: true,
+        is_patched: false,
         task,
     }
 }

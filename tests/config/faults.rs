@@ -220,6 +220,7 @@ fn values_of_another_type_are_faults() {
     for line in [
         "notifications = \"yes\"",
         "allow_type_mismatch = 1",
+        "patches = 1",
         "undated_per_day = \"1\"",
         "delete = 1",
         "poll_interval = 900",
@@ -270,6 +271,9 @@ fn invalid_values_are_faults() {
         ("hosts = [\"http://a.example\"]", "bad-host"),
         ("include = [\"{a\"]", "bad-glob"),
         ("exclude = [\"\"]", "bad-glob"),
+        ("types = [\"pdf\"]", "bad-media-type"),
+        ("collections = [\"c\"]", "bad-url"),
+        ("profiles = [\"\"]", "bad-url"),
     ] {
         let key = line.split(' ').next().unwrap();
         check_after_minimal(

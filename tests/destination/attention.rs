@@ -91,6 +91,16 @@ async fn rejected_deletions_keep_their_files_until_the_source_states_something_n
 
     assert_eq!(post(&rig, "reject").await, r#"{"rejected":120}"#);
     let is_over = |set: &SetStatus| set.attention.is_empty() && set.state == "in-sync";
+    let set = rig.until("rejected", is_over).await;
+    assert_eq!(set.rejected, 120);
+    // That can be undone.
+    assert_eq!(post(&rig, "undo-reject").await, r#"{"held":120}"#);
+    let set = rig.until("held", |set| set.held_deletions == 120).await;
+    assert_eq!((codes(&set), set.rejected), (vec!["held-deletions"], 0));
+    time(&set.attention[0].since);
+    let (status, _) = rig.operator.post("/sources/unknown/undo-reject").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert_eq!(post(&rig, "reject").await, r#"{"rejected":120}"#);
     rig.until("rejected", is_over).await;
     // A newer list that does not name them either, also after a restart, is nothing new.
     rig.stop_daemon().await;
@@ -268,4 +278,48 @@ async fn mirror_whose_disk_is_not_mounted_is_not_filled_and_nothing_is_in_sync()
     fs::rename(&elsewhere, &mirror).unwrap();
     rig.until_holds("r0000.txt", "new").await;
     rig.settled().await;
+}
+
+/// The request that finds it out is made as soon as the listeners are up.
+#[tokio::test(flavor = "multi_thread")]
+async fn public_url_that_leads_nowhere_waits_for_a_person_and_stops_nothing() {
+    let rig = Rig::start_with(resources(3), |config| {
+        // A name that no DNS has (RFC 6761).
+        config.callback.public_url = "http://destination.invalid/hooks/".parse().ok();
+    })
+    .await;
+    let attention = eventually("the attention", None, async || {
+        let status = rig.operator.status().await;
+        status
+            .attention
+            .first()
+            .cloned()
+            .ok_or("none yet".to_owned())
+    })
+    .await;
+    assert_eq!(attention.code, "public-url-unreachable");
+    let message = &attention.message;
+    assert!(
+        message.contains("http://destination.invalid/hooks/"),
+        "{message}"
+    );
+    assert!(
+        attention.next_step.contains("reverse proxy"),
+        "{attention:?}"
+    );
+    let (_, page) = rig.operator.get("/").await;
+    assert!(page.contains("public-url-unreachable"), "{page}");
+    rig.until("in sync by polling", |set| set.state == "in-sync")
+        .await;
+    rig.until_mirrored().await;
+}
+
+/// Nobody but this machine could use it: it is that of a test, or of the demo.
+#[tokio::test(flavor = "multi_thread")]
+async fn public_url_of_this_machine_is_not_tried() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let status = rig.operator.status().await;
+    assert!(status.attention.is_empty(), "{:?}", status.attention);
+    assert_eq!(status.refused.get("unknown-callback"), None);
 }

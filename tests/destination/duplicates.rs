@@ -27,7 +27,7 @@ fn path(name: &str) -> String {
 }
 
 /// An update that states length and digest of these bytes.
-fn update(rig: &Rig, name: &str, bytes: &str) -> Entry {
+pub(super) fn update(rig: &Rig, name: &str, bytes: &str) -> Entry {
     let mut entry = bare_update(rig, name, bytes);
     entry.md.content.length = Some(bytes.len() as u64);
     entry.md.content.hashes = vec![Digest::of(Algorithm::Sha256, bytes.as_bytes())];
@@ -49,7 +49,7 @@ fn put(entry: &mut Entry, host: &SampleSource, path: &str, pri: u32, bytes: &str
 }
 
 /// Publishes a Change List of these changes, and requests a poll.
-async fn announce(rig: &Rig, entries: &[Entry]) {
+pub(super) async fn announce(rig: &Rig, entries: &[Entry]) {
     let from = time(rig.set().await.synced_until.unwrap());
     let list = change_list(from, None, None, entries);
     rig.source.put_document(CHANGES, "application/xml", list);

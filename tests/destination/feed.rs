@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use reqwest::{Response, StatusCode};
+use resyncd::demo::{Fault, SampleSource};
 use serde_json::Value;
 
 use crate::support::{FeedLine, NAME, Rig, SET, resources, soon};
@@ -220,6 +221,34 @@ async fn listing_of_what_the_mirror_has_goes_on_with_the_feed() {
     let (_, body) = rig.operator.get(&format!("/changes?{position}")).await;
     assert_eq!(serde_json::from_str::<FeedLine>(&body).unwrap(), later);
 
+    for (query, expected) in [
+        ("source=unknown", "unknown-source"),
+        ("set=http://unknown.example/", "unknown-set"),
+    ] {
+        let (status, code) = failure(&rig, &format!("/resources?{query}")).await;
+        assert_eq!((status, code.as_str()), (404, expected));
+    }
+}
+
+/// Whoever begins with the listing, and goes on with the feed, need not know whether the Source could be read yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn listing_of_a_source_without_a_set_is_empty() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let entry = source.base();
+    source.fail(entry.path(), Fault::Status(503), usize::MAX);
+    let list = entry.join("wanted/capabilitylist.xml").unwrap();
+    source.fail(list.path(), Fault::Status(503), usize::MAX);
+    let rig = Rig::follow(source, |config| config.sources[0].sets = vec![list.clone()]).await;
+    for query in [
+        format!("source={NAME}"),
+        format!("set={list}"),
+        format!("source={NAME}&set={list}"),
+    ] {
+        let response = rig.operator.response(&format!("/resources?{query}")).await;
+        assert_eq!(response.status(), StatusCode::OK, "{query}");
+        assert_eq!(header(&response, "Resyncd-Seq"), "0");
+        assert_eq!(response.text().await.unwrap(), "", "{query}");
+    }
     for (query, expected) in [
         ("source=unknown", "unknown-source"),
         ("set=http://unknown.example/", "unknown-set"),

@@ -2,6 +2,7 @@
 
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HOST};
+use resyncd::config::{Hook, HookAction};
 use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 use resyncd::metrics::FAMILIES;
 use resyncd::status::Status;
@@ -10,7 +11,7 @@ use super::packing::LIST;
 use crate::support::{Exposition, NAME, Rig, SET, client, eventually, resources, send};
 
 /// What has no sample while nothing is wrong, or without a limit of the system.
-const MAY_BE_ABSENT: [&str; 8] = [
+const MAY_BE_ABSENT: [&str; 9] = [
     "resyncd_source_attention",
     "resyncd_set_attention",
     "resyncd_source_errors",
@@ -18,6 +19,7 @@ const MAY_BE_ABSENT: [&str; 8] = [
     "resyncd_set_errors",
     "resyncd_set_notices",
     "resyncd_channel_errors",
+    "resyncd_hook_failing_since_timestamp_seconds",
     "resyncd_process_max_fds",
 ];
 
@@ -59,6 +61,7 @@ fn assert_same(metrics: &Exposition, status: &Status) {
                 ("resyncd_set_undated_resources", set.undated),
                 ("resyncd_set_unread_entries", set.unread),
                 ("resyncd_set_dead_parts", set.dead_parts),
+                ("resyncd_set_patches_total", set.patched + set.patch_missed),
                 ("resyncd_set_open_gaps", set.gaps.len() as u64),
                 ("resyncd_channels", set.channels.len() as u64),
             ] {
@@ -95,7 +98,15 @@ fn assert_same(metrics: &Exposition, status: &Status) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_is_stated_and_equals_the_status() {
-    let rig = Rig::start(resources(3)).await;
+    let reader = HookAction::Command {
+        program: "/bin/sh".into(),
+        arguments: ["-c", "cat > /dev/null"].map(str::to_owned).into(),
+    };
+    let rig = Rig::start_with(resources(3), |config| {
+        let hooks = &mut config.sources[0].hooks;
+        hooks.push(Hook::new("index", reader));
+    })
+    .await;
     rig.idle().await;
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0001.txt", "news");
@@ -122,7 +133,8 @@ async fn every_metric_is_stated_and_equals_the_status() {
             let set = &status.sources[0].sets[0];
             (set.state.clone(), format!("{:?}", set.channels))
         };
-        match shown(&before) == shown(&after) && shown(&after).0 == "in-sync" {
+        let has_read_all = after.sources[0].hooks[0].behind == Some(0);
+        match shown(&before) == shown(&after) && shown(&after).0 == "in-sync" && has_read_all {
             true => Ok((metrics, after)),
             false => Err(format!("{after:?}")),
         }
@@ -153,6 +165,8 @@ async fn every_metric_is_stated_and_equals_the_status() {
     let rejected = [("code", "forbidden-host")];
     let rejected = metrics.sum("resyncd_rejected_requests_total", &rejected);
     assert_eq!(rejected, Some(1.0));
+    let hook = [source, ("hook", "index")];
+    assert_eq!(metrics.sum("resyncd_hook_behind_entries", &hook), Some(0.0));
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     assert_eq!(metrics.sum("resyncd_build_info", &version), Some(1.0));
 }

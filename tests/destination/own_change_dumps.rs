@@ -10,7 +10,12 @@ use super::packing::{HEAD, put_zip};
 use crate::support::{NAME, Rig, SET, capability_list, time};
 
 /// Serves a Change Dump with one package written by the test.
-fn put_package(source: &SampleSource, capability: &str, manifest: &str, members: &[(&str, &str)]) {
+pub(super) fn put_package(
+    source: &SampleSource,
+    capability: &str,
+    manifest: &str,
+    members: &[(&str, &str)],
+) {
     let until = source.boundary();
     let dump = format!(
         r#"{HEAD}<rs:md capability="{capability}" from="2020-01-01T00:00:00Z"/>

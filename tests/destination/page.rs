@@ -1,5 +1,7 @@
 //! The page at `GET /` and what belongs to it, without a browser; `browser.rs` has what needs one.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, HeaderMap, LOCATION, ORIGIN};
@@ -122,6 +124,8 @@ async fn every_page_needs_nothing_from_elsewhere() {
             ("referrer-policy", "same-origin"),
             ("x-content-type-options", "nosniff"),
             ("cache-control", "no-store"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
         ] {
             assert_eq!(headers[name], value, "{path} {name}");
         }
@@ -265,8 +269,8 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
     let text = page(&rig, "/").await;
     assert!(text.contains("Needs attention"), "{text}");
     for action in [
-        "action=\"./sources/sample/retry\"",
-        "action=\"./sources/sample/poll\"",
+        "action=\"./sources/sample/retry?back=front\"",
+        "action=\"./sources/sample/poll?back=front\"",
     ] {
         assert!(text.contains(action), "{action}: {text}");
     }
@@ -280,12 +284,12 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
     rig.source.heal(PATH);
     for (path, expected, done) in [
         (
-            "/sources/sample/retry",
+            "/sources/sample/retry?back=front",
             "/?done=retried",
             "1 change of sample tried again.",
         ),
         (
-            "/sources/sample/poll",
+            "/sources/sample/poll?back=front",
             "/?done=polled",
             "sample is being polled.",
         ),
@@ -295,7 +299,7 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
             "0 deletions of sample approved.",
         ),
         (
-            "/sources/sample/reject",
+            "/sources/sample/reject?back=front",
             "/?done=rejected",
             "0 deletions of sample rejected",
         ),
@@ -310,10 +314,15 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
         assert!(target.starts_with(expected), "{target}");
         let text = page(&rig, target).await;
         assert!(text.contains(done), "{path}: {text}");
+        // A link of another site to the same page claims nothing.
+        let link = send(|| follow_link(&rig, target)).await;
+        assert_eq!(link.status(), StatusCode::OK, "{path}");
+        let text = link.text().await.unwrap();
+        assert!(!text.contains(done), "{path}: {text}");
     }
     rig.settled().await;
 
-    let unknown = send(|| browse(&rig, Method::POST, "/sources/unknown/approve")).await;
+    let unknown = send(|| browse(&rig, Method::POST, "/sources/unknown/approve?back=front")).await;
     assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
     assert!(unknown.text().await.unwrap().contains("<!DOCTYPE html>"));
     // A form of another site.
@@ -325,15 +334,62 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
         assert_eq!(send(cross).await.status(), StatusCode::FORBIDDEN);
         let by_get = send(|| browse(&rig, Method::GET, &path)).await;
         assert_eq!(by_get.status(), StatusCode::METHOD_NOT_ALLOWED);
-        // What a program gets is as ever.
+        // What a program gets is as ever, also if it would accept HTML.
         let (status, _) = rig.operator.post(&path).await;
         assert_eq!(status, StatusCode::ACCEPTED);
+        let program = send(|| browse(&rig, Method::POST, &path)).await;
+        assert_eq!(program.status(), StatusCode::ACCEPTED);
+    }
+}
+
+/// A request of a browser that has followed a link of a page of another site.
+fn follow_link(rig: &Rig, path: &str) -> RequestBuilder {
+    let request = browse(rig, Method::GET, path);
+    let request = request.header("Sec-Fetch-Site", "cross-site");
+    let request = request.header("Sec-Fetch-Mode", "navigate");
+    request.header("Sec-Fetch-Dest", "document")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_of_other_sites_lead_to_the_pages_only() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let source = format!("/page/sources/{NAME}");
+    let resource = resource_page(&rig.uri("r0001.txt"));
+    for path in ["/", source.as_str(), resource.as_str()] {
+        let answer = send(|| follow_link(&rig, path)).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        let policy = &answer.headers()["cross-origin-opener-policy"];
+        assert_eq!(policy, "same-origin", "{path}");
+        // A frame, an image and a script of another site get nothing.
+        for (mode, dest) in [
+            ("navigate", "iframe"),
+            ("no-cors", "image"),
+            ("no-cors", "script"),
+            ("cors", "empty"),
+        ] {
+            let foreign = || {
+                let request = browse(&rig, Method::GET, path);
+                let request = request.header("Sec-Fetch-Site", "cross-site");
+                let request = request.header("Sec-Fetch-Mode", mode);
+                request.header("Sec-Fetch-Dest", dest)
+            };
+            let answer = send(foreign).await;
+            assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{path} {dest}");
+        }
+        let rebound = || follow_link(&rig, path).header("Host", "evil.example");
+        let rebound = send(rebound).await;
+        assert_eq!(rebound.status(), StatusCode::FORBIDDEN, "{path}");
+    }
+    for path in ["/status", "/changes", "/page/events", "/page/script.js"] {
+        let answer = send(|| follow_link(&rig, path)).await;
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{path}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deletions_that_are_held_back_are_approved_by_a_form() {
-    let rig = Rig::start(polled(150)).await;
+    let rig = Rig::start(polled(300)).await;
     rig.settled().await;
     for number in 0..120 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
@@ -351,11 +407,36 @@ async fn deletions_that_are_held_back_are_approved_by_a_form() {
         "{text}"
     );
     assert_eq!(text.matches("/set1/res/r").count() % 50, 0, "{text}");
-    let approve = format!("/sources/{NAME}/approve?back=source");
-    let answer = send(|| browse(&rig, Method::POST, &approve)).await;
+    let action = "action=\"../../sources/sample/approve?back=source&#38;held=120\"";
+    assert!(text.contains(action), "{text}");
+    // Meanwhile more are held back than the page has shown.
+    for number in 120..230 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.refresh_resource_list(SET);
+    rig.operator.poll(NAME).await;
+    rig.until("more held back", |set| set.held_deletions == 230)
+        .await;
+    let approve = |held: u64| format!("/sources/{NAME}/approve?back=source&held={held}");
+    let late = send(|| browse(&rig, Method::POST, &approve(120))).await;
+    assert_eq!(late.status(), StatusCode::CONFLICT);
+    let text = late.text().await.unwrap();
+    assert!(
+        text.contains("more-deletions-held") && text.contains("230 deletions of sample"),
+        "{text}"
+    );
+    let (status, text) = rig
+        .operator
+        .post(&format!("/sources/{NAME}/approve?held=229"))
+        .await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let error: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(error["error"]["code"], "more-deletions-held");
+    assert_eq!(rig.set().await.held_deletions, 230, "none was approved");
+    let answer = send(|| browse(&rig, Method::POST, &approve(230))).await;
     let location = answer.headers()[LOCATION].to_str().unwrap().to_owned();
-    assert!(location.ends_with("count=120"), "{location}");
-    rig.until("deleted", |set| set.resources == 30).await;
+    assert!(location.ends_with("count=230"), "{location}");
+    rig.until("deleted", |set| set.resources == 70).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -439,11 +520,14 @@ async fn open_pages_are_told_of_news_and_are_few() {
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     // Pages take no room from readers of the feed.
     assert_eq!(rig.operator.events(0).await.status(), StatusCode::OK);
-    rig.source.update(SET, "r0001.txt", "new");
-    rig.source.notify_and_publish(SET).await.unwrap();
+    // The first one comes at once, so that the page knows that it is heard.
     let mut stream = open.pop().unwrap();
-    let event = soon("an event", stream.chunk()).await.unwrap().unwrap();
-    assert!(event.starts_with(b"event: news"), "{event:?}");
+    for event in ["at once", "of a change, or after a while"] {
+        let found = soon(event, stream.chunk()).await.unwrap().unwrap();
+        assert!(found.starts_with(b"event: news"), "{event}: {found:?}");
+        rig.source.update(SET, "r0001.txt", "new");
+        rig.source.notify_and_publish(SET).await.unwrap();
+    }
     drop(stream);
     eventually("a page that is closed makes room", None, async || {
         let stream = send(|| browse(&rig, Method::GET, "/page/events")).await;
@@ -453,4 +537,35 @@ async fn open_pages_are_told_of_news_and_are_few() {
         }
     })
     .await;
+}
+
+/// What needs no browser of the script: its connections, and what it says of them.
+#[test]
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn script_has_connections_only_while_it_is_seen_and_says_live_only_if_it_is() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("node")
+        .arg(folder.join("tests/destination/page_script.js"))
+        .arg(folder.join("src/http/page/assets/script.js"))
+        .output();
+    match output {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => println!("skipped: node can't be run: {error}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn earlier_changes_of_a_source_are_reached() {
+    let rig = Rig::start(polled(70)).await;
+    rig.settled().await;
+    let path = format!("/page/sources/{NAME}");
+    let text = page(&rig, &path).await;
+    assert_eq!(text.matches("<tr data-seq=").count(), 50);
+    let (_, link) = text.split_once("<p><a href=\"../../").unwrap();
+    let (link, _) = link.split_once('"').unwrap();
+    assert!(link.contains("?before="), "{link}");
+    let text = page(&rig, &format!("/{link}")).await;
+    assert_eq!(text.matches("<tr data-seq=").count(), 20);
+    assert!(text.contains("Earlier changes"), "{text}");
+    assert!(!text.contains("?before="), "{text}");
 }

@@ -215,13 +215,13 @@ fn passwords_of_sets_and_hubs_are_bound_to_their_origins() {
         assert_eq!(signed.as_str(), expected);
     }
     for bad in [
-        "http://me:1cret@a example/",
-        "http://me:1c/ret@a.example/",
-        "me:1cret@a.example",
+        "http://me:hunter1@a example/",
+        "http://me:hunter/1@a.example/",
+        "me:hunter1@a.example",
     ] {
         let faults = write(bad).unwrap_err().to_string();
         assert!(
-            faults.contains("bad-url") && !faults.contains("1c"),
+            faults.contains("bad-url") && !faults.contains("hunter"),
             "{faults}"
         );
     }
@@ -390,5 +390,52 @@ async fn echoed_secrets_are_never_shown_or_stored() {
     for hidden in HIDDEN {
         assert!(!shown.contains(hidden), "{hidden}: {shown}");
         assert!(!stored.contains(hidden), "{hidden} is in the database");
+    }
+}
+
+/// A token in place of the user name is as secret as a password.
+#[tokio::test(flavor = "multi_thread")]
+async fn token_as_a_user_name_is_not_shown() {
+    const TOKEN: &str = "t0ken-0f-m3";
+    // `TOKEN:` in base64.
+    const ENCODED: &str = "dDBrZW4tMGYtbTM6";
+    let site = Site::start(Ipv4Addr::LOCALHOST, |address| {
+        let own = format!("http://{address}");
+        let caps = r#"<rs:md capability="capabilitylist"/>"#;
+        let caps = entry(&format!("{own}/caps.xml"), caps);
+        let description = urlset("description", "", &caps);
+        let list = r#"<rs:md capability="resourcelist"/>"#;
+        let list = entry(&format!("{own}/list.xml"), list);
+        let caps = urlset("capabilitylist", "", &list);
+        move |path: &str, headers: &HeaderMap| {
+            let header = headers["authorization"].to_str().unwrap();
+            assert_eq!(header, format!("Basic {ENCODED}"));
+            match path {
+                "/.well-known/resourcesync" => ok(description.clone()),
+                "/caps.xml" => ok(caps.clone()),
+                // As a server does that says who may not read it.
+                _ => ok(format!(
+                    "<html><head><title>{TOKEN} has sent {header}</title></head></html>"
+                )),
+            }
+        }
+    })
+    .await;
+    let url = format!("http://{TOKEN}@{}/", address(&site));
+    let home = Home::new(&url, "");
+    for (command, is_echoed) in [
+        (&["check"][..], false),
+        (&["config", "--effective"], false),
+        (&["discover", &url], false),
+        (&["discover", "--json", &url], false),
+        (&["sync"], true),
+    ] {
+        let output = home.run_command(command);
+        let shown = [output.stdout, output.stderr].concat();
+        let shown = String::from_utf8(shown).unwrap();
+        for hidden in [TOKEN, ENCODED] {
+            assert!(!shown.contains(hidden), "{command:?}: {shown}");
+        }
+        assert!(!is_echoed || shown.contains("has sent"), "{shown}");
     }
 }

@@ -19,6 +19,8 @@ use std::process::Command;
 
 use resyncd::clock;
 use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd::mirror_path::plain_path;
+use resyncd::protocol::ResourceUri;
 use rusqlite::Connection;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
@@ -211,7 +213,7 @@ impl World {
         for claim in &claims.files {
             let file = mirrored.get(&claim.path);
             let is_true = match file {
-                Some(bytes) => !claim.deleted && claim.hashes.contains(&sha256(bytes)),
+                Some(bytes) => !claim.deleted && states_sha256(&claim.hashes, bytes),
                 None => claim.deleted,
             };
             if !is_true {
@@ -267,7 +269,8 @@ struct Claims {
 #[derive(Debug)]
 struct Claim {
     path: String,
-    hashes: String,
+    /// As they are stored.
+    hashes: Vec<u8>,
     deleted: bool,
 }
 
@@ -286,14 +289,17 @@ impl Claims {
         let received = "SELECT COALESCE(SUM(received), 0) FROM channel";
         let received = sql.query_row(received, [], |row| row.get(0))?;
         let mut files = sql.prepare(
-            "SELECT path, hashes, deleted FROM resource WHERE applied_at IS NOT NULL AND doubted = 0
+            "SELECT uri, path, CAST(hashes AS BLOB), deleted FROM resource WHERE applied_at IS NOT NULL AND doubted = 0
              AND NOT EXISTS (SELECT 1 FROM task WHERE resource_id = resource.id)",
         )?;
         let files = files.query_map([], |row| {
+            // A plain path is not stored.
+            let uri = ResourceUri::parse(&row.get::<_, String>(0)?).unwrap();
+            let path = row.get::<_, Option<String>>(1)?;
             Ok(Claim {
-                path: row.get(0)?,
-                hashes: row.get(1)?,
-                deleted: row.get(2)?,
+                path: path.unwrap_or_else(|| plain_path(&uri).unwrap().to_string()),
+                hashes: row.get(2)?,
+                deleted: row.get(3)?,
             })
         })?;
         Ok(Self {
@@ -303,12 +309,10 @@ impl Claims {
     }
 }
 
-fn sha256(bytes: &[u8]) -> String {
-    let mut text = "sha-256:".to_owned();
-    for byte in Sha256::digest(bytes) {
-        write!(text, "{byte:02x}").unwrap();
-    }
-    text
+/// Whether the digests of a row have the SHA-256 of these bytes.
+fn states_sha256(hashes: &[u8], bytes: &[u8]) -> bool {
+    let packed = [&[3], &Sha256::digest(bytes)[..]].concat();
+    hashes.windows(packed.len()).any(|part| part == packed)
 }
 
 /// A loss of power after some of the steps.

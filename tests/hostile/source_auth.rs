@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Version};
 use resyncd::config::{Config, Environment};
-use resyncd::fetch::Client;
+use resyncd::fetch::{AllowedHosts, Client};
+use resyncd::protocol::ResourceUri;
 use tempfile::TempDir;
 
 use crate::process::{Home, command, text};
@@ -179,14 +180,44 @@ async fn source_auth_is_sent_to_the_origins_of_the_source_only_and_never_shown()
     let output = home.run_command(&["check"]);
     let faults = text(&output.stdout);
     assert_eq!(output.status.code(), Some(2), "{faults}");
-    for part in [
-        "bearer_credential: ",
-        "LoadCredential=token:FILE",
-        "API_KEY is not set",
-        "[no-secret]",
-    ] {
-        assert!(faults.contains(part), "{part}: {faults}");
+    assert!(
+        faults.contains("API_KEY is not set") && faults.contains("[no-secret]"),
+        "{faults}"
+    );
+}
+
+/// systemd gives the credentials of a unit to its daemon, and not to the `check` of its `ExecReload=`.
+#[test]
+fn check_passes_over_credentials_that_only_the_daemon_has() {
+    let auth = "[source.auth]\nbearer_credential = \"token\"\n";
+    let home = Home::new("http://127.0.0.1/", auth);
+    let run = |argument: &str, folder: Option<&Path>| {
+        let mut command = command(&home.config);
+        command.env_remove("CREDENTIALS_DIRECTORY").arg(argument);
+        command.envs(folder.map(|folder| ("CREDENTIALS_DIRECTORY", folder)));
+        let output = command.output().unwrap();
+        let shown = text(&output.stdout) + &text(&output.stderr);
+        (output.status.code(), shown)
+    };
+    let (status, shown) = run("check", None);
+    assert_eq!(status, Some(0), "{shown}");
+    assert!(
+        shown.contains("credential-not-checked") && shown.contains("\"token\""),
+        "{shown}"
+    );
+    // The daemon needs them, and so does whoever has a folder of them.
+    let (status, shown) = run("run", None);
+    assert_eq!(status, Some(2), "{shown}");
+    assert!(shown.contains("LoadCredential=token:FILE"), "{shown}");
+    for argument in ["check", "run"] {
+        let (status, shown) = run(argument, Some(home.folder()));
+        assert_eq!(status, Some(2), "{shown}");
+        assert!(shown.contains("[no-secret]"), "{shown}");
     }
+    std::fs::write(home.folder().join("token"), TOKEN).unwrap();
+    let (status, shown) = run("check", Some(home.folder()));
+    assert_eq!(status, Some(0), "{shown}");
+    assert!(!shown.contains("credential-not-checked"), "{shown}");
 }
 
 /// A configuration of one Source, with the named authority and what else `[http]`, the Source and its `[source.auth]` have.
@@ -245,6 +276,48 @@ async fn certificate_of_the_client_is_shown_to_its_source_only() {
     // The connection on which the certificate was shown serves no other Source.
     get(&shared, own.url("/of-another")).await;
     assert_eq!(shown(&own), [("/of-another".to_owned(), false, false)]);
+}
+
+/// The handshake chooses HTTP/2. Later requests for resources expect it; they have connections of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_of_the_client_is_shown_over_http2() {
+    const H2: &[&str] = &["h2", "http/1.1"];
+    let (own, other) = (TlsSite::offering(H2).await, TlsSite::offering(H2).await);
+    let folder = tempfile::tempdir().unwrap();
+    let url = own.url("/").to_string();
+    let auth = "certificate_file = \"client.pem\"\nbearer = \"${TOKEN}\"";
+    let config = configuration(&folder, "allow_private_addresses = true", &url, auth);
+    let shared = Client::of_config(&config).unwrap();
+    let client = shared.for_source(&config.sources[0], 600);
+    let (limit, any) = (1 << 20, AllowedHosts::any());
+    for site in [&own, &other] {
+        let uri = ResourceUri::parse(site.url("/resource").as_str()).unwrap();
+        for _ in 0..3 {
+            let url = site.url("/document");
+            client.get_document(&url, None, limit).await.unwrap();
+            client.get_content(&uri, &any, None, None).await.unwrap();
+        }
+    }
+    let to = own.url(&format!("/to?{}", other.url("/target")));
+    client.get_document(&to, None, limit).await.unwrap();
+    for (site, is_own) in [(&own, true), (&other, false)] {
+        let seen = site.seen();
+        assert_eq!(seen.len(), 7);
+        for seen in seen {
+            let has_token = seen.headers.contains_key("authorization");
+            let found = (seen.version, seen.has_certificate, has_token);
+            let expected = (Version::HTTP_2, is_own, is_own);
+            assert_eq!(found, expected, "{}", seen.path);
+        }
+    }
+    // The connection on which the certificate was shown serves no other Source.
+    let elsewhere = own.url("/of-another");
+    shared.get_document(&elsewhere, None, limit).await.unwrap();
+    let seen = own.seen();
+    assert_eq!(
+        (seen[0].version, seen[0].has_certificate),
+        (Version::HTTP_2, false)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper::{HeaderMap, Request, Response, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use url::Url;
@@ -21,6 +21,7 @@ pub(crate) struct Seen {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) has_certificate: bool,
+    pub(crate) version: Version,
 }
 
 /// The server, for as long as the test runs. `/to?URL` redirects to the URL; everything else is there.
@@ -30,8 +31,17 @@ pub(crate) struct TlsSite {
 }
 
 impl TlsSite {
+    /// One that speaks HTTP/1.1.
     pub(crate) async fn start() -> Self {
-        let acceptor = TlsAcceptor::from(Arc::new(asking_tls_server()));
+        Self::offering(&[]).await
+    }
+
+    /// One that offers these protocols in the TLS handshake (ALPN): `h2` is HTTP/2.
+    pub(crate) async fn offering(protocols: &[&str]) -> Self {
+        let mut tls = asking_tls_server();
+        let protocols = protocols.iter();
+        tls.alpn_protocols = protocols.map(|it| it.as_bytes().to_vec()).collect();
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
@@ -58,8 +68,10 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, seen: Arc<Mutex<Vec<See
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
     };
-    let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-    let service = service_fn(|request: Request<Incoming>| {
+    let connection = stream.get_ref().1;
+    let has_certificate = connection.peer_certificates().is_some();
+    let is_http2 = connection.alpn_protocol() == Some(b"h2");
+    let service = service_fn(move |request: Request<Incoming>| {
         let target = request
             .uri()
             .query()
@@ -75,10 +87,19 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, seen: Arc<Mutex<Vec<See
             path: request.uri().path().to_owned(),
             headers: request.headers().clone(),
             has_certificate,
+            version: request.version(),
         });
         async move { Ok::<_, Infallible>(answer) }
     });
-    let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let stream = TokioIo::new(stream);
+    let _ = match is_http2 {
+        true => {
+            let builder = http2::Builder::new(TokioExecutor::new());
+            builder.serve_connection(stream, service).await
+        }
+        false => {
+            let builder = http1::Builder::new();
+            builder.serve_connection(stream, service).await
+        }
+    };
 }

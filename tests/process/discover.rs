@@ -488,3 +488,109 @@ async fn message_of_a_401_states_where_the_credentials_belong() {
         "{output:?}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_counted_by_type_and_collection() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let entry = |name: &str, media_type: &str, collections: &[&str]| {
+        let link = |uri: &&str| format!(r#"<rs:ln rel="Collection" href="{uri}"/>"#);
+        let links: String = collections.iter().map(link).collect();
+        format!(r#"<url><loc>/{name}</loc><rs:md type="{media_type}"/>{links}</url>"#)
+    };
+    let entries = [
+        entry("a", "text/html; charset=utf-8", &["http://e.org/c"]),
+        entry("b", "Text/HTML", &["http://e.org/c", "http://e.org/d"]),
+        entry("c", "application/pdf", &[]),
+    ];
+    let list = format!(
+        r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="2026-01-01T00:00:00Z"/>{}</urlset>"#,
+        entries.concat()
+    );
+    put(&source, "/set1/resourcelist.xml", list);
+    let output = discover(&[&source.url(), "--json"]).await;
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list = &found["sets"][0]["capabilities"][0];
+    assert_eq!(
+        (&list["types"], &list["collections"]),
+        (
+            &serde_json::json!({"text/html": 2, "application/pdf": 1}),
+            &serde_json::json!({"http://e.org/c": 2, "http://e.org/d": 1})
+        )
+    );
+    let output = discover(&[&source.url()]).await;
+    let tree = text(&output.stdout);
+    for part in ["type text/html: 2\n", "collection http://e.org/d: 1\n"] {
+        assert!(tree.contains(part), "{part}: {tree}");
+    }
+}
+
+/// Runs `config --starter` without a configuration file that has Sources.
+async fn starter(url: String) -> Output {
+    let running = tokio::task::spawn_blocking(move || {
+        let home = Home::new("http://127.0.0.1/", "");
+        home.run_command(&["config", "--starter", &url])
+    });
+    running.await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn starter_is_a_configuration_that_check_accepts_and_that_follows_the_source() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let output = starter(source.url()).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = text(&output.stdout);
+    let list = source.capability_list(SET);
+    for part in [
+        &format!("url = \"{}\"\n", source.base()),
+        "name = \"127-0-0-1\"\n",
+        "mirror = \"/srv/mirror/127-0-0-1\"\n",
+        "allow_private_addresses = true\n",
+        &format!("# sets = [\"{list}\"]\n"),
+        "# public_url = ",
+        "resourcelist (3 entries)",
+        "change-notification at ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let home = Home::new("http://127.0.0.1/", "");
+    std::fs::write(&home.config, &text).unwrap();
+    let checked = home.run_command(&["check"]);
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    let folder = home.folder().to_str().unwrap();
+    let here = text
+        .replace("/var/lib/resyncd", &format!("{folder}/state"))
+        .replace("/srv/mirror/127-0-0-1", &format!("{folder}/mirror"));
+    std::fs::write(&home.config, here).unwrap();
+    let synchronized = tokio::task::spawn_blocking(move || {
+        let output = home.run_command(&["sync"]);
+        (home, output)
+    });
+    let (home, output) = synchronized.await.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    home.assert_mirrored(&source, &[SET]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn starter_of_a_place_without_a_source_is_an_error_and_no_file() {
+    let options = SampleOptions {
+        sets: Vec::new(),
+        ..resources(0)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    source.fail("/", Fault::Status(404), usize::MAX);
+    let output = starter(format!("{}nothing/here", source.url())).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let error = text(&output.stderr);
+    assert!(
+        error.starts_with("resyncd: ") && error.contains('['),
+        "{error}"
+    );
+    for arguments in [
+        &["config"][..],
+        &["config", "--schema", "--starter", "x.example"],
+    ] {
+        let refused = program().args(arguments).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+}

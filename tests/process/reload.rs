@@ -256,6 +256,98 @@ async fn faulty_configuration_is_refused_and_the_former_one_stays() {
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
+/// A `[[source.hook]]` that runs a script of the shell, whose `$0` is a file of the daemon's folder.
+fn hook(home: &Home, name: &str, script: &str) -> String {
+    let file = home.folder().join(name);
+    let script = script.replace('"', "\\\"");
+    let shown = file.display();
+    format!(
+        "[[source.hook]]\nname = \"{name}\"\ncommand = [\"/bin/sh\", \"-c\", \"{script}\", \"{shown}\"]\n"
+    )
+}
+
+async fn until_file(home: &Home, name: &str) -> String {
+    let file = home.folder().join(name);
+    eventually("a file is written", None, async || {
+        let found = std::fs::read_to_string(&file);
+        found.map_err(|error| error.to_string())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reload_adds_changes_and_removes_hooks_and_touches_no_source() {
+    let sample = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&sample.url(), "");
+    let of_sample = |hooks: &str| table(NAME, &sample.url(), hooks);
+    write_sources(&home, &[of_sample("")]);
+    let running = home.run();
+    until_settled(&home, &[NAME]).await;
+    home.until_status("no poll is due", |status| {
+        is_idle(&status.sources[0].sets[0])
+    })
+    .await;
+    let traffic = sample.traffic();
+
+    let lines = hook(&home, "lines", "cat > \"$0.new\"; mv \"$0.new\" \"$0\"");
+    // It would run for ever, and its process is in the file.
+    let endless = "echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; sleep 100000";
+    let endless = hook(&home, "endless", endless);
+    write_sources(&home, &[of_sample(&format!("{lines}{endless}"))]);
+    let status = reload(&home, &running).await;
+    assert_eq!(status.configuration.error, None);
+    let fed = until_file(&home, "lines").await;
+    let (_, feed) = home.operator.get("/changes?since=0").await;
+    assert_eq!(fed, feed);
+    let pid = until_file(&home, "endless").await;
+    let process = std::path::Path::new("/proc").join(pid.trim());
+    let status = home
+        .until_status("the hooks have run", |status| {
+            let hooks = &status.sources[0].hooks;
+            hooks.len() == 2 && hooks[0].behind == Some(0) && hooks[1].running
+        })
+        .await;
+    let position = status.sources[0].hooks[0].position;
+    let shown = home.run_command(&["status"]);
+    let shown = text(&shown.stdout);
+    assert!(
+        shown.contains("hook lines (command): waiting; position"),
+        "{shown}"
+    );
+
+    // The one that is removed is ended; the other one goes on where it is.
+    std::fs::remove_file(home.folder().join("lines")).unwrap();
+    let changed = format!("{lines}timeout = \"5m\"\n");
+    write_sources(&home, &[of_sample(&changed)]);
+    let status = reload(&home, &running).await;
+    assert!(!process.exists(), "{pid}");
+    assert_eq!(status.sources[0].hooks.len(), 1);
+    let status = home
+        .until_status("the hook goes on", |status| {
+            let hooks = &status.sources[0].hooks;
+            hooks[0].position == position && hooks[0].accepted == 0
+        })
+        .await;
+    assert_eq!(status.sources[0].state, "ok");
+    assert_eq!(sample.traffic(), traffic, "nothing is requested again");
+    sample.update(SET, "r0001.txt", "news");
+    sample.notify_and_publish(SET).await.unwrap();
+    let fed = until_file(&home, "lines").await;
+    assert!(
+        fed.contains("r0001.txt") && !fed.contains("r0000.txt"),
+        "{fed}"
+    );
+
+    // What runs when the daemon stops is ended, too.
+    write_sources(&home, &[of_sample(&endless)]);
+    std::fs::remove_file(home.folder().join("endless")).unwrap();
+    reload(&home, &running).await;
+    let pid = until_file(&home, "endless").await;
+    assert_eq!(running.stop().await.code(), Some(0));
+    let process = std::path::Path::new("/proc").join(pid.trim());
+    assert!(!process.exists(), "{pid}");
+}
+
 /// Whether a process handles a signal, by proc(5).
 fn handles_hangup(id: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();

@@ -22,6 +22,12 @@ pub(crate) struct FeedLine {
     pub(crate) length: Option<u64>,
     pub(crate) changed_at: Option<String>,
     pub(crate) origin: String,
+    pub(crate) describes: Option<Vec<String>>,
+    pub(crate) describedby: Option<Vec<String>>,
+    pub(crate) profile: Option<Vec<String>>,
+    pub(crate) collections: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) by: Option<String>,
 }
 
 /// A client of one daemon's status endpoint.

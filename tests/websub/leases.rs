@@ -236,11 +236,16 @@ async fn denied_channel_is_reported_polled_and_requested_again() {
             set.state == "in-sync" && set.channels.iter().any(|c| c.state == "denied")
         })
         .await;
+    let attentions = set.attention;
     let mut channels = set.channels.into_iter();
     let denied = channels.find(|channel| channel.state == "denied").unwrap();
     let error = denied.error.unwrap();
     assert_eq!(error.code, "denied");
     assert!(error.message.contains("not for you"), "{error:?}");
+    let attention = &denied.attention[0];
+    assert_eq!(attention.code, "channel-denied");
+    assert!(attention.message.contains("not for you"), "{attention:?}");
+    assert!(attentions.contains(attention), "{attentions:?}");
     rig.source.update(SET, "r0001.txt", "polled");
     rig.until_mirrored().await;
 
@@ -250,6 +255,7 @@ async fn denied_channel_is_reported_polled_and_requested_again() {
         set.channels
             .iter()
             .all(|c| c.state == "active" && c.error.is_none())
+            && set.attention.is_empty()
     })
     .await;
 }

@@ -6,7 +6,7 @@ use url::Url;
 
 /// An entry point. Without a scheme, https is tried first and then http.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EntryPoint {
+pub(in crate::cli) struct EntryPoint {
     /// The URL to try first.
     pub(super) url: Url,
     /// The URL to try if the first does not answer.

@@ -11,7 +11,7 @@ use crate::fetch::{
     Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
 };
-use crate::protocol::{Capability, DocumentSummary, Oddities, Offer, SourceTime};
+use crate::protocol::{Capability, DocumentSummary, EntryCounts, Oddities, Offer, SourceTime};
 use crate::status::StatusError;
 
 #[derive(Debug, Serialize)]
@@ -96,6 +96,12 @@ pub(super) struct DocumentFacts {
     pub(super) updated: u64,
     pub(super) deleted: u64,
     pub(super) bytes: u64,
+    /// How many entries state each media type: the first ones that occur.
+    pub(super) types: BTreeMap<String, u64>,
+    pub(super) other_types: u64,
+    /// How many entries state each collection.
+    pub(super) collections: BTreeMap<String, u64>,
+    pub(super) other_collections: u64,
     pub(super) oddities: OddityCounts,
 }
 
@@ -249,7 +255,7 @@ fn offered(advertised: &Offer, summaries: &DocumentSummaries) -> OfferReport {
         capability: advertised.capability.to_string(),
         uri: advertised.uri.to_string(),
         looked_into: seen.is_some(),
-        facts: summary.map(facts),
+        facts: summary.map(|summary| facts(summary, summaries.counts_of(&advertised.uri))),
         parts: summaries.parts_of(&advertised.uri).map(parts),
         error,
     }
@@ -273,7 +279,8 @@ fn contradiction(advertised: &Capability, summary: &DocumentSummary) -> Option<S
     (stated != advertised).then(|| status_error("wrong-capability", &message))
 }
 
-fn facts(summary: &DocumentSummary) -> DocumentFacts {
+fn facts(summary: &DocumentSummary, stated: Option<&EntryCounts>) -> DocumentFacts {
+    let EntryCounts { types, collections } = stated.cloned().unwrap_or_default();
     let text = |time: Option<SourceTime>| time.map(|time| time.to_string());
     let (earliest, latest) = if summary.is_index {
         (summary.lists_from, summary.lists_until)
@@ -293,6 +300,10 @@ fn facts(summary: &DocumentSummary) -> DocumentFacts {
         updated: summary.changes.updated,
         deleted: summary.changes.deleted,
         bytes: summary.bytes,
+        types: types.counted,
+        other_types: types.others,
+        collections: collections.counted,
+        other_collections: collections.others,
         oddities: counts(&summary.oddities),
     }
 }

@@ -1,10 +1,16 @@
 //! Formats a report as an indented tree.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use super::report::{
     AdvertisedChannel, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, PartsReport,
     SetReport, Tried,
 };
 use crate::status::StatusError;
+
+/// How many media types, and how many collections, a document shows.
+const MAX_VALUES: usize = 10;
 
 /// The lines of a report.
 pub(super) fn of(report: &DiscoveryReport) -> String {
@@ -82,6 +88,8 @@ impl Tree {
         self.line(2, &format!("{}{kind} {}", offered.capability, offered.uri));
         if let Some(facts) = &offered.facts {
             self.line(3, &document_text(&offered.capability, facts));
+            self.tally(3, "type", &facts.types, facts.other_types);
+            self.tally(3, "collection", &facts.collections, facts.other_collections);
             self.oddities(3, &facts.oddities);
         } else if !offered.looked_into {
             self.line(3, "not read");
@@ -89,6 +97,23 @@ impl Tree {
         self.status_error(3, offered.error.as_ref());
         if let Some(parts) = &offered.parts {
             self.parts(parts);
+        }
+    }
+
+    /// The most frequent values that entries state.
+    fn tally(&mut self, depth: usize, what: &str, counted: &BTreeMap<String, u64>, others: u64) {
+        let mut values: Vec<_> = counted.iter().collect();
+        values.sort_by_key(|&(value, &count)| (Reverse(count), value));
+        for (value, count) in values.iter().take(MAX_VALUES) {
+            self.line(depth, &format!("{what} {value}: {count}"));
+        }
+        let rest: u64 = values
+            .iter()
+            .skip(MAX_VALUES)
+            .map(|(_, count)| **count)
+            .sum();
+        if rest + others > 0 {
+            self.line(depth, &format!("other {what}s: {}", rest + others));
         }
     }
 

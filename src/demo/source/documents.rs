@@ -151,6 +151,36 @@ pub(super) fn resource_entry(resource: &Resource, digests: bool) -> Entry {
     entry
 }
 
+/// The resource that a metadata record describes, and the record.
+pub(super) const DESCRIBED: &str = "r0000.txt";
+pub(super) const RECORD: &str = "r0000.dc.xml";
+/// The kind of the record: Dublin Core.
+const PROFILE: &str = "http://purl.org/dc/terms/";
+
+/// The bytes of the record.
+pub(super) fn record(uris: &SetUris) -> Bytes {
+    let described = uris.resource(DESCRIBED);
+    Bytes::from(format!(
+        "<record xmlns=\"{PROFILE}\">\n  <identifier>{described}</identifier>\n  <title>The first resource</title>\n</record>\n"
+    ))
+}
+
+/// Adds the links between a resource and its record (the core, sections 14.5 and 14.7).
+pub(super) fn relate(uris: &SetUris, entry: &mut Entry) {
+    let (described, record) = (uris.resource(DESCRIBED), uris.resource(RECORD));
+    if entry.loc == described {
+        entry.links.push(Link::new("describedby", record));
+    } else if entry.loc == record {
+        entry.links.push(Link::new("describes", described));
+        let profile = Url::parse(PROFILE).expect("a constant URI can be parsed");
+        entry.links.push(Link::new("profile", profile));
+    } else {
+        return;
+    }
+    let collection = uris.file("collections/described");
+    entry.links.push(Link::new("collection", collection));
+}
+
 /// The Resource List, or the index with its lists, by file name (the core, section 10).
 pub(super) fn resource_lists(
     uris: &SetUris,

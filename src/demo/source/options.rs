@@ -21,6 +21,8 @@ pub struct SampleOptions {
     pub entries_per_list: usize,
     /// Whether there is a Resource List.
     pub resource_list: bool,
+    /// Whether each set has a metadata record, `r0000.dc.xml`, that describes its first resource. Both are members of a collection.
+    pub metadata: bool,
     /// Whether entries have digests.
     pub digests: bool,
     /// Whether there is a Change List.
@@ -48,6 +50,7 @@ impl Default for SampleOptions {
             resource_size: 64,
             entries_per_list: 50_000,
             resource_list: true,
+            metadata: false,
             digests: true,
             change_list: true,
             change_list_form: ChangeListForm::default(),

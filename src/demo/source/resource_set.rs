@@ -16,6 +16,8 @@ use crate::protocol::{Capability, ChangeKind, Entry, Interval, SourceTime};
 pub(super) struct ResourceSet {
     uris: SetUris,
     digests: bool,
+    /// Whether the first resource has a record.
+    metadata: bool,
     /// Whether there is a Resource List.
     listed: bool,
     entries_per_list: usize,
@@ -49,6 +51,7 @@ impl ResourceSet {
         let mut set = Self {
             uris,
             digests: options.digests,
+            metadata: options.metadata,
             listed: options.resource_list,
             entries_per_list: options.entries_per_list.max(1),
             form: options.change_list_form,
@@ -65,6 +68,10 @@ impl ResourceSet {
             let name = format!("r{number:04}.txt");
             let bytes = first_content(set.uris.name(), &name, options.resource_size);
             set.put(&name, bytes, start);
+        }
+        if options.metadata {
+            let record = documents::record(&set.uris);
+            set.put(documents::RECORD, record, start);
         }
         set.refresh_resource_list(start);
         set.refresh_resource_dump(start);
@@ -91,9 +98,17 @@ impl ResourceSet {
         self.resources.values()
     }
 
+    fn entry_of(&self, resource: &Resource) -> Entry {
+        let mut entry = documents::resource_entry(resource, self.digests);
+        if self.metadata {
+            documents::relate(&self.uris, &mut entry);
+        }
+        entry
+    }
+
     fn put(&mut self, name: &str, bytes: Bytes, at: SourceTime) -> Entry {
         let resource = Resource::new(self.resource_uri(name), bytes, at);
-        let entry = documents::resource_entry(&resource, self.digests);
+        let entry = self.entry_of(&resource);
         self.resources
             .insert(path_and_query(&resource.uri).to_owned(), resource);
         entry
@@ -142,7 +157,7 @@ impl ResourceSet {
     pub(super) fn refresh_resource_list(&mut self, at: SourceTime) {
         let entries: Vec<Entry> = self
             .resources()
-            .map(|resource| documents::resource_entry(resource, self.digests))
+            .map(|resource| self.entry_of(resource))
             .collect();
         self.resource_lists =
             documents::resource_lists(&self.uris, &entries, self.entries_per_list, at);
@@ -150,11 +165,11 @@ impl ResourceSet {
 
     /// Publishes a Resource Dump.
     pub(super) fn refresh_resource_dump(&mut self, at: SourceTime) {
-        let entries = self.resources.values().map(|resource| {
-            let entry = documents::resource_entry(resource, self.digests);
-            (entry, resource.bytes.clone())
-        });
-        self.dumps.refresh(entries, at);
+        let entries: Vec<_> = self
+            .resources()
+            .map(|resource| (self.entry_of(resource), resource.bytes.clone()))
+            .collect();
+        self.dumps.refresh(entries.into_iter(), at);
     }
 
     /// Its dumps.

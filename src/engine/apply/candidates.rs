@@ -1,13 +1,15 @@
 //! Fetches a resource from one candidate after another, until one of them has the right bytes.
 //!
-//! The candidates, in their order: the member of an open package, which needs no request; then the URIs, in the order of
-//! [`plan_candidates`].
+//! The candidates, in their order: a patch of the version that the mirror has; the member of an open package, which needs no
+//! request; then the URIs, in the order of [`plan_candidates`].
 
 use std::sync::Arc;
 
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome, download};
 use super::members::Member;
+use super::patching::{PatchCandidate, PatchingError, has_patch, patch, plan_patch};
+use super::staged::StagedResource;
 use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::engine::contradictions::note_contradiction;
@@ -40,7 +42,9 @@ fn expected_of(task: &Task) -> Expected {
 
 /// A place from which the bytes of a task can be fetched.
 enum TaskCandidate {
-    Member(Arc<Member>),
+    Patch(PatchCandidate),
+    /// With the path of the representation.
+    Member(Arc<Member>, String),
     Uri(Candidate),
 }
 
@@ -48,14 +52,23 @@ enum TaskCandidate {
 fn plan(context: &ApplyContext, task: &Task) -> impl Iterator<Item = TaskCandidate> {
     let source = &context.source;
     let member = source.members.of(task);
+    let patch = plan_patch(context, task, member.as_ref());
+    if patch.is_none() && has_patch(context, task) {
+        note_missed(context, task);
+    }
     let uris = candidates_of(
         &source.source.hosts,
         &task.uri,
         &expected_of(task),
         &task.links,
     );
-    let member = member.into_iter().map(TaskCandidate::Member);
-    member.chain(uris.into_iter().map(TaskCandidate::Uri))
+    let member = member.and_then(|member| {
+        let path = member.path.clone()?;
+        Some(TaskCandidate::Member(member, path))
+    });
+    let patch = patch.map(TaskCandidate::Patch);
+    let uris = uris.into_iter().map(TaskCandidate::Uri);
+    patch.into_iter().chain(member).chain(uris)
 }
 
 /// Fetches a task's resource. Fails only when every candidate has failed, and then with the error of its own URI.
@@ -72,7 +85,13 @@ pub(super) async fn fetch(
     for candidate in plan(context, task) {
         let candidate = match candidate {
             TaskCandidate::Uri(candidate) => candidate,
-            TaskCandidate::Member(member) => match unpack(context, task, &member).await {
+            TaskCandidate::Patch(candidate) => match try_patch(context, task, candidate).await {
+                Ok(Some(fetched)) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
+                Ok(None) => continue,
+                Err(error) => return Err(error.into_failure(task)),
+            },
+            TaskCandidate::Member(member, path) => match unpack(context, task, &member, path).await
+            {
                 Ok(fetched) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
                 // The error is not the candidate's.
                 Err(UnpackError::Mirror(error)) => {
@@ -122,6 +141,49 @@ pub(super) async fn fetch(
     }
     // The resource's own URI is always a candidate.
     Err(failed.unwrap_or_else(|| DownloadError::Interrupted.into_failure(task)))
+}
+
+/// Makes the representation by a patch; `None`: it can't be used. Fails only with errors that are not the patch's.
+async fn try_patch(
+    context: &Arc<ApplyContext>,
+    task: &Task,
+    candidate: PatchCandidate,
+) -> Result<Option<StagedResource>, DownloadError> {
+    let host = candidate.authority();
+    let is_skipped = host.as_ref().is_some_and(|host| {
+        let breaker = context.breaker.lock();
+        *host != task.uri.authority() && breaker.skips(clock::now(), host)
+    });
+    if is_skipped {
+        note_missed(context, task);
+        return Ok(None);
+    }
+    match patch(context, task, candidate).await {
+        Ok(patched) => return Ok(Some(patched)),
+        Err(PatchingError::Own(error)) => return Err(error),
+        Err(error) => {
+            let code = error.code();
+            tracing::debug!(code, source = context.name(), uri = %task.uri, %error, "patch unusable; fetching its resource");
+            // A package may have nothing but the patch: nobody is to wait for that any more.
+            let member = context.source.members.of(task);
+            if let Some(member) = member.filter(|member| member.path.is_none()) {
+                context
+                    .source
+                    .members
+                    .withdraw_unusable(context.name(), &member, code, &error);
+            }
+        }
+    }
+    note_missed(context, task);
+    Ok(None)
+}
+
+/// Counts a change whose patch was not used.
+fn note_missed(context: &ApplyContext, task: &Task) {
+    if task.attempts == 0 {
+        let runtime_status = &context.source.runtime_status;
+        runtime_status.note_set(task.set, |facts| facts.patch_missed += 1);
+    }
 }
 
 /// Fetches a resource that only a hub has announced, from its own URI. If the Source still serves something else after the usual

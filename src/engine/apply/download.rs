@@ -45,6 +45,8 @@ pub(super) enum FetchOutcome {
     Fetched(Box<StagedResource>),
     /// 304: the mirror has it.
     NotModified,
+    /// It is served in this type, which the configuration does not select.
+    Unselected(String),
 }
 
 /// Why a download failed.
@@ -65,6 +67,8 @@ pub(super) enum DownloadError {
         "the server sent an HTML page where {stated} was stated; allow_type_mismatch in the configuration accepts it"
     )]
     TypeMismatch { stated: String },
+    #[error("it is served as {0}, which `types` in the configuration does not name")]
+    UnselectedType(String),
     #[error("the Source still serves what its hub has announced as deleted")]
     StillServed,
     #[error(
@@ -93,6 +97,7 @@ impl DownloadError {
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
             Self::TypeMismatch { .. } => "type-mismatch",
+            Self::UnselectedType(_) => "unselected-type",
             Self::StillServed => "still-served",
             Self::AwaitsSet(_) => "deletion-waits",
             Self::Interrupted => "interrupted",
@@ -108,7 +113,7 @@ impl DownloadError {
             Self::Mirror(error) if error.class() == ErrorClass::Fatal => (Some(DISK_PAUSE), false),
             Self::Interrupted => (Some(TimeDelta::zero()), true),
             Self::AwaitsSet(_) => (Some(SET_PAUSE), true),
-            Self::Mirror(_) | Self::Panicked => (None, true),
+            Self::Mirror(_) | Self::Panicked | Self::UnselectedType(_) => (None, true),
             Self::Mismatch(_) | Self::Stale { .. } | Self::TypeMismatch { .. } => {
                 (wait_for(tried, None, &TRIES), true)
             }
@@ -161,6 +166,13 @@ pub(super) async fn download(
     let Some(content) = content else {
         return Ok(FetchOutcome::NotModified);
     };
+    if let Some(served) = unselected_type(&content, task, context) {
+        // The server of a duplicate may not know the type.
+        return match candidate.is_own {
+            true => Ok(FetchOutcome::Unselected(served)),
+            false => Err(DownloadError::UnselectedType(served)),
+        };
+    }
     if !candidate.is_own {
         reject_stale(&content, &candidate.expected)?;
     }
@@ -195,6 +207,7 @@ pub(super) async fn download(
         hashes: verified.digests,
         lastmod,
         version,
+        is_patched: false,
     };
     Ok(FetchOutcome::Fetched(Box::new(StagedResource {
         bytes,
@@ -221,6 +234,18 @@ fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadEr
         }
         _ => Ok(()),
     }
+}
+
+/// The type that a representation is served in, if it is not selected, and none is stated.
+fn unselected_type(content: &Content, task: &Task, context: &ApplyContext) -> Option<String> {
+    let source = &context.source;
+    let selection = source.source.filter.selection();
+    let stated = task.content.media_type.as_deref();
+    let served = content.media_type()?;
+    let is_known = stated.is_some_and(|stated| !stated.trim().is_empty());
+    let is_unselected = !is_known && !selection.wants_type(Some(served));
+    let secrets = source.client.redaction();
+    is_unselected.then(|| secrets.excerpt(served, LONGEST_TYPE))
 }
 
 /// Rejects a web page where another type is stated and no digest decides: it is one for signing in, or of an error.

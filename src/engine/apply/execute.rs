@@ -42,6 +42,11 @@ pub(super) enum TaskOutcome {
         /// Whether it serves what the mirror has, as far as that can be told.
         is_same: bool,
     },
+    /// It is served in a type that the configuration does not select.
+    Unselected {
+        /// That type.
+        served: String,
+    },
     /// It could not be executed.
     Failed(TaskFailure),
 }
@@ -64,6 +69,9 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
         } else {
             remove_unless_awaited(context, task).await
         };
+    }
+    if let Some(stated) = unselected_type(context, task) {
+        return TaskOutcome::Unselected { served: stated };
     }
     // What only a hub states of the bytes proves nothing of those of the Source.
     if !task.unconfirmed
@@ -93,8 +101,17 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
         Ok(FetchOutcome::NotModified) => TaskOutcome::Same {
             lastmod: task.lastmod,
         },
+        Ok(FetchOutcome::Unselected(served)) => TaskOutcome::Unselected { served },
         Err(failure) => TaskOutcome::Failed(failure),
     }
+}
+
+/// The stated type of a task's resource, if it is not selected any more.
+fn unselected_type(context: &ApplyContext, task: &Task) -> Option<String> {
+    let stated = task.content.media_type.as_deref();
+    let selection = context.source.source.filter.selection();
+    let unselected = stated.filter(|_| !selection.wants_type(stated));
+    unselected.map(str::to_owned)
 }
 
 /// A resource may be in another set that was never read completely: then what the Source serves stays until that set is read,

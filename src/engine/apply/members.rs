@@ -17,8 +17,8 @@ use crate::store::{Change, Origin, Task};
 /// The bytes of one entry of a manifest.
 pub(in crate::engine) struct Member {
     pub(in crate::engine) uri: ResourceUri,
-    /// Its path in the package.
-    pub(super) path: String,
+    /// The path of the representation in the package; `None`: the package has only a patch.
+    pub(super) path: Option<String>,
     pub(super) package: Package,
     origin: Origin,
     changed_at: Option<SourceTime>,
@@ -32,7 +32,7 @@ impl Member {
     /// The member of a package that has the bytes of a change.
     pub(in crate::engine) fn new(
         change: &Change,
-        path: String,
+        path: Option<String>,
         package: Package,
         origin: Origin,
         is_logged: Arc<AtomicBool>,
@@ -87,7 +87,7 @@ impl Members {
         error: &dyn Display,
     ) {
         self.withdraw(member);
-        let (uri, path) = (&member.uri, &member.path);
+        let (uri, path) = (&member.uri, member.path.as_deref().unwrap_or("a patch"));
         if member.is_logged.swap(true, Ordering::Relaxed) {
             tracing::debug!(code, source, %uri, path, %error, "package member unusable; fetching its resource");
         } else {

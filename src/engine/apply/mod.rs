@@ -18,6 +18,7 @@ mod download;
 mod execute;
 pub(super) mod executor;
 pub(super) mod members;
+mod patching;
 mod publisher;
 pub(super) mod session;
 mod staged;

@@ -341,6 +341,9 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
                 tracing::debug!(source, uri = %task.uri, "removed");
             }
             TaskResult::Contradicted { task, .. } => report_disk_ok(context, task),
+            TaskResult::Unselected { task, served } => {
+                tracing::debug!(source, uri = %task.uri, media_type = served, "type not selected");
+            }
             TaskResult::Left { task, .. } => {
                 report_disk_ok(context, task);
                 tracing::debug!(code = "left-set", source, uri = %task.uri,
@@ -372,8 +375,17 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
 
 fn count(context: &ApplyContext, conclusion: &TaskResult) {
     match conclusion {
-        TaskResult::Published(Publication { task, news, .. }) if *news => {
+        TaskResult::Published(Publication {
+            task,
+            news,
+            is_patched,
+            ..
+        }) if *news => {
             count_change(context, task);
+            if *is_patched {
+                let runtime_status = &context.source.runtime_status;
+                runtime_status.note_set(task.set, |facts| facts.patched += 1);
+            }
         }
         TaskResult::Removed { task, .. } if task.live => count_change(context, task),
         _ => {}
@@ -384,7 +396,8 @@ fn count(context: &ApplyContext, conclusion: &TaskResult) {
         TaskResult::Published(_)
         | TaskResult::Removed { .. }
         | TaskResult::Left { .. }
-        | TaskResult::Contradicted { .. } => {
+        | TaskResult::Contradicted { .. }
+        | TaskResult::Unselected { .. } => {
             context.source.progress.count_applied();
         }
     }
@@ -461,6 +474,9 @@ pub(super) fn publish(
             TaskOutcome::Left { is_same } => conclusions.push(TaskResult::Left { task, is_same }),
             TaskOutcome::Contradicted { is_same } => {
                 conclusions.push(TaskResult::Contradicted { task, is_same });
+            }
+            TaskOutcome::Unselected { served } => {
+                conclusions.push(TaskResult::Unselected { task, served });
             }
             TaskOutcome::Failed(failure) => conclusions.push(TaskResult::Failed { task, failure }),
         }
@@ -627,6 +643,7 @@ fn published(placed: PlacedFile) -> TaskResult {
         hashes,
         lastmod,
         version,
+        is_patched,
     } = description;
     let same = task.live
         && task.origin != Origin::Audit
@@ -642,6 +659,7 @@ fn published(placed: PlacedFile) -> TaskResult {
         lastmod,
         version,
         news: !same,
+        is_patched,
     })
 }
 
@@ -656,6 +674,7 @@ fn adopt(task: Task, adopted: Adopted) -> TaskResult {
         lastmod: adopted.lastmod,
         version: None,
         news: true,
+        is_patched: false,
         task,
     })
 }
@@ -679,6 +698,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
             lastmod,
             version: None,
             news: false,
+            is_patched: false,
             task,
         }),
         // It was removed a moment ago: the next try fetches it.
@@ -770,6 +790,7 @@ mod tests {
                 hashes: Vec::new(),
                 lastmod: None,
                 version: None,
+                is_patched: false,
             },
         }
     }

@@ -94,6 +94,8 @@ pub(super) struct Description {
     pub(super) lastmod: Option<SourceTime>,
     /// The version that its server states; `None` if it did not come from the resource's own URI.
     pub(super) version: Option<ServedVersion>,
+    /// Whether it was made from the version before by a patch.
+    pub(super) is_patched: bool,
 }
 
 #[cfg(test)]

@@ -47,15 +47,16 @@ impl UnpackError {
     }
 }
 
-/// Copies a member to a staged file and verifies it, as if it had been downloaded.
+/// Copies the member at a path to a staged file and verifies it, as if it had been downloaded.
 pub(super) async fn unpack(
     context: &Arc<ApplyContext>,
     task: &Task,
     member: &Arc<Member>,
+    path: String,
 ) -> Result<StagedResource, UnpackError> {
     let context = Arc::clone(context);
     let (task, member) = (task.clone(), Arc::clone(member));
-    let unpacking = tokio::task::spawn_blocking(move || copy(&context, &task, &member));
+    let unpacking = tokio::task::spawn_blocking(move || copy(&context, &task, &member, &path));
     unpacking.await.map_err(|_| UnpackError::Interrupted)?
 }
 
@@ -63,8 +64,9 @@ fn copy(
     context: &ApplyContext,
     task: &Task,
     member: &Member,
+    path: &str,
 ) -> Result<StagedResource, UnpackError> {
-    let mut bytes = member.package.member(&member.path)?;
+    let mut bytes = member.package.member(path)?;
     if bytes.is_rebased() && !task.content.is_verifiable() {
         return Err(UnpackError::Unproven);
     }
@@ -98,6 +100,7 @@ fn copy(
             lastmod,
             // No server has served it.
             version: None,
+            is_patched: false,
         },
     })
 }

@@ -25,7 +25,7 @@ impl ListEntries {
         let mut reader = self.document.reader()?;
         let mut batch = Vec::new();
         while let Some(mut entry) = reader.next_entry()? {
-            batch.extend(match self.kind {
+            let change = match self.kind {
                 StatementKind::ResourceList { .. } => {
                     entry.md.change = None;
                     let lastmod = entry.lastmod;
@@ -36,7 +36,8 @@ impl ListEntries {
                     let changed_at = entry.changed_at();
                     parse_change(source, entry, ChangeKind::Updated, changed_at)
                 }
-            });
+            };
+            batch.extend(change);
             if batch.len() >= BATCH {
                 audit_db.record_entries(self.set, self.number, self.kind, &batch)?;
                 batch.clear();

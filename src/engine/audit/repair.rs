@@ -306,5 +306,6 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         frequency: None,
         encoding: None,
         unconfirmed: false,
+        standing: None,
     }
 }

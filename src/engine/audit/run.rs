@@ -20,6 +20,7 @@ use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::progress::Counts;
 use crate::fetch::Client;
 use crate::mirror::{MirrorError, MirrorReader};
+use crate::protocol::{Link, ResourceUri, Standing};
 use crate::status::StatusError;
 use crate::store::{AuditDb, FindingKind};
 
@@ -197,8 +198,13 @@ impl Audit {
         );
         let since = documents.since;
         blocking(move || {
-            let wants = |uri: &crate::protocol::ResourceUri| source.filter.wants(uri);
-            audit_db.copy_known(&state, &source.name, wants)?;
+            let filter = &source.filter;
+            let wants = |uri: &ResourceUri| filter.wants(uri);
+            let selects = |media_type: Option<&str>, links: &[Link]| {
+                let standing = filter.selection().standing(media_type, links);
+                standing.is_none_or(Standing::is_wanted)
+            };
+            audit_db.copy_known(&state, &source.name, wants, selects)?;
             audit_db.merge_known(since)
         })
         .await??;
@@ -265,7 +271,7 @@ mod tests {
     use crate::engine::test_source::NAME;
     use crate::fetch::FetchError;
     use crate::fetch::transport::Transport;
-    use crate::protocol::{ChangeKind, ResourceUri};
+    use crate::protocol::ChangeKind;
     use crate::store::{Change, ChangeBatch, Origin, Store};
 
     /// How many resources the Source lists: more than are repaired at once.

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::config;
 use crate::engine::apply::candidates::candidates_of;
 use crate::engine::context::SourceContext;
-use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime, content_coding};
+use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime, Standing, content_coding};
 use crate::store::Change;
 use crate::sync::{Expected, is_plausible};
 
@@ -15,12 +15,26 @@ pub(super) type ListedChange = (Change, Option<String>);
 pub(super) fn listed_change(context: &SourceContext, mut entry: Entry) -> Option<ListedChange> {
     entry.md.change = None;
     let (path, lastmod) = (entry.md.path.take(), entry.lastmod);
-    let change = change_of(context, entry, ChangeKind::Created, lastmod)?;
+    let change = located_change(context, entry, ChangeKind::Created, lastmod)?;
     Some((change, path))
 }
 
-/// As [`parse_change`], with the host of the first candidate.
+/// As [`parse_change`], with the host of the first candidate; also `None` for what is not selected. (An entry of a list proves even so
+/// that its resource exists.)
 pub(super) fn change_of(
+    context: &SourceContext,
+    entry: Entry,
+    kind: ChangeKind,
+    changed_at: Option<SourceTime>,
+) -> Option<Change> {
+    let change = located_change(context, entry, kind, changed_at)?;
+    let is_irrelevant = change.standing.is_some_and(Standing::is_irrelevant);
+    // What the mirror has from before is deleted all the same.
+    let deletes = change.kind == ChangeKind::Deleted;
+    (!is_irrelevant || deletes).then_some(change)
+}
+
+fn located_change(
     context: &SourceContext,
     entry: Entry,
     kind: ChangeKind,
@@ -61,6 +75,8 @@ pub(in crate::engine) fn parse_change(
         return None;
     }
     let now = clock::now().wall;
+    let selection = source.filter.selection();
+    let standing = selection.standing(entry.md.content.media_type.as_deref(), &entry.links);
     Some(Change {
         authority: uri.authority(),
         uri,
@@ -73,5 +89,6 @@ pub(in crate::engine) fn parse_change(
         late: false,
         frequency: entry.frequency,
         unconfirmed: false,
+        standing,
     })
 }

@@ -17,7 +17,7 @@ use crate::engine::EngineError;
 use crate::engine::apply::members::Member;
 use crate::engine::context::SourceContext;
 use crate::fetch::Package;
-use crate::protocol::{ChangeKind, ResourceUri};
+use crate::protocol::{ChangeKind, Link, PatchKind, ResourceUri};
 use crate::store::{Change, Origin, PackageTask, Task, Wake};
 
 /// How many of the awaited members are queried at once.
@@ -59,10 +59,12 @@ impl Offering {
     }
 
     fn offer_one(&mut self, change: &Change, path: Option<String>) {
-        let (Some(package), Some(path)) = (&self.package, path) else {
+        let Some(package) = &self.package else {
             return;
         };
-        if change.kind == ChangeKind::Deleted {
+        let is_packed = |link: &Link| link.path.is_some() && PatchKind::of_link(link).is_some();
+        let has_patch = self.context.source.patches && change.links.iter().any(is_packed);
+        if change.kind == ChangeKind::Deleted || (path.is_none() && !has_patch) {
             return;
         }
         let is_logged = Arc::clone(&self.is_logged);

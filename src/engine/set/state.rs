@@ -17,7 +17,7 @@ use crate::engine::context::SourceContext;
 use crate::engine::documents::offered;
 use crate::engine::faults::PollReport;
 use crate::engine::oddities::MAX_UNREAD;
-use crate::protocol::{Capability, ResourceUri, SourceTime};
+use crate::protocol::{Capability, Link, ResourceUri, SourceTime, Standing};
 use crate::status::StatusError;
 use crate::store::{
     BaselineState, BatchCommit, BatchResult, Change, ChangeBatch, ChannelId, DeletionRules,
@@ -81,6 +81,14 @@ impl SetState {
         context.counters.begin_set(record.id.0, list);
         let unread = context.store.unread_of_parts(record.id, MAX_UNREAD).await?;
         context.runtime_status.restore_unread(record.id, &unread);
+        let filter = &context.source.filter;
+        let selects = |uri: &ResourceUri, media_type: Option<&str>, links: &[Link]| {
+            let standing = filter.selection().standing(media_type, links);
+            filter.wants(uri) && standing.is_none_or(Standing::is_wanted)
+        };
+        // The configuration may select more than it did.
+        let (store, name) = (&context.store, context.name());
+        store.reselect(record.id, name, selects).await?;
         let (coverage, gaps) = context.store.progress(record.id).await?;
         let limits = Limits {
             reorder_window: context.source.reorder_window,
@@ -249,7 +257,7 @@ impl SetState {
         let now = clock::now().wall;
         let (store, set) = (&self.context.store, self.record.id);
         let filter = &self.context.source.filter;
-        if !filter.wants_everything() {
+        if !filter.wants_every_uri() {
             let filter = filter.clone();
             let wants = move |uri: &ResourceUri| filter.wants(uri);
             store.drop_unwanted(set, wants).await?;

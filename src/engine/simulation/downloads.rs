@@ -139,6 +139,7 @@ impl Inside {
             TaskResult::Removed { task, .. } => (task, &task.path),
             TaskResult::Left { .. }
             | TaskResult::Contradicted { .. }
+            | TaskResult::Unselected { .. }
             | TaskResult::Failed { .. } => return,
         };
         let resource = Target::resource(task.uri.as_str());

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::http::error_response::error_response;
+use crate::http::error_response::{error_response, status_of};
 use crate::status::StatusError;
 use crate::store::StoreError;
 
@@ -16,7 +16,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// The headers of a page and of what belongs to it.
-pub(super) fn page_headers(media_type: &'static str) -> [(HeaderName, HeaderValue); 4] {
+pub(super) fn page_headers(media_type: &'static str) -> [(HeaderName, HeaderValue); 5] {
     [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
         (
@@ -29,6 +29,11 @@ pub(super) fn page_headers(media_type: &'static str) -> [(HeaderName, HeaderValu
             HeaderValue::from_static("same-origin"),
         ),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        // A page of another site that opens this one in a window gets no hold of that window.
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            HeaderValue::from_static("same-origin"),
+        ),
     ]
 }
 
@@ -86,12 +91,7 @@ pub(super) fn unknown_source(root: &'static str, name: &str) -> Response {
 
 /// The page of an error of the daemon.
 pub(super) fn operation_failed(root: &'static str, error: &StatusError) -> Response {
-    error_page(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        root,
-        &error.code,
-        &error.message,
-    )
+    error_page(status_of(error), root, &error.code, &error.message)
 }
 
 /// The page of an error of the database.

@@ -4,18 +4,23 @@ use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use url::form_urlencoded;
 
-use super::answer::{operation_failed, unknown_source, wants_page};
+use super::answer::{operation_failed, unknown_source};
 use super::display::{counted, source_page};
 use crate::status::StatusError;
 
 /// The way to `/` from where the forms are sent: `/sources/NAME/OPERATION`.
 const ROOT: &str = "../../";
 
-/// Who sends a request.
+/// The parameter of a request that a form of a page has, and no program: where the answer leads to.
+const BACK: &str = "back";
+
+/// Who sends a request. A program may accept HTML, as some clients do unless they are told otherwise: what decides is the parameter
+/// that only the forms have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Caller {
     /// A program.
@@ -30,16 +35,32 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        let leads_to_source = parts.uri.query() == Some("back=source");
-        Ok(match (wants_page(&parts.headers), leads_to_source) {
-            (false, _) => Self::Program,
-            (true, false) => Self::FrontPage,
-            (true, true) => Self::SourcePage,
-        })
+        let query = parts.uri.query().unwrap_or_default();
+        let mut stated = form_urlencoded::parse(query.as_bytes());
+        let back = stated.find(|(name, _)| name == BACK);
+        let back = back.map(|(_, value)| value);
+        let pages = [Self::FrontPage, Self::SourcePage];
+        let page = pages.into_iter().find(|it| it.name() == back.as_deref());
+        Ok(page.unwrap_or(Self::Program))
     }
 }
 
 impl Caller {
+    /// The value of the parameter; `None`: there is none.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Program => None,
+            Self::FrontPage => Some("front"),
+            Self::SourcePage => Some("source"),
+        }
+    }
+
+    /// The query of the address that a form of this page is sent to.
+    pub(super) fn query(self) -> String {
+        self.name()
+            .map_or_else(String::new, |name| format!("?{BACK}={name}"))
+    }
+
     /// The answer to a form; `None`: it was none. `done`: what was done about how many changes of that Source; `None`: there is none of
     /// that name.
     pub(in crate::http) fn answer(
@@ -74,6 +95,15 @@ pub(super) struct Done {
 }
 
 impl Done {
+    /// What a page of this site leads to. A link of another site may state anything.
+    pub(super) fn unless_foreign(self, headers: &HeaderMap) -> Self {
+        let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        match site {
+            Some(b"cross-site" | b"same-site") => Self::default(),
+            _ => self,
+        }
+    }
+
     /// What was done, in words. Whoever writes the query chooses among these words only.
     pub(super) fn message(&self, mut is_source: impl FnMut(&str) -> bool) -> Option<String> {
         let source = self.source.as_deref().filter(|name| is_source(name))?;
@@ -99,6 +129,7 @@ impl Done {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::Request;
     use chrono::DateTime;
 
     use super::*;
@@ -130,6 +161,53 @@ mod tests {
             .answer("approved", "x", &Err(error))
             .unwrap();
         assert_eq!(failed.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let error = StatusError::new("more-deletions-held", "m", DateTime::UNIX_EPOCH);
+        let refused = Caller::SourcePage.answer("approved", "x", &Err(error));
+        assert_eq!(refused.unwrap().status(), StatusCode::CONFLICT);
+    }
+
+    #[tokio::test]
+    async fn form_is_known_by_its_own_parameter() {
+        for (query, expected) in [
+            ("", Caller::Program),
+            ("?held=7", Caller::Program),
+            ("?back=elsewhere", Caller::Program),
+            ("?back=front", Caller::FrontPage),
+            ("?back=source", Caller::SourcePage),
+            ("?held=7&back=source", Caller::SourcePage),
+        ] {
+            let request = Request::post(format!("/sources/a/approve{query}"));
+            // As Java's URLConnection sends it.
+            let request = request.header("accept", "text/html, image/gif, image/jpeg, */*; q=0.2");
+            let (mut parts, ()) = request.body(()).unwrap().into_parts();
+            let caller = Caller::from_request_parts(&mut parts, &()).await.unwrap();
+            assert_eq!(caller, expected, "{query}");
+            let own = caller.query();
+            assert!(own.is_empty() || query.contains(&own[1..]), "{own}");
+        }
+    }
+
+    #[test]
+    fn link_of_another_site_claims_nothing() {
+        for (site, is_shown) in [
+            (None, true),
+            (Some("none"), true),
+            (Some("same-origin"), true),
+            (Some("same-site"), false),
+            (Some("cross-site"), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(site) = site {
+                headers.insert("sec-fetch-site", site.parse().unwrap());
+            }
+            let done = Done {
+                done: Some("polled".to_owned()),
+                source: Some("a".to_owned()),
+                count: None,
+            };
+            let shown = done.unless_foreign(&headers).message(|_| true);
+            assert_eq!(shown.is_some(), is_shown, "{site:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::answer::{database_failed, operation_failed, page, wants_page};
-use super::forms::Done;
+use super::forms::{Caller, Done};
 use super::state::PageState;
 use super::text::front_text;
 use super::view::{
@@ -43,6 +43,7 @@ pub(super) async fn front_page(
     headers: HeaderMap,
 ) -> Response {
     let wants_page = wants_page(&headers);
+    let done = done.unless_foreign(&headers);
     let mut response = match state.operations.status().await {
         Ok(status) if wants_page => as_page(&state, &status, &done).await,
         Ok(status) => front_text(&status).into_response(),
@@ -63,9 +64,10 @@ async fn as_page(state: &PageState, status: &Status, done: &Done) -> Response {
     let now = now_of(status);
     let buttons = Buttons {
         root: ROOT,
-        leads_to_source: false,
+        page: Caller::FrontPage,
     };
-    let (attention, more_attention) = attention_rows(status.sources.iter(), buttons, now);
+    let (attention, more_attention) =
+        attention_rows(&status.attention, status.sources.iter(), buttons, now);
     let (sources, more_sources) = source_views(status, buttons, now);
     let activity = state.operations.activity(None);
     let template = FrontPage {

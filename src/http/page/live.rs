@@ -1,7 +1,8 @@
 //! `GET /page/events`: tells the script of an open page that there is something new. It reads the page again then: what a page shows is made
 //! in one place.
 //!
-//! Invariants: whatever happens, an open page is told a few times a second at most; the number of streams is bounded.
+//! Invariants: whatever happens, an open page is told a few times a second at most, and every few seconds at least, the first time at
+//! once: a page that hears nothing takes the stream for dead. The number of streams is bounded.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,7 +34,9 @@ pub(super) async fn events(State(state): State<PageState>) -> Response {
         let response = error_response(StatusCode::SERVICE_UNAVAILABLE, code, &message);
         return ([(header::RETRY_AFTER, RETRY)], response).into_response();
     };
-    let news = news(&state.store).map(move |event| {
+    // Subscribed to before the first event is sent: the page is read after it.
+    let later = news(&state.store);
+    let news = stream::iter([Ok(event())]).chain(later).map(move |event| {
         // Occupied until the stream is dropped.
         let _occupied = &permit;
         event
@@ -50,7 +53,11 @@ fn news(store: &Store) -> impl Stream<Item = Result<Event, Infallible>> + use<> 
         }
         tokio::time::sleep(GATHER).await;
         let wakes = wakes.resubscribe();
-        // Browsers ignore events without data.
-        Some((Ok(Event::default().event("news").data("1")), wakes))
+        Some((Ok(event()), wakes))
     })
+}
+
+fn event() -> Event {
+    // Browsers ignore events without data.
+    Event::default().event("news").data("1")
 }

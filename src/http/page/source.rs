@@ -2,11 +2,13 @@
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use serde::Deserialize;
 
 use super::answer::{database_failed, operation_failed, page, unknown_source};
-use super::forms::Done;
+use super::display::source_page as page_of;
+use super::forms::{Caller, Done};
 use super::state::PageState;
 use super::view::{
     AttentionRow, Buttons, ChangeRow, Detail, Diagrams, FailedRow, HeldRow, Shell, SourceView,
@@ -37,8 +39,16 @@ struct SourcePage {
     has_more_held: bool,
     diagrams: Option<Diagrams>,
     changes: Vec<ChangeRow>,
-    /// Whether the feed has older entries than were looked at.
-    has_older: bool,
+    /// Where the search for older changes goes on; `None`: there are none.
+    older: Option<String>,
+    /// Whether these are not the newest ones.
+    is_older: bool,
+}
+
+#[derive(Deserialize)]
+pub(super) struct SourceQuery {
+    /// The changes before that number of the feed.
+    before: Option<i64>,
 }
 
 /// What waits of a Source, one row more than is shown; `None`: there is no such Source.
@@ -59,6 +69,8 @@ pub(super) async fn source_page(
     State(state): State<PageState>,
     Path(name): Path<String>,
     Query(done): Query<Done>,
+    Query(query): Query<SourceQuery>,
+    headers: HeaderMap,
 ) -> Response {
     let status = match state.operations.status().await {
         Ok(status) => status,
@@ -73,6 +85,7 @@ pub(super) async fn source_page(
     };
     let search = FeedSearch {
         source: Some(name.clone()),
+        before: query.before,
         ..FeedSearch::newest(CHANGES)
     };
     let newest = match state.store.newest_changes(search).await {
@@ -82,9 +95,9 @@ pub(super) async fn source_page(
     let now = now_of(&status);
     let buttons = Buttons {
         root: ROOT,
-        leads_to_source: true,
+        page: Caller::SourcePage,
     };
-    let (attention, more_attention) = attention_rows(std::iter::once(source), buttons, now);
+    let (attention, more_attention) = attention_rows(&[], std::iter::once(source), buttons, now);
     let (has_more_failed, has_more_held) = (failed.len() > ROWS, held.len() > ROWS);
     failed.truncate(ROWS);
     held.truncate(ROWS);
@@ -92,7 +105,7 @@ pub(super) async fn source_page(
     let template = SourcePage {
         root: ROOT,
         shell: Shell::of(&status),
-        done: done.message(|of| of == name),
+        done: done.unless_foreign(&headers).message(|of| of == name),
         attention,
         more_attention,
         source: SourceView::of(source, Detail::Full, buttons, now),
@@ -102,7 +115,10 @@ pub(super) async fn source_page(
         has_more_held,
         diagrams: activity.map(|activity| Diagrams::of(&activity, now)),
         changes: change_rows(&newest.entries, ROOT, now),
-        has_older: newest.next.is_some(),
+        older: newest
+            .next
+            .map(|seq| format!("{}?before={seq}", page_of(ROOT, &name))),
+        is_older: query.before.is_some(),
     };
     page(StatusCode::OK, &template)
 }

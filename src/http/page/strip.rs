@@ -1,17 +1,20 @@
 //! The coverage of a set as a strip on a time line, in the Source's own time.
 //!
-//! Invariants: what is not known to be covered is not drawn as covered. A gap is at least as wide as can be seen. The strip is pure: the
-//! same status gives the same strip.
+//! Invariants: what is not known to be covered is not drawn as covered. A gap is at least as wide as can be seen. The number of rectangles
+//! is bounded: of more gaps, neighbours are drawn as one, and the strip says so. The strip is pure: the same status gives the same strip.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::display::{Moment, duration, time};
-use crate::status::SetStatus;
+use crate::status::{SetStatus, rfc3339};
 
 /// The width of a strip, in units of its drawing.
 const WIDTH: i64 = 1000;
 /// The least width of a gap.
 const LEAST: i64 = 6;
+
+/// How many gaps are drawn of each kind; more would not be told apart.
+const MOST_DRAWN: usize = 100;
 
 /// What is known of a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +74,8 @@ pub(super) struct GapRow {
     pub(super) open_for: String,
 }
 
-/// The gaps of a set, the open ones first, then those that were closed last.
-pub(super) fn gap_rows(set: &SetStatus, now: DateTime<Utc>) -> Vec<GapRow> {
+/// So many of the gaps of a set, the open ones first, then those that were closed last; and how many more there are.
+pub(super) fn gap_rows(set: &SetStatus, most: usize, now: DateTime<Utc>) -> (Vec<GapRow>, usize) {
     let open_for = |since: &str, until: Option<DateTime<Utc>>| {
         let seconds = time(since).zip(until).map(|(since, until)| until - since);
         seconds.map_or_else(|| "?".to_owned(), |it| duration(it.num_seconds().max(0)))
@@ -93,7 +96,50 @@ pub(super) fn gap_rows(set: &SetStatus, now: DateTime<Utc>) -> Vec<GapRow> {
         closed_at: Some(Moment::parse(&gap.closed_at, now)),
         open_for: open_for(&gap.since, time(&gap.closed_at)),
     });
-    open.chain(closed).collect()
+    let all = set.gaps.len() + set.closed_gaps.len();
+    let rows: Vec<GapRow> = open.chain(closed).take(most).collect();
+    let more = all - rows.len();
+    (rows, more)
+}
+
+/// A gap, or some that are drawn as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Drawn {
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+    gaps: usize,
+    title: String,
+}
+
+/// Draws neighbours as one, those with the shortest times between them first, until no more than `most` are left.
+fn merge(mut gaps: Vec<Drawn>, most: usize) -> Vec<Drawn> {
+    if gaps.len() <= most {
+        return gaps;
+    }
+    gaps.sort_by_key(|gap| (gap.from, gap.until));
+    let between = |pair: &[Drawn]| pair[1].from - pair[0].until;
+    let mut longest: Vec<usize> = (1..gaps.len()).collect();
+    longest.sort_by_key(|&at| std::cmp::Reverse(between(&gaps[at - 1..=at])));
+    longest.truncate(most.saturating_sub(1));
+    let mut is_begin = vec![false; gaps.len()];
+    for at in longest {
+        is_begin[at] = true;
+    }
+    let mut merged: Vec<Drawn> = Vec::new();
+    for (gap, is_begin) in gaps.into_iter().zip(is_begin) {
+        match merged.last_mut().filter(|_| !is_begin) {
+            Some(last) => {
+                last.until = last.until.max(gap.until);
+                last.gaps += 1;
+            }
+            None => merged.push(gap),
+        }
+    }
+    for drawn in merged.iter_mut().filter(|drawn| drawn.gaps > 1) {
+        let (from, until) = (rfc3339(drawn.from), rfc3339(drawn.until));
+        drawn.title = format!("{} gaps, {from} to {until}", drawn.gaps);
+    }
+    merged
 }
 
 /// Where times are on a strip.
@@ -147,6 +193,16 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
     };
     let scale = Scale { begins, ends: now };
     let mut stretches = Vec::new();
+    let mut is_merged = false;
+    let mut draw = |knowledge, gaps: Vec<Drawn>, stretches: &mut Vec<Stretch>| {
+        let is_there = |gap: &Drawn| gap.until >= begins && gap.from <= now;
+        let gaps: Vec<Drawn> = gaps.into_iter().filter(is_there).collect();
+        is_merged |= gaps.len() > MOST_DRAWN;
+        let drawn = merge(gaps, MOST_DRAWN).into_iter();
+        stretches.extend(
+            drawn.filter_map(|it| scale.stretch(knowledge, (it.from, it.until), LEAST, it.title)),
+        );
+    };
     // Before the baseline nothing is proven. What the gaps leave of the time before the newest document is covered.
     let newest = set.newest_document_at.as_deref().and_then(time);
     let covered_until = newest.filter(|_| set.synced_until.is_some());
@@ -155,29 +211,38 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
         let from = begins.min(until);
         stretches.extend(scale.stretch(Knowledge::Covered, (from, until), 0, title));
     }
-    for gap in &set.closed_gaps {
-        if let Some((from, until)) = time(&gap.from).zip(time(&gap.until)) {
-            let (reason, closed_at) = (&gap.reason, &gap.closed_at);
-            let title = format!(
+    let closed = set.closed_gaps.iter().filter_map(|gap| {
+        let (reason, closed_at) = (&gap.reason, &gap.closed_at);
+        Some(Drawn {
+            from: time(&gap.from)?,
+            until: time(&gap.until)?,
+            gaps: 1,
+            title: format!(
                 "was missing: {reason}, {} to {}; closed at {closed_at}",
                 gap.from, gap.until
-            );
-            stretches.extend(scale.stretch(Knowledge::Closed, (from, until), LEAST, title));
-        }
-    }
-    for (from, until, gap) in &open {
-        let (reason, since) = (&gap.reason, &gap.since);
-        let title = format!(
-            "missing: {reason}, {} to {}; open since {since}",
-            gap.from, gap.until
-        );
-        stretches.extend(scale.stretch(Knowledge::Gap, (*from, *until), LEAST, title));
+            ),
+        })
+    });
+    draw(Knowledge::Closed, closed.collect(), &mut stretches);
+    let open = open.into_iter().map(|(from, until, gap)| Drawn {
+        from,
+        until,
+        gaps: 1,
+        title: format!(
+            "missing: {}, {} to {}; open since {}",
+            gap.reason, gap.from, gap.until, gap.since
+        ),
+    });
+    draw(Knowledge::Gap, open.collect(), &mut stretches);
+    let mut summary = summary(set, covered_until, now);
+    if is_merged {
+        summary += " They are too many to be drawn: neighbours are drawn as one.";
     }
     Strip {
         begins: Moment::of(begins, now),
         ends: Moment::of(now, now),
         stretches,
-        summary: summary(set, covered_until, now),
+        summary,
     }
 }
 
@@ -207,7 +272,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::status::rfc3339;
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(1_000_000 + seconds)
@@ -303,7 +367,10 @@ mod tests {
     #[test]
     fn gaps_are_listed_open_ones_first() {
         let set = set(Some(900), &[(1, 2)], &[(3, 4), (5, 6)]);
-        let rows = gap_rows(&set, at(10));
+        let (rows, more) = gap_rows(&set, 9, at(10));
+        assert_eq!(more, 0);
+        let (first, more) = gap_rows(&set, 1, at(10));
+        assert_eq!((first.as_slice(), more), (&rows[..1], 2));
         let found: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -320,5 +387,38 @@ mod tests {
             (rfc3339(at(3)), true, "7 s"),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn thousands_of_gaps_are_drawn_as_some_and_none_as_covered() {
+        // One of a second each ten seconds, but for a longer pause in the middle.
+        let gap = |number: i64| {
+            let from = 10 * number + if number < 5000 { 0 } else { 1000 };
+            (from, from + 1)
+        };
+        let gaps: Vec<(i64, i64)> = (0..10_000).map(gap).collect();
+        let now = at(102_000);
+        for (open, closed) in [(gaps.as_slice(), &[][..]), (&[], gaps.as_slice())] {
+            let set = set(Some(102_000), open, closed);
+            let strip = strip(&set, TimeDelta::seconds(102_000), now);
+            // The first stretch is what is covered.
+            let drawn = &strip.stretches[1..];
+            assert_eq!(drawn.len(), MOST_DRAWN);
+            let text: usize = drawn.iter().map(|it| it.title.len()).sum();
+            assert!(text < 20_000, "{text}");
+            assert!(drawn.iter().any(|it| it.title.contains(" gaps, ")));
+            assert!(strip.summary.contains("neighbours are drawn as one"));
+            let begins = time(&strip.begins.iso).unwrap();
+            let scale = Scale { begins, ends: now };
+            for &(from, until) in &gaps {
+                let (from, until) = (scale.place(at(from)), scale.place(at(until)));
+                let is_in = |it: &&Stretch| it.x <= from && until <= it.x + it.width;
+                assert!(drawn.iter().any(|it| is_in(&it)), "{from} to {until}");
+            }
+            // The pause is the longest time between two: it is still seen.
+            let pause = scale.place(at(50_500));
+            let covers = |it: &&Stretch| it.x <= pause && pause < it.x + it.width;
+            assert!(!drawn.iter().any(|it| covers(&it)));
+        }
     }
 }

@@ -9,10 +9,11 @@ use super::chart::{Chart, charts};
 use super::display::{
     Link, Moment, bytes, counted, duration, number, resource_page, source_page, time,
 };
+use super::forms::Caller;
 use super::strip::{GapRow, Strip, gap_rows, strip};
 use crate::status::{
-    Activity, Attention, ChannelStatus, CountedError, FailedResource, HeldDeletion, SetStatus,
-    SourceStatus, Status, StatusError,
+    Activity, Attention, ChannelStatus, CountedError, FailedResource, HeldDeletion, HookStatus,
+    SetStatus, SourceStatus, Status, StatusError,
 };
 use crate::store::FeedEntry;
 
@@ -49,11 +50,8 @@ pub(super) struct Headline {
 }
 
 pub(super) fn headline(status: &Status) -> Headline {
-    let attentions: usize = status
-        .sources
-        .iter()
-        .map(|it| attentions_of(it).len())
-        .sum();
+    let of_sources = status.sources.iter().map(|it| attentions_of(it).len());
+    let attentions = status.attention.len() + of_sources.sum::<usize>();
     let sets = || status.sources.iter().flat_map(|source| &source.sets);
     let in_state = |state: &str| sets().filter(|set| set.state == state).count() as u64;
     let failing_sources = status.sources.iter().filter(|it| it.state == "failing");
@@ -142,8 +140,8 @@ enum Operation {
 pub(super) struct Buttons {
     /// The way from the page to `/`, so that the page also works below a path of a reverse proxy.
     pub(super) root: &'static str,
-    /// Whether the answer leads to the page of the Source, not to the first page.
-    pub(super) leads_to_source: bool,
+    /// The page whose forms they are: the answer leads back to it.
+    pub(super) page: Caller,
 }
 
 impl Buttons {
@@ -154,22 +152,20 @@ impl Buttons {
             Operation::Approve => ("approve", "Delete these files"),
             Operation::Reject => ("reject", "Keep the files"),
         };
+        let held: u64 = source.sets.iter().map(|set| set.held_deletions).sum();
+        let mut query = self.page.query();
         let warning = (operation == Operation::Approve).then(|| {
-            let held = source.sets.iter().map(|set| set.held_deletions).sum();
+            // More of them are not approved by whoever has read this number.
+            query += &format!("&held={held}");
             let deletions = counted(held, "deletion", "deletions");
             format!(
                 "This approves {deletions} of {}: the files are removed from the mirror.",
                 source.name
             )
         });
-        let back = if self.leads_to_source {
-            "?back=source"
-        } else {
-            ""
-        };
         Button {
             id: format!("{name}-{}-{place}", source.name),
-            action: format!("{}sources/{}/{name}{back}", self.root, source.name),
+            action: format!("{}sources/{}/{name}{query}", self.root, source.name),
             label,
             warning,
         }
@@ -179,9 +175,9 @@ impl Buttons {
 /// What waits for a person.
 #[derive(Clone, Debug)]
 pub(super) struct AttentionRow {
-    pub(super) source: String,
-    pub(super) page: String,
-    /// The Capability List of the set; `None`: it is about the Source.
+    /// The Source and its page; `None`: it is about the daemon.
+    pub(super) source: Option<(String, String)>,
+    /// The Capability List of the set; `None`: it is about the Source, or the daemon.
     pub(super) set: Option<String>,
     pub(super) code: String,
     pub(super) message: String,
@@ -199,40 +195,41 @@ fn attentions_of(source: &SourceStatus) -> Vec<(Option<&SetStatus>, &Attention)>
     of_source.chain(of_sets).collect()
 }
 
-/// What of these Sources waits for a person, and how much more there is.
+/// What of the daemon and of these Sources waits for a person, and how much more there is.
 pub(super) fn attention_rows<'a>(
+    of_daemon: &'a [Attention],
     sources: impl Iterator<Item = &'a SourceStatus>,
     buttons: Buttons,
     now: DateTime<Utc>,
 ) -> (Vec<AttentionRow>, usize) {
     const MOST: usize = 50;
-    let found: Vec<_> = sources
-        .flat_map(|source| {
-            let attentions = attentions_of(source).into_iter();
-            attentions.map(move |(set, attention)| (source, set, attention))
-        })
-        .collect();
+    let of_sources = sources.flat_map(|source| {
+        let attentions = attentions_of(source).into_iter();
+        attentions.map(move |(set, attention)| (Some(source), set, attention))
+    });
+    let of_daemon = of_daemon.iter().map(|attention| (None, None, attention));
+    let found: Vec<_> = of_daemon.chain(of_sources).collect();
     let more = found.len().saturating_sub(MOST);
     let rows = found.into_iter().take(MOST).enumerate();
     let rows = rows.map(|(number, (source, set, attention))| {
         let operations: &[Operation] = match attention.code.as_str() {
             "held-deletions" => &[Operation::Approve, Operation::Reject],
             "failed-resources" => &[Operation::Retry],
-            "channel-unverified" => &[Operation::Poll],
+            "channel-unverified" | "channel-denied" | "channel-expired" => &[Operation::Poll],
             _ => &[],
         };
         let place = format!("attention{number}");
+        let page = |source: &SourceStatus| source_page(buttons.root, &source.name);
+        let operations = operations.iter();
         AttentionRow {
-            source: source.name.clone(),
-            page: source_page(buttons.root, &source.name),
+            source: source.map(|source| (source.name.clone(), page(source))),
             set: set.map(|set| set.capability_list.clone()),
             code: attention.code.clone(),
             message: attention.message.clone(),
             since: Moment::parse(&attention.since, now),
             next_step: attention.next_step.clone(),
             buttons: operations
-                .iter()
-                .map(|&it| buttons.button(source, it, &place))
+                .filter_map(|&it| Some(buttons.button(source?, it, &place)))
                 .collect(),
         }
     });
@@ -356,6 +353,7 @@ pub(super) struct SetView {
     pub(super) has_held: bool,
     pub(super) strips: Vec<Strip>,
     pub(super) gaps: Vec<GapRow>,
+    pub(super) more_gaps: usize,
     pub(super) channels: Vec<ChannelView>,
     pub(super) newest: Option<Moment>,
     pub(super) last_poll: Option<Moment>,
@@ -384,8 +382,7 @@ impl SetView {
             (set.dead_parts, "part can't be read", "parts can't be read"),
         ];
         let unproven = unproven.into_iter().filter(|(count, ..)| *count > 0);
-        let mut gaps = gap_rows(set, now);
-        gaps.truncate(detail.gaps());
+        let (gaps, more_gaps) = gap_rows(set, detail.gaps(), now);
         let lengths: &[TimeDelta] = match detail {
             Detail::Brief => &[TimeDelta::hours(1)],
             Detail::Full => &[TimeDelta::hours(1), TimeDelta::hours(24)],
@@ -406,6 +403,7 @@ impl SetView {
             has_held: set.held_deletions > 0,
             strips: lengths.iter().map(|&it| strip(set, it, now)).collect(),
             gaps,
+            more_gaps,
             channels: set
                 .channels
                 .iter()
@@ -427,6 +425,41 @@ impl SetView {
     }
 }
 
+/// A hook.
+#[derive(Clone, Debug)]
+pub(super) struct HookView {
+    pub(super) name: String,
+    pub(super) kind: String,
+    /// `stopped`, `failing`, `running` or `waiting`.
+    pub(super) state: &'static str,
+    pub(super) position: String,
+    pub(super) behind: String,
+    pub(super) last_accepted: Option<Moment>,
+    pub(super) next_try: Option<Moment>,
+    pub(super) error: Option<ErrorRow>,
+}
+
+impl HookView {
+    fn of(hook: &HookStatus, now: DateTime<Utc>) -> Self {
+        let position = hook.position.and_then(|it| u64::try_from(it).ok());
+        Self {
+            name: hook.name.clone(),
+            kind: hook.kind.clone(),
+            state: match (hook.failing_since.is_some(), hook.running) {
+                _ if hook.stopped => "stopped",
+                (true, _) => "failing",
+                (false, true) => "running",
+                (false, false) => "waiting",
+            },
+            position: position.map_or_else(String::new, number),
+            behind: number(hook.behind.unwrap_or_default()),
+            last_accepted: Moment::parse_some(hook.last_accepted_at.as_ref(), now),
+            next_try: Moment::parse_some(hook.next_try_at.as_ref(), now),
+            error: hook.error.as_ref().map(|it| ErrorRow::of(it, now)),
+        }
+    }
+}
+
 /// A Source.
 #[derive(Clone, Debug)]
 pub(super) struct SourceView {
@@ -438,6 +471,7 @@ pub(super) struct SourceView {
     pub(super) error: Option<ErrorRow>,
     pub(super) notices: Vec<ErrorRow>,
     pub(super) describedby: Vec<Link>,
+    pub(super) hooks: Vec<HookView>,
     pub(super) sets: Vec<SetView>,
     pub(super) more_sets: usize,
     /// What can be done about all of it.
@@ -473,6 +507,11 @@ impl SourceView {
             error: source.error.as_ref().map(|it| ErrorRow::of(it, now)),
             notices: ErrorRow::rows(&source.notices, now),
             describedby: source.describedby.iter().map(|it| Link::of(it)).collect(),
+            hooks: source
+                .hooks
+                .iter()
+                .map(|it| HookView::of(it, now))
+                .collect(),
             sets: views.collect(),
             more_sets,
             buttons: vec![button(Operation::Poll)],
@@ -680,7 +719,7 @@ mod tests {
 
     const BUTTONS: Buttons = Buttons {
         root: "./",
-        leads_to_source: false,
+        page: Caller::FrontPage,
     };
 
     #[test]
@@ -747,15 +786,19 @@ mod tests {
                 &["held-deletions", "failed-resources", "mirror-unusable"],
             )],
         )]);
-        let (rows, _) = attention_rows(status.sources.iter(), BUTTONS, now_of(&status));
+        let now = now_of(&status);
+        let (rows, _) = attention_rows(&[], status.sources.iter(), BUTTONS, now);
         let actions = |row: &AttentionRow| -> Vec<String> {
             row.buttons.iter().map(|it| it.action.clone()).collect()
         };
         assert_eq!(
             actions(&rows[0]),
-            ["./sources/a/approve", "./sources/a/reject"]
+            [
+                "./sources/a/approve?back=front&held=7",
+                "./sources/a/reject?back=front"
+            ]
         );
-        assert_eq!(actions(&rows[1]), ["./sources/a/retry"]);
+        assert_eq!(actions(&rows[1]), ["./sources/a/retry?back=front"]);
         assert!(actions(&rows[2]).is_empty());
         // What can't be undone says so.
         let approve = &rows[0].buttons[0];
@@ -767,6 +810,25 @@ mod tests {
                 .contains("7 deletions of a")
         );
         assert_eq!(rows[0].buttons[1].warning, None);
+    }
+
+    #[test]
+    fn what_the_daemon_needs_is_shown_first_and_counted() {
+        let mut status = status(&[("a", vec![set("in-sync", &["failed-resources"])])]);
+        let since = "2026-01-01T00:00:00Z".to_owned();
+        let refused = Attention::new("configuration-refused", "m", since, "n");
+        status.attention = vec![refused];
+        assert_eq!(headline(&status).class, "bad");
+        assert!(
+            headline(&status)
+                .text
+                .starts_with("2 things need attention")
+        );
+        let sources = status.sources.iter();
+        let (rows, _) = attention_rows(&status.attention, sources, BUTTONS, now_of(&status));
+        assert_eq!(rows[0].code, "configuration-refused");
+        assert!(rows[0].source.is_none() && rows[0].buttons.is_empty());
+        assert_eq!(rows[1].source.as_ref().unwrap().0, "a");
     }
 
     #[test]
@@ -782,11 +844,25 @@ mod tests {
         let (views, more) = source_views(&many, BUTTONS, now);
         assert_eq!((views.len(), more), (100, 50));
         assert_eq!((views[0].sets.len(), views[0].more_sets), (4, 1));
-        let (rows, more) = attention_rows(many.sources.iter(), BUTTONS, now);
+        let (rows, more) = attention_rows(&[], many.sources.iter(), BUTTONS, now);
         assert_eq!((rows.len(), more), (50, 700));
         let one = status(&[("a", sets().collect())]);
         let view = SourceView::of(&one.sources[0], Detail::Full, BUTTONS, now);
         assert_eq!((view.sets.len(), view.more_sets), (50, 10));
+    }
+
+    #[test]
+    fn gaps_that_are_not_listed_are_counted() {
+        let mut of_gaps = set("gap", &[]);
+        let gap = json!({ "from": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:01Z", "reason": "r", "since": "2026-01-01T00:00:00Z" });
+        of_gaps["gaps"] = vec![gap; 60].into();
+        let status = status(&[("a", vec![of_gaps])]);
+        let now = now_of(&status);
+        for (detail, listed) in [(Detail::Brief, 3), (Detail::Full, 50)] {
+            let view = SourceView::of(&status.sources[0], detail, BUTTONS, now);
+            let set = &view.sets[0];
+            assert_eq!((set.gaps.len(), set.more_gaps), (listed, 60 - listed));
+        }
     }
 
     #[test]

@@ -140,6 +140,17 @@ proptest! {
     }
 
     #[test]
+    fn plain_times_are_parsed_as_any_others(
+        text in "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]Z|[0-9:TZ/-]{20}|000[0-2]-0[12]-0[12]T00:00:00Z",
+    ) {
+        if let Some(plain) = parse_plain(&text) {
+            let general = Scanner::new(&text).datetime();
+            let is_plain = matches!(general, Some((time, Form::W3c)) if time == plain);
+            prop_assert!(is_plain && plain.0 >= BEHIND_ZERO_DATES, "{}", text);
+        }
+    }
+
+    #[test]
     fn arbitrary_text_does_not_panic(text in ".{0,40}", digits in "[0-9TtZ:. +,-]{0,40}") {
         let _ = text.parse::<SourceTime>();
         let _ = digits.parse::<SourceTime>();

@@ -27,6 +27,39 @@ pub(super) struct Spelling {
     without_namespace: bool,
     odd_sitemap: bool,
     odd_rs: bool,
+    known: KnownNames,
+}
+
+/// The elements of the names that were seen, as long as the same namespaces are declared: nearly all names are seen again.
+#[derive(Default)]
+struct KnownNames {
+    scope: u64,
+    elements: Vec<(Box<str>, Element)>,
+}
+
+impl KnownNames {
+    /// How many there are at most.
+    const MAX: usize = 16;
+
+    fn find(&self, tag: &Tag<'_>) -> Option<Element> {
+        if self.scope != tag.scope {
+            return None;
+        }
+        let name = tag.name();
+        let mut elements = self.elements.iter();
+        let known = elements.find(|(known, _)| **known == *name);
+        known.map(|(_, element)| *element)
+    }
+
+    fn add(&mut self, tag: &Tag<'_>, element: Element) {
+        if self.scope != tag.scope {
+            self.elements.clear();
+            self.scope = tag.scope;
+        }
+        if self.elements.len() < Self::MAX {
+            self.elements.push((tag.name().into(), element));
+        }
+    }
 }
 
 impl Spelling {
@@ -35,6 +68,19 @@ impl Spelling {
     /// # Errors
     /// If it may be an `rs:md` or `rs:ln` whose prefix is not declared: it can't be ignored safely.
     pub(super) fn element(
+        &mut self,
+        tag: &Tag<'_>,
+        oddities: &mut Oddities,
+    ) -> Result<Element, ReadError> {
+        if let Some(known) = self.known.find(tag) {
+            return Ok(known);
+        }
+        let element = self.element_in_namespace(tag, oddities)?;
+        self.known.add(tag, element);
+        Ok(element)
+    }
+
+    fn element_in_namespace(
         &mut self,
         tag: &Tag<'_>,
         oddities: &mut Oddities,
@@ -52,13 +98,12 @@ impl Spelling {
             Err(prefix) if matches!(local_name, "md" | "ln") => {
                 let prefix = clip(prefix);
                 return Err(ReadError::WrongNamespace {
-                    at: tag.at,
+                    at: tag.at(),
                     reason: format!("the namespace prefix {prefix:?} is not declared"),
                 });
             }
             Err(_) => return Ok(Element::Other),
         };
-        // Nearly all are spelt correctly, and every element has one.
         if namespace == SITEMAP_NAMESPACE {
             return Ok(sitemap_element(local_name));
         }
@@ -144,7 +189,7 @@ pub(super) fn read_root(
         _ if is_html(Some(name)) => return Err(ReadError::HtmlPage(None)),
         _ => {
             return Err(ReadError::WrongRoot {
-                at: tag.at,
+                at: tag.at(),
                 name: clip(name),
             });
         }
@@ -163,5 +208,8 @@ pub(super) fn read_root(
         }
         Err(prefix) => format!("the namespace prefix {:?} is not declared", clip(prefix)),
     };
-    Err(ReadError::WrongNamespace { at: tag.at, reason })
+    Err(ReadError::WrongNamespace {
+        at: tag.at(),
+        reason,
+    })
 }

@@ -37,21 +37,42 @@ pub(super) struct DocumentInput<R> {
     is_utf8: bool,
     /// The begin of a sequence that continues in the next piece of the input.
     partial: Vec<u8>,
-    /// Decoded bytes. They are a copy: a tag or a text is read in many small steps, each of which would look into the input again.
-    decoded: Vec<u8>,
-    /// How many of them are consumed.
+    /// What is decoded. It is a copy: a tag or a text is read in many small steps, each of which would look into the input again.
+    decoded: String,
+    /// How many bytes of it are consumed.
     taken: usize,
-    /// How many of those are before `place`.
-    counted: usize,
-    /// How many bytes are left of the event.
-    left: usize,
-    /// Where the first byte is that is not counted: lines are not counted at each step within an event.
+    /// Up to where in it the event may reach.
+    limit: usize,
+    /// Where it begins: lines are counted when all of it is consumed, not at each step.
     place: Place,
-    /// Where the event begins.
-    event: Place,
+    event: EventBegin,
     unreadable: u64,
     fault: Option<Fault>,
     ended: bool,
+}
+
+/// Where an event begins.
+enum EventBegin {
+    /// At this byte of what is decoded.
+    Decoded(usize),
+    /// Before that.
+    Before(Place),
+}
+
+/// Where an event begins, not counted yet: few places are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventPlace<'a> {
+    from: Place,
+    /// What is between that and the event.
+    bytes: &'a [u8],
+}
+
+impl EventPlace<'_> {
+    pub(super) fn place(self) -> Place {
+        let mut place = self.from;
+        place.advance(self.bytes);
+        place
+    }
 }
 
 /// The declared encoding.
@@ -85,12 +106,11 @@ impl<R: BufRead> DocumentInput<R> {
             decoder,
             is_utf8: false,
             partial: Vec::new(),
-            decoded: Vec::new(),
+            decoded: String::new(),
             taken: 0,
-            counted: 0,
-            left: MAX_EVENT_BYTES,
+            limit: MAX_EVENT_BYTES,
             place: Place::BEGIN,
-            event: Place::BEGIN,
+            event: EventBegin::Decoded(0),
             unreadable: 0,
             fault: None,
             ended: false,
@@ -113,7 +133,7 @@ impl<R: BufRead> DocumentInput<R> {
             Some(_) => {
                 return Err(ReadError::UnsupportedEncoding {
                     name: clip(label),
-                    at: self.event,
+                    at: self.event().place(),
                 });
             }
             None => Declared::Unknown(clip(label)),
@@ -122,27 +142,38 @@ impl<R: BufRead> DocumentInput<R> {
     }
 
     pub(super) fn begin_event(&mut self) {
-        self.left = MAX_EVENT_BYTES;
-        self.count_taken();
-        self.event = self.place;
-    }
-
-    /// Counts the lines and characters up to the next byte.
-    fn count_taken(&mut self) {
-        self.place.advance(&self.decoded[self.counted..self.taken]);
-        self.counted = self.taken;
+        self.limit = self.taken + MAX_EVENT_BYTES;
+        self.event = EventBegin::Decoded(self.taken);
     }
 
     /// Where the event begins.
-    pub(super) fn event(&self) -> Place {
-        self.event
+    pub(super) fn event(&self) -> EventPlace<'_> {
+        match self.event {
+            EventBegin::Decoded(begin) => EventPlace {
+                from: self.place,
+                bytes: &self.decoded.as_bytes()[..begin],
+            },
+            EventBegin::Before(from) => EventPlace { from, bytes: &[] },
+        }
     }
 
     /// Where the next byte is.
     pub(super) fn place(&self) -> Place {
         let mut place = self.place;
-        place.advance(&self.decoded[self.counted..self.taken]);
+        place.advance(&self.decoded.as_bytes()[..self.taken]);
         place
+    }
+
+    /// What is decoded of the event, and of what follows it.
+    pub(super) fn rest(&self) -> &str {
+        let end = self.decoded.len().min(self.limit);
+        self.decoded.get(self.taken..end).unwrap_or_default()
+    }
+
+    /// The last bytes that were consumed; not more than were taken from [`rest`](Self::rest) at once.
+    pub(super) fn last(&self, length: usize) -> &str {
+        let begin = self.taken.saturating_sub(length);
+        self.decoded.get(begin..self.taken).unwrap_or_default()
     }
 
     /// Whether the end was reached.
@@ -158,7 +189,7 @@ impl<R: BufRead> DocumentInput<R> {
     /// The meaning of an error that the input has returned.
     pub(super) fn error(&self, error: io::Error) -> ReadError {
         match &self.fault {
-            Some(Fault::EventTooLarge) => ReadError::EventTooLarge(self.event),
+            Some(Fault::EventTooLarge) => ReadError::EventTooLarge(self.event().place()),
             Some(Fault::Encoding(name)) => ReadError::UnsupportedEncoding {
                 name: name.clone(),
                 at: self.place(),
@@ -175,9 +206,11 @@ impl<R: BufRead> DocumentInput<R> {
     /// Reads until there are decoded bytes, or the end.
     fn prepare(&mut self) -> io::Result<()> {
         while self.taken == self.decoded.len() && !self.ended {
-            self.count_taken();
+            self.event = EventBegin::Before(self.event().place());
+            self.place = self.place();
+            self.limit -= self.taken;
+            self.taken = 0;
             self.decoded.clear();
-            (self.taken, self.counted) = (0, 0);
             if self.decoder.is_some() {
                 self.decode()?;
             } else if self.partial.is_empty() {
@@ -220,13 +253,18 @@ impl<R: BufRead> DocumentInput<R> {
         }
         let available = &available[..available.len().min(PIECE)];
         let (valid, invalid) = match std::str::from_utf8(available) {
-            Ok(text) => (text.len(), None),
-            Err(error) => (error.valid_up_to(), error.error_len()),
+            Ok(text) => (text, None),
+            Err(error) => {
+                let valid = &available[..error.valid_up_to()];
+                let valid = std::str::from_utf8(valid).unwrap_or_default();
+                (valid, error.error_len())
+            }
         };
-        if valid > 0 {
-            self.is_utf8 |= !available[..valid].is_ascii();
-            self.decoded.extend_from_slice(&available[..valid]);
-            self.input.consume(valid);
+        if !valid.is_empty() {
+            self.is_utf8 |= !valid.is_ascii();
+            self.decoded.push_str(valid);
+            let length = valid.len();
+            self.input.consume(length);
             return Ok(());
         }
         match invalid {
@@ -251,9 +289,10 @@ impl<R: BufRead> DocumentInput<R> {
         let begin = self.partial.len();
         self.partial.extend(next);
         match std::str::from_utf8(&self.partial) {
-            Ok(_) => {
+            Ok(character) => {
                 self.is_utf8 = true;
-                std::mem::swap(&mut self.decoded, &mut self.partial);
+                self.decoded.push_str(character);
+                self.partial.clear();
                 self.input.consume(1);
             }
             Err(error) if error.error_len().is_none() && next.is_some() => self.input.consume(1),
@@ -278,8 +317,7 @@ impl<R: BufRead> DocumentInput<R> {
             }
             _ => {
                 self.unreadable += 1;
-                self.decoded
-                    .extend_from_slice(UNREADABLE.encode_utf8(&mut [0; 4]).as_bytes());
+                self.decoded.push(UNREADABLE);
                 return Ok(true);
             }
         };
@@ -307,17 +345,16 @@ fn decode_into(
     decoder: &mut Decoder,
     piece: &[u8],
     is_last: bool,
-    decoded: &mut Vec<u8>,
+    decoded: &mut String,
     unreadable: &mut u64,
 ) -> (usize, bool) {
     const AT_ONCE: usize = 4096;
-    let (mut taken, mut filled) = (0, decoded.len());
-    let limit = filled + AT_ONCE;
-    decoded.resize(limit + UNREADABLE.len_utf8(), 0);
+    let (mut taken, mut filled) = (0, 0);
+    let mut bytes = vec![0; AT_ONCE + UNREADABLE.len_utf8()];
     let is_finished = loop {
         let (result, read, written) = decoder.decode_to_utf8_without_replacement(
             &piece[taken..],
-            &mut decoded[filled..limit],
+            &mut bytes[filled..AT_ONCE],
             is_last,
         );
         taken += read;
@@ -327,14 +364,15 @@ fn decode_into(
             DecoderResult::OutputFull => break false,
             DecoderResult::Malformed(..) => {
                 *unreadable += 1;
-                filled += UNREADABLE.encode_utf8(&mut decoded[filled..]).len();
-                if filled >= limit {
+                filled += UNREADABLE.encode_utf8(&mut bytes[filled..]).len();
+                if filled >= AT_ONCE {
                     break false;
                 }
             }
         }
     };
-    decoded.truncate(filled);
+    // The decoder writes UTF-8.
+    decoded.push_str(&String::from_utf8_lossy(&bytes[..filled]));
     (taken, is_finished)
 }
 
@@ -355,23 +393,18 @@ fn wide_encoding(beginning: &[u8]) -> Result<Option<&'static Encoding>, ReadErro
 
 impl<R: BufRead> BufRead for DocumentInput<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.prepare()?;
-        if self.ended {
-            return Ok(&[]);
+        if self.taken == self.decoded.len() {
+            self.prepare()?;
         }
-        if self.left == 0 {
+        let end = self.decoded.len().min(self.limit);
+        if self.taken == end && !self.ended {
             return Err(self.fail(Fault::EventTooLarge));
         }
-        let available = &self.decoded[self.taken..];
-        Ok(&available[..available.len().min(self.left)])
+        Ok(&self.decoded.as_bytes()[self.taken..end])
     }
 
     fn consume(&mut self, amount: usize) {
-        if amount == 0 {
-            return;
-        }
-        self.left = self.left.saturating_sub(amount);
-        self.taken = self.decoded.len().min(self.taken + amount);
+        self.taken = self.decoded.len().min(self.limit).min(self.taken + amount);
     }
 }
 

@@ -5,6 +5,7 @@ mod rejections;
 
 use std::io::{self, BufReader, Read};
 
+use proptest::prelude::*;
 use url::Url;
 
 use super::*;
@@ -493,4 +494,51 @@ fn a_missing_change_is_counted_where_required() {
         <rs:md capability='changelist' from='2013'/><sitemap><loc>http://example.com/1.xml</loc></sitemap></sitemapindex>"
     );
     read_odd(&index, &[]);
+}
+
+/// What is read of a document: its parts, or the error and what was counted before it.
+fn outcome(input: impl BufRead) -> String {
+    let mut reader = match DocumentReader::open(input, &base()) {
+        Ok(reader) => reader,
+        Err(error) => return error.to_string(),
+    };
+    let mut entries = Vec::new();
+    let end = loop {
+        match reader.next_entry() {
+            Ok(Some(entry)) => entries.push(entry),
+            Ok(None) => break String::new(),
+            Err(error) => break error.to_string(),
+        }
+    };
+    format!("{:?} {entries:?} {:?} {end}", reader.head, reader.oddities)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Plain tags and texts are recognized where they were decoded completely: never, if the bytes come one by one.
+    #[test]
+    fn documents_are_read_alike_whether_their_tags_are_plain_or_not(
+        pieces in prop::collection::vec(
+            prop::sample::select(vec![
+                "<url>", "</url>", "<url><loc>", "</loc>", "</url >", "<url/>", "http://example.com/a", "\n", " text ", "\u{e9}",
+                "<url><loc>http://example.com/b?c</loc></url>", "<sitemap><loc>d</loc></sitemap>",
+                "<url><loc>http://example.com/d</loc><lastmod>2013-01-01T00:00:00Z</lastmod><rs:md hash=\"md5:1584abdf8ebdc9802ac0c6a7402c03b6\" length=\"1\"/></url>",
+                "<rs:md type=\"a/b\" length='&#49;'/>", "<rs:md path=\"a\" path=\"b\"/>", "<rs:md at=\"2013\u{a0}\" />", "<rs:md\u{a0}length=\"2\"/>",
+                "<rs:ln rel=\"duplicate\" href=\"http://example.org/a&amp;b\"/>", "<rs:ln rel=\"up\" href=\"e\"></rs:ln>",
+                "<a:md xmlns:a=\"http://www.openarchives.org/rs/terms/\" length=\"3\"/>", "<url xmlns=\"\">", "<rs:md xmlns:rs=\"x\"/>", "<a:ln/>",
+                "<lastmod>", "</lastmod>", "2013-01-02", "&amp;", "&", "&#x41;", "&unknown;", "<!-- <url> -->", "<![CDATA[<url>]]>", "<?a b?>",
+                "<x><y z=\"<>\"/></x>", "<", ">", "</", "<a", "<a b=\"", "</urlset>", "</x>", "<!DOCTYPE a>",
+            ]),
+            0..12,
+        ),
+    ) {
+        // What precedes them is longer than what is read at once.
+        let before = " ".repeat(17 << 10);
+        let text = format!("<!--{before}--><urlset {NAMESPACES}>{}</urlset>", pieces.concat());
+        let whole = outcome(text.as_bytes());
+        for size in [1, 5, 64] {
+            prop_assert_eq!(&whole, &outcome(BufReader::with_capacity(size, text.as_bytes())));
+        }
+    }
 }

@@ -42,7 +42,7 @@ impl<R: BufRead> UriList<R> {
 
     /// Where the last line begins.
     pub(super) fn place(&self) -> Place {
-        self.input.event()
+        self.input.event().place()
     }
 
     /// How many sequences of bytes were not readable so far.

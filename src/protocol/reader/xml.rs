@@ -1,7 +1,8 @@
 //! XML as a stream of bounded events.
 //!
-//! quick-xml splits the text into tags and texts. This module checks what quick-xml leaves to its users: exactly one root
-//! element, matching tags, no document type declaration, limits, and an error for a document that is cut short.
+//! quick-xml splits the text into tags and texts, but for plain ones, which need less ([`PlainToken`]). This module checks what
+//! quick-xml leaves to its users: exactly one root element, matching tags, no document type declaration, limits, and an error for a
+//! document that is cut short.
 //!
 //! Local damage stays local: a bare ampersand, an unknown entity or bytes that are no text become [`XmlEvent::Unreadable`], or
 //! [`UNREADABLE`] in the value of an attribute; spaces that are not ASCII separate attributes like any other. What they are in
@@ -17,13 +18,14 @@ use quick_xml::errors::{Error, IllFormedError};
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::attributes::Attribute;
 use quick_xml::events::{BytesRef, BytesStart, Event};
-use quick_xml::name::{Namespace, NamespaceError, NamespaceResolver, ResolveResult};
+use quick_xml::name::{Namespace, NamespaceError, NamespaceResolver, Prefix, ResolveResult};
 use quick_xml::reader::Reader;
 
 use super::ReadError;
 use super::error::clip;
-use super::input::{DocumentInput, UNREADABLE};
+use super::input::{DocumentInput, EventPlace, UNREADABLE};
 use super::place::Place;
+use super::plain_token::{PlainAttribute, PlainTag, PlainToken};
 
 /// The maximum depth of nested elements.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -52,10 +54,13 @@ pub(super) enum XmlEvent<'a> {
 pub(super) struct Tag<'a> {
     /// The depth of the element; that of the root is 1.
     pub(super) depth: usize,
-    /// Where it begins.
-    pub(super) at: Place,
-    namespace: ResolveResult<'a>,
+    /// Which namespaces are declared: as long as it is the same, a name means the same.
+    pub(super) scope: u64,
+    place: EventPlace<'a>,
+    namespaces: &'a NamespaceResolver,
     start: BytesStart<'a>,
+    /// Its attributes, if they are plain.
+    plain: Option<&'a [PlainAttribute]>,
 }
 
 /// The section of a document that is being read.
@@ -73,11 +78,16 @@ enum XmlSection {
 /// The events of a document, one at a time, in constant memory.
 pub(super) struct XmlEvents<R: BufRead> {
     reader: Reader<DocumentInput<R>>,
-    resolver: NamespaceResolver,
     buffer: Vec<u8>,
-    /// The names of the open elements, one after the other, and where each of them begins.
-    names: String,
-    open: Vec<usize>,
+    /// The attributes of the last tag, if it is plain.
+    attributes: Vec<PlainAttribute>,
+    /// Whether quick-xml expects any event next: it is neither within a text nor in front of markup that it has recognized.
+    is_between: bool,
+    /// How many bytes were read that quick-xml has not seen.
+    unseen: u64,
+    /// Whether the last tag was one of an empty element, which is to be closed.
+    is_in_empty: bool,
+    open: OpenElements,
     section: XmlSection,
     /// How many texts, values and tags were damaged, but for invalid bytes.
     damaged: u64,
@@ -85,20 +95,108 @@ pub(super) struct XmlEvents<R: BufRead> {
     declares_encoding: bool,
 }
 
+/// The elements that are open, and the namespaces that they declare.
+#[derive(Default)]
+struct OpenElements {
+    elements: Vec<OpenElement>,
+    /// Their names, one after the other.
+    names: String,
+    namespaces: NamespaceResolver,
+    /// Increases with each change of the namespaces.
+    scope: u64,
+}
+
+struct OpenElement {
+    /// Where its name begins.
+    begin: usize,
+    kind: OpenedBy,
+}
+
+/// The start tag of an element.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OpenedBy {
+    /// One that quick-xml has not seen: it need not see the end tag, either.
+    PlainTag,
+    Tag,
+    /// One that declares namespaces.
+    Declaration,
+}
+
+impl OpenElements {
+    fn depth(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// Opens an element whose start tag is plain.
+    fn open_plain(&mut self, name: &str) {
+        let level = self.namespaces.level() + 1;
+        self.namespaces.set_level(level);
+        self.open(name, OpenedBy::PlainTag);
+    }
+
+    /// Opens an element with the namespaces that its start tag declares.
+    fn open_with_namespaces(&mut self, start: &BytesStart<'_>) -> Result<(), NamespaceError> {
+        self.namespaces.push(start)?;
+        let mut declared = self.namespaces.bindings_of(self.namespaces.level());
+        let kind = match declared.next() {
+            Some(_) => OpenedBy::Declaration,
+            None => OpenedBy::Tag,
+        };
+        self.open(start.name().into_inner(), kind);
+        Ok(())
+    }
+
+    fn open(&mut self, name: &str, kind: OpenedBy) {
+        self.scope += u64::from(kind == OpenedBy::Declaration);
+        self.elements.push(OpenElement {
+            begin: self.names.len(),
+            kind,
+        });
+        self.names.push_str(name);
+    }
+
+    /// The name of the innermost one.
+    fn innermost(&self) -> &str {
+        &self.names[self.elements.last().map_or(0, |element| element.begin)..]
+    }
+
+    /// The name of the innermost one, if its start tag is plain.
+    fn innermost_plain(&self) -> Option<&str> {
+        let innermost = self.elements.last()?;
+        (innermost.kind == OpenedBy::PlainTag).then(|| &self.names[innermost.begin..])
+    }
+
+    /// Closes the innermost one.
+    fn close(&mut self, section: &mut XmlSection) -> XmlEvent<'static> {
+        let depth = self.depth();
+        if let Some(element) = self.elements.pop() {
+            self.names.truncate(element.begin);
+            self.namespaces.pop();
+            self.scope += u64::from(element.kind == OpenedBy::Declaration);
+        }
+        if depth == 1 {
+            *section = XmlSection::Epilog;
+        }
+        XmlEvent::Close { depth }
+    }
+}
+
 impl<R: BufRead> XmlEvents<R> {
     pub(super) fn new(input: DocumentInput<R>) -> Self {
         let mut reader = Reader::from_reader(input);
         let config = reader.config_mut();
-        config.expand_empty_elements = true;
         config.allow_dangling_amp = true;
         // Checked here, because a name may be followed by a space that is not ASCII.
         config.check_end_names = false;
+        config.allow_unmatched_ends = true;
         Self {
             reader,
-            resolver: NamespaceResolver::default(),
             buffer: Vec::new(),
-            names: String::new(),
-            open: Vec::new(),
+            attributes: Vec::new(),
+            is_between: false,
+            unseen: 0,
+            is_in_empty: false,
+            open: OpenElements::default(),
             section: XmlSection::Nothing,
             damaged: 0,
             declares_encoding: false,
@@ -107,12 +205,12 @@ impl<R: BufRead> XmlEvents<R> {
 
     /// The number of bytes of the document that were read so far, after they were decoded.
     pub(super) fn position(&self) -> u64 {
-        self.reader.buffer_position()
+        self.reader.buffer_position() + self.unseen
     }
 
     /// Where the last event begins.
     pub(super) fn place(&self) -> Place {
-        self.reader.get_ref().event()
+        self.reader.get_ref().event().place()
     }
 
     /// Where the next event begins.
@@ -132,21 +230,29 @@ impl<R: BufRead> XmlEvents<R> {
 
     /// The next event. After an error the events are meaningless.
     pub(super) fn next(&mut self) -> Result<XmlEvent<'_>, ReadError> {
-        self.buffer.clear();
         self.reader.get_mut().begin_event();
+        if std::mem::take(&mut self.is_in_empty) {
+            return Ok(self.open.close(&mut self.section));
+        }
+        if let Some(token) = self.find_plain() {
+            return self.read_plain(token);
+        }
+        self.buffer.clear();
         let event = match self.reader.read_event_into(&mut self.buffer) {
             Ok(event) => event,
             Err(error) => return Err(translate(error, self.section, self.reader.get_ref())),
         };
-        let at = self.reader.get_ref().event();
+        let place = self.reader.get_ref().event();
+        self.is_in_empty = matches!(event, Event::Empty(_));
+        self.is_between = !matches!(event, Event::Text(_) | Event::Eof);
         match event {
             Event::Start(start) | Event::Empty(start) => {
                 if self.section == XmlSection::Epilog {
-                    return Err(ReadError::TrailingContent(at));
+                    return Err(ReadError::TrailingContent(place.place()));
                 }
                 self.section = XmlSection::Root;
-                if self.open.len() == MAX_DEPTH {
-                    return Err(ReadError::TooDeep(at));
+                if self.open.depth() == MAX_DEPTH {
+                    return Err(ReadError::TooDeep(place.place()));
                 }
                 let start = match with_ascii_spaces(&start) {
                     None => start,
@@ -155,45 +261,44 @@ impl<R: BufRead> XmlEvents<R> {
                         repaired
                     }
                 };
-                self.damaged += check_attributes(&start, at)?;
-                self.resolver.push(&start).map_err(|error| match error {
-                    NamespaceError::TooManyBindings(_) => ReadError::TooManyAttributes(at),
-                    error => not_xml(at, &error),
+                self.damaged += check_attributes(&start, place)?;
+                let opened = self.open.open_with_namespaces(&start);
+                opened.map_err(|error| match error {
+                    NamespaceError::TooManyBindings(_) => {
+                        ReadError::TooManyAttributes(place.place())
+                    }
+                    error => not_xml(place.place(), &error),
                 })?;
-                let name = start.name().into_inner();
-                self.open.push(self.names.len());
-                self.names.push_str(name);
-                let (namespace, _) = self.resolver.resolve_element(start.name());
                 Ok(XmlEvent::Open(Tag {
-                    depth: self.open.len(),
-                    at,
-                    namespace,
+                    depth: self.open.depth(),
+                    scope: self.open.scope,
+                    place: self.reader.get_ref().event(),
+                    namespaces: &self.open.namespaces,
                     start,
+                    plain: None,
                 }))
             }
             Event::End(end) => {
-                let depth = self.open.len();
-                let begin = self.open.pop().unwrap_or_default();
-                let (expected, found) = (&self.names[begin..], end.name().into_inner());
+                let (expected, found) = (self.open.innermost(), end.name().into_inner());
+                if self.open.depth() == 0 {
+                    let error = IllFormedError::UnmatchedEndTag(found.to_owned());
+                    let (section, input) = (self.section, self.reader.get_ref());
+                    return Err(translate(error.into(), section, input));
+                }
                 if found != expected && without_end_spaces(found) != expected {
                     let error = IllFormedError::MismatchedEndTag {
                         expected: expected.to_owned(),
                         found: found.to_owned(),
                     };
-                    return Err(not_xml(at, &error));
+                    return Err(not_xml(place.place(), &error));
                 }
-                self.names.truncate(begin);
-                self.resolver.pop();
-                if depth == 1 {
-                    self.section = XmlSection::Epilog;
-                }
-                Ok(XmlEvent::Close { depth })
+                Ok(self.open.close(&mut self.section))
             }
             Event::Text(text) => {
                 let text = text.into_inner();
                 // Only a text that begins with a bare ampersand has one.
                 let is_damaged = text.starts_with('&');
-                let event = self.section.text(text, at)?;
+                let event = self.section.text(text, place)?;
                 self.damaged += u64::from(is_damaged);
                 Ok(if is_damaged {
                     XmlEvent::Unreadable
@@ -202,11 +307,11 @@ impl<R: BufRead> XmlEvents<R> {
                 })
             }
             Event::CData(data) => {
-                self.section.expect_root(at)?;
+                self.section.expect_root(place)?;
                 Ok(readable(data.into_inner()))
             }
             Event::GeneralRef(reference) => {
-                self.section.expect_root(at)?;
+                self.section.expect_root(place)?;
                 match resolve(&reference) {
                     Some(resolved) => Ok(readable(resolved)),
                     None => {
@@ -217,10 +322,13 @@ impl<R: BufRead> XmlEvents<R> {
             }
             Event::Decl(declaration) => {
                 if self.section != XmlSection::Nothing {
-                    return Err(not_xml(at, &"the XML declaration is not at the beginning"));
+                    return Err(not_xml(
+                        place.place(),
+                        &"the XML declaration is not at the beginning",
+                    ));
                 }
                 if let Some(encoding) = declaration.encoding() {
-                    let encoding = encoding.map_err(|error| not_xml(at, &error))?;
+                    let encoding = encoding.map_err(|error| not_xml(place.place(), &error))?;
                     self.declares_encoding = self.reader.get_mut().declare(&encoding)?;
                 }
                 self.section = XmlSection::Prolog;
@@ -237,11 +345,11 @@ impl<R: BufRead> XmlEvents<R> {
                 Err(if is_html(name.split(char::is_whitespace).next()) {
                     ReadError::HtmlPage(None)
                 } else {
-                    ReadError::Doctype(at)
+                    ReadError::Doctype(place.place())
                 })
             }
             Event::Eof => match self.section {
-                XmlSection::Nothing => Err(not_xml(at, &"the document is empty")),
+                XmlSection::Nothing => Err(not_xml(place.place(), &"the document is empty")),
                 XmlSection::Prolog | XmlSection::Root => {
                     Err(ReadError::CutShort(self.reader.get_ref().place()))
                 }
@@ -249,34 +357,81 @@ impl<R: BufRead> XmlEvents<R> {
             },
         }
     }
+
+    /// The next event, if it is plain and was decoded completely.
+    fn find_plain(&mut self) -> Option<PlainToken> {
+        if !self.is_between || self.section != XmlSection::Root {
+            return None;
+        }
+        let (text, innermost) = (self.reader.get_ref().rest(), self.open.innermost_plain());
+        PlainToken::find(text, innermost, MAX_ATTRIBUTES, &mut self.attributes)
+    }
+
+    /// Reads the next event, which is plain.
+    fn read_plain(&mut self, token: PlainToken) -> Result<XmlEvent<'_>, ReadError> {
+        let length = token.length();
+        self.reader.get_mut().consume(length);
+        self.unseen += length as u64;
+        let input = self.reader.get_ref();
+        match token {
+            PlainToken::Text(_) => Ok(readable(Cow::Borrowed(input.last(length)))),
+            PlainToken::Close(_) => Ok(self.open.close(&mut self.section)),
+            PlainToken::Open(PlainTag {
+                name,
+                content,
+                is_empty,
+            }) => {
+                if self.open.depth() == MAX_DEPTH {
+                    return Err(ReadError::TooDeep(input.event().place()));
+                }
+                self.is_in_empty = is_empty;
+                let start = BytesStart::from_content(&input.last(length)[1..=content], name);
+                self.open.open_plain(start.name().into_inner());
+                Ok(XmlEvent::Open(Tag {
+                    depth: self.open.depth(),
+                    scope: self.open.scope,
+                    place: input.event(),
+                    namespaces: &self.open.namespaces,
+                    start,
+                    plain: Some(&self.attributes),
+                }))
+            }
+        }
+    }
 }
 
 impl XmlSection {
     /// Text is allowed within the root element only; elsewhere there may be white space.
-    fn text(self, text: Cow<'_, str>, at: Place) -> Result<XmlEvent<'_>, ReadError> {
+    fn text<'a>(
+        self,
+        text: Cow<'a, str>,
+        place: EventPlace<'_>,
+    ) -> Result<XmlEvent<'a>, ReadError> {
         if self == Self::Root {
             return Ok(readable(text));
         }
         if text.chars().all(|c| c.is_ascii_whitespace()) {
             return Ok(XmlEvent::Nothing);
         }
-        self.expect_root(at)?;
+        self.expect_root(place)?;
         Ok(XmlEvent::Nothing)
     }
 
     /// Rejects what is allowed within the root element only.
-    fn expect_root(self, at: Place) -> Result<(), ReadError> {
+    fn expect_root(self, place: EventPlace<'_>) -> Result<(), ReadError> {
         match self {
-            Self::Nothing | Self::Prolog => Err(not_xml(at, &"text before the root element")),
+            Self::Nothing | Self::Prolog => {
+                Err(not_xml(place.place(), &"text before the root element"))
+            }
             Self::Root => Ok(()),
-            Self::Epilog => Err(ReadError::TrailingContent(at)),
+            Self::Epilog => Err(ReadError::TrailingContent(place.place())),
         }
     }
 }
 
 /// The meaning of an error of quick-xml while that section of the document was being read.
 fn translate<R: BufRead>(error: Error, section: XmlSection, input: &DocumentInput<R>) -> ReadError {
-    let at = input.event();
+    let at = input.event().place();
     match error {
         Error::Io(error) => input.error(
             Arc::try_unwrap(error).unwrap_or_else(|shared| io::Error::new(shared.kind(), shared)),
@@ -361,13 +516,24 @@ fn is_wide_space(character: char) -> bool {
 }
 
 impl Tag<'_> {
+    /// Where it begins.
+    pub(super) fn at(&self) -> Place {
+        self.place.place()
+    }
+
     /// Its namespace, without surrounding white space; `Err` with the prefix if the prefix is not declared.
     pub(super) fn namespace(&self) -> Result<Option<&str>, &str> {
-        match &self.namespace {
+        let name = self.start.name();
+        match self.namespaces.resolve_element(name).0 {
             ResolveResult::Bound(Namespace(namespace)) => Ok(Some(namespace.trim())),
             ResolveResult::Unbound => Ok(None),
-            ResolveResult::Unknown(prefix) => Err(prefix),
+            ResolveResult::Unknown(_) => Err(name.prefix().map_or("", Prefix::into_inner)),
         }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        self.start.name().into_inner()
     }
 
     /// Its name, without a prefix.
@@ -384,17 +550,27 @@ impl Tag<'_> {
     /// Names and values of its attributes without a prefix. Those with a prefix belong to other vocabularies. A value that can't be
     /// read completely contains [`UNREADABLE`].
     pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
-        // All were checked when the tag was read, so that there are no errors here.
-        let mut attributes = self.start.attributes();
-        attributes.with_checks(false);
-        attributes.filter_map(|attribute| {
-            let attribute = attribute.ok()?;
-            let name = attribute.key.into_inner();
-            if name == "xmlns" || name.contains(':') {
-                return None;
-            }
-            Some((name, value_of(&attribute)))
-        })
+        let text: &str = &self.start;
+        let plain = self.plain.unwrap_or_default().iter();
+        let plain = plain.filter(|attribute| !attribute.has_prefix).map(
+            |PlainAttribute { name, value, .. }| {
+                (&text[name.clone()], Cow::Borrowed(&text[value.clone()]))
+            },
+        );
+        let others = self.plain.is_none().then(|| {
+            // All were checked when the tag was read, so that there are no errors here.
+            let mut attributes = self.start.attributes();
+            attributes.with_checks(false);
+            attributes.filter_map(|attribute| {
+                let attribute = attribute.ok()?;
+                let name = attribute.key.into_inner();
+                if name == "xmlns" || name.contains(':') {
+                    return None;
+                }
+                Some((name, value_of(&attribute)))
+            })
+        });
+        plain.chain(others.into_iter().flatten())
     }
 }
 
@@ -433,13 +609,13 @@ fn strict_value_of<'a>(attribute: &Attribute<'a>) -> Option<Cow<'a, str>> {
 }
 
 /// Checks the attributes of a tag; returns how many values can't be read completely.
-fn check_attributes(start: &BytesStart<'_>, at: Place) -> Result<u64, ReadError> {
+fn check_attributes(start: &BytesStart<'_>, place: EventPlace<'_>) -> Result<u64, ReadError> {
     let mut damaged = 0;
     for (n, attribute) in start.attributes().enumerate() {
         if n == MAX_ATTRIBUTES {
-            return Err(ReadError::TooManyAttributes(at));
+            return Err(ReadError::TooManyAttributes(place.place()));
         }
-        let attribute = attribute.map_err(|error| not_xml(at, &error))?;
+        let attribute = attribute.map_err(|error| not_xml(place.place(), &error))?;
         let has_reference = attribute.value.contains('&');
         damaged += u64::from(has_reference && strict_value_of(&attribute).is_none());
     }

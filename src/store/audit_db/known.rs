@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::database::AuditDb;
 use super::state::open;
-use super::tables::{expected, known};
+use super::tables::{expected, known, selected};
 use crate::mirror_path::made_path;
-use crate::protocol::{ResourceUri, SourceTime};
+use crate::protocol::{Link, ResourceUri, SourceTime};
 use crate::store::StoreError;
 use crate::store::tables::resource::audit;
 
@@ -15,7 +15,7 @@ const ROWS: usize = 1000;
 
 impl AuditDb {
     /// Copies what the state database in a folder knows of a Source; `false`: there is none. `wants` decides which resources
-    /// the configuration includes.
+    /// the configuration includes, and `selects` by type and links whether one is wanted still that was not selected.
     ///
     /// # Errors
     /// [`StoreError`], also for a database that is newer than this program.
@@ -24,6 +24,7 @@ impl AuditDb {
         folder: &Path,
         source: &str,
         wants: impl Fn(&ResourceUri) -> bool,
+        selects: impl Fn(Option<&str>, &[Link]) -> bool,
     ) -> Result<bool, StoreError> {
         let Some(state) = open(folder)? else {
             return Ok(false);
@@ -31,8 +32,12 @@ impl AuditDb {
         audit::visit(&state, source, ROWS, |rows| {
             self.transaction(|sql| {
                 for row in &rows {
-                    let wanted = ResourceUri::parse(&row.uri).is_ok_and(|uri| wants(&uri));
-                    known::insert(sql, row, wanted)?;
+                    let wanted = wants(&row.uri);
+                    let is_unselected = row
+                        .unselected
+                        .as_ref()
+                        .is_some_and(|(media_type, links)| !selects(media_type.as_deref(), links));
+                    known::insert(sql, row, wanted && !is_unselected, is_unselected)?;
                 }
                 Ok(())
             })
@@ -45,6 +50,7 @@ impl AuditDb {
     /// none could be read.
     pub fn merge_known(&self, since: Option<SourceTime>) -> Result<(), StoreError> {
         self.transaction(|sql| {
+            selected::drop_unselected(sql)?;
             // Its plain path belongs to another.
             for (id, uri) in expected::displaced(sql)? {
                 expected::set_path(sql, id, made_path(&uri).as_str())?;

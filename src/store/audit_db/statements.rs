@@ -4,6 +4,7 @@ use rusqlite::Connection;
 
 use super::database::AuditDb;
 use super::tables::expected::{self, Expectation, Presence, Statement};
+use super::tables::selected;
 use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
 use crate::store::StoreError;
@@ -63,6 +64,14 @@ impl AuditDb {
     ) -> Result<(), StoreError> {
         self.transaction(|sql| {
             for entry in entries {
+                let standing = entry.standing.filter(|_| entry.kind != ChangeKind::Deleted);
+                if let Some(standing) = standing {
+                    // What the records give the resource is known at the end.
+                    selected::record(sql, entry, standing)?;
+                    if !standing.has_type {
+                        continue;
+                    }
+                }
                 record(sql, set, number, document, entry)?;
             }
             Ok(())

@@ -29,6 +29,7 @@ fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Cha
         frequency: None,
         encoding: None,
         unconfirmed: false,
+        standing: None,
     }
 }
 

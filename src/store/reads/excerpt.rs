@@ -7,7 +7,7 @@ use crate::store::tables::feed::{self, FeedEntry};
 use crate::store::{Store, StoreError};
 
 /// How many entries are read at most to find some among them: the feed has no index but its number.
-const MOST_READ: i64 = 20_000;
+const MOST_READ: usize = 20_000;
 
 /// Which entries of the feed are wanted.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct FeedExcerpt {
     pub entries: Vec<FeedEntry>,
     /// Where to go on, with [`FeedSearch::before`]; `None`: the feed has no older entry.
     pub next: Option<i64>,
+    /// Whether the feed had older entries than it has now.
+    pub was_trimmed: bool,
 }
 
 impl Store {
@@ -52,19 +54,26 @@ impl Store {
         search: FeedSearch,
     ) -> Result<FeedExcerpt, StoreError> {
         self.read_in(Lane::Reports, move |sql| {
-            let end = feed::last_number(sql)?.saturating_add(1);
-            let before = search.before.map_or(end, |before| before.min(end));
-            let from = before.saturating_sub(MOST_READ);
+            let before = search.before.unwrap_or(i64::MAX);
             let wanted = (search.source.as_deref(), search.uri.as_deref());
-            let entries = feed::newest(sql, (from, before), wanted, search.limit)?;
-            let read_until = match entries.last() {
-                Some(last) if entries.len() >= search.limit => last.seq,
-                _ => from,
+            // The numbers have holes: after a restore they begin far above the last one, and entries are removed.
+            let first = match wanted {
+                (None, None) => None,
+                _ => feed::number_before(sql, before, MOST_READ)?,
             };
-            let has_more = feed::has_before(sql, read_until)?;
+            let entries = feed::newest(sql, (first, before), wanted, search.limit)?;
+            let read_until = match entries.last() {
+                Some(last) if entries.len() >= search.limit => Some(last.seq),
+                _ => first,
+            };
+            let has_more = match read_until {
+                Some(read_until) => feed::has_before(sql, read_until)?,
+                None => false,
+            };
             Ok(FeedExcerpt {
                 entries,
-                next: has_more.then_some(read_until),
+                next: read_until.filter(|_| has_more),
+                was_trimmed: feed::trimmed(sql)?.is_some(),
             })
         })
         .await

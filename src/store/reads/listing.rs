@@ -15,8 +15,8 @@ use crate::store::{Store, StoreError};
 /// How many rows one step reads: with their URIs and links, at most 3 MiB of the database.
 const ROWS: usize = 100;
 
-/// What remains to be listed.
-#[derive(Debug)]
+/// What remains to be listed; by default nothing.
+#[derive(Debug, Default)]
 pub struct ResourceListing(VecDeque<Remaining>);
 
 #[derive(Debug)]
@@ -29,13 +29,13 @@ enum Remaining {
 
 impl Store {
     /// Begins to list the resources that the mirror has: those of a set, by its Capability List, or of a Source, or all. Returns the
-    /// position of the feed after which changes may be missing in the listing; `None`: no such set, or no set of such a Source, is
-    /// known.
+    /// position of the feed after which changes may be missing in the listing. `None` for the listing: no such set, or no set of such a
+    /// Source, is known.
     pub async fn begin_listing(
         self: &Arc<Self>,
         source: Option<String>,
         set: Option<String>,
-    ) -> Result<Option<(i64, ResourceListing)>, StoreError> {
+    ) -> Result<(i64, Option<ResourceListing>), StoreError> {
         self.read_in(Lane::Reports, move |sql| {
             let source = source.as_deref();
             let parts: VecDeque<Remaining> = match &set {
@@ -56,7 +56,7 @@ impl Store {
             };
             let is_known = !parts.is_empty() || (source.is_none() && set.is_none());
             let position = feed::last_number(sql)?;
-            Ok(is_known.then_some((position, ResourceListing(parts))))
+            Ok((position, is_known.then_some(ResourceListing(parts))))
         })
         .await
     }

@@ -19,7 +19,7 @@ use crate::store::tables::feed::{self, FeedEntry};
 use crate::store::tables::inbox::{self, Delivery};
 use crate::store::tables::resource::{self, ResourceView};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{coverage, gap, package_file, resource_count};
+use crate::store::tables::{coverage, gap, package_file, relation, resource_count};
 use crate::store::{Store, StoreError};
 use crate::sync::{Coverage, Gap};
 
@@ -142,14 +142,20 @@ impl Store {
         self.read(move |sql| Ok(inbox::get(sql, id)?)).await
     }
 
-    /// A resource that was applied at least once.
+    /// A resource that was applied at least once, with what names it as metadata or as described.
     pub async fn resource(
         self: &Arc<Self>,
         uri: &ResourceUri,
     ) -> Result<Option<ResourceView>, StoreError> {
         let uri = uri.clone();
-        self.read_in(Lane::Lookups, move |sql| Ok(resource::view(sql, &uri)?))
-            .await
+        self.read_in(Lane::Lookups, move |sql| {
+            let Some(mut view) = resource::view(sql, &uri)? else {
+                return Ok(None);
+            };
+            view.named_by = relation::named_by(sql, &view.source, &uri)?;
+            Ok(Some(view))
+        })
+        .await
     }
 
     /// The applied changes after a sequence number of the feed, oldest first.
@@ -162,6 +168,16 @@ impl Store {
         since: i64,
         limit: usize,
     ) -> Result<Vec<FeedEntry>, StoreError> {
+        self.feed_with(since, limit, false).await
+    }
+
+    /// As [`feed`](Self::feed). `links`: also the entries of resources of which only the links are others.
+    pub async fn feed_with(
+        self: &Arc<Self>,
+        since: i64,
+        limit: usize,
+        links: bool,
+    ) -> Result<Vec<FeedEntry>, StoreError> {
         self.read_in(Lane::Reports, move |sql| {
             if let Some(oldest) = feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
                 return Err(StoreError::FeedTrimmed { oldest });
@@ -170,7 +186,7 @@ impl Store {
             if since > last {
                 return Err(StoreError::BeyondFeed { last });
             }
-            Ok(feed::after(sql, since, limit)?)
+            Ok(feed::after(sql, since, limit, links)?)
         })
         .await
     }

@@ -37,7 +37,8 @@ fn is_needed(
     at: Option<SourceTime>,
     entry: &Change,
 ) -> Result<bool, StoreError> {
-    if entry.kind == ChangeKind::Deleted {
+    // What a record selects later is requested by itself.
+    if entry.kind == ChangeKind::Deleted || !entry.is_selected() {
         return Ok(false);
     }
     let Some(state) = resource::state(sql, source, &entry.uri, set)? else {

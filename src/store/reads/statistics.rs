@@ -41,6 +41,8 @@ pub struct SetStatistics {
     pub held_deletions: u64,
     /// Since when there are such deletions.
     pub held_since: Option<DateTime<Utc>>,
+    /// Deletions that a person has rejected: the files stay.
+    pub rejected: u64,
     /// The errors of the failed ones, the most frequent code first; if none has failed, that of one that is retried.
     pub failures: Vec<CountedFailure>,
     /// Whether the baseline is done.
@@ -82,6 +84,7 @@ fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError>
         given_up_since: report::first_given_up(sql, set)?,
         held_deletions: counts.held_back,
         held_since: source_set::held_since(sql, set)?.filter(|_| counts.held_back > 0),
+        rejected: counts.rejected,
         failures: failures(sql, set)?,
         baseline_done: totals.baseline == BaselineState::Done,
         synced_until: synced_until(sql, set, totals.baseline)?,
@@ -98,7 +101,9 @@ fn failures(sql: &Connection, set: SetId) -> Result<Vec<CountedFailure>, StoreEr
         .filter(|count| count.state == TaskState::Failed);
     let failed = failures_of(sql, set, failed)?;
     if failed.is_empty() {
-        let mut others = failures_of(sql, set, counts.iter())?;
+        // What is not selected has not failed.
+        let retried = |count: &&ErrorCount| count.state != TaskState::Rejected;
+        let mut others = failures_of(sql, set, counts.iter().filter(retried))?;
         others.truncate(1);
         return Ok(others);
     }

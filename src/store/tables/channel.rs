@@ -50,7 +50,7 @@ pub struct ChannelRecord {
     pub former_of: Option<ChannelId>,
     /// The state of the subscription.
     pub lease: Lease,
-    /// Since when a subscription was requested that no hub has verified; `None`: one was verified, denied or ended.
+    /// Since when a subscription was requested that no hub has verified, or has expired; `None`: one was verified, denied or ended.
     pub unverified_since: Option<DateTime<Utc>>,
     /// Whether it is no longer wanted: once its subscription has ended, its callback answers that it is gone.
     pub left: bool,
@@ -391,7 +391,8 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
              known_hubs = ?13, left_for_good = ?14, own_hub = ?15, own_topic = ?16, own_base = ?17, next_hub = ?18,
              next_topic = ?19, next_base = ?20, working_hub = ?21, not_before = ?22, denial = ?23, denied_at = ?24,
              fault = ?25, fault_at = ?26, silences = ?27, begun = ?28, paced_until = ?29,
-             unverified_since = CASE ?2 WHEN 'pending' THEN COALESCE(unverified_since, ?9, ?7) END
+             unverified_since = CASE ?2 WHEN 'pending' THEN COALESCE(unverified_since, ?9, ?7)
+                 WHEN 'expired' THEN COALESCE(unverified_since, ?7) END
          WHERE id = ?1";
     let (own, next) = (&channel.callbacks.own, &channel.callbacks.next);
     let values = params![

@@ -1,10 +1,12 @@
-//! `feed`: the log of applied changes. No sequence number is used twice.
+//! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, and whether a patch made
+//! the file.
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use super::values::{Count, Micros};
-use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use super::mirrored_path;
+use super::values::{Count, LinkList, Micros};
+use crate::protocol::{Link, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::SetId;
 
@@ -21,7 +23,7 @@ pub struct FeedEntry {
     pub set: String,
     /// The resource.
     pub uri: String,
-    /// What happened: `created`, `updated` or `deleted`.
+    /// What happened: `created`, `updated`, `deleted` or, where only its links are others, `linked`.
     pub change: String,
     /// The file, relative to the mirror; of a deleted resource, the file that it had. `None`: an earlier version has recorded a
     /// deletion.
@@ -32,56 +34,154 @@ pub struct FeedEntry {
     pub changed_at: Option<SourceTime>,
     /// The kind of document that announced it.
     pub origin: String,
+    /// What the resource describes, the metadata that describes it, and its kinds and collections.
+    pub links: Vec<Link>,
+    /// Whether it was applied by a patch of the version before.
+    pub is_patched: bool,
 }
+
+/// What follows the origin of an entry that was applied by a patch.
+const BY_PATCH: &str = " patch";
 
 impl FeedEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        let uri: ResourceUri = row.get("uri")?;
+        let path: Option<String> = row.get("path")?;
+        let stated: String = row.get("origin")?;
+        let origin = stated.strip_suffix(BY_PATCH);
         Ok(Self {
+            is_patched: origin.is_some(),
+            origin: word_of(ORIGINS, origin.unwrap_or(&stated).to_owned()),
             seq: row.get("seq")?,
             applied_at: row.get::<_, Micros>("applied_at")?.0,
             source: row.get("source")?,
             set: row.get("capability_list")?,
-            uri: row.get("uri")?,
-            change: row.get("change")?,
-            path: row.get("path")?,
+            change: word_of(CHANGES, row.get("change")?),
+            path: match path.as_deref() {
+                Some(PLAIN) => mirrored_path::of(None, &uri),
+                _ => path,
+            },
+            uri: uri.to_string(),
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             changed_at: row.get("changed_at")?,
-            origin: row.get("origin")?,
+            links: row.get::<_, LinkList<_>>("links")?.0,
         })
     }
 }
 
-/// The entries after a sequence number, oldest first.
+/// What happened where only the links of a resource are others than before.
+pub(in crate::store) const LINKED: &str = "linked";
+
+/// What an entry has for the plain path of its URI. NULL has another meaning there.
+const PLAIN: &str = "";
+
+/// What an entry has for a word that most have, and the word. Databases have these: they never change, and neither do the entries of
+/// earlier versions, which have the words.
+type Abbreviations = &'static [(&'static str, &'static str)];
+const CHANGES: Abbreviations = &[("c", "created"), ("u", "updated"), ("d", "deleted")];
+const ORIGINS: Abbreviations = &[
+    ("n", "notification"),
+    ("cl", "change-list"),
+    ("cd", "change-dump"),
+    ("rl", "resource-list"),
+    ("rd", "resource-dump"),
+];
+
+fn word_of(all: Abbreviations, stored: String) -> String {
+    let found = all.iter().find(|(short, _)| *short == stored);
+    found.map_or(stored, |(_, word)| (*word).to_owned())
+}
+
+fn abbreviated(all: Abbreviations, word: &str) -> &str {
+    let found = all.iter().find(|(_, full)| *full == word);
+    found.map_or(word, |(short, _)| short)
+}
+
+/// The entries after a sequence number, oldest first. `links`: also those of resources of which only the links are others.
 pub(in crate::store) fn after(
     sql: &Connection,
     since: i64,
     limit: usize,
+    links: bool,
 ) -> Result<Vec<FeedEntry>> {
     sql.prepare_cached(
-        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
-         FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+        "SELECT seq, applied_at, source_set.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
+         FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > ?1 AND (?3 OR change <> ?4) ORDER BY seq LIMIT ?2",
     )?
-    .query_map(params![since, Count::of_rows(limit)], FeedEntry::from_row)?
+    .query_map(
+        params![since, Count::of_rows(limit), links, LINKED],
+        FeedEntry::from_row,
+    )?
     .collect()
 }
 
-/// Of the entries with a number from `from` and below `before`, newest first: those of a Source and of a URI, if they are stated. There is
-/// no index for either; the two numbers bound how many entries are read.
+/// The number of the entry that is so many entries before a number; `None`: there are not so many.
+pub(in crate::store) fn number_before(
+    sql: &Connection,
+    before: i64,
+    entries: usize,
+) -> Result<Option<i64>> {
+    let skipped = Count::of_rows(entries.saturating_sub(1));
+    sql.prepare_cached("SELECT seq FROM feed WHERE seq < ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2")?
+        .query_row(params![before, skipped], |row| row.get(0))
+        .optional()
+}
+
+/// The number of the entry that is `nth` after that one, from 1; `None`: there are fewer.
+pub(in crate::store) fn nth_after(sql: &Connection, since: i64, nth: usize) -> Result<Option<i64>> {
+    sql.prepare_cached("SELECT seq FROM feed WHERE seq > ?1 ORDER BY seq LIMIT 1 OFFSET ?2")?
+        .query_row(
+            params![since, Count::of_rows(nth.saturating_sub(1))],
+            |row| row.get(0),
+        )
+        .optional()
+}
+
+/// The entries of a Source with a number after `since` and up to `until`, oldest first, without those of which only the links are others.
+/// There is no index for the Source; the two numbers bound how many entries are read.
+pub(in crate::store) fn of_source(
+    sql: &Connection,
+    source: &str,
+    (since, until): (i64, i64),
+    limit: usize,
+) -> Result<Vec<FeedEntry>> {
+    sql.prepare_cached(
+        "SELECT seq, applied_at, source_set.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
+         FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
+         WHERE seq > ?1 AND seq <= ?2 AND source_set.source = ?3 AND change <> ?5 ORDER BY seq LIMIT ?4",
+    )?
+    .query_map(
+        params![since, until, source, Count::of_rows(limit), LINKED],
+        FeedEntry::from_row,
+    )?
+    .collect()
+}
+
+/// Of the entries with a number from `first` (`None`: from the oldest) and below `before`, newest first: those of a Source and of a URI, if
+/// they are stated. There is no index for either; the two numbers bound how many entries are read.
 pub(in crate::store) fn newest(
     sql: &Connection,
-    (from, before): (i64, i64),
+    (first, before): (Option<i64>, i64),
     (source, uri): (Option<&str>, Option<&str>),
     limit: usize,
 ) -> Result<Vec<FeedEntry>> {
     // CROSS JOIN: the entries are read in the order of their numbers.
     sql.prepare_cached(
-        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
+        "SELECT seq, applied_at, source_set.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
          FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
-         WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR feed.source = ?3) AND (?4 IS NULL OR uri = ?4)
+         WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3) AND (?4 IS NULL OR uri = ?4)
+           AND change <> ?6
          ORDER BY seq DESC LIMIT ?5",
     )?
     .query_map(
-        params![from, before, source, uri, Count::of_rows(limit)],
+        params![
+            first.unwrap_or(i64::MIN),
+            before,
+            source,
+            uri,
+            Count::of_rows(limit),
+            LINKED
+        ],
         FeedEntry::from_row,
     )?
     .collect()
@@ -178,32 +278,51 @@ pub(in crate::store) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> R
 /// An entry that has no number yet.
 pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) applied_at: DateTime<Utc>,
-    pub(in crate::store) source: &'a str,
     pub(in crate::store) set: SetId,
     pub(in crate::store) uri: &'a ResourceUri,
-    pub(in crate::store) change: ChangeKind,
+    /// As of a [`FeedEntry`].
+    pub(in crate::store) change: &'a str,
     pub(in crate::store) path: &'a str,
     pub(in crate::store) length: Option<u64>,
     pub(in crate::store) changed_at: Option<SourceTime>,
     pub(in crate::store) origin: Origin,
+    /// All links of the resource; those that pair it with others are stored.
+    pub(in crate::store) links: &'a [Link],
+    /// As of a [`FeedEntry`].
+    pub(in crate::store) is_patched: bool,
+}
+
+/// The relations that a reader of the feed pairs resources by.
+const PAIRING: [&str; 4] = ["describes", "describedby", "profile", "collection"];
+
+/// The links that pair a resource with others, without what else they state of their targets.
+fn pairing(links: &[Link]) -> Vec<Link> {
+    let rel_of = |link: &Link| PAIRING.into_iter().find(|rel| link.is(rel));
+    let pairing = links
+        .iter()
+        .filter_map(|link| Some(Link::new(rel_of(link)?, link.href.clone())));
+    pairing.collect()
 }
 
 /// Appends an entry and returns its sequence number.
 pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
+    let suffix = if entry.is_patched { BY_PATCH } else { "" };
+    let origin = format!("{}{suffix}", abbreviated(ORIGINS, entry.origin.code()));
+    // The Source is that of the set.
     sql.prepare_cached(
-        "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin, links)
+         VALUES (?1, '', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
         Micros(entry.applied_at),
-        entry.source,
         entry.set,
         entry.uri,
-        entry.change,
-        entry.path,
+        abbreviated(CHANGES, entry.change),
+        mirrored_path::stored(entry.path, entry.uri).unwrap_or(PLAIN),
         entry.length.map(Count),
         entry.changed_at,
-        entry.origin,
+        origin,
+        LinkList(pairing(entry.links)),
     ])?;
     Ok(sql.last_insert_rowid())
 }

@@ -3,6 +3,7 @@
 
 use rusqlite::{Connection, Result, Row, params};
 
+use super::mirrored_path;
 use super::values::Count;
 use crate::protocol::ResourceUri;
 use crate::store::ids::{ResourceId, SetId};
@@ -26,10 +27,11 @@ impl ForgottenResource {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let is_live: bool = row.get("live")?;
         let length: Option<Count> = row.get("length")?;
+        let uri: ResourceUri = row.get("uri")?;
         Ok(Self {
             id: row.get("id")?,
-            uri: row.get("uri")?,
-            path: row.get("path")?,
+            path: mirrored_path::of(row.get("path")?, &uri),
+            uri,
             length: is_live.then(|| length.map_or(0, u64::from)),
             set: row.get("set_id")?,
         })
@@ -110,7 +112,7 @@ pub(in crate::store) fn end_set(sql: &Connection, set: SetId) -> Result<()> {
 pub(in crate::store) fn clear_counts(sql: &Connection, set: SetId) -> Result<()> {
     for statement in [
         "DELETE FROM task_error_count WHERE set_id = ?1",
-        "UPDATE task_count SET ready = 0, checks = 0, failed = 0, held = 0, undecided = 0 WHERE set_id = ?1",
+        "UPDATE task_count SET ready = 0, checks = 0, failed = 0, held = 0, undecided = 0, rejected = 0 WHERE set_id = ?1",
         "UPDATE source_set SET resources = 0, bytes = 0, shares = 0, checks_on = 0, checks = 0, held_since = NULL WHERE id = ?1",
     ] {
         sql.prepare_cached(statement)?.execute([set])?;

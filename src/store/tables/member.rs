@@ -53,6 +53,26 @@ pub(in crate::store) fn update(
     Ok(())
 }
 
+/// Updates the memberships of all members among these resources.
+pub(in crate::store) fn update_range(
+    sql: &Connection,
+    set: SetId,
+    resources: RangeInclusive<ResourceId>,
+    membership: Membership,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE member SET generation = ?4, part = ?5 WHERE set_id = ?1 AND resource_id BETWEEN ?2 AND ?3",
+    )?
+    .execute(params![
+        set,
+        resources.start(),
+        resources.end(),
+        membership.generation,
+        membership.part
+    ])?;
+    Ok(())
+}
+
 /// Ends a membership; returns whether there was one.
 pub(in crate::store) fn delete(sql: &Connection, set: SetId, resource: ResourceId) -> Result<bool> {
     let deleted = sql

@@ -6,11 +6,17 @@ pub(in crate::store) mod unconfirmed;
 pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use super::member::Membership;
+use super::mirrored_path;
+use super::relation::RelationKind;
+use super::served_version::{PackedETag, PackedTime, served_by};
 use super::task::Task;
-use super::values::{Count, DigestList, LinkList, Micros, content_info};
+use super::values::{
+    Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, content_info,
+};
+use crate::mirror_path::uris_of_plain_path;
 use crate::protocol::{
     ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
 };
@@ -51,6 +57,8 @@ pub struct ResourceView {
     pub deleted: bool,
     /// Its related resources (section 14).
     pub links: Vec<Link>,
+    /// The resources whose links name it as metadata, or as what they describe; only where it is looked up by itself.
+    pub named_by: Vec<(RelationKind, String)>,
 }
 
 /// The columns of a [`ResourceView`], its row, and whether the mirror has it.
@@ -59,15 +67,16 @@ const VIEW: &str = "resource.uri AS uri, resource.source AS source, capability_l
 
 impl ResourceView {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        let uri: ResourceUri = row.get("uri")?;
         Ok(Self {
-            uri: row.get("uri")?,
+            path: mirrored_path::of(row.get("path")?, &uri),
+            uri,
             source: row.get("source")?,
             set: row.get("capability_list")?,
-            path: row.get("path")?,
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             media_type: row.get("media_type")?,
             encoding: row.get("encoding")?,
-            hashes: row.get("hashes")?,
+            hashes: row.get::<_, HashAttribute>("hashes")?.0,
             lastmod: row.get("lastmod")?,
             changed_at: row.get("changed_at")?,
             applied_at: row
@@ -75,6 +84,7 @@ impl ResourceView {
                 .map(DateTime::from),
             deleted: row.get("deleted")?,
             links: row.get::<_, LinkList<_>>("links")?.0,
+            named_by: Vec::new(),
         })
     }
 }
@@ -105,7 +115,7 @@ pub(in crate::store) struct ResourceState {
     pub(in crate::store) is_interrupted: bool,
     /// Whether its file may be another than is recorded, or may be there although nothing is recorded.
     pub(in crate::store) is_doubted: bool,
-    /// Whether links are stored of the version that the mirror has.
+    /// Whether links are stored of the version that the mirror has, or with the task.
     pub(in crate::store) has_links: bool,
     /// The set that announced it last.
     pub(in crate::store) announced_by: SetId,
@@ -134,69 +144,88 @@ pub(in crate::store) fn state(
     uri: &ResourceUri,
     set: SetId,
 ) -> Result<Option<ResourceState>> {
-    // Columns go by number: this is read once an entry of a document.
-    sql.prepare_cached(&format!(
-        "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
-                resource.lastmod, resource.changed_at, resource.deleted, resource.change,
-                task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
-                task.state IS 'interrupted', resource.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
-                task.unconfirmed, resource.answered_until
-         FROM resource LEFT JOIN task ON task.resource_id = resource.id
-              LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
-         WHERE resource.source = ?1 AND resource.uri = ?2"
-    ))?
-    .query_row(params![source, uri, set], |row| {
-        let applied_at: Option<Micros> = row.get(2)?;
-        let is_doubted = row.get(17)?;
-        let known = if applied_at.is_some() {
-            Some(LocalState {
-                length: row.get::<_, Option<Count>>(3)?.map(u64::from),
-                hashes: row.get::<_, DigestList<_>>(4)?.0,
-                lastmod: row.get(5)?,
-                changed_at: row.get(6)?,
-                deleted: row.get(7)?,
-                kind: row.get(8)?,
+    StateQuery::new(sql)?.state(source, uri, set)
+}
+
+/// The query of the states of resources, prepared once for the entries of a document.
+pub(in crate::store) struct StateQuery<'a>(CachedStatement<'a>);
+
+impl<'a> StateQuery<'a> {
+    pub(in crate::store) fn new(sql: &'a Connection) -> Result<Self> {
+        // Columns go by number: this is read once an entry of a document.
+        let statement = sql.prepare_cached(&format!(
+            "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
+                    resource.lastmod, resource.changed_at, resource.deleted, resource.change,
+                    task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
+                    task.state IS 'interrupted', resource.links IS NOT NULL OR task.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
+                    task.unconfirmed, resource.answered_until
+             FROM resource LEFT JOIN task ON task.resource_id = resource.id
+                  LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
+             WHERE resource.source = ?1 AND resource.uri = ?2"
+        ))?;
+        Ok(Self(statement))
+    }
+
+    /// The state of a resource as `set` sees it; `None`: it has no row.
+    pub(in crate::store) fn state(
+        &mut self,
+        source: &str,
+        uri: &ResourceUri,
+        set: SetId,
+    ) -> Result<Option<ResourceState>> {
+        let found = self.0.query_row(params![source, uri, set], |row| {
+            let applied_at: Option<Micros> = row.get(2)?;
+            let is_doubted = row.get(17)?;
+            let known = if applied_at.is_some() {
+                Some(LocalState {
+                    length: row.get::<_, Option<Count>>(3)?.map(u64::from),
+                    hashes: row.get::<_, DigestList<_>>(4)?.0,
+                    lastmod: row.get(5)?,
+                    changed_at: row.get(6)?,
+                    deleted: row.get(7)?,
+                    kind: row.get(8)?,
+                    is_doubted,
+                    unconfirmed: row.get(18)?,
+                    answered_until: row.get(20)?,
+                })
+            } else {
+                None
+            };
+            let pending_origin: Option<Origin> = row.get(11)?;
+            let pending = match row.get(9)? {
+                Some(kind) => Some(Pending {
+                    kind,
+                    changed_at: row.get(10)?,
+                    unconfirmed: row.get(19)?,
+                    is_listed: pending_origin.is_some_and(Origin::is_listing),
+                }),
+                None => None,
+            };
+            let pending_set: Option<SetId> = row.get(12)?;
+            let member = match row.get(13)? {
+                Some(generation) => Some(Membership {
+                    generation,
+                    part: row.get(14)?,
+                }),
+                None => None,
+            };
+            Ok(ResourceState {
+                id: row.get(0)?,
+                known,
+                pending,
+                is_pending_listed: pending_origin.is_some_and(Origin::is_listing)
+                    && pending_set == Some(set),
+                pending_set,
+                is_interrupted: row.get(15)?,
                 is_doubted,
-                unconfirmed: row.get(18)?,
-                answered_until: row.get(20)?,
+                has_links: row.get(16)?,
+                announced_by: row.get(1)?,
+                member,
+                applied_at: applied_at.map(DateTime::from),
             })
-        } else {
-            None
-        };
-        let pending_origin: Option<Origin> = row.get(11)?;
-        let pending = match row.get(9)? {
-            Some(kind) => Some(Pending {
-                kind,
-                changed_at: row.get(10)?,
-                unconfirmed: row.get(19)?,
-                is_listed: pending_origin.is_some_and(Origin::is_listing),
-            }),
-            None => None,
-        };
-        let pending_set: Option<SetId> = row.get(12)?;
-        let member = match row.get(13)? {
-            Some(generation) => Some(Membership {
-                generation,
-                part: row.get(14)?,
-            }),
-            None => None,
-        };
-        Ok(ResourceState {
-            id: row.get(0)?,
-            known,
-            pending,
-            is_pending_listed: pending_origin.is_some_and(Origin::is_listing)
-                && pending_set == Some(set),
-            pending_set,
-            is_interrupted: row.get(15)?,
-            is_doubted,
-            has_links: row.get(16)?,
-            announced_by: row.get(1)?,
-            member,
-            applied_at: applied_at.map(DateTime::from),
-        })
-    })
-    .optional()
+        });
+        found.optional()
+    }
 }
 
 pub(in crate::store) fn insert(
@@ -207,7 +236,7 @@ pub(in crate::store) fn insert(
     path: &str,
 ) -> Result<ResourceId> {
     sql.prepare_cached("INSERT INTO resource (source, uri, set_id, path) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![source, uri, set, path])?;
+        .execute(params![source, uri, set, mirrored_path::stored(path, uri)])?;
     Ok(ResourceId(sql.last_insert_rowid()))
 }
 
@@ -218,8 +247,20 @@ pub(in crate::store) fn is_path_of_another(
     path: &str,
     uri: &ResourceUri,
 ) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
-        .exists(params![source, path, uri])
+    let is_stored_path = sql
+        .prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
+        .exists(params![source, path, uri])?;
+    if is_stored_path {
+        return Ok(true);
+    }
+    let mut is_plain_path = sql
+        .prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND uri = ?2 AND path IS NULL")?;
+    for other in uris_of_plain_path(path) {
+        if other != *uri && is_plain_path.exists(params![source, other])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The set that announced a resource last; `None`: it has no row.
@@ -242,13 +283,50 @@ pub(in crate::store) fn live_length(sql: &Connection, id: ResourceId) -> Result<
     .optional()
 }
 
-/// Stores the links that are stated of the version that the mirror has, in place of those that were stated before.
-pub(in crate::store) fn set_links(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<()> {
+/// A file whose links are others now.
+pub(in crate::store) struct Relinked {
+    /// Its path, relative to the mirror.
+    pub(in crate::store) path: String,
+    /// Its length, in bytes.
+    pub(in crate::store) length: Option<u64>,
+}
+
+/// Stores the links that are stated of the version that the mirror has, in place of those that were stated before. `None`: they are
+/// the same, or the mirror has no file.
+pub(in crate::store) fn set_links(
+    sql: &Connection,
+    id: ResourceId,
+    links: &[Link],
+) -> Result<Option<Relinked>> {
+    let relinked = sql
+        .prepare_cached(
+            "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS NOT ?2
+             RETURNING applied_at IS NOT NULL, path, uri, length",
+        )?
+        .query_row(params![id, LinkList(links)], |row| {
+            let is_stored: bool = row.get(0)?;
+            if !is_stored {
+                return Ok(None);
+            }
+            Ok(Some(Relinked {
+                path: mirrored_path::given(row.get(1)?, &row.get(2)?)?,
+                length: row.get::<_, Option<Count>>(3)?.map(u64::from),
+            }))
+        })
+        .optional()?;
+    Ok(relinked.flatten())
+}
+
+/// Whether the mirror has a file of a resource with other links than these.
+pub(in crate::store) fn has_other_links(
+    sql: &Connection,
+    id: ResourceId,
+    links: &[Link],
+) -> Result<bool> {
     sql.prepare_cached(
-        "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS NOT ?2",
+        "SELECT 1 FROM resource WHERE id = ?1 AND applied_at IS NOT NULL AND deleted = 0 AND links IS NOT ?2",
     )?
-    .execute(params![id, LinkList(links)])?;
-    Ok(())
+    .exists(params![id, LinkList(links)])
 }
 
 /// Stores which set has stated the deletion that was applied.
@@ -293,6 +371,8 @@ pub struct Publication {
     pub version: Option<ServedVersion>,
     /// Whether its bytes are new; if not, the feed gets no entry.
     pub news: bool,
+    /// Whether its bytes were made from those of the version before by a patch.
+    pub is_patched: bool,
 }
 
 /// Stores a published file. `lastmod` replaces that of the publication. Returns whether the resource has a row still.
@@ -304,6 +384,7 @@ pub(in crate::store) fn publish(
 ) -> Result<bool> {
     let task = &publication.task;
     let version = publication.version.as_ref();
+    let path = mirrored_path::stored(&publication.path, &task.uri);
     let store = |place: &str, condition: &str| {
         sql.prepare_cached(&format!(
             "UPDATE resource SET {place} length = ?4, hashes = ?6,
@@ -320,25 +401,25 @@ pub(in crate::store) fn publish(
         .execute(params![
             task.resource,
             task.set,
-            publication.path,
+            path,
             Count(publication.length),
             publication.media_type,
-            DigestList(&publication.hashes),
+            PackedDigests(&publication.hashes),
             lastmod,
             task.changed_at,
             Micros(now),
             change_of(task),
             publication.news,
-            version.map(|version| &version.url),
-            version.and_then(|version| version.validators.etag.as_deref()),
-            version.and_then(|version| version.validators.last_modified.as_deref()),
+            version.map(|version| served_by(version, &task.uri)),
+            version.and_then(PackedETag::of),
+            version.and_then(PackedTime::of),
             LinkList(&task.links),
             publication.encoding,
             task.unconfirmed,
         ])
     };
     // Nearly every file is where its row has it. An update that names the path writes its index anew, also with the same path.
-    let is_stored = store("", "AND set_id = ?2 AND path = ?3")? > 0
+    let is_stored = store("", "AND set_id = ?2 AND path IS ?3")? > 0
         || store("set_id = ?2, path = ?3,", "")? > 0;
     unconfirmed::set_answered(sql, task)?;
     Ok(is_stored)
@@ -432,6 +513,7 @@ pub(in crate::store) struct AdoptedFile<'a> {
 pub(in crate::store) fn adopt(
     sql: &Connection,
     id: ResourceId,
+    uri: &ResourceUri,
     file: &AdoptedFile<'_>,
     now: DateTime<Utc>,
 ) -> Result<()> {
@@ -443,10 +525,10 @@ pub(in crate::store) fn adopt(
     )?
     .execute(params![
         id,
-        file.path,
+        mirrored_path::stored(file.path, uri),
         Count(file.length),
         file.media_type,
-        DigestList(file.hashes),
+        PackedDigests(file.hashes),
         file.lastmod,
         file.changed_at,
         Micros(now),

@@ -5,7 +5,8 @@
 //! `awaits_since` since when a deletion waits for another set, and `given_up_since` when the task was given up for the first time.
 //!
 //! A deletion that a person has rejected stays as a task that nothing executes: what states the same again makes no new one. The
-//! mirror is not behind because of it, so its `since` does not count.
+//! mirror is not behind because of it, so its `since` does not count. The same holds for an update that the configuration does not
+//! select; of one that is served in a type that is not selected, `media_type` is that type, and `error_code` [`UNSELECTED_TYPE`].
 
 pub(in crate::store) mod queue;
 pub(in crate::store) mod report;
@@ -15,6 +16,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use url::Url;
 
+use super::mirrored_path;
 use super::served_version::served_version;
 use super::source_set::{CapabilityLists, SHARING};
 use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info, texts};
@@ -72,6 +74,8 @@ pub struct Task {
     /// Whether the file may be another than is recorded: then length, digests and validators state nothing about it. Also whether
     /// there may be a file although the mirror has none as far as is recorded.
     pub live_doubted: bool,
+    /// Whether it has taken the place of an older change of the resource that was not applied.
+    pub has_replaced: bool,
     /// For a deletion: whether the resource is a member of another set than the one that announced it.
     pub is_shared: bool,
     /// For a deletion: the Capability Lists of the other sets of the Source that are followed and were never read completely.
@@ -82,12 +86,12 @@ pub struct Task {
 
 impl Task {
     fn from_row(row: &Row<'_>) -> Result<Self> {
+        let uri: ResourceUri = row.get("uri")?;
         Ok(Self {
             resource: row.get("resource_id")?,
             version: row.get("version")?,
             source: row.get("source")?,
             set: row.get("set_id")?,
-            uri: row.get("uri")?,
             authority: row.get("authority")?,
             kind: row.get("kind")?,
             changed_at: row.get("changed_at")?,
@@ -99,17 +103,19 @@ impl Task {
             unconfirmed: row.get("unconfirmed")?,
             contradicted: row.get("contradicted")?,
             attempts: row.get("attempts")?,
-            path: row.get("path")?,
+            path: mirrored_path::given(row.get("path")?, &uri)?,
             live: row.get("live")?,
             live_length: row.get::<_, Option<Count>>("live_length")?.map(u64::from),
             live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
-            live_version: served_version(row)?,
+            live_version: served_version(row, &uri)?,
             live_doubted: row.get("live_doubted")?,
+            has_replaced: row.get("has_replaced")?,
             is_shared: row.get("is_shared")?,
             unread_sets: row.get::<_, CapabilityLists>("unread_sets")?.0,
             awaits_since: row
                 .get::<_, Option<Micros>>("awaits_since")?
                 .map(DateTime::from),
+            uri,
         })
     }
 }
@@ -121,6 +127,7 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     task.contradicted AS contradicted, task.attempts AS attempts,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
+    task.version > resource.next_version AS has_replaced,
     task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
         WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared,
     CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other
@@ -140,7 +147,8 @@ pub(in crate::store) enum TaskState {
     Undecided,
     /// A deletion of a document of which only a part was ingested: it waits until the document, or another one, states it again.
     Interrupted,
-    /// A deletion that a person has rejected: the file stays until the Source states something else of the resource.
+    /// A deletion that a person has rejected, or an update that is not selected: the mirror stays as it is until the Source states
+    /// something else of the resource, or something else is selected.
     Rejected,
 }
 
@@ -247,6 +255,88 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
         .execute([task.resource])?;
     }
     Ok(put > 0)
+}
+
+/// The code of tasks whose resources are served in a type that is not selected.
+const UNSELECTED_TYPE: &str = "unselected-type";
+
+/// Lets a task wait that the configuration does not select any more. One that is being executed is completed.
+pub(in crate::store) fn unselect(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'rejected', error_code = NULL, error_message = NULL, given_up_since = NULL
+         WHERE resource_id = ?1 AND kind <> 'deleted' AND state IN ('ready', 'failed')",
+    )?
+    .execute([resource])
+    .map(drop)
+}
+
+/// Makes an update ready that was not selected, and returns whether it was so. One that is served in another type stays.
+pub(in crate::store) fn select(sql: &Connection, resource: ResourceId) -> Result<bool> {
+    let selected = sql
+        .prepare_cached(
+            "UPDATE task SET state = 'ready', attempts = 0
+             WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected' AND error_code IS NULL",
+        )?
+        .execute([resource])?;
+    Ok(selected > 0)
+}
+
+/// Makes an update ready that was not selected, whatever type it was served in.
+pub(in crate::store) fn reselect(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'ready', attempts = 0, error_code = NULL, media_type = CASE WHEN error_code IS NULL THEN media_type END
+         WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected'",
+    )?
+    .execute([resource])
+    .map(drop)
+}
+
+/// Lets a task wait whose resource is served in a type that is not selected, unless a newer change has taken its place.
+pub(in crate::store) fn reject_type(sql: &Connection, task: &Task, served: &str) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL
+         WHERE resource_id = ?1 AND version = ?2",
+    )?
+    .execute(params![task.resource, task.version, UNSELECTED_TYPE, served])
+    .map(drop)
+}
+
+/// An update that is not selected.
+pub(in crate::store) struct UnselectedTask {
+    pub(in crate::store) resource: ResourceId,
+    pub(in crate::store) origin: String,
+    pub(in crate::store) uri: ResourceUri,
+    pub(in crate::store) media_type: Option<String>,
+    pub(in crate::store) links: Vec<Link>,
+}
+
+/// The updates of a set that are not selected, after one, in the order of their origins and resources.
+pub(in crate::store) fn unselected(
+    sql: &Connection,
+    set: SetId,
+    (origin, resource): (&str, ResourceId),
+    limit: usize,
+) -> Result<Vec<UnselectedTask>> {
+    sql.prepare_cached(
+        "SELECT task.resource_id, task.origin, resource.uri, task.media_type, task.links
+         FROM task INDEXED BY task_of_set CROSS JOIN resource ON resource.id = task.resource_id
+         WHERE task.set_id = ?1 AND task.state = 'rejected' AND (task.origin, task.resource_id) > (?2, ?3)
+           AND task.kind <> 'deleted'
+         ORDER BY task.origin, task.resource_id LIMIT ?4",
+    )?
+    .query_map(
+        params![set, origin, resource, Count::of_rows(limit)],
+        |row| {
+            Ok(UnselectedTask {
+                resource: row.get(0)?,
+                origin: row.get(1)?,
+                uri: row.get(2)?,
+                media_type: row.get(3)?,
+                links: row.get::<_, LinkList<_>>(4)?.0,
+            })
+        },
+    )?
+    .collect()
 }
 
 /// Marks the undecided deletions of a set: the document that stated them was not ingested to its end.
@@ -525,19 +615,30 @@ pub(in crate::store) fn retry_failed(
     .execute(params![set, Micros(now), but_since.map(Micros)])
 }
 
-/// Makes the tasks of a Source's followed sets due now that were given up, also those that are being tried again, and returns their
-/// number.
-pub(in crate::store) fn retry_given_up(
-    sql: &Connection,
-    source: &str,
-    now: DateTime<Utc>,
-) -> Result<usize> {
+/// The tasks of a Source's followed sets that were given up, also those that are being tried again: their resources.
+pub(in crate::store) fn given_up(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
-        "UPDATE task INDEXED BY task_given_up SET state = 'ready', attempts = 0, not_before = ?2
+        "SELECT resource_id FROM task INDEXED BY task_given_up
          WHERE source = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
-    .execute(params![source, Micros(now)])
+    .query_map([source], |row| row.get(0))?
+    .collect()
+}
+
+/// Makes a task due now if it was given up, and is not being decided; returns whether it was.
+pub(in crate::store) fn retry_given_up(
+    sql: &Connection,
+    resource: ResourceId,
+    now: DateTime<Utc>,
+) -> Result<bool> {
+    let changed = sql
+        .prepare_cached(
+            "UPDATE task SET state = 'ready', attempts = 0, not_before = ?2
+             WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')",
+        )?
+        .execute(params![resource, Micros(now)])?;
+    Ok(changed > 0)
 }
 
 /// Makes a task due again that is delayed or failed, unless a newer change has taken its place.
@@ -571,22 +672,37 @@ pub(in crate::store) fn shift_due_times(
     Ok(())
 }
 
-/// Releases the held-back deletions of a Source's followed sets and returns their number: those that [`report::held_back`] names.
-pub(in crate::store) fn release_held_back(sql: &Connection, source: &str) -> Result<usize> {
+/// The held-back deletions of a Source's followed sets, those that [`report::held_back`] names: their resources.
+pub(in crate::store) fn held_back(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
-        "UPDATE task INDEXED BY task_held SET state = 'ready' WHERE source = ?1 AND state = 'held'
+        "SELECT resource_id FROM task INDEXED BY task_held WHERE source = ?1 AND state = 'held'
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
-    .execute([source])
+    .query_map([source], |row| row.get(0))?
+    .collect()
 }
 
-/// Rejects the held-back deletions of a Source's followed sets and returns their number.
-pub(in crate::store) fn reject_held_back(sql: &Connection, source: &str) -> Result<usize> {
+/// The rejected deletions of a Source's followed sets: their resources.
+pub(in crate::store) fn rejected(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
-        "UPDATE task INDEXED BY task_held SET state = 'rejected' WHERE source = ?1 AND state = 'held'
+        "SELECT resource_id FROM task WHERE state = 'rejected' AND kind = 'deleted'
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
-    .execute([source])
+    .query_map([source], |row| row.get(0))?
+    .collect()
+}
+
+/// Gives a task another state if it has the first one; returns whether it had.
+pub(in crate::store) fn change_state(
+    sql: &Connection,
+    resource: ResourceId,
+    from: TaskState,
+    to: TaskState,
+) -> Result<bool> {
+    let changed = sql
+        .prepare_cached("UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = ?2")?
+        .execute(params![resource, from, to])?;
+    Ok(changed > 0)
 }
 
 /// Whether a set has deletions that are not decided yet.

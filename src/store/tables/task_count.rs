@@ -19,6 +19,8 @@ pub(in crate::store) struct TaskCounts {
     pub(in crate::store) held_back: u64,
     /// Deletions whose document has not ended, or was interrupted.
     pub(in crate::store) undecided: u64,
+    /// Deletions that a person has rejected.
+    pub(in crate::store) rejected: u64,
 }
 
 /// Begins to count the tasks of a set, unless they are counted already. A trigger that did so would have SQLite look for references
@@ -32,7 +34,7 @@ pub(in crate::store) fn begin(sql: &Connection, set: SetId) -> Result<()> {
 pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<TaskCounts> {
     let counts = sql
         .prepare_cached(
-            "SELECT ready, checks, failed, held, undecided FROM task_count WHERE set_id = ?1",
+            "SELECT ready, checks, failed, held, undecided, rejected FROM task_count WHERE set_id = ?1",
         )?
         .query_row([set], |row| {
             let count = |column: usize| -> Result<u64> { Ok(row.get::<_, Count>(column)?.0) };
@@ -42,6 +44,7 @@ pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<TaskCount
                 failed: count(2)?,
                 held_back: count(3)?,
                 undecided: count(4)?,
+                rejected: count(5)?,
             })
         })
         .optional()?;

@@ -1,7 +1,7 @@
 //! Conversion of values to and from columns.
 //!
 //! Types of this crate implement [`ToSql`] and [`FromSql`] here. Types of other crates have a wrapper: [`Micros`], [`Count`],
-//! [`DigestList`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
+//! [`DigestList`], [`PackedDigests`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
 
 use chrono::{DateTime, Utc};
 use rusqlite::types::{
@@ -13,8 +13,8 @@ use url::Url;
 
 use crate::protocol::websub::Intent;
 use crate::protocol::{
-    Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities, ResourceUri,
-    SourceTime, TopicUri, parse_hashes,
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities,
+    ResourceUri, SourceTime, TopicUri, parse_hashes,
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
@@ -179,9 +179,61 @@ impl<T: AsRef<[Digest]>> ToSql for DigestList<T> {
     }
 }
 
+/// From a text, or as [`PackedDigests`] are stored.
 impl FromSql for DigestList<Vec<Digest>> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        Ok(Self(digests(value.as_str()?)))
+        match value {
+            ValueRef::Blob(bytes) => unpacked(bytes).map(Self).ok_or_else(|| invalid("digests")),
+            _ => Ok(Self(digests(value.as_str()?))),
+        }
+    }
+}
+
+/// Digests in half the bytes of a [`DigestList`]: for each one a byte for the algorithm, and its own. None at all are an empty
+/// text. For `resource`, which has a row for each of millions; the queries of other tables compare the text.
+pub(in crate::store) struct PackedDigests<'a>(pub(in crate::store) &'a [Digest]);
+
+/// The byte of each algorithm. Databases have them: they never change.
+const ALGORITHMS: [(u8, Algorithm); 5] = [
+    (1, Algorithm::Md5),
+    (2, Algorithm::Sha1),
+    (3, Algorithm::Sha256),
+    (4, Algorithm::Sha384),
+    (5, Algorithm::Sha512),
+];
+
+impl ToSql for PackedDigests<'_> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        if self.0.is_empty() {
+            return Ok("".into());
+        }
+        let mut packed = Vec::new();
+        for digest in self.0 {
+            let known = ALGORITHMS.iter().find(|(_, it)| *it == digest.algorithm());
+            packed.extend(known.map(|(byte, _)| byte));
+            packed.extend(digest.bytes());
+        }
+        Ok(packed.into())
+    }
+}
+
+fn unpacked(mut bytes: &[u8]) -> Option<Vec<Digest>> {
+    let mut digests = Vec::new();
+    while let Some((first, rest)) = bytes.split_first() {
+        let (_, algorithm) = ALGORITHMS.iter().find(|(byte, _)| byte == first)?;
+        let (digest, rest) = rest.split_at_checked(algorithm.digest_length())?;
+        digests.push(Digest::new(*algorithm, digest)?);
+        bytes = rest;
+    }
+    Some(digests)
+}
+
+/// Digests as a `hash` attribute has them, from a column of either form.
+pub(in crate::store) struct HashAttribute(pub(in crate::store) String);
+
+impl FromSql for HashAttribute {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        DigestList::column_result(value).map(|digests| Self(hash_attribute(&digests.0)))
     }
 }
 

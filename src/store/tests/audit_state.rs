@@ -12,7 +12,11 @@ impl Merged {
             .record_entries(1, 1, StatementKind::ResourceList { at: at(10) }, &listed)
             .unwrap();
         let folder = world.folder.path();
-        assert!(audit_db.copy_known(folder, SOURCE, wants).unwrap());
+        assert!(
+            audit_db
+                .copy_known(folder, SOURCE, wants, |_, _| true)
+                .unwrap()
+        );
         audit_db.merge_known(Some(at(10))).unwrap();
         Self(audit_db)
     }
@@ -115,12 +119,12 @@ fn missing_database_is_no_error_and_a_newer_one_is() {
     let audit_db = AuditDb::begin().unwrap();
     assert!(
         !audit_db
-            .copy_known(folder.path(), SOURCE, |_| true)
+            .copy_known(folder.path(), SOURCE, |_| true, |_, _| true)
             .unwrap()
     );
     assert!(KnownFiles::open(folder.path()).unwrap().is_none());
     let newer = Connection::open(folder.path().join(crate::store::schema::DATABASE)).unwrap();
     newer.pragma_update(None, "user_version", 9999).unwrap();
-    let copied = audit_db.copy_known(folder.path(), SOURCE, |_| true);
+    let copied = audit_db.copy_known(folder.path(), SOURCE, |_| true, |_, _| true);
     assert_eq!(copied.unwrap_err().code(), "newer-schema");
 }

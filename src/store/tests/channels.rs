@@ -267,4 +267,18 @@ async fn channel_is_unverified_from_its_first_request_until_it_is_verified_or_de
         world.store.change_channel(id, false, ended).await.unwrap();
         assert_eq!(world.record(id).await.unverified_since, None, "{state:?}");
     }
+    // One that expires is unverified from the time at which its request is due.
+    for (due, expected) in [(later, later), (later + TimeDelta::minutes(9), later)] {
+        let expired = move |channel: &mut Channel| {
+            channel.lease.state = ChannelState::Expired;
+            channel.lease.next_try_at = Some(due);
+        };
+        world
+            .store
+            .change_channel(id, false, expired)
+            .await
+            .unwrap();
+        let since = world.record(id).await.unverified_since;
+        assert_eq!(since, Some(expected));
+    }
 }

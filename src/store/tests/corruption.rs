@@ -8,7 +8,8 @@ use crate::store::schema;
 /// A database with a damaged index, which no query on the table alone meets.
 async fn with_damage() -> TempDir {
     let world = World::new().await;
-    let changes = (0..400).map(|number| created(&format!("name-{number:04}"), 10));
+    // Only paths that are not plain are in the index. So few are on its first page, from the end.
+    let changes = (0..20).map(|number| created(&format!("name-{number:04}//"), 10));
     world.announce(changes.collect()).await;
     let World { folder, store, .. } = world;
     drop(store);

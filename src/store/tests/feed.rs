@@ -81,7 +81,8 @@ async fn listed(world: &World, source: Option<&str>, set: Option<&str>) -> (Vec<
     let begun = world
         .store
         .begin_listing(source.map(str::to_owned), set.map(str::to_owned));
-    let (_, mut listing) = begun.await.unwrap().unwrap();
+    let (_, listing) = begun.await.unwrap();
+    let mut listing = listing.unwrap();
     let (mut names, mut steps) = (Vec::new(), 0);
     while let Some((views, rest)) = world.store.next_listed(listing).await.unwrap() {
         assert!(views.len() <= 100, "{}", views.len());
@@ -133,7 +134,7 @@ async fn listing_has_what_the_mirror_has_in_steps() {
         let begun = world
             .store
             .begin_listing(source.map(str::to_owned), set.map(str::to_owned));
-        assert!(begun.await.unwrap().is_none(), "{source:?} {set:?}");
+        assert!(begun.await.unwrap().1.is_none(), "{source:?} {set:?}");
     }
 }
 
@@ -208,12 +209,16 @@ async fn search_in_the_feed_reads_no_more_than_its_part() {
         .await
         .unwrap();
     let uri = Some(oldest.entries[0].uri.clone());
-    // As if a million changes of others had followed.
+    // Many changes of others follow.
     world
         .store
         .write(|tx| {
-            tx.sql
-                .execute_batch("UPDATE sqlite_sequence SET seq = 1000000 WHERE name = 'feed'")?;
+            tx.sql.execute_batch(
+                "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 50000)
+                 INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin)
+                 SELECT applied_at, source, set_id, 'https://example.org/other', change, path, length, changed_at, origin
+                 FROM feed, number WHERE seq = 1",
+            )?;
             Ok(())
         })
         .await
@@ -227,10 +232,49 @@ async fn search_in_the_feed_reads_no_more_than_its_part() {
         };
         let found = world.store.newest_changes(search).await.unwrap();
         if let [entry] = found.entries.as_slice() {
-            assert_eq!((entry.seq, found.next, round), (1, None, 49));
+            assert_eq!((entry.seq, found.next, round), (1, None, 2));
             return;
         }
         assert!(found.entries.is_empty());
         before = Some(found.next.expect("the oldest entry was not read yet"));
+    }
+}
+
+/// After a restore of a backup the numbers begin far above the last one.
+#[tokio::test]
+async fn search_in_the_feed_finds_what_is_before_a_jump_of_its_numbers() {
+    let world = World::new().await;
+    world.announce(vec![created("a", 10)]).await;
+    world.work("1").await;
+    world
+        .store
+        .write(|tx| {
+            tx.sql.execute_batch(
+                "UPDATE sqlite_sequence SET seq = 1700000000000000 WHERE name = 'feed'",
+            )?;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let search = |uri: Option<String>, source: Option<String>| FeedSearch {
+        uri,
+        source,
+        ..FeedSearch::newest(9)
+    };
+    for numbers in [&[1][..], &[1_700_000_000_000_001, 1]] {
+        let newest = FeedSearch::newest(9);
+        let newest = world.store.newest_changes(newest).await.unwrap();
+        let uri = newest.entries.last().map(|entry| entry.uri.clone());
+        let source = newest.entries.last().map(|entry| entry.source.clone());
+        for search in [search(None, None), search(uri, None), search(None, source)] {
+            let found = world.store.newest_changes(search.clone()).await.unwrap();
+            let found_numbers: Vec<i64> = found.entries.iter().map(|entry| entry.seq).collect();
+            assert_eq!(found_numbers, numbers, "{search:?}");
+            assert_eq!(found.next, None, "{search:?}");
+        }
+        if numbers.len() == 1 {
+            world.announce(vec![updated("a", 20)]).await;
+            world.work("2").await;
+        }
     }
 }

@@ -59,6 +59,33 @@ async fn empty_baseline_is_done_at_once() {
 }
 
 #[tokio::test]
+async fn members_may_be_named_in_any_order_and_again() {
+    let world = World::new().await;
+    let entries = |names: &str| -> Vec<Change> {
+        let names = names.chars().map(String::from);
+        names.map(|name| created(&name, -1)).collect()
+    };
+    world.list(world.set, 10, entries("abcdefgh")).await;
+    world.work("1").await;
+    let lists = [
+        "abcdefgh",
+        "hgfedcba",
+        "abcabcdefghaa",
+        "acegbdfh",
+        "cdabghef",
+    ];
+    let mut time = 10;
+    for names in lists {
+        time += 10;
+        world.list(world.set, time, entries(names)).await;
+        assert!(world.due().await.is_empty(), "{names}");
+    }
+    // Those around them are named.
+    world.list(world.set, time + 10, entries("abdeghabd")).await;
+    assert_eq!(world.due_names().await, ["deleted c", "deleted f"]);
+}
+
+#[tokio::test]
 async fn member_that_the_list_does_not_name_any_more_is_deleted() {
     let world = World::new().await;
     world
@@ -207,7 +234,8 @@ async fn too_many_deletions_wait_for_approval() {
     assert_eq!(world.store.approve_deletions("another").await.unwrap(), 0);
     assert!(woken(&mut wakes).is_empty());
     assert_eq!(world.store.approve_deletions(SOURCE).await.unwrap(), 101);
-    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    // Three transactions.
+    assert_eq!(woken(&mut wakes), vec![Wake::Tasks(SOURCE.to_owned()); 3]);
     // Approved deletions stay approved if they are announced again before they are executed; but the newer list names r0.
     let mut listed = many(49);
     listed.push(created("r100", -1));

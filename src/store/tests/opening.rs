@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::*;
+use crate::protocol::{Oddities, ServedVersion, Validators, parse_hashes};
 use crate::store::schema;
 
 #[tokio::test]
@@ -100,6 +101,198 @@ async fn database_of_the_first_version_keeps_working() {
     world.announce(vec![created("b", 30)]).await;
     world.work("1").await;
     assert_eq!(world.totals(world.set).await, (2, 5));
+}
+
+/// A database of the time when rows had all of their texts: two live resources with an update, a deleted one, and the feed.
+const ROWS_OF_TEXTS: &str = "
+    INSERT INTO source_set (id, source, capability_list, baseline, was_read, resources, bytes)
+        VALUES (1, 'demo', 'https://example.org/capabilitylist.xml', 'done', 1, 2, 6);
+    INSERT INTO coverage (set_id, from_time, until_time) VALUES (1, 0, 20000000);
+    INSERT INTO task_count (set_id) VALUES (1);
+    INSERT INTO resource_count (source, resources) VALUES ('demo', 3);
+    INSERT INTO resource (id, source, uri, set_id, path, length, media_type, hashes, lastmod, changed_at, change, applied_at,
+                          deleted, served_by, etag, last_modified)
+    VALUES (1, 'demo', 'https://example.org/a', 1, 'example.org/a', 3, 'text/plain',
+            'md5:900150983cd24fb0d6963f7d28e17f72 sha-256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+            9000000, 10000000, NULL, 10000000, 0, 'https://example.org/a', '\"900150983cd24fb0d6963f7d28e17f72\"',
+            'Tue, 24 Nov 2026 02:31:13 GMT'),
+           (2, 'demo', 'https://example.org/b', 1, 'example.org/%made/00/b', 3, NULL, '', NULL, 10000000, 'created', 10000000,
+            0, 'https://cdn.example/b', 'W/\"1\"', NULL),
+           (3, 'demo', 'https://example.org/c', 1, 'example.org/c', 3, NULL, '', NULL, 11000000, 'deleted', 11000000,
+            1, NULL, NULL, NULL);
+    INSERT INTO member (set_id, resource_id, generation) VALUES (1, 1, 0), (1, 2, 0);
+    INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, hashes, origin, state)
+    VALUES (1, 'demo', 1, 'example.org', 'updated', 20000000, '', 'change-list', 'ready'),
+           (2, 'demo', 1, 'example.org', 'updated', 20000000, '', 'change-list', 'ready');
+    INSERT INTO feed (seq, applied_at, source, set_id, uri, change, path, length, changed_at, origin)
+    VALUES (1, 10000000, 'demo', 1, 'https://example.org/a', 'created', 'example.org/a', 3, 9000000, 'resource-list'),
+           (2, 10000000, 'demo', 1, 'https://example.org/b', 'created', 'example.org/%made/00/b', 3, 10000000, 'notification'),
+           (3, 11000000, 'demo', 1, 'https://example.org/c', 'deleted', NULL, NULL, 11000000, 'change-list');";
+
+#[tokio::test]
+async fn rows_of_texts_are_read_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
+    let is_before = |step: &&&str| !step.contains("shorter form");
+    let before: Vec<_> = schema::STEPS.iter().take_while(is_before).collect();
+    for step in &before {
+        database.execute_batch(step).unwrap();
+    }
+    database.execute_batch(ROWS_OF_TEXTS).unwrap();
+    let version = i64::try_from(before.len()).unwrap();
+    database
+        .pragma_update(None, "user_version", version)
+        .unwrap();
+    drop(database);
+    let world = World {
+        store: Store::open(folder.path()).unwrap(),
+        folder,
+        set: SetId(1),
+        now: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
+    };
+    assert_eq!(copies(world.folder.path()).len(), 1);
+    let known = async |name: &str| world.store.resource(&uri(name)).await.unwrap().unwrap();
+    let a = known("a").await;
+    assert_eq!(a.path.as_deref(), Some("example.org/a"));
+    assert_eq!(
+        a.hashes,
+        "md5:900150983cd24fb0d6963f7d28e17f72 sha-256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    );
+    let b = known("b").await;
+    assert_eq!(b.path.as_deref(), Some("example.org/%made/00/b"));
+    assert_eq!(b.hashes, "");
+    assert!(known("c").await.deleted);
+    let tasks = world.due().await;
+    let versions = tasks.iter().map(|task| {
+        let version = task.live_version.as_ref().unwrap();
+        let validators = &version.validators;
+        let (etag, time) = (&validators.etag, &validators.last_modified);
+        (version.url.as_str(), etag.as_deref(), time.as_deref())
+    });
+    assert_eq!(
+        versions.collect::<Vec<_>>(),
+        [
+            (
+                "https://example.org/a",
+                Some("\"900150983cd24fb0d6963f7d28e17f72\""),
+                Some("Tue, 24 Nov 2026 02:31:13 GMT")
+            ),
+            ("https://cdn.example/b", Some("W/\"1\""), None),
+        ]
+    );
+    assert_eq!(
+        tasks[0].live_hashes,
+        parse_hashes(&a.hashes, &mut Oddities::default())
+    );
+    let feed = world.store.feed(0, 9).await.unwrap();
+    let entries = feed.iter().map(|entry| {
+        (
+            entry.source.as_str(),
+            entry.uri.as_str(),
+            entry.change.as_str(),
+            entry.path.as_deref(),
+            entry.origin.as_str(),
+        )
+    });
+    assert_eq!(
+        entries.collect::<Vec<_>>(),
+        [
+            (
+                "demo",
+                "https://example.org/a",
+                "created",
+                Some("example.org/a"),
+                "resource-list"
+            ),
+            (
+                "demo",
+                "https://example.org/b",
+                "created",
+                Some("example.org/%made/00/b"),
+                "notification"
+            ),
+            (
+                "demo",
+                "https://example.org/c",
+                "deleted",
+                None,
+                "change-list"
+            ),
+        ]
+    );
+    // The rows take the shorter forms as they change.
+    let served = tasks.into_iter().map(|task| {
+        let version = Some(ServedVersion {
+            url: task.uri.url().clone(),
+            validators: Validators {
+                etag: Some("\"0123456789abcdef\"".to_owned()),
+                last_modified: Some("Wed, 25 Nov 2026 02:31:13 GMT".to_owned()),
+            },
+        });
+        let publication = publication(task, "1234");
+        TaskResult::Published(Publication {
+            version,
+            ..publication
+        })
+    });
+    world.complete(served.collect()).await;
+    assert_eq!(world.totals(world.set).await, (2, 8));
+    world
+        .announce(vec![updated("a", 30), updated("b", 30), created("d", 30)])
+        .await;
+    let again = world.due().await;
+    for task in &again[..2] {
+        let version = task.live_version.clone().unwrap();
+        assert_eq!(version.url, *task.uri.url());
+        let validators = version.validators;
+        assert_eq!(validators.etag.as_deref(), Some("\"0123456789abcdef\""));
+        assert_eq!(
+            validators.last_modified.as_deref(),
+            Some("Wed, 25 Nov 2026 02:31:13 GMT")
+        );
+        assert_eq!(task.live_hashes, sha256("1234"));
+    }
+    let paths: Vec<_> = again.iter().map(|task| task.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["example.org/a", "example.org/%made/00/b", "example.org/d"]
+    );
+    // Each path belongs to its resource, stored or not.
+    let files = KnownFiles::open(world.folder.path()).unwrap().unwrap();
+    for (path, is_deleted) in [
+        ("example.org/a", Some(false)),
+        ("example.org/%made/00/b", Some(false)),
+        ("example.org/c", Some(true)),
+        ("example.org/d", Some(false)),
+        ("example.org/b", None),
+        ("example.org/e", None),
+    ] {
+        let found = files.of(SOURCE, None, Some(path)).unwrap();
+        assert_eq!(
+            found.as_ref().map(|file| file.deleted),
+            is_deleted,
+            "{path}"
+        );
+        if let Some(found) = found {
+            assert_eq!(found.path.as_deref(), Some(path));
+        }
+    }
+    let of_http = ["a", "c", "d"].map(|name| Change {
+        uri: ResourceUri::parse(&format!("http://example.org/{name}")).unwrap(),
+        ..created(name, 40)
+    });
+    let of_http_paths = of_http
+        .clone()
+        .map(|change| made_path(&change.uri).to_string());
+    world.announce(of_http.to_vec()).await;
+    let tasks = world.due().await;
+    let paths = tasks
+        .into_iter()
+        .filter(|task| task.uri.url().scheme() == "http");
+    assert_eq!(
+        paths.map(|task| task.path).collect::<Vec<_>>(),
+        of_http_paths
+    );
 }
 
 /// The files in a folder that the migration has made.

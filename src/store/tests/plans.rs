@@ -25,6 +25,8 @@ const LARGE: &[&str] = &[
     "part",
     "document",
     "package_file",
+    "relation",
+    "standing",
 ];
 /// What variables stand for in a statement.
 const VARIABLES: &[(&str, &str)] = &[
@@ -39,7 +41,7 @@ const CONDITIONS: &[(&str, &str)] = &[
         "UPDATE task SET since = ?2 WHERE resource_id IN",
         "set_id = ?1",
     ),
-    ("SELECT path, length, hashes,", "path = ?2"),
+    ("SELECT path, length, hashes,", "uri = ?2 AND path IS NULL"),
 ];
 /// Steps of plans that scan all the same: the beginning of the statement, the step, and the reason.
 const EXPECTED: &[(&str, &str, &str)] = &[(

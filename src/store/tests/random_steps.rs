@@ -213,6 +213,7 @@ impl Mix {
              UNION ALL SELECT set_id, 'checks', checks FROM task_count WHERE checks <> 0
              UNION ALL SELECT set_id, 'failed', failed FROM task_count WHERE failed <> 0
              UNION ALL SELECT set_id, 'held', held FROM task_count WHERE held <> 0
+             UNION ALL SELECT set_id, 'rejected', rejected FROM task_count WHERE rejected <> 0
              UNION ALL SELECT set_id, 'undecided', undecided FROM task_count WHERE undecided <> 0
              UNION ALL SELECT set_id, state || ' ' || code, tasks FROM task_error_count WHERE tasks <> 0",
         );

@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::{ContentInfo, Link, ServedVersion, Validators};
+use crate::protocol::{ContentInfo, Criteria, Link, ServedVersion, Standing, Validators};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())
@@ -188,4 +188,81 @@ async fn validators_of_a_replaced_open_list_are_deleted() {
     // A list that is closed under the same URI is the same document.
     world.store.save_open_list(world.set, None).await.unwrap();
     assert!(remembers(3).await);
+}
+
+/// A record that describes a resource, and has what this one lacks.
+fn record(name: &str, described: &str, selection: i64) -> Change {
+    Change {
+        links: vec![Link::new("describes", uri(described).url().clone())],
+        standing: Some(Standing {
+            has_type: true,
+            lacks: Criteria::NONE,
+            gives: Criteria::PROFILE,
+            selection,
+        }),
+        ..created(name, 10)
+    }
+}
+
+fn lacking(name: &str, selection: i64) -> Change {
+    Change {
+        standing: Some(Standing {
+            has_type: true,
+            lacks: Criteria::PROFILE,
+            gives: Criteria::NONE,
+            selection,
+        }),
+        ..created(name, 10)
+    }
+}
+
+#[tokio::test]
+async fn resource_waits_for_the_record_that_selects_it() {
+    let world = World::new().await;
+    world.announce(vec![lacking("a", 1)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.statistics().await.pending, 0);
+    // A record of another selection gives nothing.
+    world.announce(vec![record("n", "a", 2)]).await;
+    assert_eq!(world.due_names().await, ["created n"]);
+    world.announce(vec![record("m", "a", 1)]).await;
+    assert_eq!(
+        world.due_names().await,
+        ["created a", "created m", "created n"]
+    );
+    // What is deleted gives nothing any more.
+    world.work("1").await;
+    let gone = Change {
+        standing: lacking("m", 1).standing,
+        ..deleted("m", 20)
+    };
+    world.announce(vec![gone, lacking("b", 1)]).await;
+    world.work("1").await;
+    let described = Change {
+        links: vec![Link::new("describedBy", uri("m").url().clone())],
+        ..lacking("c", 1)
+    };
+    world.announce(vec![described]).await;
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
+async fn thousands_of_records_of_one_resource_are_bounded() {
+    let world = World::new().await;
+    let records = (0..3000).map(|number| record(&format!("m{number}"), "a", 1));
+    let mut listed: Vec<Change> = records.collect();
+    listed.insert(0, lacking("a", 1));
+    world.list(world.set, 10, listed).await;
+    let due = world.due().await.into_iter();
+    let mut due = due.filter(|task| task.uri == uri("a"));
+    let task = due.next().unwrap();
+    world.complete(vec![published(task, "1")]).await;
+    let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
+    assert_eq!(known.named_by.len(), 64);
+    assert!(
+        known
+            .named_by
+            .iter()
+            .all(|(kind, _)| *kind == RelationKind::Describes)
+    );
 }

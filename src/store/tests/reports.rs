@@ -1,8 +1,11 @@
 //! What a person is shown and decides about: deletions that are held back or rejected, and tasks that were given up.
 
+use std::cell::Cell;
+
 use chrono::TimeDelta;
 
 use super::*;
+use crate::store::{DecisionResult, HeldDecision};
 
 /// A set of 200 resources that the mirror has, of which the deletion of 150 is held back.
 async fn world_with_held_deletions() -> World {
@@ -69,6 +72,50 @@ async fn rejected_deletions_keep_the_files_and_hold_nothing_back() {
     assert_eq!((statistics.failed, statistics.resources), (0, 200));
     assert!(world.due().await.is_empty());
     assert!(held_names(&world, ResourceId(0), 9).await.is_empty());
+}
+
+/// 150 deletions are decided in three transactions here.
+#[tokio::test]
+async fn decision_that_ends_early_leaves_the_other_deletions_as_they_are() {
+    let world = world_with_held_deletions().await;
+    let decide = async |decision, steps: usize| {
+        let left = Cell::new(steps);
+        let goes_on = || left.replace(left.get().saturating_sub(1)) > 0;
+        let store = &world.store;
+        let decided = store.decide_deletions(SOURCE, decision, world.now, goes_on);
+        let DecisionResult::Decided(decided) = decided.await.unwrap() else {
+            panic!("more deletions are held back than were seen");
+        };
+        let statistics = world.statistics().await;
+        let (held, rejected) = (statistics.held_deletions, statistics.rejected);
+        (decided, held, rejected, statistics.pending)
+    };
+    let approve = HeldDecision::Approve { seen: None };
+    assert_eq!(decide(HeldDecision::Reject, 1).await, (50, 100, 50, 0));
+    assert_eq!(decide(approve, 1).await, (50, 50, 50, 50));
+    assert_eq!(decide(HeldDecision::Reject, 9).await, (50, 0, 100, 50));
+    assert_eq!(decide(HeldDecision::Undo, 1).await, (50, 50, 50, 50));
+    let since = world.statistics().await.held_since;
+    assert_eq!(since, Some(world.now));
+    assert_eq!(decide(HeldDecision::Undo, 9).await, (50, 100, 0, 50));
+    assert_eq!(decide(approve, 9).await, (100, 0, 0, 150));
+    world.work("approved").await;
+    assert_eq!(world.totals(world.set).await.0, 50);
+}
+
+#[tokio::test]
+async fn decision_stays_in_what_was_committed_when_the_process_ends() {
+    let world = world_with_held_deletions().await;
+    let left = Cell::new(2);
+    let goes_on = || left.replace(left.get() - 1) > 0;
+    let store = &world.store;
+    let decided = store.decide_deletions(SOURCE, HeldDecision::Reject, world.now, goes_on);
+    assert_eq!(decided.await.unwrap(), DecisionResult::Decided(100));
+    let world = world.reopened();
+    let statistics = world.statistics().await;
+    assert_eq!((statistics.held_deletions, statistics.rejected), (50, 100));
+    assert_eq!(world.store.reject_deletions(SOURCE).await.unwrap(), 50);
+    assert_eq!(world.statistics().await.rejected, 150);
 }
 
 #[tokio::test]
@@ -184,9 +231,21 @@ async fn given_up_task_is_reported_until_it_is_done() {
     // It is so while it is tried again, by a person or by a poll.
     world.now += TimeDelta::minutes(2);
     let store = &world.store;
-    assert_eq!(store.retry_given_up("another", world.now).await.unwrap(), 0);
+    assert_eq!(
+        store
+            .retry_given_up("another", world.now, || true)
+            .await
+            .unwrap(),
+        0
+    );
     let mut wakes = store.wakes();
-    assert_eq!(store.retry_given_up(SOURCE, world.now).await.unwrap(), 2);
+    assert_eq!(
+        store
+            .retry_given_up(SOURCE, world.now, || true)
+            .await
+            .unwrap(),
+        2
+    );
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
     let statistics = world.statistics().await;
     assert_eq!((statistics.failed, statistics.pending), (0, 2));
@@ -199,7 +258,11 @@ async fn given_up_task_is_reported_until_it_is_done() {
     assert_eq!(reported(&world).await[0].since, given_up);
     assert!(world.due().await.is_empty());
     assert_eq!(
-        world.store.retry_given_up(SOURCE, world.now).await.unwrap(),
+        world
+            .store
+            .retry_given_up(SOURCE, world.now, || true)
+            .await
+            .unwrap(),
         2
     );
 
@@ -211,7 +274,11 @@ async fn given_up_task_is_reported_until_it_is_done() {
     let found = reported(&world).await;
     assert_eq!((found[0].since, found[0].due), (given_up, None));
     assert_eq!(world.statistics().await.given_up_since, Some(given_up));
-    world.store.retry_given_up(SOURCE, world.now).await.unwrap();
+    world
+        .store
+        .retry_given_up(SOURCE, world.now, || true)
+        .await
+        .unwrap();
 
     // A newer change is another task.
     world.announce(vec![updated("a", 30)]).await;

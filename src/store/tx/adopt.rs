@@ -93,23 +93,24 @@ fn adopt(
             .filter(|&lastmod| lastmod <= latest_plausible(context.now)),
         changed_at,
     };
-    resource::adopt(sql, state.id, &file, context.now)?;
+    resource::adopt(sql, state.id, &change.uri, &file, context.now)?;
     totals.count_file(sql, state.id, before, adoption.length)?;
     if !is_known {
         // The readers of the feed have not seen these bytes.
         let entry = NewEntry {
             applied_at: context.now,
-            source: context.source,
             set: context.set,
             uri: &change.uri,
             change: match before {
-                None => ChangeKind::Created,
-                Some(_) => ChangeKind::Updated,
+                None => ChangeKind::Created.as_str(),
+                Some(_) => ChangeKind::Updated.as_str(),
             },
             path: &adoption.path,
             length: Some(adoption.length),
             changed_at,
             origin: context.origin,
+            links: &change.links,
+            is_patched: false,
         };
         let seq = feed::append(sql, &entry)?;
         tx.wake(Wake::Feed(seq));

@@ -1,18 +1,23 @@
 //! What the changes of one document have in common within a transaction.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
-use crate::protocol::SourceTime;
+use super::membership::MemberUpdates;
+use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
+use crate::store::tables::resource::{ResourceState, StateQuery};
 use crate::store::tables::{coverage, source_set};
 
 /// The set, the Source and the kind of document whose changes are applied.
 pub(super) struct BatchContext<'a> {
+    sql: &'a Connection,
+    /// Prepared for the first change.
+    states: RefCell<Option<StateQuery<'a>>>,
     pub(super) set: SetId,
     /// The label of the Source.
     pub(super) source: &'a str,
@@ -26,11 +31,15 @@ pub(super) struct BatchContext<'a> {
     /// Whether a task was dropped and another one, which restores the resource, has taken its place: its worker is to be woken, although
     /// no change has become a task.
     pub(super) has_restored: Cell<bool>,
+    /// The entry of the feed that was appended last: its readers are to be woken.
+    pub(super) last_entry: Cell<Option<i64>>,
+    /// The updates of members that are to be written; `None`: each is written at once.
+    pub(super) updates: Option<MemberUpdates>,
 }
 
 impl<'a> BatchContext<'a> {
     pub(super) fn read(
-        sql: &Connection,
+        sql: &'a Connection,
         set: SetId,
         source: &'a str,
         origin: Origin,
@@ -42,6 +51,8 @@ impl<'a> BatchContext<'a> {
             None
         };
         Ok(Self {
+            sql,
+            states: RefCell::new(None),
             set,
             source,
             origin,
@@ -49,6 +60,18 @@ impl<'a> BatchContext<'a> {
             generation: source_set::generation(sql, set)?,
             unbroken,
             has_restored: Cell::new(false),
+            last_entry: Cell::new(None),
+            updates: None,
         })
+    }
+
+    /// The state of a resource as the set sees it; `None`: it has no row.
+    pub(super) fn state_of(&self, uri: &ResourceUri) -> Result<Option<ResourceState>, StoreError> {
+        let mut states = self.states.borrow_mut();
+        let states = match &mut *states {
+            Some(prepared) => prepared,
+            unprepared => unprepared.insert(StateQuery::new(self.sql)?),
+        };
+        Ok(states.state(self.source, uri, self.set)?)
     }
 }

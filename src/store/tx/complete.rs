@@ -11,7 +11,7 @@ use super::superseded::{SupersededTask, doubt_and_restore};
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::ids::SetId;
-use crate::store::tables::feed::{self, NewEntry};
+use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
 use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
 use crate::store::tables::{dropped_task, member, part, source_set};
@@ -51,6 +51,13 @@ pub enum TaskResult {
         /// Whether the Source serves what the mirror has.
         is_same: bool,
     },
+    /// The resource is served in a type that is not selected.
+    Unselected {
+        /// The task.
+        task: Task,
+        /// That type.
+        served: String,
+    },
     /// The attempt failed.
     Failed {
         /// The task.
@@ -67,6 +74,7 @@ impl TaskResult {
             Self::Removed { task, .. }
             | Self::Left { task, .. }
             | Self::Contradicted { task, .. }
+            | Self::Unselected { task, .. }
             | Self::Failed { task, .. } => task,
         }
     }
@@ -106,6 +114,9 @@ impl Store {
                             let since = since.unwrap_or(task.changed_at);
                             request_again(tx.sql, now, task, task.set, since)?;
                         }
+                    }
+                    TaskResult::Unselected { task, served } => {
+                        task::reject_type(tx.sql, task, served)?;
                     }
                     TaskResult::Failed { task, failure } => {
                         if failure.is_in_doubt {
@@ -158,14 +169,21 @@ fn publish(
     // An impossible time is not stored, so that a list that states it, or another one, is compared again.
     let latest = latest_plausible(now);
     let lastmod = publication.lastmod.filter(|&lastmod| lastmod <= latest);
+    let is_relinked =
+        !publication.news && resource::has_other_links(sql, task.resource, &task.links)?;
     if !resource::publish(sql, publication, lastmod, now)? {
         // The task was dropped long ago. If the resource is announced again, its file is adopted.
         return Ok(());
     }
     totals.count_file(sql, task.resource, before, publication.length)?;
+    let length = Some(publication.length);
+    if is_relinked {
+        append_to_feed(tx, task, LINKED, now, &publication.path, length, false)?;
+    }
     if publication.news {
-        let length = Some(publication.length);
-        append_to_feed(tx, task, now, &publication.path, length)?;
+        let change = task.kind.as_str();
+        let is_patched = publication.is_patched;
+        append_to_feed(tx, task, change, now, &publication.path, length, is_patched)?;
         if let Some(superseded) = superseded {
             superseded.restore(sql, task, now)?;
         }
@@ -295,7 +313,7 @@ fn remove(
     if let Some(length) = before {
         // A reader removes by the path what it has made of the file; the length states whether there is one still.
         let length = u64::try_from(length).ok().filter(|_| kept);
-        append_to_feed(tx, task, now, &task.path, length)?;
+        append_to_feed(tx, task, task.kind.as_str(), now, &task.path, length, false)?;
     }
     Ok(task::complete(sql, task)?)
 }
@@ -303,20 +321,23 @@ fn remove(
 fn append_to_feed(
     tx: &mut Tx<'_>,
     task: &Task,
+    change: &str,
     now: DateTime<Utc>,
     path: &str,
     length: Option<u64>,
+    is_patched: bool,
 ) -> Result<(), StoreError> {
     let entry = NewEntry {
         applied_at: now,
-        source: &task.source,
         set: task.set,
         uri: &task.uri,
-        change: task.kind,
+        change,
         path,
         length,
         changed_at: task.changed_at,
         origin: task.origin,
+        links: &task.links,
+        is_patched,
     };
     let seq = feed::append(tx.sql, &entry)?;
     tx.wake(Wake::Feed(seq));

@@ -1,4 +1,4 @@
-//! Remembers where readers of the feed continue, so that what they read next is not removed before.
+//! Remembers where readers of the feed continue, so that what they read next is not removed before. Hooks are such readers.
 //!
 //! A position is stored when the feed is trimmed, and not when it is named: readers wait for no commit.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::store::feed_readers::day_of;
-use crate::store::tables::feed_reader;
+use crate::store::tables::{feed_reader, hook};
 use crate::store::{Store, StoreError};
 
 /// How many days a position counts that a reader has named.
@@ -19,7 +19,8 @@ impl Store {
         self.feed_readers.note(day_of(now), since);
     }
 
-    /// Stores the positions that were noted, and returns the lowest one that was named in the last seven days; `None`: none was.
+    /// Stores the positions that were noted, and returns the lowest one that was named in the last seven days, or that a hook has;
+    /// `None`: there is none.
     pub async fn feed_read_until(
         self: &Arc<Self>,
         now: DateTime<Utc>,
@@ -37,7 +38,10 @@ impl Store {
             .await?;
         }
         self.feed_readers.note_stored(&unstored, since);
-        self.read(move |sql| Ok(feed_reader::lowest_since(sql, since)?))
-            .await
+        self.read(move |sql| {
+            let lowest = [feed_reader::lowest_since(sql, since)?, hook::lowest(sql)?];
+            Ok(lowest.into_iter().flatten().min())
+        })
+        .await
     }
 }

@@ -101,7 +101,7 @@ impl Store {
             }
             let last = next.last().map(|(id, _)| (*id, next.len()));
             if last.is_some() {
-                tx.wake(Wake::Tasks(source));
+                tx.wake(Wake::Tasks(source.clone()));
             }
             Ok(last)
         })
@@ -147,7 +147,7 @@ impl Store {
         let source = source.to_owned();
         self.write(move |tx| {
             if files == FilesOfForgotten::Removed {
-                append_removals(tx, &source, now, &resources)?;
+                append_removals(tx, now, &resources)?;
             }
             delete_resources(tx, &source, &resources)
         })
@@ -213,7 +213,6 @@ fn delete_resources(
 /// Appends the removals of files to the feed, of the resources that the mirror had.
 fn append_removals(
     tx: &mut Tx<'_>,
-    source: &str,
     now: DateTime<Utc>,
     resources: &[ForgottenResource],
 ) -> Result<(), StoreError> {
@@ -223,14 +222,15 @@ fn append_removals(
         };
         let entry = NewEntry {
             applied_at: now,
-            source,
             set: forgotten.set,
             uri: &forgotten.uri,
-            change: ChangeKind::Deleted,
+            change: ChangeKind::Deleted.as_str(),
             path,
             length: None,
             changed_at: None,
             origin: Origin::Forget,
+            links: &[],
+            is_patched: false,
         };
         let seq = feed::append(tx.sql, &entry)?;
         tx.wake(Wake::Feed(seq));

@@ -10,12 +10,12 @@ use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
 use super::membership::{leave, leave_if_shared, note_deletion};
 use super::put_task::{put_task, put_task_since};
-use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, SourceTime, Standing};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome};
-use crate::store::tables::resource::ResourceState;
+use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{
     channel, coverage, delivered, dump, dump_package, gap, member, part, source_set, task,
 };
@@ -172,6 +172,9 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
     if result.tasks > 0 || context.has_restored.get() || batch.end.is_some() {
         tx.wake(Wake::Tasks(batch.source.clone()));
     }
+    if let Some(seq) = context.last_entry.get() {
+        tx.wake(Wake::Feed(seq));
+    }
     Ok(result)
 }
 
@@ -182,6 +185,11 @@ fn apply_change(
     change: &Change,
 ) -> Result<bool, StoreError> {
     let deletes = change.kind == ChangeKind::Deleted;
+    if change.standing.is_some_and(Standing::is_irrelevant)
+        && resource::state(sql, context.source, &change.uri, context.set)?.is_none()
+    {
+        return Ok(false);
+    }
     let state = ResourceState::of_change(sql, context, change)?;
     let mut state = state.decided_for(sql, context, !deletes)?;
     if deletes && state.is_pending_listed {
@@ -208,6 +216,9 @@ fn apply_change(
     let has_left = decision == Decision::Older && state.known.as_ref().is_some_and(is_overtaken);
     if !has_left && change.kind != ChangeKind::Deleted {
         state.join_changed(sql, context)?;
+    }
+    if decision != Decision::Older {
+        state.relate(sql, context, change)?;
     }
     match decision {
         Decision::Task => {
@@ -255,7 +266,7 @@ fn apply_change(
                 leave(sql, context.set, state.id)?;
             }
             state.drop_task(sql, context)?;
-            state.set_links(sql, &change.links)?;
+            state.set_links(sql, context, change)?;
             Ok(false)
         }
     }

@@ -112,6 +112,7 @@ fn delete_absent(
         live_length,
         state.member,
         unnamed,
+        None,
     )?;
     if !becomes_task {
         return Ok(EntryOutcome::Known);

@@ -6,19 +6,19 @@ use url::Url;
 
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
-use super::membership::PartAssignment;
+use super::membership::{MemberUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, SourceTime, Standing};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
-use crate::store::tables::resource::ResourceState;
+use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::source_set;
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{CheckRules, Decision, LocalState, plan_listed};
+use crate::sync::{CheckRules, Decision, LocalState, Pending, plan_listed};
 
 /// A Resource List, or a Resource Dump, that is being read.
 #[derive(Clone, Debug)]
@@ -125,7 +125,8 @@ fn list_entries(
     entries: &[Change],
 ) -> Result<BatchResult, StoreError> {
     let sql = tx.sql;
-    let context = BatchContext::read(sql, list.set, &list.source, list.origin, now)?;
+    let mut context = BatchContext::read(sql, list.set, &list.source, list.origin, now)?;
+    context.updates = Some(MemberUpdates::default());
     let mut parts = part.map(|part| PartAssignment::new(sql, list.set, context.generation, part));
     let checks = list
         .checks
@@ -143,11 +144,17 @@ fn list_entries(
             entry,
         )?);
     }
+    if let Some(updates) = &context.updates {
+        updates.write(sql)?;
+    }
     if let Some(checks) = checks {
         checks.save(sql, list.set)?;
     }
     if result.tasks > 0 || context.has_restored.get() {
         tx.wake(Wake::Tasks(list.source.clone()));
+    }
+    if let Some(seq) = context.last_entry.get() {
+        tx.wake(Wake::Feed(seq));
     }
     Ok(result)
 }
@@ -165,6 +172,30 @@ fn is_overtaken(context: &BatchContext<'_>, state: &ResourceState, entry: &Chang
     is_named && entry.lastmod < listed
 }
 
+/// Notes that a list names a resource that is not selected: what the mirror has of it from before is not absent.
+fn name_unwanted(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    parts: Option<&mut PartAssignment<'_>>,
+    entry: &Change,
+) -> Result<EntryOutcome, StoreError> {
+    let state = resource::state(sql, context.source, &entry.uri, context.set)?;
+    let Some(state) = state.filter(|state| state.member.is_some()) else {
+        return Ok(EntryOutcome::Known);
+    };
+    match parts {
+        Some(parts) => state.join_listed(sql, context, parts)?,
+        None => state.join_changed(sql, context)?,
+    }
+    state.relate(sql, context, entry)?;
+    let is_deletion = |pending: Pending| pending.kind == ChangeKind::Deleted;
+    if state.pending.is_some_and(is_deletion) && state.is_pending_listed {
+        // An earlier list did not name it.
+        state.drop_task(sql, context)?;
+    }
+    Ok(EntryOutcome::Known)
+}
+
 /// Compares one entry of a list of the time `at`, and returns what became of it.
 fn list_entry(
     sql: &Connection,
@@ -174,6 +205,9 @@ fn list_entry(
     checks: Option<&mut UndatedChecks>,
     entry: &Change,
 ) -> Result<EntryOutcome, StoreError> {
+    if entry.standing.is_some_and(Standing::is_irrelevant) {
+        return name_unwanted(sql, context, parts, entry);
+    }
     let state = ResourceState::of_change(sql, context, entry)?;
     let state = state.decided_for(sql, context, true)?;
     if is_overtaken(context, &state, entry) {
@@ -193,6 +227,9 @@ fn list_entry(
             Some(parts) => state.join_listed(sql, context, parts)?,
             None => state.join_changed(sql, context)?,
         }
+    }
+    if decision != Decision::Older {
+        state.relate(sql, context, entry)?;
     }
     match decision {
         Decision::Task => {
@@ -221,7 +258,7 @@ fn list_entry(
                 // This also drops a deletion that was held back.
                 state.drop_task(sql, context)?;
             }
-            state.set_links(sql, &entry.links)?;
+            state.set_links(sql, context, entry)?;
             Ok(EntryOutcome::Known)
         }
         Decision::Older => {

@@ -7,7 +7,9 @@
 //!   last read (`member.generation >= part.read`).
 //! - A part is skipped that was read in part only: it is complete (it has a `filter`) from its end on.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use rusqlite::Connection;
 
@@ -18,7 +20,7 @@ use crate::store::tables::resource::ResourceState;
 use crate::store::tables::{coverage, part, resource, source_set};
 
 /// Makes a resource a member of a set, or updates its membership. `before`: its membership until now; `live_length`: the length of
-/// its file, if the mirror has one.
+/// its file, if the mirror has one; `updates`: with which an update is written, if not at once.
 pub(super) fn join(
     sql: &Connection,
     set: SetId,
@@ -26,11 +28,13 @@ pub(super) fn join(
     live_length: Option<i64>,
     before: Option<Membership>,
     now: Membership,
+    updates: Option<&MemberUpdates>,
 ) -> Result<(), StoreError> {
-    match before {
-        Some(before) if before == now => {}
-        Some(_) => member::update(sql, set, resource, now)?,
-        None => {
+    match (before, updates) {
+        (Some(before), _) if before == now => {}
+        (Some(_), Some(updates)) => updates.add(sql, set, resource, now)?,
+        (Some(_), None) => member::update(sql, set, resource, now)?,
+        (None, _) => {
             member::insert(sql, set, resource, now)?;
             if let Some(length) = live_length {
                 source_set::add_totals(sql, set, 1, length)?;
@@ -38,6 +42,81 @@ pub(super) fn join(
         }
     }
     Ok(())
+}
+
+/// Updates of members that a list names one after the other. A list mostly names resources in the order in which they were added
+/// when it was read first: one statement updates all of them.
+///
+/// Invariant: between two updates every resource of a run was named, so that a run updates no other member.
+#[derive(Default)]
+#[must_use = "the last run is to be written"]
+pub(super) struct MemberUpdates {
+    run: Cell<Option<MemberRun>>,
+}
+
+/// Resources with consecutive ids, and the membership that they get.
+#[derive(Clone, Copy)]
+struct MemberRun {
+    set: SetId,
+    first: ResourceId,
+    last: ResourceId,
+    now: Membership,
+}
+
+impl MemberRun {
+    fn resources(&self) -> RangeInclusive<ResourceId> {
+        self.first..=self.last
+    }
+}
+
+impl MemberUpdates {
+    /// The membership of a resource. `stored`: what is stored of it.
+    pub(super) fn membership(
+        &self,
+        set: SetId,
+        resource: ResourceId,
+        stored: Option<Membership>,
+    ) -> Option<Membership> {
+        let run = self.run.get();
+        let run = run.filter(|run| run.set == set && run.resources().contains(&resource));
+        // What has ended a membership has done so at once.
+        stored.map(|stored| run.map_or(stored, |run| run.now))
+    }
+
+    fn add(
+        &self,
+        sql: &Connection,
+        set: SetId,
+        resource: ResourceId,
+        now: Membership,
+    ) -> Result<(), StoreError> {
+        let run = self.run.get();
+        let continued = run.filter(|run| {
+            (run.set, run.now) == (set, now) && run.last.0.checked_add(1) == Some(resource.0)
+        });
+        let first = match continued {
+            Some(run) => run.first,
+            None => {
+                self.write(sql)?;
+                resource
+            }
+        };
+        self.run.set(Some(MemberRun {
+            set,
+            first,
+            last: resource,
+            now,
+        }));
+        Ok(())
+    }
+
+    /// Writes what is not written yet.
+    pub(super) fn write(&self, sql: &Connection) -> Result<(), StoreError> {
+        if let Some(run) = self.run.take() {
+            member::update_range(sql, run.set, run.resources(), run.now)?;
+        }
+        Ok(())
+    }
 }
 
 /// Ends a resource's membership in a set if it is a member of another, and returns whether it is.

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
+use super::relate::is_selected;
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
@@ -11,7 +12,8 @@ use crate::store::ids::ResourceId;
 use crate::store::tables::task::{self, NewTask, TaskState};
 
 /// Makes a change the resource's task and returns `true`, unless the task states the same already: a repeated change neither
-/// restarts a download nor revokes an approval. A deletion stays undecided until its document ends.
+/// restarts a download nor revokes an approval. A deletion stays undecided until its document ends. The task of a change that is not
+/// selected is not executed, and does not count.
 pub(super) fn put_task(
     sql: &Connection,
     context: &BatchContext<'_>,
@@ -62,7 +64,11 @@ fn put(
 ) -> Result<bool, StoreError> {
     let state = match change.kind {
         ChangeKind::Deleted => TaskState::Undecided,
-        ChangeKind::Created | ChangeKind::Updated => TaskState::Ready,
+        ChangeKind::Created | ChangeKind::Updated if is_selected(sql, context, change)? => {
+            TaskState::Ready
+        }
+        // If it is selected later, it is not to be read again.
+        ChangeKind::Created | ChangeKind::Updated => TaskState::Rejected,
     };
     let task = NewTask {
         resource,
@@ -74,5 +80,16 @@ fn put(
         not_before,
         since,
     };
-    Ok(task::put(sql, &task)?)
+    let is_put = task::put(sql, &task)?;
+    Ok(match state {
+        TaskState::Rejected => {
+            if !is_put {
+                task::unselect(sql, resource)?;
+            }
+            false
+        }
+        // It was not selected before. What is served in another type than is selected stays.
+        TaskState::Ready if !is_put && change.standing.is_some() => task::select(sql, resource)?,
+        _ => is_put,
+    })
 }

@@ -6,10 +6,11 @@ use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
 use super::superseded::doubt_and_restore;
 use crate::mirror_path::{made_path, plain_path};
-use crate::protocol::{ChangeKind, Link, SourceTime};
+use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::member::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{coverage, dropped_task, resource_count, source_set, task};
@@ -22,8 +23,11 @@ impl ResourceState {
         context: &BatchContext<'_>,
         change: &Change,
     ) -> Result<Self, StoreError> {
-        let state = resource::state(sql, context.source, &change.uri, context.set)?;
-        if let Some(state) = state {
+        let state = context.state_of(&change.uri)?;
+        if let Some(mut state) = state {
+            if let Some(updates) = &context.updates {
+                state.member = updates.membership(context.set, state.id, state.member);
+            }
             if state.announced_by != context.set {
                 source_set::set_sharing(sql, context.set, state.announced_by)?;
             }
@@ -122,7 +126,8 @@ impl ResourceState {
         now: Membership,
     ) -> Result<(), StoreError> {
         let live_length = self.live_length();
-        join(sql, context.set, self.id, live_length, self.member, now)
+        let (set, updates) = (context.set, context.updates.as_ref());
+        join(sql, set, self.id, live_length, self.member, now, updates)
     }
 
     /// The length of the resource's file, in bytes; `None`: the mirror has none.
@@ -169,12 +174,33 @@ impl ResourceState {
         Ok(())
     }
 
-    /// Stores the links that are stated of the version that the mirror has.
-    pub(super) fn set_links(&self, sql: &Connection, links: &[Link]) -> Result<(), StoreError> {
+    /// Stores the links that a change states of the version that the mirror has. If they are others than before, the feed says so.
+    pub(super) fn set_links(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        change: &Change,
+    ) -> Result<(), StoreError> {
         // Most entries state none, and each of them would cost an update.
-        if self.has_links || !links.is_empty() {
-            resource::set_links(sql, self.id, links)?;
+        if !self.has_links && change.links.is_empty() {
+            return Ok(());
         }
+        let Some(relinked) = resource::set_links(sql, self.id, &change.links)? else {
+            return Ok(());
+        };
+        let entry = NewEntry {
+            applied_at: context.now,
+            set: context.set,
+            uri: &change.uri,
+            change: LINKED,
+            path: &relinked.path,
+            length: relinked.length,
+            changed_at: change.changed_at,
+            origin: context.origin,
+            links: &change.links,
+            is_patched: false,
+        };
+        context.last_entry.set(Some(feed::append(sql, &entry)?));
         Ok(())
     }
 

@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::protocol::ResourceUri;
-use crate::store::ids::SetId;
+use super::approve::TASKS_A_STEP;
+use crate::protocol::{Link, ResourceUri};
+use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource;
-use crate::store::tables::task::{self, Task, queue};
+use crate::store::tables::task::{self, Task, UnselectedTask, queue};
 use crate::store::{Store, StoreError, Wake};
 
 /// The longest delay of a task: a server's `Retry-After` counts up to an hour, and delays vary by half.
 const LONGEST_DELAY: TimeDelta = TimeDelta::hours(2);
+
+/// How many updates one transaction checks that were not selected.
+const UNSELECTED_A_STEP: usize = 5000;
 
 impl Store {
     /// Drops the failed tasks of a set that are not wanted any more: no document that is read states what becomes of them.
@@ -38,6 +42,47 @@ impl Store {
         .await
     }
 
+    /// Makes the updates of a set ready that were not selected, and are now. `selects` decides by what they state of themselves.
+    pub async fn reselect(
+        self: &Arc<Self>,
+        set: SetId,
+        source: &str,
+        selects: impl Fn(&ResourceUri, Option<&str>, &[Link]) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut after = (String::new(), ResourceId(0));
+        loop {
+            let (origin, resource) = after;
+            let step = self.read(move |sql| {
+                let after = (origin.as_str(), resource);
+                Ok(task::unselected(sql, set, after, UNSELECTED_A_STEP)?)
+            });
+            let step = step.await?;
+            let Some(last) = step.last() else {
+                return Ok(());
+            };
+            after = (last.origin.clone(), last.resource);
+            let is_selected =
+                |it: &UnselectedTask| selects(&it.uri, it.media_type.as_deref(), &it.links);
+            let selected: Vec<ResourceId> = step
+                .iter()
+                .filter(|&it| is_selected(it))
+                .map(|it| it.resource)
+                .collect();
+            if selected.is_empty() {
+                continue;
+            }
+            let source = source.to_owned();
+            self.write(move |tx| {
+                for &resource in &selected {
+                    task::reselect(tx.sql, resource)?;
+                }
+                tx.wake(Wake::Tasks(source));
+                Ok(())
+            })
+            .await?;
+        }
+    }
+
     /// Makes the failed tasks of a set due again. `but_since`: those that have failed since then stay failed.
     pub async fn retry_failed(
         self: &Arc<Self>,
@@ -56,21 +101,38 @@ impl Store {
         .await
     }
 
-    /// Makes the tasks of a Source due now that were given up, also those that are being tried again; returns their number.
+    /// Makes the tasks of a Source due now that were given up, also those that are being tried again, some at a time as long as `goes_on`;
+    /// returns their number.
     pub async fn retry_given_up(
         self: &Arc<Self>,
         source: &str,
         now: DateTime<Utc>,
+        goes_on: impl Fn() -> bool,
     ) -> Result<u64, StoreError> {
-        let source = source.to_owned();
-        self.write(move |tx| {
-            let retried = task::retry_given_up(tx.sql, &source, now)?;
-            if retried > 0 {
-                tx.wake(Wake::Tasks(source));
+        let name = source.to_owned();
+        let found = self
+            .read(move |sql| Ok(task::given_up(sql, &name)?))
+            .await?;
+        let mut retried = 0;
+        for step in found.chunks(TASKS_A_STEP) {
+            if !goes_on() {
+                break;
             }
-            Ok(retried as u64)
-        })
-        .await
+            let (source, step) = (source.to_owned(), step.to_vec());
+            retried += self
+                .write(move |tx| {
+                    let mut retried = 0;
+                    for &resource in &step {
+                        retried += u64::from(task::retry_given_up(tx.sql, resource, now)?);
+                    }
+                    if retried > 0 {
+                        tx.wake(Wake::Tasks(source));
+                    }
+                    Ok(retried)
+                })
+                .await?;
+        }
+        Ok(retried)
     }
 
     /// Makes delayed and failed tasks due at once: they have a new candidate.

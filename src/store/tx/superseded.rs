@@ -65,6 +65,7 @@ impl SupersededTask {
             frequency: None,
             encoding: None,
             unconfirmed: applied.unconfirmed,
+            standing: None,
         })))
     }
 
@@ -120,5 +121,6 @@ pub(in crate::store) fn doubt_and_restore(
     let (origin, at_once) = (Origin::ChangeList, DateTime::UNIX_EPOCH);
     let context = BatchContext::read(sql, set, &source, origin, at_once)?;
     applied.put(sql, &context, id)?;
+    drop(context);
     Ok(Some(source))
 }

@@ -1,20 +1,34 @@
 // Keeps an open page up to date: on each event it reads the page again and replaces the parts that are marked `data-live`. Without this
-// script the page is as it was when it was loaded.
+// script the page is as it was when it was loaded. A page that nobody sees has no connection: browsers open six to a host, of all tabs.
 'use strict';
 (() => {
   // Between two readings, in milliseconds.
   const pause = 800;
   // Without events.
   const interval = 10000;
+  // A reading that takes longer is given up.
+  const longest = 20000;
+  // An event is sent every five seconds at least: a stream without any for that long is taken for dead.
+  const silence = 15000;
   const box = document.getElementById('live');
   const state = document.getElementById('live-state');
   const button = document.getElementById('live-pause');
   let isReading = false, isWanted = false, isPaused = false, isPressed = false, last = 0, timer = 0;
+  // The stream of events, when it was opened, and when it was last heard; 0: it was not.
+  let news = null, opened = 0, heard = 0;
 
   const show = (text) => {
     const shown = isPaused ? 'Paused' : text;
     // A screen reader reads what changes.
     if (state.textContent !== shown) state.textContent = shown;
+  };
+
+  const isLive = () => news?.readyState === EventSource.OPEN && heard > 0 && Date.now() - heard < silence;
+
+  const showUpToDate = () => show(isLive() ? 'Live' : `Updated every ${interval / 1000} s`);
+
+  const showEnd = () => {
+    if (state.textContent === 'Live') showUpToDate();
   };
 
   // Whether somebody marks text there.
@@ -56,12 +70,13 @@
     isReading = true;
     isWanted = false;
     try {
-      const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store' });
+      const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store', signal: AbortSignal.timeout(longest) });
       const text = await answer.text();
       // A button that is replaced while it is pressed is not clicked.
       if (isPressed) isWanted = true;
       else if (answer.ok && !isPaused) replace(new DOMParser().parseFromString(text, 'text/html'));
-      show(answer.ok ? 'Live' : `Not up to date: status ${answer.status}`);
+      if (answer.ok) showUpToDate();
+      else show(`Not up to date: status ${answer.status}`);
     } catch {
       show('Not up to date: resyncd does not answer');
     }
@@ -81,8 +96,8 @@
   button.addEventListener('click', () => {
     isPaused = !isPaused;
     button.setAttribute('aria-pressed', String(isPaused));
-    show('Live');
-    if (!isPaused) soon();
+    show('Connecting');
+    follow();
   });
   document.addEventListener('pointerdown', () => { isPressed = true; });
   // A release outside of the window, or in a menu, is not reported.
@@ -91,13 +106,44 @@
     // The click follows.
     document.addEventListener(end, () => setTimeout(() => { isPressed = false; }));
   }
-  document.addEventListener('visibilitychange', () => {
-    if (!document.hidden) soon();
-  });
-  const news = new EventSource(`${document.documentElement.dataset.root}page/events`);
-  news.addEventListener('news', soon);
-  news.addEventListener('open', soon);
-  setInterval(soon, interval);
+
+  const leave = () => {
+    news?.close();
+    news = null;
+    heard = 0;
+  };
+
+  // Has the stream open while somebody sees the page. An event says only that there is something new, and the first one comes at once: the
+  // page is read as a whole then, so that no event that was missed is needed.
+  const follow = () => {
+    if (isPaused || document.hidden) {
+      leave();
+      return;
+    }
+    soon();
+    showEnd();
+    const isSilent = Date.now() - Math.max(opened, heard) >= silence;
+    if (news && news.readyState !== EventSource.CLOSED && !isSilent) return;
+    leave();
+    opened = Date.now();
+    news = new EventSource(`${document.documentElement.dataset.root}page/events`);
+    news.addEventListener('news', () => {
+      heard = Date.now();
+      soon();
+    });
+    news.addEventListener('error', () => {
+      // The browser opens it again, unless the answer was an error: then the next interval does.
+      heard = 0;
+      showEnd();
+    });
+  };
+
+  document.addEventListener('visibilitychange', follow);
+  // Of a page that the browser keeps to go back to.
+  window.addEventListener('pagehide', leave);
+  window.addEventListener('pageshow', follow);
+  setInterval(follow, interval);
   box.hidden = false;
-  show('Live');
+  show('Connecting');
+  follow();
 })();

@@ -246,10 +246,11 @@ pub(in crate::store::audit_db) fn set_path(sql: &Connection, id: i64, path: &str
     Ok(())
 }
 
-/// Takes paths from `known`, and the state of resources of which a later change was applied.
+/// Removes what is not selected, and takes paths from `known`, and the state of resources of which a later change was applied.
 pub(in crate::store::audit_db) fn merge_known(sql: &Connection) -> Result<()> {
     sql.execute_batch(
-        "UPDATE expected SET path = known.path FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL;
+        "DELETE FROM expected WHERE EXISTS (SELECT 1 FROM known WHERE known.uri = expected.uri AND known.unselected);
+         UPDATE expected SET path = known.path FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL;
          UPDATE expected SET present = NOT known.deleted, stated_at = known.changed_at, changed_at = known.changed_at,
              lastmod = known.lastmod, length = known.length, media_type = known.media_type, hashes = known.hashes
          FROM known WHERE known.uri = expected.uri AND known.applied AND known.changed_at > expected.stated_at;",

@@ -15,20 +15,23 @@ pub(super) const TABLE: &str = "
         changed_at INTEGER,
         applied INTEGER NOT NULL,
         deleted INTEGER NOT NULL,
-        wanted INTEGER NOT NULL
+        wanted INTEGER NOT NULL,
+        unselected INTEGER NOT NULL
     ) WITHOUT ROWID;
     CREATE INDEX known_path ON known (path);
 ";
 
-/// Copies a row. `wanted`: whether the configuration includes the resource.
+/// Copies a row. `wanted`: whether the configuration includes the resource; `is_unselected`: whether it was not selected, as its type
+/// was when it was served.
 pub(in crate::store::audit_db) fn insert(
     sql: &Connection,
     row: &StoredResource,
     wanted: bool,
+    is_unselected: bool,
 ) -> Result<()> {
     sql.prepare_cached(
-        "INSERT INTO known (uri, path, length, media_type, hashes, lastmod, changed_at, applied, deleted, wanted)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT INTO known (uri, path, length, media_type, hashes, lastmod, changed_at, applied, deleted, wanted, unselected)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
         row.uri,
@@ -41,6 +44,7 @@ pub(in crate::store::audit_db) fn insert(
         row.applied,
         row.deleted,
         wanted,
+        is_unselected,
     ])?;
     Ok(())
 }

@@ -3,13 +3,15 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
-use crate::protocol::{Digest, SourceTime};
+use crate::mirror_path::uris_of_plain_path;
+use crate::protocol::{Digest, Link, ResourceUri, SourceTime};
 use crate::store::error::StoreError;
-use crate::store::tables::values::{Count, DigestList, Micros};
+use crate::store::tables::mirrored_path;
+use crate::store::tables::values::{Count, DigestList, HashAttribute, LinkList, Micros};
 
 /// A row as an audit copies it.
 pub(in crate::store) struct StoredResource {
-    pub(in crate::store) uri: String,
+    pub(in crate::store) uri: ResourceUri,
     pub(in crate::store) path: Option<String>,
     pub(in crate::store) length: Option<i64>,
     pub(in crate::store) media_type: Option<String>,
@@ -18,6 +20,8 @@ pub(in crate::store) struct StoredResource {
     pub(in crate::store) changed_at: Option<SourceTime>,
     pub(in crate::store) applied: bool,
     pub(in crate::store) deleted: bool,
+    /// The type and the links of its task, if that was not selected.
+    pub(in crate::store) unselected: Option<(Option<String>, Vec<Link>)>,
 }
 
 /// Passes all resources of a Source to `visit`, at most `rows` at a time.
@@ -28,20 +32,27 @@ pub(in crate::store) fn visit(
     mut visit: impl FnMut(Vec<StoredResource>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut query = sql.prepare(
-        "SELECT uri, path, length, media_type, hashes, lastmod, changed_at, applied_at IS NOT NULL, deleted
-         FROM resource WHERE source = ?1",
+        "SELECT uri, path, resource.length, resource.media_type, resource.hashes, resource.lastmod, resource.changed_at,
+             applied_at IS NOT NULL, deleted, task.resource_id IS NOT NULL, task.media_type, task.links
+         FROM resource LEFT JOIN task ON task.resource_id = resource.id AND task.state = 'rejected' AND task.kind <> 'deleted'
+         WHERE resource.source = ?1",
     )?;
     let mut found = query.query_map([source], |row| {
+        let uri: ResourceUri = row.get(0)?;
         Ok(StoredResource {
-            uri: row.get(0)?,
-            path: row.get(1)?,
+            path: mirrored_path::of(row.get(1)?, &uri),
+            uri,
             length: row.get(2)?,
             media_type: row.get(3)?,
-            hashes: row.get(4)?,
+            hashes: row.get::<_, HashAttribute>(4)?.0,
             lastmod: row.get(5)?,
             changed_at: row.get(6)?,
             applied: row.get(7)?,
             deleted: row.get(8)?,
+            unselected: match row.get(9)? {
+                true => Some((row.get(10)?, row.get::<_, LinkList<_>>(11)?.0)),
+                false => None,
+            },
         })
     })?;
     loop {
@@ -79,26 +90,37 @@ pub(in crate::store) fn known_file(
     uri: Option<&str>,
     path: Option<&str>,
 ) -> Result<Option<KnownFile>> {
-    let (condition, name) = match (uri, path) {
-        (Some(uri), _) => ("uri = ?2", uri),
-        (None, Some(path)) => ("path = ?2", path),
+    let find = |condition: &str, name: &str| {
+        sql.prepare_cached(&format!(
+            "SELECT path, length, hashes, lastmod, applied_at, deleted,
+                 EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id AND task.state = 'ready'), uri
+             FROM resource WHERE source = ?1 AND {condition}"
+        ))?
+        .query_row(params![source, name], |row| {
+            Ok(KnownFile {
+                path: mirrored_path::of(row.get(0)?, &row.get(7)?),
+                length: row.get::<_, Option<Count>>(1)?.map(u64::from),
+                hashes: row.get::<_, DigestList<_>>(2)?.0,
+                lastmod: row.get(3)?,
+                applied_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
+                deleted: row.get(5)?,
+                pending: row.get(6)?,
+            })
+        })
+        .optional()
+    };
+    let path = match (uri, path) {
+        (Some(uri), _) => return find("uri = ?2", uri),
+        (None, Some(path)) => path,
         (None, None) => return Ok(None),
     };
-    sql.prepare_cached(&format!(
-        "SELECT path, length, hashes, lastmod, applied_at, deleted,
-             EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id AND task.state = 'ready')
-         FROM resource WHERE source = ?1 AND {condition}"
-    ))?
-    .query_row(params![source, name], |row| {
-        Ok(KnownFile {
-            path: row.get(0)?,
-            length: row.get::<_, Option<Count>>(1)?.map(u64::from),
-            hashes: row.get::<_, DigestList<_>>(2)?.0,
-            lastmod: row.get(3)?,
-            applied_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
-            deleted: row.get(5)?,
-            pending: row.get(6)?,
-        })
-    })
-    .optional()
+    if let Some(found) = find("path = ?2", path)? {
+        return Ok(Some(found));
+    }
+    for uri in uris_of_plain_path(path) {
+        if let Some(found) = find("uri = ?2 AND path IS NULL", uri.as_str())? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }

@@ -4,9 +4,10 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
 
 use super::TaskState;
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::mirrored_path;
 use crate::store::tables::values::{Count, Micros};
 
 /// A task that was given up, or is tried again after that.
@@ -114,7 +115,7 @@ pub(in crate::store) fn held_back(
     // Only what is on the page is looked up: a million may be held back.
     sql.prepare_cached(
         "SELECT task.resource_id AS resource_id, source_set.capability_list AS capability_list, resource.uri AS uri,
-                CASE WHEN resource.applied_at IS NOT NULL AND resource.deleted = 0 THEN resource.path END AS path,
+                resource.applied_at IS NOT NULL AND resource.deleted = 0 AS is_live, resource.path AS path,
                 resource.length AS length, task.changed_at AS changed_at, task.origin AS origin
          FROM task JOIN resource ON resource.id = task.resource_id JOIN source_set ON source_set.id = task.set_id
          WHERE task.resource_id IN (
@@ -124,12 +125,16 @@ pub(in crate::store) fn held_back(
          ORDER BY task.resource_id",
     )?
     .query_map(params![source, after, Count::of_rows(limit)], |row| {
-        let path: Option<String> = row.get("path")?;
+        let uri: ResourceUri = row.get("uri")?;
+        let path = match row.get("is_live")? {
+            true => mirrored_path::of(row.get("path")?, &uri),
+            false => None,
+        };
         let length = row.get::<_, Option<Count>>("length")?.map(u64::from);
         Ok(HeldBackTask {
             resource: row.get("resource_id")?,
             capability_list: row.get("capability_list")?,
-            uri: row.get("uri")?,
+            uri: uri.to_string(),
             length: length.filter(|_| path.is_some()),
             path,
             changed_at: row.get("changed_at")?,

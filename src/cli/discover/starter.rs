@@ -1,0 +1,174 @@
+//! A configuration to begin with, made from what was discovered of a Source.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use super::report::{DiscoveryReport, OfferReport, SetReport};
+use crate::clock;
+use crate::fetch::is_public;
+use crate::status::{StatusError, one_line};
+
+/// How many sets are named.
+const MOST_SETS: usize = 20;
+/// How much of a text of the Source is shown, in bytes.
+const LONGEST: usize = 300;
+
+/// The text of the file. `typed`: the entry point as it was typed, which may have a password.
+pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, StatusError> {
+    if let Some(error) = &report.error {
+        return Err(error.clone());
+    }
+    let failed = |message: &str| StatusError::new("nothing-readable", message, clock::now().wall);
+    if report.is_unreadable() || report.sets.is_empty() {
+        return Err(failed(
+            "nothing of what was found can be read; `resyncd discover` shows what was tried",
+        ));
+    }
+    let url = Url::parse(&report.url).map_err(|_| failed("the entry point is no URL"))?;
+    let name = name_of(&url);
+    let mut text = format!(
+        "# resyncd: a configuration to begin with for {url}\n\
+         # `resyncd check --environment` finds faults; `resyncd config --effective` shows every other key with its default.\n\n\
+         # The folder of the database, on a local disk.\n\
+         state_dir = \"/var/lib/resyncd\"\n"
+    );
+    if report.sets.iter().any(|set| !set.channels.is_empty()) {
+        text.push_str(
+            "\n[callback]\n\
+             # The Source has channels: their hubs deliver notifications to this public URL, usually through a reverse proxy to\n\
+             # `listen`. Without it the Source is polled.\n\
+             # public_url = \"https://destination.example.net/resyncd/\"\n\
+             # listen = \"127.0.0.1:8461\"\n",
+        );
+    }
+    if is_private(&url) {
+        text.push_str(
+            "\n[http]\n\
+             # The Source is not at a public address.\n\
+             allow_private_addresses = true\n",
+        );
+    }
+    text.push_str(&format!(
+        "\n[[source]]\n\
+         # The label in the status, the metrics and the log.\n\
+         name = {}\n\
+         # Where discovery starts.\n\
+         url = {}\n\
+         # The folder of its resources, and of nothing else.\n\
+         mirror = {}\n\n{}",
+        quoted(&name),
+        quoted(url.as_str()),
+        quoted(&format!("/srv/mirror/{name}")),
+        sets(report)
+    ));
+    if !typed.username().is_empty() || typed.password().is_some() {
+        text.push_str(&format!(
+            "\n# The file has the user name and the password that were typed, as NAME:PASSWORD.\n\
+             # [source.auth]\n\
+             # basic_file = \"/etc/resyncd/{name}.password\"\n"
+        ));
+    }
+    Ok(text)
+}
+
+/// What the Source offers, and how to choose among its sets.
+fn sets(report: &DiscoveryReport) -> String {
+    let mut text = match report.implied {
+        true => "# It has no ResourceSync documents: its sitemaps are polled.\n".to_owned(),
+        false => "# What it offers:\n".to_owned(),
+    };
+    for set in report.sets.iter().take(MOST_SETS) {
+        let list = one_line(&set.capability_list, LONGEST);
+        text.push_str(&format!("#   {list}\n#     {}\n", offers(set)));
+    }
+    let more = report.sets.len().saturating_sub(MOST_SETS);
+    if more > 0 {
+        text.push_str(&format!("#   and {more} more\n"));
+    }
+    for failed in &report.failed {
+        let list = one_line(&failed.capability_list, LONGEST);
+        text.push_str(&format!(
+            "#   {list} can't be read [{}]\n",
+            failed.error.code
+        ));
+    }
+    let lists = report.sets.iter().take(MOST_SETS);
+    let lists: Vec<String> = lists.map(|set| quoted(&set.capability_list)).collect();
+    text.push_str(&format!(
+        "# The sets to follow; without this key all of them.\n# sets = [{}]\n",
+        lists.join(", ")
+    ));
+    text
+}
+
+/// The documents and the channels of a set, on a line.
+fn offers(set: &SetReport) -> String {
+    let of_document = |offer: &OfferReport| {
+        let capability = one_line(&offer.capability, LONGEST);
+        match &offer.facts {
+            Some(facts) if facts.index => format!("{capability} ({} lists)", facts.entries),
+            Some(facts) => format!("{capability} ({} entries)", facts.entries),
+            None => capability,
+        }
+    };
+    let mut offers: Vec<String> = set.capabilities.iter().map(of_document).collect();
+    for channel in &set.channels {
+        let kind = one_line(&channel.kind, LONGEST);
+        let hubs = one_line(&channel.hubs.join(", "), LONGEST);
+        offers.push(format!("{kind} at {hubs}"));
+    }
+    match offers.is_empty() {
+        true => "a sitemap".to_owned(),
+        false => offers.join(", "),
+    }
+}
+
+/// A label that is made from the host.
+fn name_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default().to_ascii_lowercase();
+    let host = host.strip_prefix("www.").unwrap_or(&host);
+    let name: String = host
+        .chars()
+        .map(|letter| match letter.is_ascii_alphanumeric() {
+            true => letter,
+            false => '-',
+        })
+        .collect();
+    match name.trim_matches('-') {
+        "" => "source".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// Whether the daemon may not contact a host by default. What a name resolves to is not looked up.
+fn is_private(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => !is_public(IpAddr::V4(address)),
+        Some(Host::Ipv6(address)) => !is_public(IpAddr::V6(address)),
+        Some(Host::Domain(domain)) => domain == "localhost" || domain.ends_with(".localhost"),
+        None => false,
+    }
+}
+
+/// A text as a string of TOML. JSON escapes what TOML does, in the same way.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_made_of_hosts() {
+        for (url, expected) in [
+            ("https://www.Example.org/a", "example-org"),
+            ("http://127.0.0.1:8463/", "127-0-0-1"),
+            ("http://[::1]/", "1"),
+            ("http://bücher.example/", "xn--bcher-kva-example"),
+        ] {
+            assert_eq!(name_of(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Executes a task by a patch: the Source states how the version that the mirror has becomes the new one (core, section 14.4).
+//!
+//! It is tried only where it can be right: the entry states a digest of the result, and the task follows the version that the mirror
+//! has. The file is read and must have the digests that the database knows; the result must have the stated ones. So a patch never
+//! publishes anything that a download would not.
+//!
+//! Invariant: few patches are applied at once, and those that are downloaded take a bounded amount of memory together.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::context::ApplyContext;
+use super::download::DownloadError;
+use super::members::Member;
+use super::staged::{Description, ReceivedBytes, Room, StagedResource};
+use crate::fetch::{AllowedHosts, FetchError, PackageError, Wanted};
+use crate::mirror::MirrorError;
+use crate::mirror_path::MirrorPath;
+use crate::protocol::{
+    ChangeKind, ContentInfo, Link, MAX_PATCH_BYTES, Mismatch, PatchError, PatchKind, ResourceUri,
+    Verified, Verifier, apply_patch,
+};
+use crate::store::{Origin, Task};
+
+/// How many patches are applied at once, of all Sources together: each may take its limits of memory and time.
+static APPLYING: Semaphore = Semaphore::const_new(2);
+/// How many bytes of patches may be in memory until they are applied, of all Sources together.
+static FREE: Semaphore = Semaphore::const_new(64 << 20);
+
+/// Where a patch is.
+enum Place {
+    /// In an open package, at this path.
+    Member(Arc<Member>, String),
+    Uri(ResourceUri),
+}
+
+/// A patch that makes the new version of a task's file.
+pub(super) struct PatchCandidate {
+    kind: PatchKind,
+    /// What is stated of the patch itself.
+    content: ContentInfo,
+    place: Place,
+}
+
+impl PatchCandidate {
+    /// The host that it is downloaded from; `None`: it is in a package.
+    pub(super) fn authority(&self) -> Option<String> {
+        match &self.place {
+            Place::Uri(uri) => Some(uri.authority()),
+            Place::Member(..) => None,
+        }
+    }
+}
+
+/// Why a patch can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PatchingError {
+    /// Not the patch's error: of the mirror, or of the work itself.
+    #[error(transparent)]
+    Own(DownloadError),
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    /// The patch, or each of its results, is not as stated.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    #[error(transparent)]
+    Patch(#[from] PatchError),
+    #[error("the server has coded the patch")]
+    Coded,
+    #[error("the file is not the one that was published")]
+    OtherFile,
+    #[error("too many patches are in memory")]
+    NoRoom,
+}
+
+impl PatchingError {
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Own(error) => error.code(),
+            Self::Fetch(error) => error.code(),
+            Self::Package(error) => error.code(),
+            Self::Mismatch(mismatch) => mismatch.code(),
+            Self::Patch(error) => error.code(),
+            Self::Coded => "patch-coded",
+            Self::OtherFile => "patch-base",
+            Self::NoRoom => "patch-limit",
+        }
+    }
+}
+
+impl From<MirrorError> for PatchingError {
+    fn from(error: MirrorError) -> Self {
+        Self::Own(error.into())
+    }
+}
+
+/// Whether a task has a patch of a known type, for a file that the mirror has.
+pub(super) fn has_patch(context: &ApplyContext, task: &Task) -> bool {
+    let states_changes = matches!(
+        task.origin,
+        Origin::Notification | Origin::ChangeList | Origin::ChangeDump
+    );
+    context.source.source.patches
+        && states_changes
+        && task.kind == ChangeKind::Updated
+        && task.live
+        && task
+            .links
+            .iter()
+            .any(|link| PatchKind::of_link(link).is_some())
+}
+
+/// The patch that may make the new version of a task's file; `None`: there is none, or it is not known whether it is one of the
+/// version that the mirror has.
+pub(super) fn plan_patch(
+    context: &ApplyContext,
+    task: &Task,
+    member: Option<&Arc<Member>>,
+) -> Option<PatchCandidate> {
+    let is_proven = !task.content.hashes.is_empty() && !task.live_hashes.is_empty();
+    let is_short = task
+        .live_length
+        .is_none_or(|length| length <= MAX_PATCH_BYTES);
+    // Of a coded representation the digest may be that of the coded bytes.
+    let is_plain = task.encoding.is_none();
+    let is_usable = is_proven && is_short && is_plain && !task.has_replaced && !task.unconfirmed;
+    if !has_patch(context, task) || !is_usable {
+        return None;
+    }
+    let hosts = AllowedHosts::new(&context.source.source.hosts);
+    let candidate = |link: &Link| {
+        let packed = member.zip(link.path.clone());
+        let place = match packed {
+            Some((member, path)) => Place::Member(Arc::clone(member), path),
+            None => {
+                let uri = ResourceUri::try_from(link.href.clone()).ok()?;
+                // The resource itself is no patch of itself.
+                let is_allowed = uri != task.uri && hosts.allows(uri.url());
+                Place::Uri(Some(uri).filter(|_| is_allowed)?)
+            }
+        };
+        Some(PatchCandidate {
+            kind: PatchKind::of_link(link)?,
+            content: link.content.clone(),
+            place,
+        })
+    };
+    let mut links: Vec<&Link> = task.links.iter().collect();
+    links.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
+    links.into_iter().find_map(candidate)
+}
+
+/// Makes the new version of a task's file, and verifies it.
+pub(super) async fn patch(
+    context: &Arc<ApplyContext>,
+    task: &Task,
+    candidate: PatchCandidate,
+) -> Result<StagedResource, PatchingError> {
+    let PatchCandidate {
+        kind,
+        content,
+        place,
+    } = candidate;
+    let fetched = match place {
+        Place::Uri(uri) => Fetched::Downloaded(download(context, &uri, &content).await?),
+        Place::Member(member, path) => Fetched::Packed(member, path),
+    };
+    // It is never closed.
+    let permit = APPLYING.acquire().await.ok();
+    let (context, task) = (Arc::clone(context), task.clone());
+    let applying = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let (patch, _room) = match fetched {
+            Fetched::Downloaded(Downloaded { bytes, room }) => (bytes, room),
+            Fetched::Packed(member, path) => (unpack(&context, &member, &path, &content)?, None),
+        };
+        apply(&context, &task, kind, &patch)
+    });
+    let applied = applying.await;
+    applied.map_err(|error| PatchingError::Own(DownloadError::of_join(&error)))?
+}
+
+/// A patch that is to be applied.
+enum Fetched {
+    Downloaded(Downloaded),
+    /// In an open package, at this path.
+    Packed(Arc<Member>, String),
+}
+
+/// The bytes of a patch, and the room in memory that they take.
+struct Downloaded {
+    bytes: Vec<u8>,
+    room: Option<SemaphorePermit<'static>>,
+}
+
+async fn download(
+    context: &ApplyContext,
+    uri: &ResourceUri,
+    content: &ContentInfo,
+) -> Result<Downloaded, PatchingError> {
+    let source = &context.source;
+    let hosts = AllowedHosts::new(&source.source.hosts);
+    let limit = source.limits.resource.unwrap_or(u64::MAX);
+    let limit = limit.min(MAX_PATCH_BYTES);
+    let wanted = Wanted {
+        media_type: content.media_type.as_deref(),
+        coding: None,
+    };
+    let answer = source
+        .client
+        .get_representation(uri, &hosts, Some(limit), None, wanted);
+    // Without a condition there is no answer that it is unchanged.
+    let mut answer = answer.await?.ok_or(PatchingError::OtherFile)?;
+    if answer.coding().is_some() {
+        return Err(PatchingError::Coded);
+    }
+    let mut verifier = Verifier::new(content.length, &content.hashes);
+    let (mut bytes, mut room) = (Vec::new(), None::<SemaphorePermit<'static>>);
+    while let Some(chunk) = answer.chunk().await? {
+        let taken = u32::try_from(chunk.len()).ok();
+        let taken = taken.and_then(|taken| FREE.try_acquire_many(taken).ok());
+        let taken = taken.ok_or(PatchingError::NoRoom)?;
+        match &mut room {
+            Some(room) => room.merge(taken),
+            None => room = Some(taken),
+        }
+        source.progress.count_bytes(chunk.len());
+        verifier.update(&chunk)?;
+        bytes.extend_from_slice(&chunk);
+    }
+    verifier.finish()?;
+    Ok(Downloaded { bytes, room })
+}
+
+/// Reads a patch from a package.
+fn unpack(
+    context: &ApplyContext,
+    member: &Member,
+    path: &str,
+    content: &ContentInfo,
+) -> Result<Vec<u8>, PatchingError> {
+    let mut packed = member.package.member(path)?;
+    let mut verifier = Verifier::new(content.length, &content.hashes);
+    verifier.check_length(packed.length())?;
+    let bytes = read_short(&mut packed).map_err(PackageError::from)?;
+    let bytes = bytes.ok_or(PatchError::Limit("too long"))?;
+    context.source.progress.count_bytes(bytes.len());
+    verifier.update(&bytes)?;
+    verifier.finish()?;
+    Ok(bytes)
+}
+
+/// All bytes of an input; `None`: there are more than a patch may have.
+fn read_short(input: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    input.take(MAX_PATCH_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= MAX_PATCH_BYTES))
+}
+
+/// Applies a patch to the file of a task. For a blocking thread.
+fn apply(
+    context: &ApplyContext,
+    task: &Task,
+    kind: PatchKind,
+    patch: &[u8],
+) -> Result<StagedResource, PatchingError> {
+    let before = read_file(context, task).ok_or(PatchingError::OtherFile)?;
+    // After a kill the result may be in its place already.
+    if let Ok(verified) = verify(task, &before) {
+        return stage(context, task, before, verified);
+    }
+    let mut known = Verifier::of_announced_only(task.live_length, &task.live_hashes);
+    let is_known = known.update(&before).is_ok() && known.finish().is_ok();
+    if !is_known {
+        return Err(PatchingError::OtherFile);
+    }
+    let mut mismatch = None;
+    for result in apply_patch(kind, &before, patch, task.content.length)? {
+        match verify(task, &result) {
+            Ok(verified) => return stage(context, task, result, verified),
+            Err(error) => mismatch = mismatch.or(Some(error)),
+        }
+    }
+    Err(match mismatch {
+        Some(mismatch) => mismatch.into(),
+        None => PatchError::Limit("the result is too long").into(),
+    })
+}
+
+/// The file of a task; `None`: it can't be read, or is too long for a patch.
+fn read_file(context: &ApplyContext, task: &Task) -> Option<Vec<u8>> {
+    let path = MirrorPath::parse(&task.path).ok()?;
+    let mut file = context.mirror.open_file(&path).ok()?;
+    read_short(&mut file).ok().flatten()
+}
+
+fn verify(task: &Task, bytes: &[u8]) -> Result<Verified, Mismatch> {
+    let mut verifier = Verifier::new(task.content.length, &task.content.hashes);
+    verifier.check_length(bytes.len() as u64)?;
+    verifier.update(bytes)?;
+    verifier.finish()
+}
+
+fn stage(
+    context: &ApplyContext,
+    task: &Task,
+    bytes: Vec<u8>,
+    verified: Verified,
+) -> Result<StagedResource, PatchingError> {
+    let lastmod = task.lastmod.or(task.changed_at);
+    let held = match Room::of_body(Some(verified.length)) {
+        Some(room) => room.hold(bytes),
+        None => Err(bytes),
+    };
+    let bytes = match held {
+        Ok(held) => ReceivedBytes::InMemory(held),
+        Err(bytes) => {
+            let mut staged = context.mirror.stage()?;
+            staged.write(&bytes)?;
+            ReceivedBytes::Staged(staged.finish(lastmod)?)
+        }
+    };
+    Ok(StagedResource {
+        bytes,
+        description: Description {
+            length: verified.length,
+            media_type: task.content.media_type.clone(),
+            encoding: None,
+            hashes: verified.digests,
+            lastmod,
+            // No server has served it.
+            version: None,
+            is_patched: true,
+        },
+    })
+}

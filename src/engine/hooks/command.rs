@@ -1,0 +1,430 @@
+//! Runs the program of a hook: lines on its standard input, its exit status, the end of what it writes to standard error.
+//!
+//! Invariants: no shell interprets anything; the program gets few environment variables, and none that the daemon may have secrets in.
+//! It has a process group of its own, which is ended when the time is over or the daemon stops. Its process id is not used after it
+//! was reaped: a thread waits for its end, and reaps it only then when nothing will be sent to it any more.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{env, io, thread};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// How long a program that is to end has for it.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long what a program has written is read after its end: what it has started may hold the pipe open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How much of the end of standard error is kept, in bytes, and how many lines of it.
+const MOST_ERRORS: usize = 600;
+const MOST_LINES: usize = 8;
+/// The environment variables of the daemon that a program gets.
+const PASSED_ON: [&str; 9] = [
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+];
+
+/// What is run.
+#[derive(Debug)]
+pub(super) struct CommandRun<'a> {
+    pub(super) program: &'a Path,
+    pub(super) arguments: &'a [String],
+    /// Environment variables besides the usual ones.
+    pub(super) variables: Vec<(&'static str, OsString)>,
+    /// What it gets on its standard input.
+    pub(super) input: &'a [u8],
+    pub(super) timeout: Duration,
+}
+
+/// Why a program has not accepted its input.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    /// It could not be started.
+    #[error("{program} cannot be run: {error}")]
+    NotStarted { program: String, error: io::Error },
+    /// Its exit status is not 0.
+    #[error("the program has ended with {status}{errors}")]
+    Failed { status: ExitStatus, errors: String },
+    /// It has taken too long, and was ended.
+    #[error("the program has taken longer than {} s and was ended{errors}", .timeout.as_secs_f32())]
+    Timeout { timeout: Duration, errors: String },
+    /// It was ended because the daemon, or the hook, stops.
+    #[error("the program was ended because its hook stops")]
+    Stopped,
+}
+
+impl CommandError {
+    /// The stable code of the error, in kebab-case.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::NotStarted { .. } => "command-not-started",
+            Self::Failed { .. } => "command-failed",
+            Self::Timeout { .. } => "command-timeout",
+            Self::Stopped => "interrupted",
+        }
+    }
+}
+
+/// Runs a program until it has ended. If this is dropped, what it runs is killed.
+pub(super) async fn run_command(
+    run: &CommandRun<'_>,
+    stop: &CancellationToken,
+) -> Result<(), CommandError> {
+    let not_started = |error| CommandError::NotStarted {
+        program: run.program.display().to_string(),
+        error,
+    };
+    let (process, [stdin, stderr]) = Process::start(command(run)).await.map_err(not_started)?;
+    let stdin = pipe::Sender::from_owned_fd(stdin).map_err(not_started)?;
+    let stderr = pipe::Receiver::from_owned_fd(stderr).map_err(not_started)?;
+    let errors = Mutex::new(Tail::default());
+    let has_ended = process.ended.clone();
+    let serving = async {
+        tokio::join!(write(stdin, run.input), read(stderr, &errors));
+        has_ended.cancelled().await;
+    };
+    let last_words = async {
+        has_ended.cancelled().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    let ended = async {
+        tokio::select! {
+            () = serving => {}
+            () = last_words => {}
+        }
+    };
+    let in_time = tokio::select! {
+        biased;
+        () = stop.cancelled() => {
+            process.end().await;
+            // It is reaped then.
+            let _ = process.status().await;
+            return Err(CommandError::Stopped);
+        }
+        in_time = tokio::time::timeout(run.timeout, ended) => in_time,
+    };
+    if in_time.is_err() && !has_ended.is_cancelled() {
+        process.end().await;
+        let _ = process.status().await;
+        let (timeout, errors) = (run.timeout, errors.lock().text());
+        return Err(CommandError::Timeout { timeout, errors });
+    }
+    let status = process.status().await.map_err(not_started)?;
+    let errors = errors.lock().text();
+    match status.success() {
+        true => Ok(()),
+        false => Err(CommandError::Failed { status, errors }),
+    }
+}
+
+fn command(run: &CommandRun<'_>) -> Command {
+    let mut command = Command::new(run.program);
+    let passed = PASSED_ON.iter();
+    let passed = passed.filter_map(|name| Some((*name, env::var_os(name)?)));
+    command
+        .args(run.arguments)
+        .env_clear()
+        .envs(passed)
+        .envs(run.variables.iter().map(|(name, value)| (*name, value)))
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Writes everything, and closes the pipe. A program need not read it all.
+async fn write(mut stdin: pipe::Sender, input: &[u8]) {
+    let _ = stdin.write_all(input).await;
+}
+
+async fn read(mut stderr: pipe::Receiver, tail: &Mutex<Tail>) {
+    let mut bytes = vec![0; 4096];
+    while let Ok(length) = stderr.read(&mut bytes).await
+        && length > 0
+    {
+        tail.lock().add(&bytes[..length]);
+    }
+}
+
+/// The end of what a program writes.
+#[derive(Debug, Default)]
+struct Tail(Vec<u8>);
+
+impl Tail {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+        let excess = self.0.len().saturating_sub(MOST_ERRORS);
+        self.0.drain(..excess);
+    }
+
+    /// The last lines in one, after a colon; empty: there are none.
+    fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.0);
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let lines: Vec<&str> = lines.collect();
+        let lines = &lines[lines.len().saturating_sub(MOST_LINES)..];
+        match lines {
+            [] => String::new(),
+            lines => format!(": {}", lines.join(" | ")),
+        }
+    }
+}
+
+/// A program that was started. Dropping it kills its process group, and has it reaped.
+struct Process {
+    pid: Pid,
+    /// Cancelled when it has ended. It is not reaped then.
+    ended: CancellationToken,
+    /// Has it reaped by being dropped.
+    reap: Option<mpsc::Sender<()>>,
+    status: Option<oneshot::Receiver<io::Result<ExitStatus>>>,
+}
+
+/// The id of a process, and the other ends of its standard input and standard error.
+type Started = (Pid, [OwnedFd; 2]);
+
+impl Process {
+    /// Starts a process, and a thread that waits for its end: starting one may wait for a file system.
+    async fn start(mut command: Command) -> io::Result<(Self, [OwnedFd; 2])> {
+        let (started, starts) = oneshot::channel::<io::Result<Started>>();
+        let (reap, reaps) = mpsc::channel::<()>();
+        let (result, status) = oneshot::channel();
+        let ended = CancellationToken::new();
+        let ends = ended.clone();
+        let attending = move || {
+            let spawned = command.spawn().and_then(|mut child| {
+                let pipes = pipes(&mut child)?;
+                Ok((child, pipes))
+            });
+            let (mut child, pipes) = match spawned {
+                Ok(spawned) => spawned,
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            let pid = Pid::from_child(&child);
+            if started.send(Ok((pid, pipes))).is_err() {
+                signal(pid, Signal::KILL);
+            }
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
+            ends.cancel();
+            // An error: it was dropped, which is what is waited for.
+            let _ = reaps.recv();
+            let _ = result.send(child.wait());
+        };
+        thread::Builder::new()
+            .name("hook".to_owned())
+            .spawn(attending)?;
+        let (pid, pipes) = starts
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+        let process = Self {
+            pid,
+            ended,
+            reap: Some(reap),
+            status: Some(status),
+        };
+        Ok((process, pipes))
+    }
+
+    /// Has the process end, and kills what is left of its group.
+    async fn end(&self) {
+        signal(self.pid, Signal::TERM);
+        // Whether it has ended or not.
+        let _ = tokio::time::timeout(GRACE, self.ended.cancelled()).await;
+        signal(self.pid, Signal::KILL);
+        self.ended.cancelled().await;
+    }
+
+    /// The exit status of a process that has ended. What it has started goes on.
+    async fn status(mut self) -> io::Result<ExitStatus> {
+        drop(self.reap.take());
+        let status = self.status.take();
+        match status {
+            Some(status) => status
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
+            None => Err(io::ErrorKind::Other.into()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.reap.is_some() {
+            signal(self.pid, Signal::KILL);
+        }
+    }
+}
+
+/// Sends a signal to a process group of which the first process was not reaped: its id is still that of this group.
+fn signal(pid: Pid, signal: Signal) {
+    // An error: all of them have ended.
+    let _ = kill_process_group(pid, signal);
+}
+
+fn pipes(child: &mut Child) -> io::Result<[OwnedFd; 2]> {
+    match (child.stdin.take(), child.stderr.take()) {
+        (Some(stdin), Some(stderr)) => Ok([stdin.into(), stderr.into()]),
+        // They were asked for.
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Ends a test that would hang.
+    const LONG: Duration = Duration::from_secs(180);
+    const SHELL: &str = "/bin/sh";
+
+    async fn run(
+        script: &str,
+        input: &[u8],
+        timeout: Duration,
+        stop: &CancellationToken,
+    ) -> Result<(), CommandError> {
+        let arguments = ["-c".to_owned(), script.to_owned()];
+        let run = CommandRun {
+            program: Path::new(SHELL),
+            arguments: &arguments,
+            variables: vec![("RESYNCD_SOURCE", "example".into())],
+            input,
+            timeout,
+        };
+        tokio::time::timeout(LONG, run_command(&run, stop))
+            .await
+            .unwrap()
+    }
+
+    async fn outcome(script: &str, input: &[u8]) -> Result<(), String> {
+        let stop = CancellationToken::new();
+        let ended = run(script, input, LONG, &stop).await;
+        ended.map_err(|error| format!("{}: {error}", error.code()))
+    }
+
+    #[tokio::test]
+    async fn program_accepts_its_input_by_exit_status_0() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        let script = format!("cat > {}", file.display());
+        // More than a pipe holds.
+        let input = "a line\n".repeat(100_000);
+        outcome(&script, input.as_bytes()).await.unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), input);
+        // What is not read is accepted, too.
+        outcome("exit 0", input.as_bytes()).await.unwrap();
+        let variables = "test \"$RESYNCD_SOURCE\" = example && test -z \"$CARGO_MANIFEST_DIR\" && test \"$PWD\" = /";
+        outcome(variables, b"").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn failure_has_the_last_lines_of_standard_error() {
+        let script = "seq 1 10000 >&2; echo ' the disk is full ' >&2; exit 3";
+        let error = outcome(script, b"").await.unwrap_err();
+        assert!(error.starts_with("command-failed: "), "{error}");
+        assert!(error.contains("status: 3"), "{error}");
+        assert!(
+            error.ends_with("9999 | 10000 | the disk is full"),
+            "{error}"
+        );
+        assert!(error.len() < 1000, "{error}");
+        let killed = outcome("kill -9 $$", b"").await.unwrap_err();
+        assert!(killed.contains("signal: 9"), "{killed}");
+    }
+
+    #[tokio::test]
+    async fn program_that_is_not_there_is_an_error() {
+        let run = CommandRun {
+            program: Path::new("/nowhere/to/be/found"),
+            arguments: &[],
+            variables: Vec::new(),
+            input: b"",
+            timeout: LONG,
+        };
+        let error = run_command(&run, &CancellationToken::new())
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), "command-not-started");
+        assert!(
+            error.to_string().contains("/nowhere/to/be/found"),
+            "{error}"
+        );
+    }
+
+    /// The processes of a script: itself, and one that it has started, which has written its id to a file.
+    #[tokio::test]
+    async fn time_limit_and_stop_end_the_process_group() {
+        for is_stopped in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (file, began) = (folder.path().join("pid"), folder.path().join("began"));
+            let script = format!(
+                "trap '' TERM; sleep 1000 & echo $! > {}; mv {0} {}; wait; sleep 1000",
+                file.display(),
+                began.display()
+            );
+            let stop = CancellationToken::new();
+            let stopping = stop.clone();
+            let waiting = async {
+                while !began.exists() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                stopping.cancel();
+            };
+            let expected = if is_stopped {
+                "interrupted"
+            } else {
+                "command-timeout"
+            };
+            let mut timeout = Duration::from_secs(1);
+            if is_stopped {
+                let (ended, ()) = tokio::join!(run(&script, b"", LONG, &stop), waiting);
+                assert_eq!(ended.unwrap_err().code(), expected);
+            }
+            // On a busy machine the script may not have begun by then.
+            while !began.exists() {
+                let ended = run(&script, b"", timeout, &stop).await;
+                assert_eq!(ended.unwrap_err().code(), expected);
+                timeout *= 2;
+            }
+            let pid = fs::read_to_string(&began).unwrap();
+            let process = Path::new("/proc").join(pid.trim());
+            let gone = async {
+                // What was killed may wait to be reaped by its new parent.
+                let is_running = || {
+                    let state = fs::read_to_string(process.join("stat"));
+                    state.is_ok_and(|state| !state.contains(") Z "))
+                };
+                while is_running() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::time::timeout(LONG, gone).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn process_that_stays_behind_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = folder.path().join("pid");
+        let script = format!("sleep 1000 & echo $! > {}; exit 0", pid.display());
+        outcome(&script, b"").await.unwrap();
+        let pid: i32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+        rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
+}

@@ -1,0 +1,507 @@
+//! The worker of one hook: reads what the feed has for it, and runs its program or sends its request until that is accepted.
+//!
+//! Invariants: the position moves when everything up to it was accepted, and is stored then; what was not accepted is stated again. One
+//! run or request at a time. Nothing waits for a hook: it reads the feed, and writes its own row, as any reader would.
+//!
+//! Must not know how other hooks are.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use super::command::{CommandError, CommandRun, run_command};
+use crate::clock;
+use crate::config::{Hook, HookAction};
+use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
+use crate::fetch::{Bounds, Client, FetchError, WebhookAnswer, pause};
+use crate::protocol::{FeedNews, WebhookRequest};
+use crate::status::StatusError;
+use crate::store::{FeedEntry, Store, StoreError, Wake};
+
+/// The pauses between two tries.
+const PAUSES: Bounds = Bounds {
+    tries: u32::MAX,
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(15 * 60),
+};
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
+/// How long news are gathered: changes come in groups, and each run of a program costs a process.
+const GATHERING: Duration = Duration::from_secs(1);
+/// How many bytes of lines a run gets at most, but one line at least.
+const MOST_BYTES: usize = 4 << 20;
+/// How far a position moves over the changes of other Sources before it is stored without having been accepted, and for how long.
+const UNSTORED_NUMBERS: i64 = 1000;
+const UNSTORED_TIME: Duration = Duration::from_secs(3600);
+/// The code of the notice that entries of the feed were removed before a hook has accepted them.
+const MISSED: &str = "hook-missed-changes";
+
+/// A hook of a Source.
+#[derive(Clone, Debug)]
+pub(super) struct HookTarget {
+    /// The label of the Source.
+    pub(super) source: String,
+    /// The folder of its files.
+    pub(super) mirror: PathBuf,
+    pub(super) hook: Hook,
+}
+
+/// What all hooks work with.
+#[derive(Clone)]
+pub(in crate::engine) struct HookHandles {
+    pub(in crate::engine) store: Arc<Store>,
+    pub(in crate::engine) client: Client,
+    pub(in crate::engine) runtime_status: Arc<RuntimeStatus>,
+}
+
+/// Why something was not accepted.
+#[derive(Debug, thiserror::Error)]
+enum HookError {
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error("the request has no answer: {0}")]
+    Request(#[from] FetchError),
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    Timeout(Duration),
+    #[error("the receiver answers {status}")]
+    Rejected {
+        status: u16,
+        retry_after: Option<Duration>,
+    },
+    #[error("the receiver answers 410: it wants no further requests")]
+    Gone,
+}
+
+impl HookError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Command(error) => error.code(),
+            Self::Request(error) => error.code(),
+            Self::Timeout(_) => "timeout",
+            Self::Rejected { .. } => "http-status",
+            Self::Gone => "gone",
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Rejected { retry_after, .. } => *retry_after,
+            Self::Request(error) => error.retry_after(),
+            _ => None,
+        }
+    }
+}
+
+/// What a hook is to accept at once.
+struct Batch {
+    /// The number of the last change.
+    seq: i64,
+    /// The lines for a program.
+    lines: String,
+    /// The number up to which it has everything.
+    until: i64,
+    /// Whether there is more than one run gets.
+    is_full: bool,
+}
+
+impl Batch {
+    /// As many of the first entries as a run gets, and at least one; `None`: there are none. `until`: the number up to which there are no
+    /// others, `most`: how many a run gets.
+    fn of_lines(entries: &[FeedEntry], feed: &str, until: i64, most: usize) -> Option<Self> {
+        let mut lines = String::new();
+        let mut seq = None;
+        for entry in entries {
+            let line = entry.to_line(feed);
+            if seq.is_some() && lines.len() + line.len() >= MOST_BYTES {
+                return seq.map(|seq| Self {
+                    seq,
+                    lines,
+                    until: seq,
+                    is_full: true,
+                });
+            }
+            lines.push_str(&line);
+            lines.push('\n');
+            seq = Some(entry.seq);
+        }
+        let is_full = entries.len() >= most;
+        seq.map(|seq| Self {
+            seq,
+            lines,
+            until,
+            is_full,
+        })
+    }
+}
+
+/// How far a hook has come.
+struct Position {
+    /// The number of the feed up to which it has accepted everything.
+    accepted: i64,
+    stored: i64,
+    stored_at: Instant,
+    /// Whether entries were removed before it has accepted them, until it has accepted what follows.
+    has_missed: bool,
+}
+
+pub(super) struct HookWorker {
+    pub(super) target: Arc<HookTarget>,
+    pub(super) handles: HookHandles,
+    pub(super) stop: CancellationToken,
+}
+
+impl HookWorker {
+    /// Works until the hook is stopped, or its receiver wants no more.
+    pub(super) async fn run(self) {
+        let Some(mut position) = self.begin().await else {
+            return;
+        };
+        self.follow(&mut position).await;
+        if position.stored != position.accepted {
+            self.store(&mut position).await;
+        }
+    }
+
+    /// Reads the stored position, until that succeeds; `None`: the hook is stopped.
+    async fn begin(&self) -> Option<Position> {
+        let HookTarget { source, hook, .. } = &*self.target;
+        loop {
+            match self.handles.store.begin_hook(source, &hook.name).await {
+                Ok(begin) => {
+                    if begin.has_missed {
+                        self.report_missed();
+                    }
+                    self.note(|facts| facts.position = Some(begin.position));
+                    return Some(Position {
+                        accepted: begin.position,
+                        stored: begin.position,
+                        stored_at: clock::now().mono,
+                        has_missed: begin.has_missed,
+                    });
+                }
+                Err(error) => self.note_store_error(&error),
+            }
+            if !self.pause(STORE_PAUSE).await {
+                return None;
+            }
+        }
+    }
+
+    async fn follow(&self, position: &mut Position) {
+        let store = &self.handles.store;
+        let mut wakes = store.wakes();
+        let (mut failures, mut has_gathered) = (0_u32, false);
+        while !self.stop.is_cancelled() {
+            let batch = match self.next(position).await {
+                Ok(Some(batch)) => batch,
+                Ok(None) => {
+                    self.store_if_due(position).await;
+                    tokio::select! {
+                        () = self.stop.cancelled() => return,
+                        () = news(&mut wakes, position.accepted) => {}
+                    }
+                    continue;
+                }
+                Err(StoreError::FeedTrimmed { oldest }) => {
+                    self.report_missed();
+                    (position.accepted, position.has_missed) = (oldest, true);
+                    continue;
+                }
+                Err(error) => {
+                    self.note_store_error(&error);
+                    self.pause(STORE_PAUSE).await;
+                    continue;
+                }
+            };
+            if !batch.is_full && !has_gathered && failures == 0 {
+                has_gathered = true;
+                self.pause(GATHERING).await;
+                continue;
+            }
+            has_gathered = false;
+            self.note(|facts| facts.is_running = true);
+            let delivered = self.deliver(&batch, position).await;
+            self.note(|facts| facts.is_running = false);
+            match delivered {
+                Ok(()) => {
+                    failures = 0;
+                    (position.accepted, position.has_missed) = (batch.until, false);
+                    self.note_accepted(position.accepted);
+                    self.store(position).await;
+                }
+                Err(HookError::Command(CommandError::Stopped)) => return,
+                Err(error @ HookError::Gone) => {
+                    self.note_failure(&error, None);
+                    self.stop.cancelled().await;
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    let pause = pause(failures, error.retry_after(), &PAUSES);
+                    let pause = pause.unwrap_or(PAUSES.longest);
+                    self.note_failure(&error, Some(pause));
+                    self.pause(pause).await;
+                }
+            }
+        }
+    }
+
+    /// What the hook is to get next; `None`: there is nothing. The position moves over the changes of other Sources.
+    async fn next(&self, position: &mut Position) -> Result<Option<Batch>, StoreError> {
+        let HookTarget { source, hook, .. } = &*self.target;
+        let is_webhook = matches!(hook.action, HookAction::Webhook { .. });
+        let mut since = position.accepted;
+        let mut last = None;
+        loop {
+            let store = &self.handles.store;
+            let news = store.hook_news(source, since, hook.lines).await?;
+            let has_more = news.until < news.end;
+            if news.entries.is_empty() && last.is_none() {
+                position.accepted = news.until;
+                self.note(|facts| facts.position = Some(news.until));
+            }
+            if !is_webhook && !news.entries.is_empty() {
+                let (feed, most) = (store.feed_id(), hook.lines);
+                return Ok(Batch::of_lines(&news.entries, feed, news.until, most));
+            }
+            // A request announces the last one only.
+            last = news.entries.last().map(|entry| entry.seq).or(last);
+            since = news.until;
+            if !has_more || self.stop.is_cancelled() {
+                return Ok(last.map(|seq| Batch {
+                    seq,
+                    lines: String::new(),
+                    until: since,
+                    is_full: false,
+                }));
+            }
+        }
+    }
+
+    /// Has the hook accept a batch. The position up to which it has is that of the batch afterwards.
+    async fn deliver(&self, batch: &Batch, position: &Position) -> Result<(), HookError> {
+        match &self.target.hook.action {
+            HookAction::Command { program, arguments } => {
+                self.run_program(program, arguments, batch, position).await
+            }
+            HookAction::Webhook { url, secret } => {
+                let HookTarget { source, hook, .. } = &*self.target;
+                let news = FeedNews {
+                    feed: self.handles.store.feed_id(),
+                    source,
+                    hook: &hook.name,
+                    seq: batch.seq,
+                    has_missed: position.has_missed,
+                };
+                let request = WebhookRequest::new(&news, secret.bytes(), clock::now().wall);
+                let sending = self.handles.client.send_webhook(url, &request);
+                let answer = tokio::select! {
+                    () = self.stop.cancelled() => return Err(CommandError::Stopped.into()),
+                    answer = tokio::time::timeout(hook.timeout, sending) => answer,
+                };
+                match answer.map_err(|_| HookError::Timeout(hook.timeout))?? {
+                    WebhookAnswer::Accepted => Ok(()),
+                    WebhookAnswer::Gone => Err(HookError::Gone),
+                    WebhookAnswer::Rejected {
+                        status,
+                        retry_after,
+                    } => Err(HookError::Rejected {
+                        status,
+                        retry_after,
+                    }),
+                }
+            }
+        }
+    }
+
+    async fn run_program(
+        &self,
+        program: &Path,
+        arguments: &[String],
+        batch: &Batch,
+        position: &Position,
+    ) -> Result<(), HookError> {
+        let HookTarget {
+            source,
+            mirror,
+            hook,
+        } = &*self.target;
+        let feed = self.handles.store.feed_id();
+        let mut variables = vec![
+            ("RESYNCD_SOURCE", source.into()),
+            ("RESYNCD_HOOK", hook.name.clone().into()),
+            ("RESYNCD_MIRROR", mirror.clone().into_os_string()),
+            ("RESYNCD_FEED", feed.into()),
+            ("RESYNCD_SINCE", position.accepted.to_string().into()),
+        ];
+        if position.has_missed {
+            variables.push(("RESYNCD_MISSED", "1".into()));
+        }
+        let run = CommandRun {
+            program,
+            arguments,
+            variables,
+            input: batch.lines.as_bytes(),
+            timeout: hook.timeout,
+        };
+        Ok(run_command(&run, &self.stop).await?)
+    }
+
+    fn note(&self, change: impl FnOnce(&mut HookFacts)) {
+        let HookTarget { source, hook, .. } = &*self.target;
+        let runtime_status = &self.handles.runtime_status;
+        runtime_status.note_hook(source, &hook.name, change);
+    }
+
+    fn note_accepted(&self, position: i64) {
+        let mut failed_since = None;
+        self.note(|facts| {
+            facts.position = Some(position);
+            facts.accepted += 1;
+            facts.accepted_at = Some(clock::now().wall);
+            facts.failures = 0;
+            facts.error = None;
+            facts.next_try_at = None;
+            failed_since = facts.failing_since.take();
+        });
+        if failed_since.is_some() {
+            let HookTarget { source, hook, .. } = &*self.target;
+            tracing::info!(source, hook = hook.name, position, "hook succeeds again");
+        }
+    }
+
+    /// Records and logs why something was not accepted. `pause`: until the next try; `None`: there is none.
+    fn note_failure(&self, error: &HookError, pause: Option<Duration>) {
+        let now = clock::now().wall;
+        let next = pause.and_then(|pause| TimeDelta::from_std(pause).ok());
+        let next = next.and_then(|pause| now.checked_add_signed(pause));
+        let status_error = StatusError::new(error.code(), error.to_string(), now);
+        self.note(|facts| {
+            facts.failed += 1;
+            facts.failures = facts.failures.saturating_add(1);
+            facts.failing_since.get_or_insert(now);
+            facts.error = Some(status_error.clone());
+            facts.next_try_at = next;
+            facts.is_stopped = pause.is_none();
+        });
+        let HookTarget { source, hook, .. } = &*self.target;
+        let (code, reason) = (error.code(), &status_error.message);
+        let seconds = pause.map(|pause| pause.as_secs_f32());
+        tracing::warn!(
+            code,
+            source,
+            hook = hook.name,
+            reason,
+            seconds,
+            "hook failed"
+        );
+    }
+
+    fn report_missed(&self) {
+        let HookTarget { source, hook, .. } = &*self.target;
+        let message = format!(
+            "entries of the feed were removed before the hook {} has accepted them: it goes on with the oldest that there is, and its \
+             receiver must begin anew",
+            hook.name
+        );
+        tracing::warn!(code = MISSED, source, hook = hook.name, "{message}");
+        let notice = StatusError::new(MISSED, message, clock::now().wall);
+        self.note(|facts| facts.missed = Some(notice));
+    }
+
+    fn note_store_error(&self, error: &StoreError) {
+        // What the workers read and write fails as well, and is reported.
+        let HookTarget { source, hook, .. } = &*self.target;
+        tracing::debug!(code = error.code(), source, hook = hook.name, %error, "database error; the hook waits");
+    }
+
+    /// Stores the position, if what it has moved over is worth it.
+    async fn store_if_due(&self, position: &mut Position) {
+        let age = clock::now()
+            .mono
+            .saturating_duration_since(position.stored_at);
+        let moved = position.accepted - position.stored;
+        if moved >= UNSTORED_NUMBERS || (moved != 0 && age >= UNSTORED_TIME) {
+            self.store(position).await;
+        }
+    }
+
+    /// Stores the position. If that fails it is stored with the next one: until then it counts in this process only.
+    async fn store(&self, position: &mut Position) {
+        let HookTarget { source, hook, .. } = &*self.target;
+        let store = &self.handles.store;
+        match store.note_hook(source, &hook.name, position.accepted).await {
+            Ok(()) => {
+                position.stored = position.accepted;
+                position.stored_at = clock::now().mono;
+            }
+            Err(error) => self.note_store_error(&error),
+        }
+    }
+
+    /// Waits; returns whether the hook goes on.
+    async fn pause(&self, pause: Duration) -> bool {
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            () = tokio::time::sleep(pause) => true,
+        }
+    }
+}
+
+/// Returns when the feed may have an entry after that number.
+async fn news(wakes: &mut Receiver<Wake>, since: i64) {
+    loop {
+        match wakes.recv().await {
+            Ok(Wake::Feed(seq)) if seq > since => return,
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return,
+            // The store is closed: the hook is stopped soon.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    fn entry(seq: i64, uri: &str) -> FeedEntry {
+        FeedEntry {
+            seq,
+            applied_at: DateTime::UNIX_EPOCH,
+            source: "example".to_owned(),
+            set: "set".to_owned(),
+            uri: uri.to_owned(),
+            change: "updated".to_owned(),
+            path: None,
+            length: None,
+            changed_at: None,
+            origin: "change-list".to_owned(),
+            links: Vec::new(),
+            is_patched: false,
+        }
+    }
+
+    #[test]
+    fn batch_of_lines_is_bounded_in_number_and_bytes() {
+        let check = |entries: &[FeedEntry], expected: Option<(usize, i64, bool)>| {
+            let batch = Batch::of_lines(entries, "feed", 9, 3);
+            let found = batch.map(|it| (it.lines.lines().count(), it.until, it.is_full));
+            assert_eq!(found, expected);
+        };
+        check(&[], None);
+        check(&[entry(1, "a"), entry(2, "b")], Some((2, 9, false)));
+        let full = [entry(1, "a"), entry(2, "b"), entry(3, "c")];
+        check(&full, Some((3, 9, true)));
+        // One is always among them.
+        let long = "x".repeat(MOST_BYTES);
+        check(&[entry(1, &long), entry(2, "b")], Some((1, 1, true)));
+        check(&[entry(1, "a"), entry(2, &long)], Some((1, 1, true)));
+    }
+}

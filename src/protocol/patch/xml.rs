@@ -1,0 +1,762 @@
+//! XML patch operations (RFC 5261), in the document of RFC 7351 or in any other one whose root has the operations as its children.
+//!
+//! An operation changes the text of the file only where its target is. A prefix in added content means what it means in the patch:
+//! where the file has another prefix for the same namespace, that is written instead (section 4.2.3).
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::error::{Budget, MAX_BYTES, PatchError};
+use super::xml_selector::{Selector, SelectorError, Target};
+use super::xml_tree::{Kind, NodeId, Tree, split_name};
+
+/// The namespace of RFC 7351.
+const OPERATIONS: &str = "urn:ietf:rfc:7351";
+
+/// Applies the operations of a patch to a document, one after the other.
+pub(super) fn apply(file: &str, patch: &str, budget: &mut Budget) -> Result<String, PatchError> {
+    let mut text = file.to_owned();
+    let patch = Tree::parse(patch, "patch", budget)?;
+    let root = patch
+        .children(0)
+        .find(|&id| patch.node(id).kind == Kind::Element);
+    let Some(root) = root else {
+        return Err(patch.error("no root", 0));
+    };
+    let elements = patch.children(root);
+    let elements = elements.filter(|&id| patch.node(id).kind == Kind::Element);
+    for (number, id) in elements.enumerate() {
+        // The places of all nodes are those of the document as it is now.
+        let tree = Tree::parse(&text, "file", budget)?;
+        let operation = Operation {
+            number,
+            patch: &patch,
+            root,
+            id,
+            tree: &tree,
+        };
+        let edit = operation.edit(budget)?;
+        if text.len() + edit.iter().map(|(_, new)| new.len()).sum::<usize>() > MAX_BYTES {
+            return Err(PatchError::Limit("it adds too much"));
+        }
+        text = edited(&text, edit);
+    }
+    // The result is to be a document.
+    Tree::parse(&text, "file", budget)?;
+    Ok(text)
+}
+
+/// What is written in place of which parts of a text.
+type Edit = Vec<(Range<usize>, String)>;
+
+fn edited(text: &str, mut edit: Edit) -> String {
+    edit.sort_by_key(|(span, _)| span.start);
+    let mut result = String::with_capacity(text.len());
+    let mut at = 0;
+    for (span, new) in edit {
+        result.push_str(text.get(at..span.start).unwrap_or_default());
+        result.push_str(&new);
+        at = span.end;
+    }
+    result.push_str(text.get(at..).unwrap_or_default());
+    result
+}
+
+/// One operation of a patch.
+struct Operation<'a> {
+    number: usize,
+    patch: &'a Tree<'a>,
+    root: NodeId,
+    id: NodeId,
+    tree: &'a Tree<'a>,
+}
+
+impl Operation<'_> {
+    fn invalid(&self, reason: &'static str) -> PatchError {
+        PatchError::Operation {
+            operation: self.number,
+            reason,
+        }
+    }
+
+    fn unfit(&self, reason: &'static str) -> PatchError {
+        PatchError::Unfit {
+            operation: self.number,
+            reason,
+        }
+    }
+
+    /// The value of an attribute of the operation.
+    fn attribute(&self, name: &str) -> Result<Option<String>, PatchError> {
+        let attributes = self.patch.attributes(self.id)?;
+        let found = attributes.into_iter().find(|it| it.name == name);
+        let value = found.map(|it| self.patch.unescaped(it.value));
+        Ok(value.transpose()?.map(Cow::into_owned))
+    }
+
+    fn edit(&self, budget: &mut Budget) -> Result<Edit, PatchError> {
+        let namespace = self.patch.namespace(self.id);
+        if namespace != OPERATIONS && namespace != self.patch.namespace(self.root) {
+            return Err(self.invalid("it is of another namespace"));
+        }
+        let scope = self.patch.scope(self.id, budget)?;
+        let selector = self.attribute("sel")?;
+        let selector = selector.ok_or_else(|| self.invalid("it has no selector"))?;
+        let located = Selector::parse(&selector, &scope)
+            .and_then(|selector| selector.locate(self.tree, budget));
+        let target = located.map_err(|error| match error {
+            SelectorError::Invalid => self.invalid("its selector is none"),
+            SelectorError::NotOne => self.unfit("its selector does not locate one node"),
+            SelectorError::Patch(error) => error,
+        })?;
+        match split_name(self.patch.name(self.id)).1 {
+            "add" => self.add(&target, budget),
+            "replace" => self.replace(&target, budget),
+            "remove" => self.remove(&target),
+            _ => Err(self.invalid("it has no known name")),
+        }
+    }
+
+    fn add(&self, target: &Target, budget: &mut Budget) -> Result<Edit, PatchError> {
+        let Target::Node(id) = *target else {
+            return Err(self.unfit("nothing can be added to its target"));
+        };
+        let node = self.tree.node(id);
+        let is_element = node.kind == Kind::Element;
+        let position = self.attribute("pos")?;
+        if let Some(added) = self.attribute("type")? {
+            if !is_element || position.is_some() {
+                return Err(self.invalid("its type does not fit"));
+            }
+            let name = match added.strip_prefix("namespace::") {
+                Some(prefix) => format!("xmlns:{prefix}"),
+                None => match added.strip_prefix('@') {
+                    Some(name) => self.attribute_name(name, id, budget)?,
+                    None => return Err(self.invalid("its type is unknown")),
+                },
+            };
+            let attributes = self.tree.attributes(id)?;
+            if attributes.iter().any(|it| it.name == name) {
+                return Err(self.unfit("the attribute exists"));
+            }
+            let value = quoted(self.value()?, '"');
+            let after_name = self.tree.tag(id).start + 1 + self.tree.name(id).len();
+            let at = attributes.last().map_or(after_name, |last| last.span.end);
+            return Ok(vec![(at..at, format!(" {name}=\"{value}\""))]);
+        }
+        let (parent, at) = match position.as_deref() {
+            None if is_element => (id, node.content.end),
+            Some("prepend") if is_element => (id, node.content.start),
+            Some("before") => (node.parent, node.span.start),
+            Some("after") => (node.parent, node.span.end),
+            _ => return Err(self.invalid("its position does not fit")),
+        };
+        let content = self.patch.node(self.id).content.clone();
+        let content = self.adapted(content, parent, budget)?;
+        if parent == id && node.content.start == node.span.end {
+            return Ok(self.filled(id, &content));
+        }
+        Ok(vec![(at..at, content)])
+    }
+
+    /// Gives content to an element that is one tag.
+    fn filled(&self, id: NodeId, content: &str) -> Edit {
+        let span = &self.tree.node(id).span;
+        if content.is_empty() {
+            return Vec::new();
+        }
+        let tag = self.tree.source(id);
+        let open = tag.strip_suffix("/>").unwrap_or(tag).trim_end();
+        let name = self.tree.name(id);
+        let at = span.start + open.len();
+        vec![(at..span.end, format!(">{content}</{name}>"))]
+    }
+
+    /// The name of an attribute that is added, with the file's prefix.
+    fn attribute_name(
+        &self,
+        name: &str,
+        id: NodeId,
+        budget: &mut Budget,
+    ) -> Result<String, PatchError> {
+        let (prefix, local) = split_name(name);
+        let is_name = |it: &str| {
+            !it.is_empty()
+                && !it.contains(|it: char| it.is_whitespace() || "=\"'<>/:&".contains(it))
+        };
+        if !is_name(local) || !(prefix.is_empty() || is_name(prefix)) {
+            return Err(self.invalid("its type is unknown"));
+        }
+        if prefix.is_empty() || prefix == "xml" {
+            return Ok(name.to_owned());
+        }
+        let known = self.patch.scope(self.id, budget)?;
+        let uri = uri_of(&known, prefix).ok_or_else(|| self.invalid("a prefix is not declared"))?;
+        let scope = self.tree.scope(id, budget)?;
+        let prefix = prefix_of(&scope, uri, prefix, false);
+        let prefix = prefix.ok_or_else(|| self.unfit("the file has no prefix for a namespace"))?;
+        Ok(format!("{prefix}:{local}"))
+    }
+
+    /// The text of the operation as it is written; it has nothing else.
+    fn value(&self) -> Result<&str, PatchError> {
+        let mut children = self.patch.children(self.id);
+        let is_text = children.all(|id| {
+            self.patch.node(id).kind == Kind::Text && !self.patch.source(id).contains("<![CDATA[")
+        });
+        match is_text {
+            true => Ok(&self.patch.text[self.patch.node(self.id).content.clone()]),
+            false => Err(self.invalid("it has more than text")),
+        }
+    }
+
+    /// The only child of the operation that is of that kind, apart from white space.
+    fn only(&self, kind: Kind) -> Result<NodeId, PatchError> {
+        let children = self.patch.children(self.id);
+        let mut children = children.filter(|&id| !self.patch.is_space(id));
+        match (children.next(), children.next()) {
+            (Some(only), None) if self.patch.node(only).kind == kind => Ok(only),
+            _ => Err(self.invalid("its content does not fit its target")),
+        }
+    }
+
+    fn replace(&self, target: &Target, budget: &mut Budget) -> Result<Edit, PatchError> {
+        let (id, attribute) = match target {
+            Target::Node(id) => (*id, None),
+            Target::Attribute(id, name) => (*id, Some(name.clone())),
+            Target::Namespace(id, prefix) => (*id, Some(declaration(prefix))),
+        };
+        if let Some(name) = attribute {
+            let attributes = self.tree.attributes(id)?;
+            let found = attributes.into_iter().find(|it| it.name == name);
+            let found = found.ok_or_else(|| self.unfit("there is no such attribute"))?;
+            let value = quoted(self.value()?, found.quote);
+            return Ok(vec![(found.value_span, value)]);
+        }
+        let node = self.tree.node(id);
+        let new = match node.kind {
+            Kind::Text => self.value()?.to_owned(),
+            Kind::Document => return Err(self.unfit("nothing replaces the document")),
+            kind => {
+                let only = self.patch.node(self.only(kind)?).span.clone();
+                self.adapted(only, node.parent, budget)?
+            }
+        };
+        Ok(vec![(node.span.clone(), new)])
+    }
+
+    fn remove(&self, target: &Target) -> Result<Edit, PatchError> {
+        let space = self.attribute("ws")?;
+        let (id, attribute) = match target {
+            Target::Node(id) => (*id, None),
+            Target::Attribute(id, name) => (*id, Some(name.clone())),
+            Target::Namespace(id, prefix) => (*id, Some(declaration(prefix))),
+        };
+        if let Some(name) = attribute {
+            let attributes = self.tree.attributes(id)?;
+            let found = attributes.into_iter().find(|it| it.name == name);
+            let found = found.ok_or_else(|| self.unfit("there is no such attribute"))?;
+            return match space {
+                None => Ok(vec![(found.span, String::new())]),
+                Some(_) => Err(self.invalid("there is no white space at an attribute")),
+            };
+        }
+        let node = self.tree.node(id);
+        let is_root = node.parent == 0 && node.kind == Kind::Element;
+        if node.kind == Kind::Document || is_root {
+            return Err(self.unfit("the root stays"));
+        }
+        let mut span = node.span.clone();
+        let (before, after) = match space.as_deref() {
+            None => (false, false),
+            Some("before") => (true, false),
+            Some("after") => (false, true),
+            Some("both") => (true, true),
+            Some(_) => return Err(self.invalid("its white space is unknown")),
+        };
+        if node.kind == Kind::Text && space.is_some() {
+            return Err(self.invalid("there is no white space at a text"));
+        }
+        let none = || self.unfit("there is no white space");
+        if before {
+            let siblings = self.tree.children(node.parent);
+            let last = siblings.take_while(|&it| it < id).last();
+            let last = last.filter(|&it| self.tree.is_space(it));
+            span.start = self.tree.node(last.ok_or_else(none)?).span.start;
+        }
+        if after {
+            let is_sibling = node.after < self.tree.node(node.parent).after;
+            let next = Some(node.after).filter(|_| is_sibling);
+            let next = next.filter(|&it| self.tree.is_space(it));
+            span.end = self.tree.node(next.ok_or_else(none)?).span.end;
+        }
+        Ok(vec![(span, String::new())])
+    }
+
+    /// Content of the patch as it is written below an element of the file.
+    fn adapted(
+        &self,
+        content: Range<usize>,
+        parent: NodeId,
+        budget: &mut Budget,
+    ) -> Result<String, PatchError> {
+        let text = &self.patch.text[content.clone()];
+        let (known, scope) = (
+            self.patch.scope(self.id, budget)?,
+            self.tree.scope(parent, budget)?,
+        );
+        let mut edit = Edit::new();
+        for id in self.id + 1..self.patch.node(self.id).after {
+            let node = self.patch.node(id);
+            if node.kind != Kind::Element || !content.contains(&node.span.start) {
+                continue;
+            }
+            // What is declared in the content itself.
+            let mut declared: Vec<&str> = Vec::new();
+            let mut at = id;
+            while at != self.id {
+                budget.spend(self.patch.tag(at).len() / 4 + 1)?;
+                let attributes = self.patch.attributes(at)?;
+                declared.extend(attributes.iter().filter_map(|it| it.declares()));
+                at = self.patch.node(at).parent;
+            }
+            let mut rename = |name: &str, begin: usize, is_element: bool| {
+                let (prefix, local) = split_name(name);
+                if declared.contains(&prefix)
+                    || prefix == "xml"
+                    || (prefix.is_empty() && !is_element)
+                {
+                    return Ok(());
+                }
+                let uri = match uri_of(&known, prefix) {
+                    Some(uri) => uri,
+                    None if prefix.is_empty() => "",
+                    None => return Err(self.invalid("a prefix is not declared")),
+                };
+                let new = prefix_of(&scope, uri, prefix, is_element);
+                let new =
+                    new.ok_or_else(|| self.unfit("the file has no prefix for a namespace"))?;
+                if new != prefix {
+                    let name_span = begin..begin + name.len();
+                    let new = match new {
+                        "" => local.to_owned(),
+                        new => format!("{new}:{local}"),
+                    };
+                    edit.push((name_span, new));
+                }
+                Ok(())
+            };
+            let name = self.patch.name(id);
+            rename(name, node.span.start + 1, true)?;
+            if node.content.start < node.span.end {
+                rename(name, node.content.end + 2, true)?;
+            }
+            for attribute in self.patch.attributes(id)? {
+                if attribute.declares().is_none() {
+                    let space = self.patch.text[attribute.span.clone()].trim_start();
+                    let begin = attribute.span.end - space.len();
+                    rename(attribute.name, begin, false)?;
+                }
+            }
+        }
+        let moved = edit.into_iter().map(|(span, new)| {
+            let (start, end) = (span.start - content.start, span.end - content.start);
+            (start..end, new)
+        });
+        Ok(edited(text, moved.collect()))
+    }
+}
+
+/// The attribute that declares a prefix.
+fn declaration(prefix: &str) -> String {
+    format!("xmlns:{prefix}")
+}
+
+/// A text as the value of an attribute.
+fn quoted(text: &str, quote: char) -> String {
+    match quote {
+        '"' => text.replace('"', "&quot;"),
+        _ => text.replace('\'', "&apos;"),
+    }
+}
+
+fn uri_of<'s>(scope: &'s [(&str, String)], prefix: &str) -> Option<&'s str> {
+    let found = scope.iter().find(|(known, _)| *known == prefix);
+    found.map(|(_, uri)| uri.as_str())
+}
+
+/// The prefix of a namespace in a scope: the same one if that is right, or else the innermost one.
+fn prefix_of<'s>(
+    scope: &'s [(&'s str, String)],
+    uri: &str,
+    prefix: &'s str,
+    is_element: bool,
+) -> Option<&'s str> {
+    match uri_of(scope, prefix) {
+        Some(known) if known == uri => return Some(prefix),
+        None if prefix.is_empty() && uri.is_empty() => return Some(prefix),
+        _ => {}
+    }
+    if uri.is_empty() {
+        return None;
+    }
+    let mut others = scope.iter();
+    let found = others.find(|(known, other)| other == uri && (is_element || !known.is_empty()));
+    found.map(|(known, _)| *known)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn patched(file: &str, operations: &str) -> Result<String, PatchError> {
+        let patch = match operations.starts_with("<?") || operations.starts_with("<p:") {
+            true => operations.to_owned(),
+            false => format!("<diff>{operations}</diff>"),
+        };
+        apply(file, &patch, &mut Budget::new())
+    }
+
+    /// The operations of RFC 5261, sections 4.3 to 4.5 and appendix A: each target, each position, each kind of node.
+    #[test]
+    fn operations_are_those_of_the_specification() {
+        for (file, operations, expected) in [
+            // A.1: an element.
+            (
+                "<doc>\n  <note>This is a sample document</note>\n</doc>",
+                r#"<add sel="doc"><foo id="ert4773">This is a new child</foo></add>"#,
+                "<doc>\n  <note>This is a sample document</note>\n<foo id=\"ert4773\">This is a new child</foo></doc>",
+            ),
+            // A.2: an attribute.
+            (
+                r#"<doc><note>x</note><foo id="ert4773">y</foo></doc>"#,
+                r#"<add sel="doc/foo[@id='ert4773']" type="@user">Bob</add>"#,
+                r#"<doc><note>x</note><foo id="ert4773" user="Bob">y</foo></doc>"#,
+            ),
+            // A.3: a prefixed namespace declaration.
+            (
+                "<doc><note>x</note></doc>",
+                r#"<add sel="doc" type="namespace::pref">urn:ns:xxx</add>"#,
+                r#"<doc xmlns:pref="urn:ns:xxx"><note>x</note></doc>"#,
+            ),
+            // A.4: a comment before an element.
+            (
+                "<doc>\n  <foo id=\"ert4773\">y</foo>\n</doc>",
+                r#"<add sel="doc/foo[@id='ert4773']" pos="before"><!-- comment --></add>"#,
+                "<doc>\n  <!-- comment --><foo id=\"ert4773\">y</foo>\n</doc>",
+            ),
+            // A.5: several nodes.
+            (
+                "<doc>\n  <foo id=\"ert4773\">y</foo>\n</doc>",
+                "<add sel=\"doc\"><foo id=\"a\">1</foo>\n  <!-- c -->\n  <foo id=\"b\">2</foo>\n</add>",
+                "<doc>\n  <foo id=\"ert4773\">y</foo>\n<foo id=\"a\">1</foo>\n  <!-- c -->\n  <foo id=\"b\">2</foo>\n</doc>",
+            ),
+            // A.6: an element is replaced.
+            (
+                r#"<doc><foo a="1">x</foo></doc>"#,
+                r#"<replace sel="doc/foo[@a='1']"><bar a="2"/></replace>"#,
+                r#"<doc><bar a="2"/></doc>"#,
+            ),
+            // A.7: the value of an attribute.
+            (
+                "<doc a='test'><foo a=\"1\">x</foo></doc>",
+                r#"<replace sel="doc/@a">new "value's"</replace>"#,
+                "<doc a='new \"value&apos;s\"'><foo a=\"1\">x</foo></doc>",
+            ),
+            // A.8: the URI of a declaration.
+            (
+                r#"<doc xmlns:pref="urn:test"><foo/></doc>"#,
+                r#"<replace sel="doc/namespace::pref">urn:new:xxx</replace>"#,
+                r#"<doc xmlns:pref="urn:new:xxx"><foo/></doc>"#,
+            ),
+            // A.9 and A.10: a comment, and an instruction.
+            (
+                "<doc><foo/><!-- old --><?bar x?></doc>",
+                "<replace sel=\"doc/comment()[1]\"><!-- new --></replace><replace sel='doc/processing-instruction(\"bar\")'><?foobar y?></replace>",
+                "<doc><foo/><!-- new --><?foobar y?></doc>",
+            ),
+            // A.11: a text.
+            (
+                "<doc><foo a=\"1\">This is a text <b/> tail</foo></doc>",
+                r#"<replace sel="doc/foo/text()[1]">The new &lt;text&gt;</replace>"#,
+                "<doc><foo a=\"1\">The new &lt;text&gt;<b/> tail</foo></doc>",
+            ),
+            // A.12: an element with the white space after it.
+            (
+                "<doc>\n  <foo a=\"1\">x</foo>\n  <bar/>\n</doc>",
+                r#"<remove sel="doc/foo[@a='1']" ws="after"/>"#,
+                "<doc>\n  <bar/>\n</doc>",
+            ),
+            (
+                "<doc>\n  <foo a=\"1\">x</foo>\n  <bar/>\n</doc>",
+                r#"<remove sel="doc/bar" ws="before"/>"#,
+                "<doc>\n  <foo a=\"1\">x</foo>\n</doc>",
+            ),
+            (
+                "<doc> <foo/> </doc>",
+                r#"<remove sel="doc/foo" ws="both"/>"#,
+                "<doc></doc>",
+            ),
+            // A.13 to A.17: an attribute, a declaration, a comment, an instruction and a text.
+            (
+                r#"<doc a="foo"  b = "c"><foo/></doc>"#,
+                r#"<remove sel="doc/@a"/>"#,
+                r#"<doc  b = "c"><foo/></doc>"#,
+            ),
+            (
+                r#"<doc xmlns:pref="urn:x"><foo/></doc>"#,
+                r#"<remove sel="doc/namespace::pref"/>"#,
+                "<doc><foo/></doc>",
+            ),
+            (
+                "<doc><!-- c --><?bar?>text</doc>",
+                "<remove sel=\"doc/comment()[1]\"/><remove sel='doc/processing-instruction(\"bar\")'/><remove sel=\"doc/text()\"/>",
+                "<doc></doc>",
+            ),
+            // Positions, and an element that is one tag.
+            (
+                "<doc><a/><b />x</doc>",
+                "<add sel=\"doc\" pos=\"prepend\">new </add><add sel=\"doc/a\" pos=\"after\"><c/></add><add sel=\"doc/b\">in</add>",
+                "<doc>new <a/><c/><b>in</b>x</doc>",
+            ),
+            // Before and after the root.
+            (
+                "<?xml version=\"1.0\"?>\n<doc/>\n",
+                "<add sel=\"doc\" pos=\"before\"><?x y?></add><add sel=\"*\" pos=\"after\"><!--end--></add>",
+                "<?xml version=\"1.0\"?>\n<?x y?><doc/><!--end-->\n",
+            ),
+            // Character data and references are a text.
+            (
+                "<doc>a<![CDATA[<b>]]>&amp;</doc>",
+                r#"<replace sel="doc[.='a&lt;b>&amp;']/text()">c</replace>"#,
+                "<doc>c</doc>",
+            ),
+            ("<doc>x</doc>", "", "<doc>x</doc>"),
+        ] {
+            assert_eq!(
+                patched(file, operations).as_deref(),
+                Ok(expected),
+                "{operations}"
+            );
+        }
+    }
+
+    /// Section 4.2: namespaces of selectors and of added content are those of the patch; the prefixes are those of the file.
+    #[test]
+    fn namespaces_are_those_of_the_patch() {
+        for (file, patch, expected) in [
+            (
+                r#"<doc xmlns="urn:x"><elem a="1"/></doc>"#,
+                r#"<p:diff xmlns="urn:x" xmlns:p="urn:diff"><p:add sel="doc/elem[@a='1']"><child id="ert4773"><node/></child></p:add></p:diff>"#,
+                r#"<doc xmlns="urn:x"><elem a="1"><child id="ert4773"><node/></child></elem></doc>"#,
+            ),
+            (
+                r#"<doc xmlns="urn:x" xmlns:q="urn:q"><elem a="1"></elem></doc>"#,
+                r#"<?xml version="1.0"?><diff xmlns:pref="urn:x" xmlns:r="urn:q"><add sel="pref:doc/pref:elem"><pref:child r:k="v">t</pref:child></add></diff>"#,
+                r#"<doc xmlns="urn:x" xmlns:q="urn:q"><elem a="1"><child q:k="v">t</child></elem></doc>"#,
+            ),
+            (
+                r#"<x:doc xmlns:x="urn:x"><x:elem/></x:doc>"#,
+                r#"<p:patch xmlns:p="urn:ietf:rfc:7351" xmlns="urn:x"><p:replace sel="doc/elem"><new><in xmlns="urn:y"/></new></p:replace></p:patch>"#,
+                r#"<x:doc xmlns:x="urn:x"><x:new><in xmlns="urn:y"/></x:new></x:doc>"#,
+            ),
+            (
+                r#"<doc xmlns:q="urn:q"/>"#,
+                r#"<?xml version="1.0"?><diff xmlns:r="urn:q"><add sel="doc" type="@r:k">v</add></diff>"#,
+                r#"<doc xmlns:q="urn:q" q:k="v"/>"#,
+            ),
+        ] {
+            assert_eq!(patched(file, patch).as_deref(), Ok(expected), "{patch}");
+        }
+    }
+
+    #[test]
+    fn patch_that_does_not_fit_or_is_invalid_is_an_error() {
+        for (file, operations, code) in [
+            ("<doc/>", r#"<add sel="doc/x">y</add>"#, "patch-unfit"),
+            (
+                "<doc><a/><a/></doc>",
+                r#"<remove sel="doc/a"/>"#,
+                "patch-unfit",
+            ),
+            (
+                "<doc a=\"1\"/>",
+                r#"<add sel="doc" type="@a">y</add>"#,
+                "patch-unfit",
+            ),
+            (
+                "<doc><a/> x</doc>",
+                r#"<remove sel="doc/a" ws="after"/>"#,
+                "patch-unfit",
+            ),
+            (
+                "<doc><a/></doc>",
+                r#"<remove sel="doc/a" ws="before"/>"#,
+                "patch-unfit",
+            ),
+            ("<doc/>", r#"<remove sel="doc"/>"#, "patch-unfit"),
+            (
+                "<doc xmlns=\"urn:x\"/>",
+                r#"<add sel="*"><y/></add>"#,
+                "patch-unfit",
+            ),
+            ("<doc/>", r#"<add>y</add>"#, "patch-invalid"),
+            ("<doc/>", r#"<add sel="//doc">y</add>"#, "patch-invalid"),
+            ("<doc/>", r#"<move sel="doc"/>"#, "patch-invalid"),
+            (
+                "<doc/>",
+                r#"<add sel="doc" pos="within">y</add>"#,
+                "patch-invalid",
+            ),
+            (
+                "<doc/>",
+                r#"<add sel="doc" type="element">y</add>"#,
+                "patch-invalid",
+            ),
+            (
+                "<doc><a/></doc>",
+                r#"<replace sel="doc/a">text</replace>"#,
+                "patch-invalid",
+            ),
+            (
+                "<doc><a/></doc>",
+                r#"<replace sel="doc/a"><b/><c/></replace>"#,
+                "patch-invalid",
+            ),
+            (
+                "<doc a=\"1\"/>",
+                r#"<replace sel="doc/@a"><b/></replace>"#,
+                "patch-invalid",
+            ),
+            (
+                "<doc/>",
+                r#"<x:add xmlns:x="urn:x" sel="doc">y</x:add>"#,
+                "patch-invalid",
+            ),
+            (
+                "<doc/>",
+                r#"<add sel="doc" pos="after">y</add>"#,
+                "patch-unreadable",
+            ),
+            (
+                "<doc/>",
+                r#"<add sel="doc" pos="after"><b/></add>"#,
+                "patch-unreadable",
+            ),
+            ("<doc>", "<remove sel=\"doc/a\"/>", "patch-unreadable"),
+            ("<doc/>", "<add", "patch-unreadable"),
+            (
+                "<!DOCTYPE doc [<!ENTITY e \"x\">]><doc>&e;</doc>",
+                "<remove sel=\"doc/a\"/>",
+                "patch-unreadable",
+            ),
+            (
+                "\u{feff}<é/>",
+                "<remove sel=\"doc/a\"/>",
+                "patch-unreadable",
+            ),
+            ("<x:doc/>", "<remove sel=\"doc/a\"/>", "patch-unreadable"),
+            ("", "<remove sel=\"doc/a\"/>", "patch-unreadable"),
+        ] {
+            let error = patched(file, operations).unwrap_err();
+            assert_eq!(error.code(), code, "{file} {operations}: {error}");
+        }
+    }
+
+    #[test]
+    fn costly_patches_are_stopped() {
+        let deep = format!("{}{}", "<a>".repeat(10_000), "</a>".repeat(10_000));
+        assert_eq!(
+            patched(&deep, "<remove sel=\"a/b\"/>"),
+            Err(PatchError::Limit("too deep"))
+        );
+        // A document is read again for each operation.
+        let long = format!("<doc>{}</doc>", "x".repeat(100_000));
+        let patch = format!("<diff>{}</diff>", "<add sel=\"doc\">y</add>".repeat(100));
+        let mut budget = Budget::of_work(1_000_000);
+        let error = apply(&long, &patch, &mut budget);
+        assert_eq!(error, Err(PatchError::Limit("too much work")));
+    }
+
+    fn any_document() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            Just("text".to_owned()),
+            Just(" \n".to_owned()),
+            Just("&amp;é".to_owned()),
+            Just("<!--c-->".to_owned()),
+            Just("<?p q?>".to_owned()),
+            Just("<![CDATA[<x>]]>".to_owned()),
+            Just("<b/>".to_owned()),
+        ];
+        let element = leaf.prop_recursive(4, 24, 4, |inner| {
+            let name = proptest::sample::select(vec!["a", "b", "p:c"]);
+            let attributes = proptest::sample::select(vec![
+                "",
+                " a='1'",
+                " p:k=\"v\"  id = 'x' ",
+                " xmlns=\"urn:x\"",
+            ]);
+            (name, attributes, proptest::collection::vec(inner, 0..4)).prop_map(
+                |(name, attributes, inner)| {
+                    format!("<{name}{attributes}>{}</{name}>", inner.concat())
+                },
+            )
+        });
+        proptest::collection::vec(element, 0..4)
+            .prop_map(|inner| format!("<doc xmlns:p=\"urn:p\">{}</doc>\n", inner.concat()))
+    }
+
+    fn any_operation() -> impl Strategy<Value = String> {
+        let name = proptest::sample::select(vec!["add", "replace", "remove"]);
+        let selector = "(doc|\\*)(/(a|b|p:c|\\*)(\\[[12]\\]|\\[@a='1'\\]|\\[\\.='text'\\]|\\[b=''\\])?){0,2}(/@a|/text\\(\\)\\[1\\]|/comment\\(\\)|/namespace::p)?";
+        let more = proptest::sample::select(vec![
+            "",
+            " pos='before'",
+            " pos='prepend'",
+            " pos='after'",
+            " type='@n'",
+            " ws='both'",
+        ]);
+        let content = proptest::sample::select(vec![
+            "",
+            "t",
+            "<n/>",
+            "<p:n p:k='1'>x</p:n>",
+            "<!--n-->",
+            " <n>&lt;</n> ",
+        ]);
+        (name, selector, more, content).prop_map(|(name, selector, more, content)| {
+            format!("<{name} sel=\"{selector}\"{more}>{content}</{name}>")
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn application_is_total_and_gives_documents(file in any_document(), operations in proptest::collection::vec(any_operation(), 0..4)) {
+            let patch = format!("<diff xmlns:p=\"urn:p\">{}</diff>", operations.concat());
+            if let Ok(patched) = apply(&file, &patch, &mut Budget::new()) {
+                prop_assert!(Tree::parse(&patched, "file", &mut Budget::new()).is_ok());
+            }
+            // The nodes of a document are its text, without a gap.
+            let tree = Tree::parse(&file, "file", &mut Budget::new()).unwrap();
+            for id in 0..tree.len() {
+                let children: String = tree.children(id).map(|child| tree.source(child)).collect();
+                let node = tree.node(id);
+                prop_assert!(node.kind != Kind::Element || children == file[node.content.clone()]);
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_document_or_an_error(file in any::<String>(), nearly in "[<>/a=\"' !\\-?\\[\\]&;xé:]{0,40}", selector in "[a*/@\\[\\]'=.()1: -]{0,20}") {
+            let mut budget = Budget::new();
+            let _ = apply(&file, &nearly, &mut budget);
+            let _ = apply(&nearly, &file, &mut budget);
+            let wrapped = format!("<a>{nearly}</a>");
+            let patch = format!("<d><add sel=\"{selector}\">x</add></d>");
+            let _ = apply(&wrapped, &patch, &mut budget);
+            let _ = Selector::parse(&selector, &[]);
+        }
+    }
+}

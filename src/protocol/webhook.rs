@@ -1,0 +1,123 @@
+//! The requests of web hooks, as [Standard Webhooks](https://www.standardwebhooks.com) describes them: a body of JSON with an id, a time
+//! and a signature.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, SecondsFormat, Utc};
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::json;
+use sha2::Sha256;
+
+/// The `type` of the body.
+const TYPE: &str = "resyncd.changes";
+
+/// What a receiver is told: there is news up to a number of the feed.
+#[derive(Clone, Copy, Debug)]
+pub struct FeedNews<'a> {
+    /// The id of the feed.
+    pub feed: &'a str,
+    /// The label of the Source.
+    pub source: &'a str,
+    /// The name of the hook among those of the Source.
+    pub hook: &'a str,
+    /// The last number of a change of the Source.
+    pub seq: i64,
+    /// Whether entries were removed before the receiver has accepted them: it begins anew.
+    pub has_missed: bool,
+}
+
+/// A request with its headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookRequest {
+    /// `webhook-id`: the same whenever the same news are sent.
+    pub id: String,
+    /// `webhook-timestamp`: seconds since 1970.
+    pub timestamp: i64,
+    /// `webhook-signature`.
+    pub signature: String,
+    /// The body: JSON.
+    pub body: String,
+}
+
+impl WebhookRequest {
+    /// A request that is sent at that time. `key`: of the signature, an HMAC with SHA-256.
+    #[must_use]
+    pub fn new(news: &FeedNews<'_>, key: &[u8], now: DateTime<Utc>) -> Self {
+        let FeedNews {
+            feed,
+            source,
+            hook,
+            seq,
+            has_missed,
+        } = news;
+        let mut data = json!({ "feed": feed, "source": source, "seq": seq });
+        if *has_missed {
+            data["missed"] = json!(true);
+        }
+        let body = json!({
+            "type": TYPE,
+            "timestamp": now.to_rfc3339_opts(SecondsFormat::Secs, true),
+            "data": data,
+        });
+        let (body, timestamp) = (body.to_string(), now.timestamp());
+        let id = format!("{feed}-{source}-{hook}-{seq}");
+        let signature = signature(key, &id, timestamp, &body);
+        Self {
+            id,
+            timestamp,
+            signature,
+            body,
+        }
+    }
+}
+
+/// `v1,` and the HMAC with SHA-256 of the id, the time and the body, in base64.
+fn signature(key: &[u8], id: &str, timestamp: i64, body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("an HMAC takes a key of any length");
+    mac.update(format!("{id}.{timestamp}.{body}").as_bytes());
+    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the libraries of Standard Webhooks.
+    #[test]
+    fn signature_is_that_of_the_standard() {
+        let key = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let (id, body) = ("msg_p5jXN8AQM9LWM0D4loKWxJek", "{\"test\": 2432232314}");
+        assert_eq!(
+            signature(&key, id, 1_614_265_330, body),
+            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+        );
+    }
+
+    #[test]
+    fn request_states_the_end_of_the_news() {
+        let news = FeedNews {
+            feed: "0123abcd",
+            source: "example",
+            hook: "index",
+            seq: 7,
+            has_missed: false,
+        };
+        let at = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+        let request = WebhookRequest::new(&news, b"key", at);
+        assert_eq!(request.id, "0123abcd-example-index-7");
+        assert_eq!(request.timestamp, 1_700_000_000);
+        let body: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+        let expected = json!({
+            "type": "resyncd.changes",
+            "timestamp": "2023-11-14T22:13:20Z",
+            "data": { "feed": "0123abcd", "source": "example", "seq": 7 },
+        });
+        assert_eq!(body, expected);
+        let missed = FeedNews {
+            has_missed: true,
+            ..news
+        };
+        let request = WebhookRequest::new(&missed, b"key", at);
+        assert!(request.body.contains("\"missed\":true"), "{request:?}");
+    }
+}

@@ -1,0 +1,28 @@
+//! The column `path` of `resource`, relative to the mirror: NULL where it is the plain path of the URI, as of nearly all rows. So neither
+//! the row nor the index of the paths repeats what the URI has. Rows of earlier versions have their plain paths until they change.
+
+use rusqlite::Result;
+use rusqlite::types::Type;
+
+use super::values::invalid;
+use crate::mirror_path::{MirrorPath, plain_path};
+use crate::protocol::ResourceUri;
+
+/// What the column has for a path.
+pub(super) fn stored<'a>(path: &'a str, uri: &ResourceUri) -> Option<&'a str> {
+    let plain = plain_path(uri);
+    Some(path).filter(|&path| plain.as_ref().map(MirrorPath::as_str) != Some(path))
+}
+
+/// The path that the column states; `None`: none at all, as of a resource that has no plain path and was never given another.
+pub(super) fn of(stored: Option<String>, uri: &ResourceUri) -> Option<String> {
+    stored.or_else(|| plain_path(uri).map(|plain| plain.to_string()))
+}
+
+/// The same where there is one: each resource that has a task was given a path.
+pub(super) fn given(stored: Option<String>, uri: &ResourceUri) -> Result<String> {
+    of(stored, uri).ok_or_else(|| {
+        let error = invalid("a path");
+        rusqlite::Error::FromSqlConversionFailure(0, Type::Null, error.into())
+    })
+}
