@@ -37,7 +37,7 @@ impl Criteria {
 
     /// Those of both.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -178,20 +178,20 @@ impl Selection {
         }
         let mut asked = Criteria::NONE;
         if !self.collections.is_empty() {
-            asked = asked.and(Criteria::COLLECTION);
+            asked = asked.with(Criteria::COLLECTION);
         }
         if !self.profiles.is_empty() {
-            asked = asked.and(Criteria::PROFILE);
+            asked = asked.with(Criteria::PROFILE);
         }
         let mut gives = Criteria::NONE;
         for link in links {
             let is_one_of = |wanted: &[String]| wanted.iter().any(|it| it == link.href.as_str());
             if link.is("collection") && is_one_of(&self.collections) {
-                gives = gives.and(Criteria::COLLECTION);
+                gives = gives.with(Criteria::COLLECTION);
             }
             // Some name the kind of a metadata record as what describes it.
             if (link.is("profile") || link.is("describedby")) && is_one_of(&self.profiles) {
-                gives = gives.and(Criteria::PROFILE);
+                gives = gives.with(Criteria::PROFILE);
             }
         }
         Some(Standing {
@@ -288,7 +288,7 @@ mod tests {
     fn entry_gives_what_it_states_and_lacks_the_rest() {
         let both = selection(&[], &["http://e.org/c"], &["http://purl.org/dc/terms/"]);
         let of = |links: &[Link]| both.standing(None, links).unwrap();
-        let all = Criteria::COLLECTION.and(Criteria::PROFILE);
+        let all = Criteria::COLLECTION.with(Criteria::PROFILE);
         assert_eq!(of(&[]).lacks, all);
         let other = [link("collection", "http://e.org/other")];
         assert_eq!(of(&other).lacks, all);

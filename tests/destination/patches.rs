@@ -25,9 +25,12 @@ async fn rig_of(base: &str, change: impl FnOnce(&mut Config)) -> Rig {
     };
     let rig = Rig::start_with(options, change).await;
     rig.idle().await;
+    let since = rig.operator.last_change().await;
     announce(&rig, &[update(&rig, NAME, base)]).await;
     rig.until_holds(NAME, base).await;
     rig.until_mirrored().await;
+    // The file is there before its line.
+    rig.until_in_feed(since, NAME).await;
     rig
 }
 
