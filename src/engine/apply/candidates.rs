@@ -149,16 +149,25 @@ async fn try_patch(
     task: &Task,
     candidate: PatchCandidate,
 ) -> Result<Option<StagedResource>, DownloadError> {
-    let host = candidate.authority();
-    let is_skipped = host.as_ref().is_some_and(|host| {
-        let breaker = context.breaker.lock();
-        *host != task.uri.authority() && breaker.skips(clock::now(), host)
-    });
-    if is_skipped {
+    let own = task.uri.authority();
+    let other_host = candidate.authority().filter(|host| *host != own);
+    let is_skipped = |host: &String| context.breaker.lock().skips(clock::now(), host);
+    if other_host.as_ref().is_some_and(is_skipped) {
         note_missed(context, task);
         return Ok(None);
     }
-    match patch(context, task, candidate).await {
+    let patched = patch(context, task, candidate).await;
+    if let Some(host) = other_host {
+        let mut breaker = context.breaker.lock();
+        match &patched {
+            Ok(_) => breaker.succeeded(&host),
+            Err(PatchingError::Fetch(_)) => {
+                breaker.failed(clock::now(), &host);
+            }
+            Err(_) => {}
+        }
+    }
+    match patched {
         Ok(patched) => return Ok(Some(patched)),
         Err(PatchingError::Own(error)) => return Err(error),
         Err(error) => {

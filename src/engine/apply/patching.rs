@@ -8,6 +8,7 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -26,6 +27,8 @@ use crate::store::{Origin, Task};
 
 /// How many patches are applied at once, of all Sources together: each may take its limits of memory and time.
 static APPLYING: Semaphore = Semaphore::const_new(2);
+/// How long a patch waits for those of other Sources. Then its resource is fetched.
+const WAIT: Duration = Duration::from_secs(5);
 /// How many bytes of patches may be in memory until they are applied, of all Sources together.
 static FREE: Semaphore = Semaphore::const_new(64 << 20);
 
@@ -169,8 +172,11 @@ pub(super) async fn patch(
         Place::Uri(uri) => Fetched::Downloaded(download(context, &uri, &content).await?),
         Place::Member(member, path) => Fetched::Packed(member, path),
     };
-    // It is never closed.
-    let permit = APPLYING.acquire().await.ok();
+    let permit = tokio::time::timeout(WAIT, APPLYING.acquire()).await;
+    let permit = permit
+        .ok()
+        .and_then(Result::ok)
+        .ok_or(PatchingError::NoRoom)?;
     let (context, task) = (Arc::clone(context), task.clone());
     let applying = tokio::task::spawn_blocking(move || {
         let _permit = permit;

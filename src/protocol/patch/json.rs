@@ -430,10 +430,34 @@ mod tests {
         let tests = r#"{"op":"test","path":"/k999","value":0},"#.repeat(1000);
         let patch = format!("[{}]", tests.trim_end_matches(','));
         let parse = |text: &str| Json::parse(text, "file").unwrap();
-        for (work, fits) in [(2_000_000, true), (500_000, false)] {
+        for (work, fits) in [(3_000_000, true), (500_000, false)] {
             let mut budget = Budget::of_work(work);
             let patched = apply(parse(&document), parse(&patch), &mut budget);
             assert_eq!(patched.is_ok(), fits);
+        }
+    }
+
+    #[test]
+    fn long_numbers_and_keys_count_by_their_length() {
+        let zeros = "0".repeat(100_000);
+        let tests = r#"{"op":"test","path":"/a","value":1},"#.repeat(100);
+        let patch = format!("[{}]", tests.trim_end_matches(','));
+        let key = "k".repeat(10_000);
+        let members: Vec<String> = (0..100).map(|n| format!("\"{key}{n:03}\":0")).collect();
+        let last = format!(r#"{{"op":"test","path":"/{key}099","value":0}},"#).repeat(100);
+        let of_key = format!("[{}]", last.trim_end_matches(','));
+        for (document, patch) in [
+            (format!("{{\"a\":1.{zeros}}}"), patch),
+            (format!("{{{}}}", members.join(",")), of_key),
+        ] {
+            let parse = |text: &str| Json::parse(text, "file").unwrap();
+            let patched = apply(
+                parse(&document),
+                parse(&patch),
+                &mut Budget::of_work(1_000_000),
+            );
+            assert_eq!(patched.unwrap_err(), PatchError::Limit("too much work"));
+            assert!(apply(parse(&document), parse(&patch), &mut Budget::new()).is_ok());
         }
     }
 

@@ -4,6 +4,9 @@ use std::collections::HashSet;
 
 use super::error::{Budget, MAX_DEPTH, MAX_NODES, PatchError};
 
+/// How many bytes are compared or parsed in one step of work.
+const BYTES_A_STEP: usize = 4;
+
 /// So many keys are compared one by one.
 const FEW: usize = 16;
 
@@ -69,7 +72,14 @@ impl Json {
     pub(super) fn is_same(&self, other: &Self, budget: &mut Budget) -> Result<bool, PatchError> {
         budget.spend(1)?;
         match (self, other) {
-            (Self::Number(one), Self::Number(other)) => Ok(is_same_number(one, other)),
+            (Self::Number(one), Self::Number(other)) => {
+                budget.spend((one.len() + other.len()) / BYTES_A_STEP)?;
+                Ok(is_same_number(one, other))
+            }
+            (Self::String(one), Self::String(other)) => {
+                budget.spend(one.len().min(other.len()) / BYTES_A_STEP)?;
+                Ok(one == other)
+            }
             (Self::Array(one), Self::Array(other)) => {
                 if one.len() != other.len() {
                     return Ok(false);
@@ -148,7 +158,9 @@ pub(super) fn find(
     budget: &mut Budget,
 ) -> Result<Option<usize>, PatchError> {
     let found = members.iter().position(|(known, _)| **known == *key);
-    budget.spend(found.unwrap_or(members.len()) + 1)?;
+    let compared = found.map_or(members.len(), |at| at + 1);
+    // Of keys that are as long, all bytes may be compared.
+    budget.spend(compared.saturating_mul(1 + key.len() / BYTES_A_STEP))?;
     Ok(found)
 }
 

@@ -336,7 +336,9 @@ impl Operation<'_> {
                 let new = prefix_of(&scope, uri, prefix, is_element);
                 let new =
                     new.ok_or_else(|| self.unfit("the file has no prefix for a namespace"))?;
+                budget.spend(declared.len() + known.len() + scope.len())?;
                 if new != prefix {
+                    budget.add(0, new.len() + 1 + local.len())?;
                     let name_span = begin..begin + name.len();
                     let new = match new {
                         "" => local.to_owned(),
@@ -678,6 +680,36 @@ mod tests {
         let mut budget = Budget::of_work(1_000_000);
         let error = apply(&long, &patch, &mut budget);
         assert_eq!(error, Err(PatchError::Limit("too much work")));
+    }
+
+    #[test]
+    fn long_prefixes_namespaces_and_tags_are_limited() {
+        let long = "p".repeat(2000);
+        let many: String = (0..300).map(|n| format!(" a{n}=\"\"")).collect();
+        let patch = "<p:d xmlns:p=\"q\" xmlns=\"u\"><p:add sel=\"*\"><a/></p:add></p:d>";
+        for (file, limit) in [
+            (
+                format!("<doc xmlns:{long}=\"u\"/>"),
+                "a prefix or a namespace is too long",
+            ),
+            (
+                format!("<doc xmlns=\"{long}\"/>"),
+                "a prefix or a namespace is too long",
+            ),
+            (format!("<doc{many}/>"), "too many attributes"),
+        ] {
+            assert_eq!(patched(&file, patch), Err(PatchError::Limit(limit)));
+        }
+        // What is renamed counts as added.
+        let prefix = "p".repeat(1000);
+        let file = format!("<doc xmlns:{prefix}=\"u\"/>");
+        let added = "<a/>".repeat(40_000);
+        let patch =
+            format!("<p:d xmlns:p=\"q\" xmlns=\"u\"><p:add sel=\"*\">{added}</p:add></p:d>");
+        assert_eq!(
+            patched(&file, &patch),
+            Err(PatchError::Limit("it adds too much"))
+        );
     }
 
     fn any_document() -> impl Strategy<Value = String> {

@@ -17,6 +17,10 @@ use super::error::{Budget, MAX_DEPTH, MAX_NODES, PatchError};
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
 /// How many bytes are read in one step of work.
 const BYTES_A_STEP: usize = 4;
+/// The limit on the attributes of an element: each is compared with all declarations that are in scope.
+const MAX_ATTRIBUTES: usize = 256;
+/// The limit on the length of a prefix and of a namespace, in bytes: both are copied for each element that has them.
+const MAX_NAME_BYTES: usize = 1024;
 
 /// The index of a node. That of the document is 0; each node comes before its children, and these before its next sibling.
 pub(super) type NodeId = usize;
@@ -230,8 +234,11 @@ impl<'a> Tree<'a> {
             };
             let value_begin = at + space + name.len() + 1 + skipped + 1;
             let name = name.trim_end_matches(is_space);
-            if name.is_empty() || name.contains(is_space) || attributes.len() >= MAX_NODES {
+            if name.is_empty() || name.contains(is_space) {
                 return Err(error);
+            }
+            if attributes.len() >= MAX_ATTRIBUTES {
+                return Err(PatchError::Limit("too many attributes"));
             }
             attributes.push(Attribute {
                 name,
@@ -380,6 +387,9 @@ impl<'a> Reading<'a> {
         let depth = self.open.len();
         for attribute in self.tree.attributes(id)? {
             if let Some(prefix) = attribute.declares() {
+                if prefix.len().max(attribute.value.len()) > MAX_NAME_BYTES {
+                    return Err(PatchError::Limit("a prefix or a namespace is too long"));
+                }
                 let uri = self.tree.unescaped(attribute.value)?.into_owned();
                 self.scopes.push((depth, prefix, uri));
             }
@@ -389,7 +399,11 @@ impl<'a> Reading<'a> {
         let found = scopes.position(|(_, known, _)| *known == prefix);
         budget.spend(found.unwrap_or(self.scopes.len()) + 1)?;
         let uri = match found {
-            Some(back) => self.scopes[self.scopes.len() - 1 - back].2.clone(),
+            Some(back) => {
+                let (.., uri) = &self.scopes[self.scopes.len() - 1 - back];
+                budget.spend(uri.len() / BYTES_A_STEP)?;
+                uri.clone()
+            }
             None if prefix.is_empty() => String::new(),
             None => return Err(self.tree.error("an undeclared prefix", begin)),
         };
