@@ -86,15 +86,22 @@ pub(super) fn read_hooks(
     environment: &Environment,
 ) -> Vec<Hook> {
     let mut hooks: Vec<Hook> = Vec::new();
-    let mut is_excess = false;
+    let (mut is_excess, mut has_nameless, mut is_reported) = (false, false, false);
     source.tables(
         "hook",
         "source.hook",
         "[[source.hook]]",
         |number, mut section| {
+            has_nameless |= !section.is_present("name");
             let Some(hook) = read_hook(&mut section, number, folder, environment) else {
                 return;
             };
+            // The position in the feed belongs to the name: a number would be another hook's after the next change of the file.
+            if has_nameless && !hooks.is_empty() && !is_reported {
+                is_reported = true;
+                let text = "each of several hooks of a Source needs a `name`".to_owned();
+                section.reject_table("name", &FaultKind::BadHook(text));
+            }
             if let Some(other) = hooks.iter().find(|other| other.name == hook.name) {
                 let text = format!("two hooks of the Source are named {:?}", other.name);
                 section.reject_table("name", &FaultKind::DuplicateName(text));

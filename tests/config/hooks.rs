@@ -17,15 +17,15 @@ fn commands_and_urls_are_read_with_their_secrets() {
     std::fs::write(folder.path().join("secret"), format!("{SECRET}\n")).unwrap();
     let text = format!(
         "{MINIMAL}\
-         [[source.hook]]\ncommand = [\"./index\", \"-\"]\ntimeout = \"5m\"\nlines = 7\n\
+         [[source.hook]]\nname = \"index\"\ncommand = [\"./index\", \"-\"]\ntimeout = \"5m\"\nlines = 7\n\
          [[source.hook]]\nname = \"portal\"\nurl = \"https://p.example/hook\"\nsecret_file = \"secret\"\n\
-         [[source.hook]]\nurl = \"https://q.example/\"\nsecret = \"${{SECRET}}\"\n"
+         [[source.hook]]\nname = \"q\"\nurl = \"https://q.example/\"\nsecret = \"${{SECRET}}\"\n"
     );
     let environment = Environment::of(&[("SECRET", SECRET)]);
     let config = Config::parse_in(&text, &path, &environment).unwrap();
     let hooks = &config.sources[0].hooks;
     let names: Vec<&str> = hooks.iter().map(|hook| hook.name.as_str()).collect();
-    assert_eq!(names, ["1", "portal", "3"]);
+    assert_eq!(names, ["index", "portal", "q"]);
     let HookAction::Command { program, arguments } = &hooks[0].action else {
         panic!("{hooks:?}");
     };
@@ -104,9 +104,19 @@ fn faults_of_hooks_are_reported_with_their_keys() {
             "bad-name",
         ),
         (
-            "command = [\"/bin/true\"]\n[[source.hook]]\nname = \"1\"\ncommand = [\"/bin/true\"]",
+            "name = \"x\"\ncommand = [\"/bin/true\"]\n[[source.hook]]\nname = \"x\"\ncommand = [\"/bin/true\"]",
             "source[a].hook[#2].name",
             "duplicate-name",
+        ),
+        (
+            "command = [\"/bin/true\"]\n[[source.hook]]\nname = \"x\"\ncommand = [\"/bin/true\"]",
+            "source[a].hook[#2].name",
+            "bad-hook",
+        ),
+        (
+            "name = \"x\"\ncommand = [\"/bin/true\"]\n[[source.hook]]\ncommand = [\"/bin/true\"]",
+            "source[a].hook[#2].name",
+            "bad-hook",
         ),
         (
             "command = [\"/bin/true\"]\nurl_ = \"x\"",
@@ -128,7 +138,9 @@ fn faults_of_hooks_are_reported_with_their_keys() {
         faults.unwrap_err().iter().next().unwrap().code,
         "wrong-type"
     );
-    let many = "[[source.hook]]\ncommand = [\"/bin/true\"]\n".repeat(17);
+    let hook =
+        |number| format!("[[source.hook]]\nname = \"{number}\"\ncommand = [\"/bin/true\"]\n");
+    let many: String = (1..=17).map(hook).collect();
     let faults = parse(&format!("{MINIMAL}{many}")).unwrap_err();
     let codes: Vec<_> = faults.iter().map(|fault| fault.code).collect();
     assert_eq!(codes, ["out-of-range"]);

@@ -162,7 +162,7 @@ impl HookWorker {
             return;
         };
         self.follow(&mut position).await;
-        if position.stored != position.accepted {
+        if position.stored != position.accepted && !position.has_missed {
             self.store(&mut position).await;
         }
     }
@@ -425,6 +425,10 @@ impl HookWorker {
             .mono
             .saturating_duration_since(position.stored_at);
         let moved = position.accepted - position.stored;
+        // The receiver is to learn that it has missed entries, also after a restart: the stored position shows that.
+        if position.has_missed {
+            return;
+        }
         if moved >= UNSTORED_NUMBERS || (moved != 0 && age >= UNSTORED_TIME) {
             self.store(position).await;
         }
