@@ -201,27 +201,6 @@ impl Selection {
             selection: self.number,
         })
     }
-
-    /// Whether a list may name something wanted of which its index states this. A list is a document itself: a type that it may
-    /// have as such states nothing about its entries.
-    #[must_use]
-    pub fn wants_list(&self, media_type: Option<&str>, links: &[Link]) -> bool {
-        let of_entries = media_type.filter(|stated| {
-            let essence = media_type_essence(stated);
-            !essence.ends_with("xml")
-                && !essence.ends_with("gzip")
-                && !matches!(essence.as_str(), "text/plain" | "application/octet-stream")
-        });
-        // A record in one list may describe the resources of another, whatever their collection; its type does not matter then.
-        let by_records = !self.collections.is_empty() || !self.profiles.is_empty();
-        if !by_records {
-            return self.wants_type(of_entries);
-        }
-        let mut collections = links.iter().filter(|link| link.is("collection")).peekable();
-        self.collections.is_empty()
-            || collections.peek().is_none()
-            || collections.any(|link| self.collections.iter().any(|it| it == link.href.as_str()))
-    }
 }
 
 #[cfg(test)]
@@ -299,30 +278,5 @@ mod tests {
             let record = [member[0].clone(), link(rel, "http://purl.org/dc/terms/")];
             assert!(of(&record).is_wanted(), "{rel}");
         }
-    }
-
-    #[test]
-    fn list_is_left_out_only_where_nothing_of_it_can_be_wanted() {
-        let pdf = selection(&["application/pdf"], &[], &[]);
-        for (stated, is_wanted) in [
-            (None, true),
-            (Some("application/pdf"), true),
-            (Some("application/xml"), true),
-            (Some("application/gzip"), true),
-            (Some("text/html"), false),
-        ] {
-            assert_eq!(pdf.wants_list(stated, &[]), is_wanted, "{stated:?}");
-        }
-        let member = selection(&["application/pdf"], &["http://e.org/c"], &[]);
-        let of = |collections: &[&str]| {
-            let links: Vec<Link> = collections
-                .iter()
-                .map(|it| link("collection", it))
-                .collect();
-            member.wants_list(Some("text/html"), &links)
-        };
-        assert!(of(&[]));
-        assert!(of(&["http://e.org/a", "http://e.org/c"]));
-        assert!(!of(&["http://e.org/a"]));
     }
 }

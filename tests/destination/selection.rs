@@ -158,77 +158,9 @@ async fn only_selected_types_are_mirrored_and_others_requested_once() {
     until_mirrored(&rig, &ALL, &["a.pdf", "c"]).await;
 }
 
-/// Serves a list that an index names.
-fn put_part(rig: &Rig, path: &str, entries: &[String]) {
-    let md = "<rs:md capability=\"resourcelist\"/>";
-    let list = format!("<urlset {XMLNS}>{md}\n{}</urlset>", entries.concat());
-    rig.source.put_document(path, "application/xml", list);
-}
-
 /// That a resource, or those of a list, are members of a collection.
 fn collection(number: u32) -> String {
     format!("<rs:ln rel=\"collection\" href=\"http://e.org/c{number}\"/>")
-}
-
-/// Serves an index of three lists: those of two collections, and one of both.
-fn put_index(rig: &Rig, day: u32) {
-    let md = format!("<rs:md capability=\"resourcelist\" at=\"2026-02-{day:02}T00:00:00Z\"/>");
-    let sitemap = |name: &str, more: &str| {
-        let loc = rig.uri(name);
-        format!("<sitemap><loc>{loc}</loc>{more}</sitemap>")
-    };
-    let lists = [
-        sitemap("a.xml", &collection(1)),
-        sitemap("b.xml", &collection(2)),
-        sitemap("c.xml", ""),
-    ];
-    let index = format!(
-        "<sitemapindex {XMLNS}>{md}{}</sitemapindex>",
-        lists.concat()
-    );
-    rig.source.put_document(LIST, "application/xml", index);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn list_of_an_index_is_read_only_where_something_is_selected() {
-    const ALL: [&str; 4] = ["a", "b", "c1", "c2"];
-    let mut rig = polled(|config| {
-        config.sources[0].filter = selecting(&[], &["http://e.org/c1"], &[]);
-    })
-    .await;
-    for name in ["a", "b", "c1", "c2"] {
-        put(&rig, name, "text/plain");
-    }
-    put_part(
-        &rig,
-        "/set1/res/a.xml",
-        &[entry(&rig, "a", 1, &collection(1))],
-    );
-    put_part(
-        &rig,
-        "/set1/res/b.xml",
-        &[entry(&rig, "b", 1, &collection(2))],
-    );
-    let of_both = [
-        entry(&rig, "c1", 1, &collection(1)),
-        entry(&rig, "c2", 1, &collection(2)),
-    ];
-    put_part(&rig, "/set1/res/c.xml", &of_both);
-    put_index(&rig, 1);
-    rig.source.heal(LIST);
-    until_mirrored(&rig, &ALL, &["a", "c1"]).await;
-    until_read_again(&rig).await;
-    assert_eq!(rig.source.hits("/set1/res/b.xml"), 0);
-    assert_eq!((hits(&rig, "b"), hits(&rig, "c2")), (0, 0));
-    // Another selection reads the other lists, and what was mirrored stays.
-    rig.stop_daemon().await;
-    rig.config.sources[0].filter = selecting(&[], &["http://e.org/c2"], &[]);
-    rig.start_daemon().await;
-    until_mirrored(&rig, &ALL, &ALL).await;
-    put_index(&rig, 2);
-    until_read_again(&rig).await;
-    until_mirrored(&rig, &ALL, &ALL).await;
-    assert!(rig.source.hits("/set1/res/b.xml") > 0);
 }
 
 /// An `rs:ln` to a resource of the set.

@@ -283,9 +283,6 @@ impl CapabilityReader<'_> {
 
     async fn read_child(&mut self, child: &Child) -> Result<(), EngineError> {
         child.expect_new()?;
-        if !child.may_be_wanted(self.context.source.filter.selection()) {
-            return Ok(());
-        }
         let is_listed = self.capability == Capability::ResourceList;
         let is_old = |until| self.since.is_some_and(|since| until < since);
         if !is_listed && child.until.is_some_and(is_old) {

@@ -15,7 +15,7 @@ use super::summarized::SummarizedDocument;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
-use crate::protocol::{Capability, Entry, Link, Selection, SourceTime};
+use crate::protocol::{Capability, Entry, SourceTime};
 use crate::sync::latest_source_time;
 
 /// How deep indexes may be nested.
@@ -48,33 +48,6 @@ pub(in crate::engine) struct Child {
     pub(in crate::engine) is_page: bool,
     /// Whether it is a page that has led to itself.
     repeats: bool,
-    /// What its index states of what it names; mostly nothing.
-    stated: Option<Box<StatedOfList>>,
-}
-
-/// What an index states of the resources of a list.
-#[derive(Clone, Debug)]
-struct StatedOfList {
-    media_type: Option<String>,
-    links: Vec<Link>,
-}
-
-impl StatedOfList {
-    fn of(entry: &Entry) -> Option<Box<Self>> {
-        let media_type = entry.md.content.media_type.clone();
-        let mut links = entry.links.clone();
-        links.retain(|link| link.is("collection"));
-        let is_any = media_type.is_some() || !links.is_empty();
-        is_any.then(|| Box::new(Self { media_type, links }))
-    }
-
-    fn bytes(&self) -> usize {
-        let links = self.links.iter();
-        let links: usize = links
-            .map(|link| size_of::<Link>() + link.href.as_str().len())
-            .sum();
-        size_of::<Self>() + self.media_type.as_ref().map_or(0, String::len) + links
-    }
 }
 
 impl From<&Entry> for Child {
@@ -87,7 +60,6 @@ impl From<&Entry> for Child {
             uri: entry.loc.clone(),
             is_page: false,
             repeats: false,
-            stated: StatedOfList::of(entry),
         }
     }
 }
@@ -101,15 +73,7 @@ impl Child {
             modified: None,
             is_page: true,
             repeats,
-            stated: None,
         }
-    }
-
-    /// Whether it may name something that is selected, as its index states it.
-    pub(in crate::engine) fn may_be_wanted(&self, selection: &Selection) -> bool {
-        self.stated
-            .as_ref()
-            .is_none_or(|stated| selection.wants_list(stated.media_type.as_deref(), &stated.links))
     }
 
     /// Rejects a page that was read before as one of the same list: the pages that should follow are unknown.
@@ -121,8 +85,7 @@ impl Child {
     }
 
     fn bytes(&self) -> usize {
-        let stated = self.stated.as_ref().map_or(0, |stated| stated.bytes());
-        size_of::<Self>() + self.uri.as_str().len() + stated
+        size_of::<Self>() + self.uri.as_str().len()
     }
 }
 

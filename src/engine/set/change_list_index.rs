@@ -187,9 +187,7 @@ impl SetState {
     ) {
         ahead.retain(upcoming.iter().map(|next| &next.uri));
         for next in upcoming {
-            let is_wanted = next.may_be_wanted(self.context.source.filter.selection());
-            let is_needed =
-                next.uri != *current && is_wanted && !is_settled(&self.sequencer, &next);
+            let is_needed = next.uri != *current && !is_settled(&self.sequencer, &next);
             if is_needed && !ahead.has_begun(&next.uri) {
                 let anew = !reached.contains_key(&next.uri);
                 ahead.begin(next.uri, anew).await;
@@ -208,10 +206,7 @@ impl SetState {
     ) -> Result<ChildRead, EngineError> {
         child.expect_new()?;
         let early = ahead.take(&child.uri);
-        let selection = self.context.source.filter.selection();
-        // A list that is not closed states no end, up to which nothing is missing.
-        let is_unwanted = child.until.is_some() && !child.may_be_wanted(selection);
-        if is_unwanted || is_settled(&self.sequencer, child) {
+        if is_settled(&self.sequencer, child) {
             return Ok(ChildRead::Settled);
         }
         let (set, before) = (self.record.id, reached.get(&child.uri));

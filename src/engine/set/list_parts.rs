@@ -165,17 +165,6 @@ impl SetState {
         let now = clock::now().wall;
         let early = ahead.take(&list.uri);
         let part = self.context.store.part(set, &list.uri).await?;
-        let wanted = &self.context.source.filter;
-        if !list.may_be_wanted(wanted.selection()) {
-            tracing::debug!(source = self.context.name(), list = %list.uri, "nothing of the list is selected");
-            if let Some(part) = &part {
-                let (store, filter) = (&self.context.store, wanted.fingerprint());
-                store.mark_part_unwanted(part.id, filter).await?;
-            }
-            // It may name something all the same.
-            parts.names_any = true;
-            return Ok(());
-        }
         let plan = plan_part(part.as_ref().map(|part| part.known), list.modified, now);
         if let Some(part) = part.as_ref().filter(|_| plan == PartPlan::Unchanged) {
             parts.add_unchanged(part, None);
@@ -235,14 +224,7 @@ impl SetState {
 
     /// Begins to fetch the parts that come next, unless they need not be read. It is called once the one in hand has turned out to be a
     /// list: where it is an index, what it names comes first, and those after it are likely to be indexes, too.
-    async fn fetch_parts_ahead(
-        &self,
-        current: &Url,
-        mut upcoming: Vec<Child>,
-        ahead: &mut FetchAhead,
-    ) {
-        let selection = self.context.source.filter.selection();
-        upcoming.retain(|next| next.may_be_wanted(selection));
+    async fn fetch_parts_ahead(&self, current: &Url, upcoming: Vec<Child>, ahead: &mut FetchAhead) {
         ahead.retain(upcoming.iter().map(|next| &next.uri));
         for next in upcoming {
             // What is known of the part in hand is not committed yet.

@@ -130,15 +130,6 @@ pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -
     Ok(())
 }
 
-/// Marks a part as unchanged in this generation, and as complete for a filter of which it has nothing.
-pub(in crate::store) fn mark_unwanted(sql: &Connection, part: PartId, filter: &str) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE part SET kept = (SELECT generation FROM source_set WHERE id = part.set_id), filter = ?2, told = NULL WHERE id = ?1",
-    )?
-    .execute(params![part, filter])
-    .map(drop)
-}
-
 pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part>> {
     sql.prepare_cached(
         "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, MAX(part.read, part.kept) = source_set.generation,

@@ -429,7 +429,7 @@ pub(in crate::store) fn expedite(
 ) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET origin = ?2, state = 'ready', attempts = 0, not_before = ?3, version = version + 1
-         WHERE resource_id = ?1",
+         WHERE resource_id = ?1 AND (state <> 'rejected' OR kind = 'deleted')",
     )?
     .execute(params![resource, origin, Micros(now)])?;
     Ok(())
@@ -553,7 +553,7 @@ pub(in crate::store) fn fail(
          error_code = ?6, error_message = ?7, error_at = ?8,
          given_up_since = CASE ?3 WHEN 'failed' THEN COALESCE(given_up_since, ?8) ELSE given_up_since END,
          awaits_since = CASE WHEN ?9 THEN MIN(COALESCE(awaits_since, ?8), ?8) ELSE awaits_since END
-         WHERE resource_id = ?1 AND version = ?2",
+         WHERE resource_id = ?1 AND version = ?2 AND state <> 'rejected'",
     )?
     .execute(params![
         task.resource,
@@ -692,7 +692,7 @@ pub(in crate::store) fn rejected(sql: &Connection, source: &str) -> Result<Vec<R
     .collect()
 }
 
-/// Gives a task another state if it has the first one; returns whether it had.
+/// Gives a deletion another state if it has the first one; returns whether it had.
 pub(in crate::store) fn change_state(
     sql: &Connection,
     resource: ResourceId,
@@ -700,7 +700,9 @@ pub(in crate::store) fn change_state(
     to: TaskState,
 ) -> Result<bool> {
     let changed = sql
-        .prepare_cached("UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = ?2")?
+        .prepare_cached(
+            "UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = ?2 AND kind = 'deleted'",
+        )?
         .execute(params![resource, from, to])?;
     Ok(changed > 0)
 }

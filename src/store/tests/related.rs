@@ -106,6 +106,30 @@ async fn later_links_reach_the_pending_task() {
 }
 
 #[tokio::test]
+async fn pending_update_that_a_list_states_in_an_unselected_way_waits() {
+    let world = World::new().await;
+    world.list(world.set, 10, vec![created("a", -1)]).await;
+    world.work("1").await;
+    world.announce(vec![updated("a", 11)]).await;
+    let task = world.due().await.remove(0);
+    let unselected = Change {
+        standing: Some(Standing {
+            has_type: false,
+            lacks: Criteria::NONE,
+            gives: Criteria::NONE,
+            selection: 1,
+        }),
+        ..created("a", -1)
+    };
+    world.list(world.set, 20, vec![unselected]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.statistics().await.pending, 0);
+    // An attempt that was under way and fails changes nothing.
+    world.complete(vec![failed(task, None)]).await;
+    assert_eq!(world.statistics().await.failed, 0);
+}
+
+#[tokio::test]
 async fn tasks_are_queued_by_the_host_of_their_first_candidate() {
     let world = World::new().await;
     let elsewhere = |host: &str| Change {

@@ -16,6 +16,7 @@ use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::source_set;
+use crate::store::tables::task;
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
 use crate::sync::{CheckRules, Decision, LocalState, Pending, plan_listed};
@@ -192,6 +193,8 @@ fn name_unwanted(
     if state.pending.is_some_and(is_deletion) && state.is_pending_listed {
         // An earlier list did not name it.
         state.drop_task(sql, context)?;
+    } else if state.pending.is_some() {
+        task::unselect(sql, state.id)?;
     }
     Ok(EntryOutcome::Known)
 }

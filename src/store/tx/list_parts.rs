@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use crate::store::ids::{PartId, SetId};
+use crate::store::ids::SetId;
 use crate::store::tables::document;
 use crate::store::tables::part::{self, UnchangedPart};
 use crate::store::{Store, StoreError};
@@ -39,18 +39,6 @@ impl Store {
             Ok(())
         })
         .await
-    }
-
-    /// Marks a part as one of which nothing is wanted: what it named counts as named again, and it need not be read. `filter`: the
-    /// fingerprint of the present filter.
-    pub async fn mark_part_unwanted(
-        self: &Arc<Self>,
-        part: PartId,
-        filter: &str,
-    ) -> Result<(), StoreError> {
-        let filter = filter.to_owned();
-        self.write(move |tx| Ok(part::mark_unwanted(tx.sql, part, &filter)?))
-            .await
     }
 
     /// Deletes the parts that the Resource List, now read completely, does not name any more.
