@@ -20,25 +20,39 @@ pub(crate) struct Browser {
     session: String,
 }
 
+/// Starts the driver, and returns it with its port; `None`: it has ended at once.
+fn start_driver(chromedriver: &str) -> Option<(Child, String)> {
+    let mut driver = Command::new(chromedriver)
+        .arg("--port=0")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let port = lines.find_map(|line| {
+        let line = line.unwrap();
+        let (_, port) = line.split_once("started successfully on port ")?;
+        Some(port.trim_end_matches('.').to_owned())
+    });
+    let Some(port) = port else {
+        // Its output has ended, and so has it.
+        driver.wait().unwrap();
+        return None;
+    };
+    // What else it writes must not block it.
+    std::thread::spawn(move || lines.for_each(drop));
+    Some((driver, port))
+}
+
 impl Browser {
     /// Starts the program at that path, and a browser without a window.
     pub(crate) async fn start(chromedriver: &str) -> Self {
-        let mut driver = Command::new(chromedriver)
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines.find_map(|line| {
-            let line = line.unwrap();
-            let (_, port) = line.split_once("started successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
-        });
-        // What else it writes must not block it.
-        std::thread::spawn(move || lines.for_each(drop));
+        // It takes a free port of IPv4, and ends if another process has the same one of IPv6.
+        let (driver, port) = (0..20)
+            .find_map(|_| start_driver(chromedriver))
+            .expect("chromedriver starts");
         let mut browser = Self {
             driver,
-            address: format!("127.0.0.1:{}", port.unwrap()),
+            address: format!("127.0.0.1:{port}"),
             session: String::new(),
         };
         // It runs in CI as root, in a container.
