@@ -465,7 +465,7 @@ mod tests {
     /// The time within which the watchdog must be fed: short, so that the test is.
     const WATCHDOG: Duration = Duration::from_millis(200);
 
-    /// Answers no request. The worker that requests something blocks its thread as long as it is told to.
+    /// Answers no request. The worker that requests something blocks its thread until it is released.
     struct Blocking {
         begun: UnboundedSender<()>,
         released: Mutex<mpsc::Receiver<()>>,

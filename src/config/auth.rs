@@ -123,7 +123,7 @@ pub(super) fn read_auth(
         }
         auth.certificate = Some(value);
     } else if !has_certificate && let Some(Found { key, .. }) = key {
-        let text = "a private key is of no use without `certificate`, `certificate_file` or `certificate_credential`";
+        let text = "a private key is unusable without `certificate`, `certificate_file` or `certificate_credential`";
         section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
     }
     let is_empty = auth.headers.is_empty() && auth.certificate.is_none();

@@ -1,4 +1,4 @@
-//! The id of a mirror, in its own folder. By it a mirror is told from the empty folder that its disk is not mounted on, and from the
+//! The id of a mirror, in its own folder. It distinguishes a mirror from the empty folder that its disk is not mounted on, and from the
 //! mirror of something else.
 
 use std::fmt;

@@ -11,7 +11,7 @@ use sha2::Sha256;
 /// The `type` of the body.
 const TYPE: &str = "resyncd.changes";
 
-/// What a receiver is told: there is news up to a number of the feed.
+/// What is announced to a receiver: there is news up to a number of the feed.
 #[derive(Clone, Copy, Debug)]
 pub struct FeedNews<'a> {
     /// The id of the feed.

@@ -39,7 +39,7 @@ pub(super) fn copy_into(
         std::fs::hard_link(&unfinished, file).map_err(failed)?;
         Ok(length)
     });
-    // A copy that failed is of no use, and one that has succeeded has its own name now.
+    // A copy that failed is unusable, and one that has succeeded has its own name now.
     let removed = std::fs::remove_file(&unfinished);
     let length = copied?;
     removed.map_err(failed)?;

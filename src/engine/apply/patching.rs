@@ -76,7 +76,7 @@ pub(super) enum PatchingError {
     Coded,
     #[error("the file is not the one that was published")]
     OtherFile,
-    #[error("too many patches are in memory")]
+    #[error("too many patches are applied at once")]
     NoRoom,
 }
 

@@ -375,7 +375,7 @@ impl Scene {
         }
     }
 
-    /// Whether the last statement of a moment can be told apart from an earlier one of the same moment.
+    /// Whether the last statement of a moment can be distinguished from an earlier one of the same moment.
     pub(super) fn is_exact(&self) -> bool {
         let habits = &self.source.habits;
         habits.boundary == Boundary::Exact && !habits.undated

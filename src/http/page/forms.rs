@@ -19,7 +19,7 @@ const ROOT: &str = "../../";
 /// The parameter of a request that a form of a page has, and no program: where the answer leads to.
 const BACK: &str = "back";
 
-/// Who sends a request. A program may accept HTML, as some clients do unless they are told otherwise: what decides is the parameter
+/// Who sends a request. A program may accept HTML, as some clients do by default: what decides is the parameter
 /// that only the forms have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Caller {

@@ -1,7 +1,7 @@
-//! `GET /page/events`: tells the script of an open page that there is something new. It reads the page again then: what a page shows is made
+//! `GET /page/events`: notifies the script of an open page of changes. It reads the page again then: what a page shows is made
 //! in one place.
 //!
-//! Invariants: whatever happens, an open page is told a few times a second at most, and every few seconds at least, the first time at
+//! Invariants: whatever happens, an open page is notified a few times a second at most, and every few seconds at least, the first time at
 //! once: a page that hears nothing takes the stream for dead. The number of streams is bounded.
 
 use std::convert::Infallible;

@@ -13,7 +13,7 @@ const WIDTH: i64 = 1000;
 /// The least width of a gap.
 const LEAST: i64 = 6;
 
-/// How many gaps are drawn of each kind; more would not be told apart.
+/// How many gaps are drawn of each kind; more could not be distinguished.
 const MOST_DRAWN: usize = 100;
 
 /// What is known of a stretch of time.

@@ -35,6 +35,16 @@ pub enum PatchError {
 }
 
 impl PatchError {
+    /// The operation of that number, from 0, is none of the format.
+    pub(super) fn invalid(operation: usize, reason: &'static str) -> Self {
+        Self::Operation { operation, reason }
+    }
+
+    /// The file has not what the operation of that number, from 0, names or expects.
+    pub(super) fn unfit(operation: usize, reason: &'static str) -> Self {
+        Self::Unfit { operation, reason }
+    }
+
     /// The stable name of the error.
     #[must_use]
     pub fn code(&self) -> &'static str {

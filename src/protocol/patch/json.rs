@@ -31,17 +31,11 @@ struct Operation<'a> {
 
 impl Operation<'_> {
     fn invalid(&self, reason: &'static str) -> PatchError {
-        PatchError::Operation {
-            operation: self.number,
-            reason,
-        }
+        PatchError::invalid(self.number, reason)
     }
 
     fn unfit(&self, reason: &'static str) -> PatchError {
-        PatchError::Unfit {
-            operation: self.number,
-            reason,
-        }
+        PatchError::unfit(self.number, reason)
     }
 
     fn apply(&mut self, document: &mut Json, operation: Json) -> Result<(), PatchError> {

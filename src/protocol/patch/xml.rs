@@ -73,17 +73,11 @@ struct Operation<'a> {
 
 impl Operation<'_> {
     fn invalid(&self, reason: &'static str) -> PatchError {
-        PatchError::Operation {
-            operation: self.number,
-            reason,
-        }
+        PatchError::invalid(self.number, reason)
     }
 
     fn unfit(&self, reason: &'static str) -> PatchError {
-        PatchError::Unfit {
-            operation: self.number,
-            reason,
-        }
+        PatchError::unfit(self.number, reason)
     }
 
     /// The value of an attribute of the operation.

@@ -126,7 +126,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let source = source.to_owned();
         match decision {
-            // Recent deletions do not count any more: a person has looked at them.
+            // Recent deletions do not count any more: a person has reviewed them.
             HeldDecision::Approve { .. } => {
                 self.write(move |tx| Ok(loss::delete_of_source(tx.sql, &source)?))
                     .await
