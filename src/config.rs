@@ -44,7 +44,7 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use url::Url;
 
-use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri, Selection};
+use crate::protocol::{Algorithm, Digest, HubUri, LinkRules, ResourceUri, Selection};
 
 pub use certificates::{Authorities, ClientCertificate};
 pub use changes::ConfigChanges;
@@ -260,6 +260,7 @@ pub struct Filter {
     include: Option<GlobSet>,
     exclude: GlobSet,
     selection: Selection,
+    linked: LinkRules,
     fingerprint: String,
 }
 
@@ -278,6 +279,7 @@ impl Filter {
             include: None,
             exclude: GlobSet::empty(),
             selection: Selection::default(),
+            linked: LinkRules::default(),
             fingerprint: fingerprint::<&str>(&[], &[], &Selection::default()),
         }
     }
@@ -307,7 +309,19 @@ impl Filter {
             exclude: glob_set(exclude)?,
             fingerprint: fingerprint(include, exclude, &selection),
             selection,
+            linked: LinkRules::default(),
         })
+    }
+
+    /// As this one, with those linked resources wanted, too.
+    #[must_use]
+    pub fn following(mut self, linked: LinkRules) -> Self {
+        if !linked.is_empty() {
+            let text = format!("{}>{}", self.fingerprint, linked.text());
+            self.fingerprint = Digest::of(Algorithm::Sha256, text.as_bytes()).to_string();
+        }
+        self.linked = linked;
+        self
     }
 
     /// Whether every URI passes.
@@ -318,6 +332,17 @@ impl Filter {
     /// What is selected by what is stated of a resource.
     pub fn selection(&self) -> &Selection {
         &self.selection
+    }
+
+    /// Which linked resources are wanted.
+    pub fn linked(&self) -> &LinkRules {
+        &self.linked
+    }
+
+    /// Whether a linked resource may be fetched as far as patterns decide: `include` restricts the resources that link to it. What names
+    /// a wanted kind of metadata is none.
+    pub fn allows_linked(&self, uri: &ResourceUri) -> bool {
+        !self.exclude.is_match(uri.as_str()) && !self.selection.is_profile(uri.as_str())
     }
 
     /// A digest of the patterns and of what is selected: different for different filters.

@@ -130,6 +130,7 @@ fn property(key: &str, value: Option<&DeValue<'_>>) -> Value {
     match key {
         "baseline" => property["enum"] = json!(["auto", "list", "dump"]),
         "format" => property["enum"] = json!(["auto", "text", "json"]),
+        "metadata" => property["enum"] = json!(["listed", "follow"]),
         "signatures" => property["enum"] = json!(["required", "off"]),
         _ => {}
     }

@@ -17,7 +17,7 @@ use crate::config::value::{
     parse_duration, parse_host, parse_lease, parse_name, parse_nonzero_duration, parse_share,
     parse_url,
 };
-use crate::protocol::{HubUri, MediaRange, Selection, hide_userinfo};
+use crate::protocol::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
 
 /// The Sources of a file, as far as they are valid.
 #[derive(Default)]
@@ -150,8 +150,14 @@ fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
         collections.unwrap_or_default(),
         profiles.unwrap_or_default(),
     );
+    let representations = section.list("representations", parse_media_range);
+    let metadata = section.text("metadata", METADATA, parse_metadata);
+    let linked = LinkRules::new(
+        metadata.unwrap_or_default(),
+        representations.unwrap_or_default(),
+    );
     match Filter::selecting(&include, &exclude, selection) {
-        Ok(filter) => Some(filter),
+        Ok(filter) => Some(filter.following(linked)),
         // Each pattern is valid, but together they exceed a limit.
         Err(error) => {
             let key = if include.is_empty() {
@@ -168,6 +174,7 @@ fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
 /// Describes a duration in faults.
 pub(super) const DURATION: &str = "a duration such as \"15m\"";
 const BASELINES: &str = "\"auto\", \"list\" or \"dump\"";
+const METADATA: &str = "\"listed\" or \"follow\"";
 const SIGNATURES: &str = "\"required\" or \"off\"";
 
 /// Replaces a default by the configured value, if there is one.
@@ -193,6 +200,18 @@ fn parse_baseline(text: &str) -> Result<Baseline, FaultKind> {
         _ => Err(FaultKind::BadChoice {
             found: text.to_owned(),
             choices: BASELINES,
+        }),
+    }
+}
+
+/// Whether metadata that no list names is wanted.
+fn parse_metadata(text: &str) -> Result<bool, FaultKind> {
+    match text {
+        "listed" => Ok(false),
+        "follow" => Ok(true),
+        _ => Err(FaultKind::BadChoice {
+            found: text.to_owned(),
+            choices: METADATA,
         }),
     }
 }

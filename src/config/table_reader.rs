@@ -83,6 +83,8 @@ const KEYS: [(&str, &[&str]); 10] = [
             "types",
             "collections",
             "profiles",
+            "metadata",
+            "representations",
             "auth",
             "hook",
         ],

@@ -20,6 +20,7 @@ mod host;
 mod interval;
 mod link_header;
 mod link_limit;
+mod linked;
 mod media_type;
 mod oddity;
 mod offer;
@@ -49,6 +50,7 @@ pub use host::{
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use link_limit::LinkLimit;
+pub use linked::{LinkRules, LinkTargets, LinkedAs, LinkedResource};
 pub use media_type::{archive_suffix, content_coding, is_archive, is_zip, media_type_essence};
 pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};

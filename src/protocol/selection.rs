@@ -161,6 +161,12 @@ impl Selection {
         self.types.is_empty() && self.collections.is_empty() && self.profiles.is_empty()
     }
 
+    /// Whether a URI names a kind of metadata that is selected by.
+    #[must_use]
+    pub fn is_profile(&self, uri: &str) -> bool {
+        self.profiles.iter().any(|profile| profile == uri)
+    }
+
     /// Whether a media type is wanted. One that is not known is.
     #[must_use]
     pub fn wants_type(&self, media_type: Option<&str>) -> bool {

@@ -1,7 +1,8 @@
 //! Changes of resources, as documents state them and transactions apply them.
 
 use crate::protocol::{
-    ChangeFrequency, ChangeKind, ContentInfo, Link, ResourceUri, SourceTime, Standing,
+    ChangeFrequency, ChangeKind, ContentInfo, Link, LinkedResource, ResourceUri, SourceTime,
+    Standing,
 };
 use crate::sync::Announced;
 
@@ -89,6 +90,8 @@ pub struct Change {
     pub unconfirmed: bool,
     /// What the configuration selects of it; `None`: everything.
     pub standing: Option<Standing>,
+    /// Those of its related resources that are to be fetched.
+    pub linked: Vec<LinkedResource>,
 }
 
 impl Change {
@@ -108,6 +111,7 @@ impl Change {
             encoding: None,
             unconfirmed: false,
             standing: None,
+            linked: Vec::new(),
         }
     }
 

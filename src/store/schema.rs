@@ -584,6 +584,24 @@ pub(super) const STEPS: &[&str] = &[
     -- Entries of the feed are shorter from here on: an empty text stands for the Source of the set and for the plain path of the URI,
     -- and a letter for a word.
     ",
+    "
+    -- Resources that are fetched because the entries of others link to them, by the set whose entry it is. `named` is 0 where the entry
+    -- has the link no longer.
+    CREATE TABLE linked (
+        owner_id INTEGER NOT NULL,
+        set_id INTEGER NOT NULL,
+        resource_id INTEGER NOT NULL,
+        kind INTEGER NOT NULL,
+        named INTEGER NOT NULL,
+        PRIMARY KEY (owner_id, set_id, resource_id)
+    ) WITHOUT ROWID;
+    CREATE INDEX linked_by ON linked (resource_id, set_id, named);
+    CREATE INDEX linked_ended ON linked (set_id) WHERE named = 0;
+    CREATE TRIGGER resource_unlinked AFTER DELETE ON resource BEGIN
+        DELETE FROM linked WHERE owner_id = OLD.id;
+        DELETE FROM linked WHERE resource_id = OLD.id;
+    END;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -75,6 +75,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         encoding: None,
         unconfirmed: false,
         standing: None,
+        linked: Vec::new(),
     }
 }
 

@@ -326,6 +326,54 @@ pub fn plan_listed(
     }
 }
 
+/// Plans the fetch of a resource that a link of another one's entry names, and that no document names itself. `is_new`: whether the entry
+/// did not name it before; `is_listed`: whether the entry is one of a Resource List. [`Decision::Done`]: the mirror has it, and a
+/// pending deletion is dropped.
+#[must_use]
+pub fn plan_linked(
+    named: &Announced<'_>,
+    known: Option<&LocalState>,
+    pending: Option<&Pending>,
+    is_new: bool,
+    is_listed: bool,
+) -> Decision {
+    let live = known.filter(|known| !known.deleted);
+    let is_verifiable = named.content.is_verifiable();
+    match pending {
+        // A change states that it was deleted. Without a time, the deletion follows from links that are no more.
+        Some(pending) if pending.kind == ChangeKind::Deleted => {
+            let is_stated = pending.changed_at.is_some();
+            if is_stated && (!is_new || named.changed_at < pending.changed_at) {
+                return Decision::Older;
+            }
+        }
+        // It is not requested yet, and many entries may name it.
+        Some(_) if is_listed && !is_verifiable => return Decision::Done,
+        Some(pending) if named.changed_at < pending.changed_at => return Decision::Older,
+        Some(_) => return Decision::Task,
+        None => {}
+    }
+    let Some(live) = live else {
+        // Only a later entry, or another one, restores what was deleted.
+        let is_older = known.is_some_and(|known| named.changed_at <= known.changed_at);
+        return match is_older && !is_new {
+            true => Decision::Older,
+            false => Decision::Task,
+        };
+    };
+    let seen = live.lastmod.max(live.changed_at);
+    match compare(named, live) {
+        ContentMatch::Same => Decision::Done,
+        // Of two entries the later one counts.
+        ContentMatch::Different if !live.is_doubted && is_before(named.changed_at, seen) => {
+            Decision::Done
+        }
+        ContentMatch::Different => Decision::Task,
+        ContentMatch::Unknown if named.changed_at <= seen => Decision::Done,
+        ContentMatch::Unknown => Decision::Task,
+    }
+}
+
 /// Whether absence from a Resource List of the time `at` proves that a resource was deleted. As for [`plan_listed`], a task
 /// that comes from an earlier list is not passed as `pending`.
 #[must_use]

@@ -166,7 +166,9 @@ pub(super) async fn download(
     let Some(content) = content else {
         return Ok(FetchOutcome::NotModified);
     };
-    if let Some(served) = unselected_type(&content, task, context) {
+    if let Some(served) = unselected_type(&content, task, context)
+        && !is_linked(context, task).await
+    {
         // The server of a duplicate may not know the type.
         return match candidate.is_own {
             true => Ok(FetchOutcome::Unselected(served)),
@@ -246,6 +248,13 @@ fn unselected_type(content: &Content, task: &Task, context: &ApplyContext) -> Op
     let is_unselected = !is_known && !selection.wants_type(Some(served));
     let secrets = source.client.redaction();
     is_unselected.then(|| secrets.excerpt(served, LONGEST_TYPE))
+}
+
+/// Whether the entry of another resource names that of a task: then it is wanted whatever its type is.
+pub(super) async fn is_linked(context: &ApplyContext, task: &Task) -> bool {
+    // If that can't be read, its result can't be stored either.
+    let store = &context.source.store;
+    store.is_linked(task.resource).await.unwrap_or(false)
 }
 
 /// Rejects a web page where another type is stated and no digest decides: it is one for signing in, or of an error.

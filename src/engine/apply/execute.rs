@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use super::adoption::{Adopted, adopt};
 use super::candidates;
 use super::context::ApplyContext;
-use super::download::{DownloadError, FetchOutcome};
+use super::download::{DownloadError, FetchOutcome, is_linked};
 use super::staged::StagedResource;
 use crate::clock;
 use crate::error_class::ErrorClass;
@@ -70,7 +70,9 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
             remove_unless_awaited(context, task).await
         };
     }
-    if let Some(stated) = unselected_type(context, task) {
+    if let Some(stated) = unselected_type(context, task)
+        && !is_linked(context, task).await
+    {
         return TaskOutcome::Unselected { served: stated };
     }
     // What only a hub states of the bytes proves nothing of those of the Source.

@@ -307,5 +307,6 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         encoding: None,
         unconfirmed: false,
         standing: None,
+        linked: Vec::new(),
     }
 }

@@ -4,6 +4,7 @@ use crate::clock;
 use crate::config;
 use crate::engine::apply::candidates::candidates_of;
 use crate::engine::context::SourceContext;
+use crate::engine::set::linked::linked_of;
 use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime, Standing, content_coding};
 use crate::store::Change;
 use crate::sync::{Expected, is_plausible};
@@ -77,6 +78,7 @@ pub(in crate::engine) fn parse_change(
     let now = clock::now().wall;
     let selection = source.filter.selection();
     let standing = selection.standing(entry.md.content.media_type.as_deref(), &entry.links);
+    let linked = linked_of(source, &uri, &entry.links, now);
     Some(Change {
         authority: uri.authority(),
         uri,
@@ -90,5 +92,6 @@ pub(in crate::engine) fn parse_change(
         frequency: entry.frequency,
         unconfirmed: false,
         standing,
+        linked,
     })
 }

@@ -31,6 +31,7 @@ mod inbox;
 mod inbox_runs;
 mod ingest;
 mod late_news;
+mod linked;
 mod list_parts;
 mod notification;
 mod offering;

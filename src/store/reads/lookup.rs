@@ -9,7 +9,7 @@ use url::Url;
 use crate::clock;
 use crate::protocol::{ResourceUri, TopicUri};
 use crate::store::gap_history::ClosedGap;
-use crate::store::ids::{ChannelId, SetId};
+use crate::store::ids::{ChannelId, ResourceId, SetId};
 use crate::store::readers::Lane;
 use crate::store::tables::channel::{self, ChannelRecord};
 use crate::store::tables::document::{self, DocumentRecord};
@@ -17,9 +17,10 @@ use crate::store::tables::dump::{self, DumpProgress};
 use crate::store::tables::dump_package::{self, PackageRecord};
 use crate::store::tables::feed::{self, FeedEntry};
 use crate::store::tables::inbox::{self, Delivery};
+use crate::store::tables::relation::RelationKind;
 use crate::store::tables::resource::{self, ResourceView};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{coverage, gap, package_file, relation, resource_count};
+use crate::store::tables::{coverage, gap, linked, package_file, relation, resource_count};
 use crate::store::{Store, StoreError};
 use crate::sync::{Coverage, Gap};
 
@@ -156,6 +157,29 @@ impl Store {
             Ok(Some(view))
         })
         .await
+    }
+
+    /// The resources that state a URI as that of which they are representations, and the label of their Source; empty: there are none.
+    pub async fn alternates_of(
+        self: &Arc<Self>,
+        uri: &ResourceUri,
+    ) -> Result<(String, Vec<String>), StoreError> {
+        let uri = uri.clone();
+        self.read_in(Lane::Lookups, move |sql| {
+            let Some(source) = relation::source_of_alternates(sql, &uri)? else {
+                return Ok(Default::default());
+            };
+            let named = relation::named_by(sql, &source, &uri)?.into_iter();
+            let alternates = named.filter(|(kind, _)| *kind == RelationKind::AlternateOf);
+            Ok((source, alternates.map(|(_, uri)| uri).collect()))
+        })
+        .await
+    }
+
+    /// Whether the entry of another resource names one as to be fetched.
+    pub async fn is_linked(self: &Arc<Self>, resource: ResourceId) -> Result<bool, StoreError> {
+        self.read(move |sql| Ok(linked::is_named(sql, resource)?))
+            .await
     }
 
     /// The applied changes after a sequence number of the feed, oldest first.

@@ -13,7 +13,7 @@ use crate::store::ids::{ResourceId, SetId};
 pub(in crate::store) struct Membership {
     /// The generation of the Resource List in which it was last named.
     pub(in crate::store) generation: i64,
-    /// The part of the list that named it, or [`part::SEVERAL`].
+    /// The part of the list that named it, [`part::SEVERAL`] or [`part::LINKED`].
     pub(in crate::store) part: Option<i64>,
 }
 
@@ -71,6 +71,13 @@ pub(in crate::store) fn update_range(
         membership.part
     ])?;
     Ok(())
+}
+
+impl Membership {
+    /// Whether only links of other resources name it.
+    pub(in crate::store) fn is_linked(self) -> bool {
+        self.part == Some(part::LINKED)
+    }
 }
 
 /// Ends a membership; returns whether there was one.
@@ -146,7 +153,7 @@ pub(in crate::store) fn last_of_next(
 }
 
 /// Members between `after` and `until`, at most `limit` of them, that none of these generations has named, neither itself nor,
-/// in the last one, by an unchanged part.
+/// in the last one, by an unchanged part. Those that only links name are none of them.
 pub(in crate::store) fn absent(
     sql: &Connection,
     set: SetId,
@@ -158,7 +165,7 @@ pub(in crate::store) fn absent(
     sql.prepare_cached(&format!(
         "SELECT member.resource_id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
          WHERE member.set_id = ?1 AND member.generation < ?5 AND member.resource_id > ?3 AND member.resource_id <= ?4
-           AND NOT {}
+           AND member.part IS NOT -1 AND NOT {}
          ORDER BY member.resource_id LIMIT {limit}",
         part::NAMES_MEMBER
     ))?
@@ -172,7 +179,7 @@ pub(in crate::store) fn absent(
 /// Whether there are members that this generation has not named, neither itself nor by an unchanged part.
 pub(in crate::store) fn any_absent(sql: &Connection, set: SetId, generation: i64) -> Result<bool> {
     sql.prepare_cached(&format!(
-        "SELECT 1 FROM member WHERE set_id = ?1 AND generation < ?2 AND NOT {} LIMIT 1",
+        "SELECT 1 FROM member WHERE set_id = ?1 AND generation < ?2 AND part IS NOT -1 AND NOT {} LIMIT 1",
         part::NAMES_MEMBER
     ))?
     .exists(params![set, generation])

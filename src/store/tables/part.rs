@@ -19,6 +19,9 @@ use crate::sync::KnownPart;
 /// Stands in `member.part` for several parts that name the member. No row has this id.
 pub(in crate::store) const SEVERAL: i64 = 0;
 
+/// Stands in `member.part` for no part: only links of other resources name the member, as `linked` has them. No row has this id.
+pub(in crate::store) const LINKED: i64 = -1;
+
 /// A condition on a `member` row: an unchanged part names it. `?2` is the generation.
 pub(super) const NAMES_MEMBER: &str =
     "EXISTS (SELECT 1 FROM part WHERE part.id = member.part AND part.kept = ?2

@@ -1,4 +1,5 @@
-//! `relation`: which resources are metadata of which others, as the links of either state (section 14.5). `standing`: what
+//! `relation`: which resources are metadata of which others (section 14.5), and which are representations of which (section 14.3), as the
+//! links of either state. `standing`: what
 //! resources lack and give where the configuration selects by collections and kinds of metadata.
 //!
 //! Columns of `relation`: `target` is a hash of the URI that a link of the resource names, `kind` what the link states. Two URIs may
@@ -21,26 +22,36 @@ const MAX_RECORDS: usize = 1000;
 /// How many resources that name one are shown.
 const MAX_NAMED_BY: usize = 64;
 
-/// What a link states between a resource and metadata.
+/// What a link states between a resource and metadata, or between two representations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RelationKind {
     /// The resource that has the link describes the target.
     Describes,
     /// The target describes the resource that has the link.
     DescribedBy,
+    /// The resource that has the link is a representation of the target.
+    AlternateOf,
+    /// The target is a representation of the resource that has the link.
+    Alternate,
 }
 
 impl RelationKind {
     fn of(link: &Link) -> Option<Self> {
-        [Self::Describes, Self::DescribedBy]
-            .into_iter()
-            .find(|kind| link.is(kind.rel()))
+        let all = [
+            Self::Describes,
+            Self::DescribedBy,
+            Self::AlternateOf,
+            Self::Alternate,
+        ];
+        all.into_iter().find(|kind| link.is(kind.rel()))
     }
 
     fn rel(self) -> &'static str {
         match self {
             Self::Describes => "describes",
             Self::DescribedBy => "describedby",
+            Self::AlternateOf => "canonical",
+            Self::Alternate => "alternate",
         }
     }
 
@@ -48,6 +59,8 @@ impl RelationKind {
         match self {
             Self::Describes => 1,
             Self::DescribedBy => 2,
+            Self::AlternateOf => 3,
+            Self::Alternate => 4,
         }
     }
 }
@@ -225,7 +238,23 @@ fn described(row: &rusqlite::Row<'_>) -> Result<DescribedResource> {
     })
 }
 
-/// The resources of a Source whose links name that one as metadata, or as what they describe; the first ones.
+/// A Source that has representations of a URI; `None`: there is none.
+pub(in crate::store) fn source_of_alternates(
+    sql: &Connection,
+    uri: &ResourceUri,
+) -> Result<Option<String>> {
+    sql.prepare_cached(
+        "SELECT resource.source FROM relation CROSS JOIN resource ON resource.id = relation.resource_id
+         WHERE target = ?1 AND relation.kind = ?2 LIMIT 1",
+    )?
+    .query_row(
+        params![hash(uri.as_str()), RelationKind::AlternateOf.number()],
+        |row| row.get(0),
+    )
+    .optional()
+}
+
+/// The resources of a Source whose links name that one, and as what; the first ones.
 pub(in crate::store) fn named_by(
     sql: &Connection,
     source: &str,
@@ -235,7 +264,7 @@ pub(in crate::store) fn named_by(
         "SELECT resource.uri, COALESCE(task.links, resource.links) FROM relation
          CROSS JOIN resource ON resource.id = relation.resource_id
          LEFT JOIN task ON task.resource_id = resource.id
-         WHERE target = ?1 AND relation.kind IN (1, 2) AND resource.source = ?2 ORDER BY relation.resource_id LIMIT ?3",
+         WHERE target = ?1 AND relation.kind IN (1, 2, 3, 4) AND resource.source = ?2 ORDER BY relation.resource_id LIMIT ?3",
     )?;
     let limit = Count::of_rows(MAX_NAMED_BY);
     let mut rows = query.query(params![hash(uri.as_str()), source, limit])?;

@@ -11,7 +11,7 @@ use crate::store::change::Origin;
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::resource::{ResourceState, StateQuery};
-use crate::store::tables::{coverage, source_set};
+use crate::store::tables::{coverage, linked, source_set};
 
 /// The set, the Source and the kind of document whose changes are applied.
 pub(super) struct BatchContext<'a> {
@@ -33,6 +33,8 @@ pub(super) struct BatchContext<'a> {
     pub(super) has_restored: Cell<bool>,
     /// The entry of the feed that was appended last: its readers are to be woken.
     pub(super) last_entry: Cell<Option<i64>>,
+    /// Whether any resource is named by links of others; `None`: not queried yet.
+    any_linked: Cell<Option<bool>>,
     /// The updates of members that are to be written; `None`: each is written at once.
     pub(super) updates: Option<MemberUpdates>,
 }
@@ -61,8 +63,24 @@ impl<'a> BatchContext<'a> {
             unbroken,
             has_restored: Cell::new(false),
             last_entry: Cell::new(None),
+            any_linked: Cell::new(None),
             updates: None,
         })
+    }
+
+    /// Whether any resource is named by links of others.
+    pub(super) fn any_linked(&self) -> Result<bool, StoreError> {
+        if let Some(known) = self.any_linked.get() {
+            return Ok(known);
+        }
+        let known = linked::any(self.sql)?;
+        self.any_linked.set(Some(known));
+        Ok(known)
+    }
+
+    /// Notes that a link names a resource.
+    pub(super) fn note_linked(&self) {
+        self.any_linked.set(Some(true));
     }
 
     /// The state of a resource as the set sees it; `None`: it has no row.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
+use super::linked::end_with_owner;
 use super::membership::{TotalsChange, leave_if_shared, note_deletion};
 use super::superseded::{SupersededTask, doubt_and_restore};
 use crate::protocol::{ChangeKind, SourceTime};
@@ -127,7 +128,7 @@ impl Store {
                             remove(tx, now, &mut totals, task, false)?;
                             remove_doubted_file(tx.sql, task)?;
                         } else if is_over && let Some(state) = deleted_later(tx.sql, task)? {
-                            leave_deleted(tx.sql, task, &state)?;
+                            leave_deleted(tx.sql, now, task, &state)?;
                         } else {
                             task::fail(tx.sql, task, failure, now)?;
                             if failure.awaits_sets
@@ -275,12 +276,26 @@ fn deleted_later(sql: &Connection, task: &Task) -> Result<Option<ResourceState>,
 
 /// Ends a task that was to restore a resource whose deletion is confirmed: also for the set of the task, of which older entries do
 /// not restore it again.
-fn leave_deleted(sql: &Connection, task: &Task, state: &ResourceState) -> Result<(), StoreError> {
+fn leave_deleted(
+    sql: &Connection,
+    now: DateTime<Utc>,
+    task: &Task,
+    state: &ResourceState,
+) -> Result<(), StoreError> {
     note_deletion(sql, task.set, state)?;
     part::doubt_parts_of(sql, task.resource)?;
     member::delete_from_all(sql, task.resource, task.version)?;
+    end_links(sql, now, task)?;
     task::complete(sql, task)?;
     remove_doubted_file(sql, task)
+}
+
+/// What a resource that is deleted has linked to is deleted with it, unless a newer task creates the resource again.
+fn end_links(sql: &Connection, now: DateTime<Utc>, task: &Task) -> Result<(), StoreError> {
+    match member::sets_of(sql, task.resource)?.is_empty() {
+        true => end_with_owner(sql, now, task),
+        false => Ok(()),
+    }
 }
 
 /// An attempt before this one may have published a file whose record was lost.
@@ -309,6 +324,7 @@ fn remove(
     }
     part::doubt_parts_of(sql, task.resource)?;
     member::delete_from_all(sql, task.resource, task.version)?;
+    end_links(sql, now, task)?;
     resource::delete(sql, task, now)?;
     if let Some(length) = before {
         // A reader removes by the path what it has made of the file; the length states whether there is one still.

@@ -11,6 +11,7 @@ use rusqlite::Connection;
 
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
+use crate::store::tables::linked;
 use crate::store::tables::loss::{self, RecentDeletions};
 use crate::store::tables::source_set;
 use crate::store::tables::task::{self, TaskState};
@@ -57,7 +58,7 @@ pub(super) fn decide_deletions(
     } else {
         now - AT_ONCE
     };
-    let unreleased = task::count_unreleased(sql, set, since)?;
+    let unreleased = task::count_unreleased(sql, set, since)? + linked::count_dependent(sql, set)?;
     let resources = source_set::totals(sql, set)?.resources;
     let exceeds = |recent: &RecentDeletions| {
         let deletions = unreleased + recent.all;

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
+use super::linked::end_unnamed;
 use super::membership::{leave, leave_if_shared, note_deletion};
 use super::put_task::{put_task, put_task_since};
 use crate::protocol::{ChangeKind, ContentInfo, SourceTime, Standing};
@@ -219,6 +220,9 @@ fn apply_change(
     }
     if decision != Decision::Older {
         state.relate(sql, context, change)?;
+        state.follow_links(sql, context, change)?;
+    } else if !has_left {
+        state.follow_links_of_older(sql, context, change)?;
     }
     match decision {
         Decision::Task => {
@@ -293,6 +297,7 @@ fn commit(
     end: &BatchCommit,
 ) -> Result<u64, StoreError> {
     let set = context.set;
+    end_unnamed(sql, context)?;
     let held = decide_deletions(sql, set, context.now, end.rules)?;
     if let Some((coverage, gaps)) = &end.progress {
         coverage::save(sql, set, coverage)?;

@@ -14,7 +14,7 @@ use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::Change;
 use crate::store::tables::member::{self, Membership};
 use crate::store::tables::resource::ResourceState;
-use crate::store::tables::{source_set, task};
+use crate::store::tables::{part, source_set, task};
 use crate::store::{Store, StoreError};
 use crate::sync::plan_absent;
 
@@ -87,6 +87,14 @@ fn delete_absent(
     let state = ResourceState::of_change(sql, context, deletion)?;
     let pending = state.pending_for_listing();
     let is_proven = is_wanted && plan_absent(at, state.known.as_ref(), pending);
+    if is_proven && state.remain_linked(sql, context, &deletion.uri)? {
+        let linked = Membership {
+            generation: context.generation,
+            part: Some(part::LINKED),
+        };
+        member::update(sql, context.set, state.id, linked)?;
+        return Ok(EntryOutcome::Known);
+    }
     if is_proven && leave_if_shared(sql, context.set, state.id)? {
         return Ok(EntryOutcome::Known);
     }

@@ -6,6 +6,7 @@ use url::Url;
 
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
+use super::linked::is_named;
 use super::membership::{MemberUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
@@ -193,7 +194,7 @@ fn name_unwanted(
     if state.pending.is_some_and(is_deletion) && state.is_pending_listed {
         // An earlier list did not name it.
         state.drop_task(sql, context)?;
-    } else if state.pending.is_some() {
+    } else if state.pending.is_some() && !is_named(sql, context, state.id)? {
         task::unselect(sql, state.id)?;
     }
     Ok(EntryOutcome::Known)
@@ -233,6 +234,9 @@ fn list_entry(
     }
     if decision != Decision::Older {
         state.relate(sql, context, entry)?;
+        state.follow_links(sql, context, entry)?;
+    } else if !has_left {
+        state.follow_links_of_older(sql, context, entry)?;
     }
     match decision {
         Decision::Task => {

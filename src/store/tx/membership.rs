@@ -17,7 +17,7 @@ use crate::store::error::StoreError;
 use crate::store::ids::{PartId, ResourceId, SetId};
 use crate::store::tables::member::{self, Membership};
 use crate::store::tables::resource::ResourceState;
-use crate::store::tables::{coverage, part, resource, source_set};
+use crate::store::tables::{coverage, linked, part, resource, source_set};
 
 /// Makes a resource a member of a set, or updates its membership. `before`: its membership until now; `live_length`: the length of
 /// its file, if the mirror has one; `updates`: with which an update is written, if not at once.
@@ -150,6 +150,7 @@ pub(super) fn note_deletion(
 /// Ends a resource's membership in a set, if it is a member.
 pub(super) fn leave(sql: &Connection, set: SetId, resource: ResourceId) -> Result<(), StoreError> {
     let was_member = member::delete(sql, set, resource)?;
+    linked::end_all_of(sql, resource, set)?;
     if was_member && let Some(length) = resource::live_length(sql, resource)? {
         source_set::add_totals(sql, set, -1, -length)?;
     }
@@ -221,6 +222,9 @@ pub(super) fn part_if_named(
     sql: &Connection,
     member: Membership,
 ) -> Result<Option<i64>, StoreError> {
+    if member.is_linked() {
+        return Ok(None);
+    }
     let Some(part) = member.part.filter(|&part| part != part::SEVERAL) else {
         return Ok(member.part);
     };
@@ -256,7 +260,7 @@ impl<'a> PartAssignment<'a> {
         };
         let is_first_name = member.generation < self.generation;
         let may_have_another = match member.part {
-            None => false,
+            None | Some(part::LINKED) => false,
             Some(part) if part == self.part.0 => false,
             _ if !is_first_name => true,
             Some(part::SEVERAL) => self.any_may_be_skipped()?,

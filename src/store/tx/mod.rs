@@ -6,6 +6,7 @@
 
 mod batch_context;
 pub(super) mod deletion_guard;
+mod linked;
 mod membership;
 mod put_task;
 mod resource_state;

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
+use super::linked::is_named;
 use super::relate::is_selected;
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
@@ -64,7 +65,9 @@ fn put(
 ) -> Result<bool, StoreError> {
     let state = match change.kind {
         ChangeKind::Deleted => TaskState::Undecided,
-        ChangeKind::Created | ChangeKind::Updated if is_selected(sql, context, change)? => {
+        ChangeKind::Created | ChangeKind::Updated
+            if is_selected(sql, context, change)? || is_named(sql, context, resource)? =>
+        {
             TaskState::Ready
         }
         // If it is selected later, it is not to be read again.

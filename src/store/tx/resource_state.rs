@@ -13,7 +13,7 @@ use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::member::Membership;
 use crate::store::tables::resource::{self, ResourceState};
-use crate::store::tables::{coverage, dropped_task, resource_count, source_set, task};
+use crate::store::tables::{coverage, dropped_task, part, resource_count, source_set, task};
 use crate::sync::{Decision, LocalState, Pending, plan_change};
 
 impl ResourceState {
@@ -96,7 +96,9 @@ impl ResourceState {
     ) -> Result<(), StoreError> {
         let part = match self.member {
             Some(member) if member.generation < context.generation => part_if_named(sql, member)?,
-            member => member.and_then(|member| member.part),
+            member => member
+                .filter(|member| !member.is_linked())
+                .and_then(|member| member.part),
         };
         let now = Membership {
             generation: context.generation,
@@ -115,6 +117,22 @@ impl ResourceState {
         let now = Membership {
             generation: context.generation,
             part: Some(parts.part_of(self.member)?),
+        };
+        self.join(sql, context, now)
+    }
+
+    /// Makes the resource a member of the set, as one that only links name, unless it is a member.
+    pub(super) fn join_linked(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+    ) -> Result<(), StoreError> {
+        if self.member.is_some() {
+            return Ok(());
+        }
+        let now = Membership {
+            generation: context.generation,
+            part: Some(part::LINKED),
         };
         self.join(sql, context, now)
     }

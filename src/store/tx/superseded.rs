@@ -66,6 +66,7 @@ impl SupersededTask {
             encoding: None,
             unconfirmed: applied.unconfirmed,
             standing: None,
+            linked: Vec::new(),
         })))
     }
 

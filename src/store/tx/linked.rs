@@ -1,0 +1,247 @@
+//! Resources that are fetched because the entries of others link to them: representations of other types, and metadata records.
+//!
+//! Such a resource is an ordinary one, with a row, a path, tasks and a membership, but that no list or change names it: its membership
+//! has the part [`LINKED`](crate::store::tables::part::LINKED). It is a member of a set as long as an entry of that set names it. What
+//! a list or a change names itself is not concerned: its own entries state what becomes of it.
+//!
+//! Invariants: what an entry names is stored in the transaction that applies the entry. A resource that nothing names any more is
+//! deleted as any other is: for links that entries have no longer, at the end of their document, together with its other deletions and
+//! by the same rules; for an owner that was deleted, in the transaction that stores that, because that deletion was decided.
+//! A link that the configuration does not select any more is a link still: it keeps its resource.
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use super::membership::leave_if_shared;
+use super::put_task::put_task_since;
+use super::relate::is_selected;
+use crate::protocol::{ChangeKind, Link, LinkedAs, LinkedResource, ResourceUri, SourceTime};
+use crate::store::change::Change;
+use crate::store::error::StoreError;
+use crate::store::ids::ResourceId;
+use crate::store::tables::linked::{self, LinkTarget};
+use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::task::Task;
+use crate::store::tables::{coverage, task};
+use crate::sync::{Decision, plan_linked};
+
+/// How many resources are looked at, at the end of a document, that its links name no longer. The rest is at the end of the next one.
+const MAX_ENDED: usize = 20_000;
+
+impl ResourceState {
+    /// Stores what the links of an entry name, and makes tasks of what the mirror does not have. Call it for what counts of the
+    /// resource. What only a hub states does not.
+    pub(super) fn follow_links(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        change: &Change,
+    ) -> Result<(), StoreError> {
+        let names_none = change.linked.is_empty();
+        if change.unconfirmed
+            || change.kind == ChangeKind::Deleted
+            || (names_none && !context.any_linked()?)
+        {
+            return Ok(());
+        }
+        for before in linked::named_by(sql, self.id, context.set)? {
+            let is_named = |link: &Link| LinkedAs::names(link, &before.uri);
+            if !change.links.iter().any(is_named) {
+                linked::end(sql, self.id, context.set, before.id)?;
+            }
+        }
+        if names_none || !is_selected(sql, context, change)? {
+            return Ok(());
+        }
+        for target in &change.linked {
+            self.follow(sql, context, change, target)?;
+        }
+        Ok(())
+    }
+
+    /// As [`follow_links`](Self::follow_links), for an entry that is older than what is known of its resource: it counts if its links are
+    /// those that are known.
+    pub(super) fn follow_links_of_older(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        change: &Change,
+    ) -> Result<(), StoreError> {
+        let is_live = self.live_length().is_some();
+        if change.linked.is_empty()
+            || !is_live
+            || resource::has_other_links(sql, self.id, &change.links)?
+        {
+            return Ok(());
+        }
+        self.follow_links(sql, context, change)
+    }
+
+    fn follow(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        owner: &Change,
+        target: &LinkedResource,
+    ) -> Result<(), StoreError> {
+        // Without a time of its own it may have changed with the resource that links to it.
+        let changed_at = target.modified.or(owner.changed_at).or(owner.lastmod);
+        let mut named = Change {
+            kind: ChangeKind::Created,
+            lastmod: target.modified,
+            content: target.content.clone(),
+            encoding: target.encoding.clone(),
+            ..Change::deletion(target.uri.clone(), changed_at)
+        };
+        let state = Self::of_change(sql, context, &named)?;
+        let is_new = linked::name(sql, self.id, context.set, state.id, target.linked_as)?;
+        context.note_linked();
+        if state.member.is_some_and(|member| !member.is_linked()) {
+            // Its own entries state what there is to fetch. What they do not select is wanted because of the link.
+            if is_new {
+                task::reselect(sql, state.id)?;
+                context.has_restored.set(true);
+            }
+            return Ok(());
+        }
+        named.links = links_to_owners(sql, state.id)?;
+        if state.live_length().is_some() {
+            named.kind = ChangeKind::Updated;
+        }
+        let (known, pending) = (state.known.as_ref(), state.pending.as_ref());
+        let (is_listed, announced) = (context.origin.is_listing(), named.announced());
+        let decision = plan_linked(&announced, known, pending, is_new, is_listed);
+        match decision {
+            Decision::Task => {
+                state.join_linked(sql, context)?;
+                let since = match is_listed {
+                    true => context.unbroken,
+                    false => owner.changed_at,
+                };
+                if put_task_since(sql, context, state.id, &named, since)? {
+                    context.has_restored.set(true);
+                }
+            }
+            Decision::Done => {
+                state.join_linked(sql, context)?;
+                let is_deletion = |kind| kind == ChangeKind::Deleted;
+                if pending.is_some_and(|pending| is_deletion(pending.kind)) {
+                    state.drop_task(sql, context)?;
+                }
+                state.set_links(sql, context, &named)?;
+            }
+            Decision::Older => return Ok(()),
+        }
+        state.relate(sql, context, &named)
+    }
+
+    /// Makes a member that a list does not name any more one that only links name; `false`: none does.
+    pub(super) fn remain_linked(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        uri: &ResourceUri,
+    ) -> Result<bool, StoreError> {
+        if !context.any_linked()? || !linked::is_named_in(sql, self.id, context.set)? {
+            return Ok(false);
+        }
+        // It has no entry any more.
+        linked::end_all_of(sql, self.id, context.set)?;
+        let is_deletion = |kind| kind == ChangeKind::Deleted;
+        if (self.pending.as_ref()).is_some_and(|pending| is_deletion(pending.kind)) {
+            self.drop_task(sql, context)?;
+        }
+        let named = Change {
+            kind: ChangeKind::Updated,
+            links: links_to_owners(sql, self.id)?,
+            ..Change::deletion(uri.clone(), None)
+        };
+        self.set_links(sql, context, &named)?;
+        self.relate(sql, context, &named)?;
+        Ok(true)
+    }
+}
+
+/// The links that a resource has because of those that name it.
+fn links_to_owners(sql: &Connection, id: ResourceId) -> Result<Vec<Link>, StoreError> {
+    let owners = linked::owners(sql, id)?.into_iter();
+    let links =
+        owners.map(|(uri, linked_as)| Link::new(linked_as.reverse_rel(), uri.url().clone()));
+    Ok(links.collect())
+}
+
+/// Whether links name a resource, whatever its own entry states.
+pub(super) fn is_named(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    resource: ResourceId,
+) -> Result<bool, StoreError> {
+    Ok(context.any_linked()? && linked::is_named(sql, resource)?)
+}
+
+/// Plans the deletion of what the set's entries name no longer. It is decided with the other deletions of the document.
+pub(super) fn end_unnamed(sql: &Connection, context: &BatchContext<'_>) -> Result<(), StoreError> {
+    if !context.any_linked()? {
+        return Ok(());
+    }
+    for target in linked::ended(sql, context.set, MAX_ENDED)? {
+        end(sql, context, &target)?;
+    }
+    Ok(())
+}
+
+/// Deletes what a deleted resource has named, and nothing else does.
+pub(super) fn end_with_owner(
+    sql: &Connection,
+    now: DateTime<Utc>,
+    owner: &Task,
+) -> Result<(), StoreError> {
+    for target in linked::end_owner(sql, owner.resource)? {
+        let context = BatchContext::read(sql, target.set, &owner.source, owner.origin, now)?;
+        if end(sql, &context, &target)? {
+            task::release(sql, target.id, since(sql, &context)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Plans the deletion of a resource that an entry of the set names no longer, if nothing else names it; returns whether it did.
+fn end(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    target: &LinkTarget,
+) -> Result<bool, StoreError> {
+    let set = context.set;
+    let is_named = linked::is_named_in(sql, target.id, set)?;
+    let state = context.state_of(&target.uri)?;
+    let Some(state) = state.filter(|state| state.member.is_some_and(|member| member.is_linked()))
+    else {
+        linked::forget_ended(sql, target.id, set)?;
+        return Ok(false);
+    };
+    if is_named {
+        linked::forget_ended(sql, target.id, set)?;
+        let links = Change {
+            links: links_to_owners(sql, target.id)?,
+            ..Change::deletion(target.uri.clone(), None)
+        };
+        state.set_links(sql, context, &links)?;
+        return Ok(false);
+    }
+    if leave_if_shared(sql, set, target.id)? {
+        linked::forget_ended(sql, target.id, set)?;
+        return Ok(false);
+    }
+    let is_deletion = |kind| kind == ChangeKind::Deleted;
+    if (state.pending.as_ref()).is_some_and(|pending| is_deletion(pending.kind)) {
+        return Ok(false);
+    }
+    let deletion = Change::deletion(target.uri.clone(), None);
+    put_task_since(sql, context, target.id, &deletion, since(sql, context)?)
+}
+
+/// `synced_until` is not lowered by the deletion of what no document names, because it was claimed already; but it does not advance either.
+fn since(sql: &Connection, context: &BatchContext<'_>) -> Result<Option<SourceTime>, StoreError> {
+    Ok(coverage::unbroken_until(sql, context.set)?)
+}
