@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use resyncd::config::{Baseline, Config, ConfigFaults, Environment, Filter, Signatures, Source};
-use resyncd::protocol::{MediaRange, ResourceUri, Selection};
+use resyncd::protocol::{LinkRules, MediaRange, ResourceUri, Selection};
 use url::Url;
 
 const EXAMPLE: &str = include_str!("../config.example.toml");
@@ -140,6 +140,8 @@ const KEYS: [(&str, &str); 65] = [
     ("source.types", "[]"),
     ("source.collections", "[]"),
     ("source.profiles", "[]"),
+    ("source.metadata", "\"listed\""),
+    ("source.representations", "[]"),
     ("source.auth.bearer", "\"\""),
     ("source.auth.bearer_file", "\"\""),
     ("source.auth.bearer_credential", "\"\""),
@@ -233,6 +235,8 @@ exclude = ["*/draft/*"]
 types = ["Text/*", "application/pdf; version=1.7"]
 collections = ["urn:x:c"]
 profiles = ["http://purl.org/dc/terms"]
+metadata = "follow"
+representations = ["Application/PDF"]
 "#;
     let config = parse(text).unwrap();
     assert_eq!(config.state_dir, PathBuf::from("/etc/resyncd/state"));
@@ -291,6 +295,8 @@ profiles = ["http://purl.org/dc/terms"]
         *selection,
         Selection::new(types.into(), collections, profiles)
     );
+    let pdf = MediaRange::parse("application/pdf").unwrap();
+    assert_eq!(*source.filter.linked(), LinkRules::new(true, vec![pdf]));
 }
 
 #[test]

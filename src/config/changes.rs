@@ -190,6 +190,8 @@ mod tests {
             "include = [\"*.pdf\"]",
             "types = [\"application/pdf\"]",
             "collections = [\"urn:x:c\"]",
+            "metadata = \"follow\"",
+            "representations = [\"text/*\"]",
             "hub = \"http://hub.example/\"",
             "sets = [\"http://b.example/set\"]",
             "max_delete = \"20%\"",

@@ -34,7 +34,9 @@ use self::served::ServedFile;
 use self::state::{SampleState, SharedSource};
 use super::serving;
 use super::{DemoError, Hub, HubDelivery};
-use crate::protocol::{Capability, ChangeKind, Entry, HubUri, Interval, SourceTime, TopicUri};
+use crate::protocol::{
+    Capability, ChangeKind, Entry, HubUri, Interval, Link, SourceTime, TopicUri,
+};
 
 /// How long an external hub may take to answer.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);
@@ -138,6 +140,13 @@ impl SampleSource {
     /// Replaces the content of a resource; returns the time of the change.
     pub fn update(&self, set: &str, name: &str, bytes: impl Into<Bytes>) -> SourceTime {
         self.change(set, name, ChangeKind::Updated, Some(bytes.into()))
+    }
+
+    /// Links a resource to others, in place of what it was linked to: its entries have these links in the documents and changes that are
+    /// made from now on. Nothing is announced by this.
+    pub fn set_links(&self, set: &str, name: &str, links: Vec<Link>) {
+        let mut state = self.shared.state.lock();
+        state.set_mut(set).set_links(name, links);
     }
 
     /// Deletes a resource; returns the time of the change.

@@ -209,7 +209,19 @@ async fn resource(
     };
     match state.store.resource(&uri).await {
         Ok(Some(view)) => Json(ResourceLine::from(view)).into_response(),
-        Ok(None) => error_response(
+        Ok(None) => generic_resource(&state, &uri).await,
+        Err(error) => database_failed(&error),
+    }
+}
+
+/// The answer for a URI that no list names: there may be representations of it.
+async fn generic_resource(state: &OperatorState, uri: &ResourceUri) -> Response {
+    match state.store.alternates_of(uri).await {
+        Ok((source, alternates)) if !alternates.is_empty() => {
+            let uri = uri.as_str();
+            Json(json!({ "uri": uri, "source": source, "alternates": alternates })).into_response()
+        }
+        Ok(_) => error_response(
             StatusCode::NOT_FOUND,
             "unknown-resource",
             "no resource of that URI is known",

@@ -28,6 +28,11 @@ pub(super) struct ResourceLine {
     describes: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     describedby: Vec<String>,
+    /// Its representations, as its links state or those of the others; the same for the resources that it is one of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alternates: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alternate_of: Vec<String>,
     links: Vec<LinkLine>,
 }
 
@@ -87,6 +92,8 @@ impl From<ResourceView> for ResourceLine {
         Self {
             describes: related(&view, "describes", RelationKind::DescribedBy),
             describedby: related(&view, "describedby", RelationKind::Describes),
+            alternates: related(&view, "alternate", RelationKind::AlternateOf),
+            alternate_of: related(&view, "canonical", RelationKind::Alternate),
             uri: view.uri.to_string(),
             source: view.source,
             set: view.set,

@@ -8,6 +8,7 @@ mod deletion_guard;
 mod dumps;
 mod feed;
 mod inbox;
+mod linked;
 mod lists;
 mod opening;
 mod parts;

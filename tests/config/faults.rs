@@ -274,6 +274,8 @@ fn invalid_values_are_faults() {
         ("types = [\"pdf\"]", "bad-media-type"),
         ("collections = [\"c\"]", "bad-url"),
         ("profiles = [\"\"]", "bad-url"),
+        ("metadata = \"all\"", "bad-choice"),
+        ("representations = [\"pdf\"]", "bad-media-type"),
     ] {
         let key = line.split(' ').next().unwrap();
         check_after_minimal(

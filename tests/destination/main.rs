@@ -30,6 +30,7 @@ mod hooks;
 mod indexes;
 mod late;
 mod limits;
+mod linked;
 mod metrics;
 mod notifications;
 mod order;

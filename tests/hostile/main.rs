@@ -109,6 +109,7 @@ mod foreign_pages;
 mod growth;
 mod hubs;
 mod intervals;
+mod linked;
 mod lists_ahead;
 mod logs;
 mod lossy_disk;

@@ -120,13 +120,13 @@ const SPELLINGS: &[&str] = &[
 ];
 
 /// One listener for each spelling, on every address of this machine.
-struct Canaries {
-    spellings: Vec<String>,
+pub(crate) struct Canaries {
+    pub(crate) spellings: Vec<String>,
     connections: Vec<Arc<AtomicUsize>>,
 }
 
 impl Canaries {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         assert!(SPELLINGS.len() >= 60);
         let (mut spellings, mut connections) = (Vec::new(), Vec::new());
         for spelling in SPELLINGS {
@@ -160,12 +160,12 @@ impl Canaries {
         canaries
     }
 
-    fn list(&self, entry: impl Fn(usize, &str) -> String) -> String {
+    pub(crate) fn list(&self, entry: impl Fn(usize, &str) -> String) -> String {
         let spellings = self.spellings.iter().enumerate();
         spellings.map(|(n, spelling)| entry(n, spelling)).collect()
     }
 
-    fn assert_silent(&self) {
+    pub(crate) fn assert_silent(&self) {
         for (spelling, count) in self.spellings.iter().zip(&self.connections) {
             let count = count.load(Ordering::SeqCst);
             assert_eq!(count, 0, "{spelling:?} was connected to");

@@ -156,8 +156,14 @@ pub(crate) struct GuardedDaemon {
 
 impl GuardedDaemon {
     pub(crate) async fn follow(url: Url) -> Self {
+        Self::follow_with(url, |_| {}).await
+    }
+
+    /// The same; `change` may alter the configuration of the Source.
+    pub(crate) async fn follow_with(url: Url, change: impl FnOnce(&mut config::Source)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = configuration(&folder, url);
+        let mut config = configuration(&folder, url);
+        change(&mut config.sources[0]);
         let client = guarded_client(&config.http);
         let daemon = Daemon::start_with(config.clone(), client).await.unwrap();
         Self {

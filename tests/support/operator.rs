@@ -27,6 +27,8 @@ pub(crate) struct FeedLine {
     pub(crate) profile: Option<Vec<String>>,
     pub(crate) collections: Option<Vec<String>>,
     #[serde(default)]
+    pub(crate) alternate_of: Option<Vec<String>>,
+    #[serde(default)]
     pub(crate) by: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use super::documents::{self, ChangeList, SetUris};
 use super::dumps::Dumps;
 use super::options::{ChangeListForm, SampleOptions};
 use super::resource::{Resource, path_and_query};
-use crate::protocol::{Capability, ChangeKind, Entry, Interval, SourceTime};
+use crate::protocol::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
 
 /// One set of resources.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct ResourceSet {
     digests: bool,
     /// Whether the first resource has a record.
     metadata: bool,
+    /// Further links of resources, by URI.
+    links: BTreeMap<Url, Vec<Link>>,
     /// Whether there is a Resource List.
     listed: bool,
     entries_per_list: usize,
@@ -52,6 +54,7 @@ impl ResourceSet {
             uris,
             digests: options.digests,
             metadata: options.metadata,
+            links: BTreeMap::new(),
             listed: options.resource_list,
             entries_per_list: options.entries_per_list.max(1),
             form: options.change_list_form,
@@ -103,7 +106,14 @@ impl ResourceSet {
         if self.metadata {
             documents::relate(&self.uris, &mut entry);
         }
+        let links = self.links.get(&resource.uri);
+        entry.links.extend(links.into_iter().flatten().cloned());
         entry
+    }
+
+    /// Links a resource to others, in the documents that are made from now on.
+    pub(super) fn set_links(&mut self, name: &str, links: Vec<Link>) {
+        self.links.insert(self.resource_uri(name), links);
     }
 
     fn put(&mut self, name: &str, bytes: Bytes, at: SourceTime) -> Entry {

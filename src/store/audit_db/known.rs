@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::database::AuditDb;
 use super::state::open;
+use super::statements::expect_linked;
 use super::tables::{expected, known, selected};
 use crate::mirror_path::made_path;
 use crate::protocol::{Link, ResourceUri, SourceTime};
@@ -51,6 +52,8 @@ impl AuditDb {
     pub fn merge_known(&self, since: Option<SourceTime>) -> Result<(), StoreError> {
         self.transaction(|sql| {
             selected::drop_unselected(sql)?;
+            expected::delete_unselected(sql)?;
+            expect_linked(sql)?;
             // Its plain path belongs to another.
             for (id, uri) in expected::displaced(sql)? {
                 expected::set_path(sql, id, made_path(&uri).as_str())?;

@@ -6,7 +6,7 @@ use super::database::AuditDb;
 use super::tables::expected::{self, Expectation, Presence, Statement};
 use super::tables::selected;
 use crate::mirror_path::{made_path, plain_path};
-use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, ResourceUri, SourceTime};
 use crate::store::StoreError;
 use crate::store::change::Change;
 
@@ -153,6 +153,42 @@ fn record_undated(
         entry: &bare,
     };
     insert(sql, &statement)
+}
+
+/// How many resources are read at once.
+const PAGE: usize = 1000;
+
+/// Expects the resources that present ones link to and that are wanted, unless a document states something of them.
+pub(super) fn expect_linked(sql: &Connection) -> Result<(), StoreError> {
+    let mut after = 0;
+    loop {
+        let page = expected::linking_after(sql, after, PAGE)?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = last.id;
+        for owner in page {
+            for link in owner.links {
+                let Ok(uri) = ResourceUri::try_from(link.href) else {
+                    continue;
+                };
+                let entry = Change {
+                    kind: ChangeKind::Created,
+                    lastmod: link.modified,
+                    content: link.content,
+                    ..Change::deletion(uri, link.modified.or(owner.changed_at))
+                };
+                let statement = Statement {
+                    set: owner.set,
+                    document: owner.document,
+                    presence: Presence::Present,
+                    stated_at: owner.stated_at,
+                    entry: &entry,
+                };
+                insert(sql, &statement)?;
+            }
+        }
+    }
 }
 
 /// Inserts the first statement about a resource, with a path of its own. If there is a later one, that stays.

@@ -3,9 +3,9 @@
 use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use crate::protocol::{ContentInfo, ResourceUri, SourceTime};
+use crate::protocol::{ContentInfo, Link, ResourceUri, SourceTime};
 use crate::store::change::Change;
-use crate::store::tables::values::{ContentColumns, Count, content_info};
+use crate::store::tables::values::{ContentColumns, Count, LinkList, content_info};
 
 pub(super) const TABLE: &str = "
     CREATE TABLE expected (
@@ -21,7 +21,8 @@ pub(super) const TABLE: &str = "
         length INTEGER,
         media_type TEXT,
         hashes TEXT NOT NULL,
-        path TEXT NOT NULL
+        path TEXT NOT NULL,
+        linked TEXT
     );
     CREATE INDEX expected_path ON expected (path);
 ";
@@ -135,7 +136,7 @@ pub(in crate::store::audit_db) fn update_if_later(
     let updated = sql
         .prepare_cached(
             "UPDATE expected SET set_number = ?2, document = ?3, present = ?4, stated_at = ?5, changed_at = ?6,
-                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10
+                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, linked = ?12
              WHERE uri = ?1 AND (stated_at < ?5 OR (stated_at = ?5 AND NOT (?11 AND document = ?3)))",
         )?
         .execute(params![
@@ -150,6 +151,7 @@ pub(in crate::store::audit_db) fn update_if_later(
             content.media_type,
             content.hashes,
             newest_first,
+            LinkList(links_of(entry)),
         ])?;
     Ok(updated > 0)
 }
@@ -180,8 +182,8 @@ pub(in crate::store::audit_db) fn insert(
     let content = ContentColumns::from(&entry.content);
     sql.prepare_cached(
         "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
-                               hashes, path)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (uri) DO NOTHING",
+                               hashes, path, linked)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (uri) DO NOTHING",
     )?
     .execute(params![
         entry.uri,
@@ -195,8 +197,53 @@ pub(in crate::store::audit_db) fn insert(
         content.media_type,
         content.hashes,
         path,
+        LinkList(links_of(entry)),
     ])?;
     Ok(())
+}
+
+/// The links to those resources that are wanted although no document need name them.
+fn links_of(entry: &Change) -> Vec<Link> {
+    let links = entry.linked.iter().map(|linked| Link {
+        modified: linked.modified,
+        content: linked.content.clone(),
+        encoding: linked.encoding.clone(),
+        ..Link::new(linked.linked_as.rel(), linked.uri.url().clone())
+    });
+    links.collect()
+}
+
+/// A present resource whose entry links to others that are wanted.
+pub(in crate::store::audit_db) struct LinkingResource {
+    pub(in crate::store::audit_db) id: i64,
+    pub(in crate::store::audit_db) set: u32,
+    pub(in crate::store::audit_db) document: i64,
+    pub(in crate::store::audit_db) stated_at: SourceTime,
+    pub(in crate::store::audit_db) changed_at: Option<SourceTime>,
+    pub(in crate::store::audit_db) links: Vec<Link>,
+}
+
+/// The next of them after an id.
+pub(in crate::store::audit_db) fn linking_after(
+    sql: &Connection,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<LinkingResource>> {
+    sql.prepare_cached(
+        "SELECT id, set_number, document, stated_at, changed_at, linked FROM expected
+         WHERE id > ?1 AND present = 1 AND linked IS NOT NULL ORDER BY id LIMIT ?2",
+    )?
+    .query_map(params![after, Count::of_rows(limit)], |row| {
+        Ok(LinkingResource {
+            id: row.get(0)?,
+            set: row.get(1)?,
+            document: row.get(2)?,
+            stated_at: row.get(3)?,
+            changed_at: row.get(4)?,
+            links: row.get::<_, LinkList<_>>(5)?.0,
+        })
+    })?
+    .collect()
 }
 
 pub(in crate::store::audit_db) fn has_path(sql: &Connection, path: &str) -> Result<bool> {
@@ -246,11 +293,19 @@ pub(in crate::store::audit_db) fn set_path(sql: &Connection, id: i64, path: &str
     Ok(())
 }
 
-/// Removes what is not selected, and takes paths from `known`, and the state of resources of which a later change was applied.
+/// Removes what is not selected.
+pub(in crate::store::audit_db) fn delete_unselected(sql: &Connection) -> Result<()> {
+    sql.execute(
+        "DELETE FROM expected WHERE EXISTS (SELECT 1 FROM known WHERE known.uri = expected.uri AND known.unselected)",
+        [],
+    )
+    .map(drop)
+}
+
+/// Takes paths from `known`, and the state of resources of which a later change was applied.
 pub(in crate::store::audit_db) fn merge_known(sql: &Connection) -> Result<()> {
     sql.execute_batch(
-        "DELETE FROM expected WHERE EXISTS (SELECT 1 FROM known WHERE known.uri = expected.uri AND known.unselected);
-         UPDATE expected SET path = known.path FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL;
+        "UPDATE expected SET path = known.path FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL;
          UPDATE expected SET present = NOT known.deleted, stated_at = known.changed_at, changed_at = known.changed_at,
              lastmod = known.lastmod, length = known.length, media_type = known.media_type, hashes = known.hashes
          FROM known WHERE known.uri = expected.uri AND known.applied AND known.changed_at > expected.stated_at;",

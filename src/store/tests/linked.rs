@@ -1,0 +1,308 @@
+use super::*;
+use crate::protocol::{Link, LinkedAs, LinkedResource};
+
+/// A change whose entry links to these alternates.
+fn linking(change: Change, names: &[&str]) -> Change {
+    let linked = names.iter().map(|name| alternate(name, None));
+    with_linked(change, linked.collect())
+}
+
+fn alternate(name: &str, content: Option<&str>) -> LinkedResource {
+    let content = content.map(|content| with_content(created(name, -1), content).content);
+    LinkedResource {
+        uri: uri(name),
+        linked_as: LinkedAs::Alternate,
+        modified: None,
+        content: content.unwrap_or_default(),
+        encoding: None,
+    }
+}
+
+fn with_linked(change: Change, linked: Vec<LinkedResource>) -> Change {
+    let links = linked
+        .iter()
+        .map(|it| Link::new(it.linked_as.rel(), it.uri.url().clone()));
+    Change {
+        links: links.collect(),
+        linked,
+        ..change
+    }
+}
+
+impl World {
+    /// The names of what the mirror has.
+    async fn live(&self, names: &[&str]) -> Vec<String> {
+        let mut live = Vec::new();
+        for name in names {
+            let known = self.store.resource(&uri(name)).await.unwrap();
+            if known.is_some_and(|known| !known.deleted) {
+                live.push((*name).to_owned());
+            }
+        }
+        live
+    }
+}
+
+#[tokio::test]
+async fn linked_resource_lives_as_long_as_an_entry_links_to_it() {
+    let world = World::new().await;
+    let first = vec![linking(created("a", -1), &["x", "y"]), created("b", -1)];
+    world.list(world.set, 10, first).await;
+    let tasks = ["created a", "created b", "created x", "created y"];
+    assert_eq!(world.due_names().await, tasks);
+    world.work("1").await;
+    assert_eq!(world.totals(world.set).await, (4, 4));
+    // A list that names neither, and one that links to one of them only.
+    let second = vec![linking(created("a", -1), &["x", "y"]), created("b", -1)];
+    world.list(world.set, 20, second).await;
+    assert!(world.due().await.is_empty());
+    let third = vec![linking(created("a", -1), &["x"]), created("b", -1)];
+    world.list(world.set, 30, third).await;
+    assert_eq!(world.due_names().await, ["deleted y"]);
+    world.work("").await;
+    // It is linked to again, and the owner is deleted.
+    let fourth = vec![linking(created("a", -1), &["x", "y"]), created("b", -1)];
+    world.list(world.set, 40, fourth).await;
+    assert_eq!(world.due_names().await, ["created y"]);
+    world.work("1").await;
+    world.list(world.set, 50, vec![created("b", -1)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert_eq!(world.due_names().await, ["deleted x", "deleted y"]);
+    world.work("").await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.live(&["a", "b", "x", "y"]).await, ["b"]);
+    assert_eq!(world.totals(world.set).await, (1, 1));
+    let lines = world.store.feed(0, 100).await.unwrap();
+    let of_x = lines
+        .iter()
+        .filter(|line| line.uri == uri("x").as_str())
+        .map(|line| line.change.as_str());
+    assert_eq!(of_x.collect::<Vec<_>>(), ["created", "deleted"]);
+}
+
+#[tokio::test]
+async fn resource_that_is_listed_too_is_requested_once_and_stays() {
+    for listed_first in [false, true] {
+        let world = World::new().await;
+        let owner = || with_linked(created("b", -1), vec![alternate("x", Some("1"))]);
+        let own = || with_content(created("x", -1), "1");
+        let both = match listed_first {
+            true => vec![own(), owner()],
+            false => vec![owner(), own()],
+        };
+        world.list(world.set, 10, both).await;
+        assert_eq!(world.due_names().await, ["created b", "created x"]);
+        world.work("1").await;
+        world.list(world.set, 20, vec![own(), owner()]).await;
+        assert!(world.due().await.is_empty());
+        // Only links name it, and then only the list.
+        world.list(world.set, 30, vec![owner()]).await;
+        assert!(world.due().await.is_empty());
+        world
+            .list(world.set, 40, vec![own(), created("b", -1)])
+            .await;
+        assert!(world.due().await.is_empty());
+        world.list(world.set, 50, vec![created("b", -1)]).await;
+        assert_eq!(world.due_names().await, ["deleted x"]);
+        world.work("").await;
+        assert_eq!(world.totals(world.set).await, (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn resource_of_several_owners_goes_with_the_last_one() {
+    let world = World::new().await;
+    let owners = vec![
+        linking(created("a", 11), &["x"]),
+        linking(created("b", 12), &["x"]),
+    ];
+    world.announce(owners).await;
+    world.work("1").await;
+    world.announce(vec![deleted("a", 20)]).await;
+    world.work("").await;
+    assert!(world.due().await.is_empty());
+    let known = world.store.resource(&uri("x")).await.unwrap().unwrap();
+    let rels: Vec<&str> = known.links.iter().map(|link| link.rel.as_str()).collect();
+    let hrefs: Vec<&str> = known.links.iter().map(|link| link.href.as_str()).collect();
+    assert_eq!((rels, hrefs), (vec!["canonical"], vec![uri("b").as_str()]));
+    world.announce(vec![updated("b", 30)]).await;
+    assert_eq!(world.due_names().await, ["deleted x", "updated b"]);
+    // Before that is done, it is linked to again.
+    world
+        .announce(vec![linking(updated("b", 31), &["x"])])
+        .await;
+    assert_eq!(world.due_names().await, ["updated b", "updated x"]);
+    world.work("2").await;
+    assert_eq!(world.live(&["a", "b", "x"]).await, ["b", "x"]);
+}
+
+#[tokio::test]
+async fn ring_of_links_keeps_nothing() {
+    let world = World::new().await;
+    let ring = || {
+        vec![
+            linking(created("a", -1), &["b"]),
+            linking(created("b", -1), &["a"]),
+            created("c", -1),
+        ]
+    };
+    world.list(world.set, 10, ring()).await;
+    world.work("1").await;
+    world.list(world.set, 20, ring()).await;
+    assert!(world.due().await.is_empty());
+    world.list(world.set, 30, vec![created("c", -1)]).await;
+    for _ in 0..2 {
+        world.work("").await;
+    }
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.live(&["a", "b", "c"]).await, ["c"]);
+    assert_eq!(world.totals(world.set).await.0, 1);
+}
+
+#[tokio::test]
+async fn stated_deletion_of_a_linked_resource_counts_until_a_later_entry_links_to_it() {
+    let world = World::new().await;
+    world
+        .announce(vec![linking(created("a", 10), &["x"])])
+        .await;
+    world.work("1").await;
+    world.announce(vec![deleted("x", 20)]).await;
+    world.work("").await;
+    world
+        .announce(vec![linking(created("a", 10), &["x"])])
+        .await;
+    assert!(world.due().await.is_empty());
+    world
+        .announce(vec![linking(updated("a", 30), &["x"])])
+        .await;
+    assert_eq!(world.due_names().await, ["created x", "updated a"]);
+    world.work("2").await;
+    assert_eq!(world.live(&["a", "x"]).await, ["a", "x"]);
+}
+
+#[tokio::test]
+async fn what_only_a_hub_states_links_to_nothing() {
+    let world = World::new().await;
+    let stated = linking(created("a", 10), &["x"]);
+    world
+        .announce(vec![Change {
+            unconfirmed: true,
+            ..stated.clone()
+        }])
+        .await;
+    assert_eq!(world.due_names().await, ["created a"]);
+    world.announce(vec![stated]).await;
+    assert_eq!(world.due_names().await, ["created a", "created x"]);
+}
+
+#[tokio::test]
+async fn many_links_that_vanish_at_once_are_held_back() {
+    let world = World::new().await;
+    let names: Vec<String> = (0..120).map(|n| format!("r{n}")).collect();
+    let list = |is_linking: bool| {
+        let entries = names.iter().map(|name| match is_linking {
+            true => linking(created(name, -1), &[&format!("{name}.pdf")]),
+            false => created(name, -1),
+        });
+        entries.collect::<Vec<_>>()
+    };
+    world.list(world.set, 10, list(true)).await;
+    world.work("1").await;
+    assert_eq!(world.totals(world.set).await.0, 240);
+    assert_eq!(world.list(world.set, 20, list(false)).await.held, 120);
+    assert!(world.due().await.is_empty());
+    // They are back in the next list.
+    world.list(world.set, 30, list(true)).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.statistics().await.held_deletions, 0);
+    assert_eq!(world.totals(world.set).await.0, 240);
+}
+
+#[tokio::test]
+async fn files_that_go_with_deleted_resources_count_with_them() {
+    let world = World::new().await;
+    let names: Vec<String> = (0..60).map(|n| format!("r{n}")).collect();
+    let entries = names.iter().map(|name| {
+        let (one, two) = (format!("{name}.pdf"), format!("{name}.xml"));
+        linking(created(name, -1), &[&one, &two])
+    });
+    world.list(world.set, 10, entries.collect()).await;
+    world.work("1").await;
+    // 40 of 180 are no more than 100, but with their representations they are 120.
+    let deletions = names[..40].iter().enumerate();
+    let deletions = deletions.map(|(n, name)| deleted(name, 20 + n as i64));
+    assert_eq!(world.announce(deletions.collect()).await.held, 40);
+    assert!(world.due().await.is_empty());
+    let approved = world.store.approve_deletions(SOURCE).await;
+    assert_eq!(approved.unwrap(), 40);
+    for _ in 0..2 {
+        world.work("").await;
+    }
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.totals(world.set).await.0, 60);
+}
+
+#[tokio::test]
+async fn set_that_an_owner_leaves_keeps_nothing_of_it() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    let owner = || linking(created("a", -1), &["x"]);
+    world.list(world.set, 10, vec![owner()]).await;
+    world.work("1").await;
+    world.list(other, 10, vec![owner()]).await;
+    world.work("1").await;
+    assert_eq!(world.totals(other).await.0, 2);
+    world.list(world.set, 20, Vec::new()).await;
+    world.work("").await;
+    assert_eq!(world.totals(world.set).await.0, 0);
+    assert_eq!(world.live(&["a", "x"]).await, ["a", "x"]);
+    world.list(other, 20, Vec::new()).await;
+    for _ in 0..2 {
+        world.work("").await;
+    }
+    assert_eq!(world.live(&["a", "x"]).await, [""; 0]);
+    assert_eq!(world.totals(other).await, (0, 0));
+}
+
+#[tokio::test]
+async fn link_is_followed_though_its_entry_is_older_than_what_is_known() {
+    let world = World::new().await;
+    let links = [Link::new("alternate", uri("x").url().clone())];
+    let before = Change {
+        links: links.to_vec(),
+        ..created("a", 50)
+    };
+    world.announce(vec![before]).await;
+    world.work("1").await;
+    // The list is older, and is read again because more is wanted than before.
+    let entry = Change {
+        lastmod: Some(at(50)),
+        ..linking(created("a", 50), &["x"])
+    };
+    world.list(world.set, 40, vec![entry]).await;
+    assert_eq!(world.due_names().await, ["created x"]);
+}
+
+#[tokio::test]
+async fn dropped_task_of_a_linked_resource_is_planned_again() {
+    let world = World::new().await;
+    world
+        .announce(vec![linking(created("a", 10), &["x"])])
+        .await;
+    let world = world.reopened();
+    let tasks = world.due().await;
+    let (of_a, of_x): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|it| it.uri == uri("a"));
+    world.complete(vec![published(of_a[0].clone(), "1")]).await;
+    world
+        .complete(vec![failed_as_absent(of_x[0].clone())])
+        .await;
+    assert_eq!(world.statistics().await.failed, 1);
+    // The link is gone, and with it what could not be fetched.
+    world.announce(vec![updated("a", 20)]).await;
+    for _ in 0..2 {
+        world.work("2").await;
+    }
+    assert_eq!(world.statistics().await.failed, 0);
+    assert_eq!(world.live(&["a", "x"]).await, ["a"]);
+}
