@@ -327,8 +327,8 @@ pub fn plan_listed(
 }
 
 /// Plans the fetch of a resource that a link of another one's entry names, and that no document names itself. `is_new`: whether the entry
-/// did not name it before; `is_listed`: whether the entry is one of a Resource List. [`Decision::Done`]: the mirror has it, and a
-/// pending deletion is dropped.
+/// did not name it before; `is_listed`: whether the entry is one of a Resource List. [`Decision::Done`]: the mirror has it or will have it,
+/// and a pending deletion is dropped. [`Decision::Older`]: it was deleted since.
 #[must_use]
 pub fn plan_linked(
     named: &Announced<'_>,
@@ -349,7 +349,7 @@ pub fn plan_linked(
         }
         // It is not requested yet, and many entries may name it.
         Some(_) if is_listed && !is_verifiable => return Decision::Done,
-        Some(pending) if named.changed_at < pending.changed_at => return Decision::Older,
+        Some(pending) if named.changed_at < pending.changed_at => return Decision::Done,
         Some(_) => return Decision::Task,
         None => {}
     }

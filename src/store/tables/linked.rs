@@ -149,14 +149,21 @@ pub(in crate::store) fn owners(
     sql: &Connection,
     resource: ResourceId,
 ) -> Result<Vec<(ResourceUri, LinkedAs)>> {
-    sql.prepare_cached(
-        "SELECT DISTINCT resource.uri, linked.kind FROM linked CROSS JOIN resource ON resource.id = linked.owner_id
-         WHERE linked.resource_id = ?1 AND linked.named = 1 ORDER BY linked.owner_id LIMIT ?2",
-    )?
-    .query_map(params![resource, Count::of_rows(MAX_OWNERS)], |row| {
-        Ok((row.get(0)?, of_number(row.get(1)?)))
-    })?
-    .collect()
+    // In the order of the index: there may be very many.
+    let mut query = sql.prepare_cached(
+        "SELECT resource.uri, linked.kind FROM linked INDEXED BY linked_by CROSS JOIN resource ON resource.id = linked.owner_id
+         WHERE linked.resource_id = ?1 AND linked.named = 1 LIMIT ?2",
+    )?;
+    let mut rows = query.query(params![resource, Count::of_rows(MAX_OWNERS)])?;
+    let mut owners = Vec::new();
+    while let Some(row) = rows.next()? {
+        let owner = (row.get(0)?, of_number(row.get(1)?));
+        // Several sets may have it.
+        if !owners.contains(&owner) {
+            owners.push(owner);
+        }
+    }
+    Ok(owners)
 }
 
 /// The resources that an entry of a set has named and names no longer, at most so many, without those whose deletion is planned.

@@ -27,6 +27,7 @@ const LARGE: &[&str] = &[
     "package_file",
     "relation",
     "standing",
+    "linked",
 ];
 /// What variables stand for in a statement.
 const VARIABLES: &[(&str, &str)] = &[
@@ -44,11 +45,18 @@ const CONDITIONS: &[(&str, &str)] = &[
     ("SELECT path, length, hashes,", "uri = ?2 AND path IS NULL"),
 ];
 /// Steps of plans that scan all the same: the beginning of the statement, the step, and the reason.
-const EXPECTED: &[(&str, &str, &str)] = &[(
-    "SELECT seq, applied_at < ?1 AND seq <= ?2 FROM feed",
-    "SCAN feed",
-    "it reads the oldest entries, in the order of the table, up to a limit",
-)];
+const EXPECTED: &[(&str, &str, &str)] = &[
+    (
+        "SELECT seq, applied_at < ?1 AND seq <= ?2 FROM feed",
+        "SCAN feed",
+        "it reads the oldest entries, in the order of the table, up to a limit",
+    ),
+    (
+        "SELECT 1 FROM linked LIMIT 1",
+        "SCAN linked",
+        "it reads one row",
+    ),
+];
 
 /// The texts that the tokens of a file have, with what `format!` puts into their unnamed places.
 #[derive(Default)]
