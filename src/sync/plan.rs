@@ -362,15 +362,15 @@ pub fn plan_linked(
         };
     };
     let seen = live.lastmod.max(live.changed_at);
+    let is_ordered = !live.is_unordered(named) && !live.is_doubted;
     match compare(named, live) {
         ContentMatch::Same => Decision::Done,
         // Of two entries the later one counts.
-        ContentMatch::Different if !live.is_doubted && is_before(named.changed_at, seen) => {
+        ContentMatch::Different if is_ordered && is_before(named.changed_at, seen) => {
             Decision::Done
         }
-        ContentMatch::Different => Decision::Task,
-        ContentMatch::Unknown if named.changed_at <= seen => Decision::Done,
-        ContentMatch::Unknown => Decision::Task,
+        ContentMatch::Unknown if is_ordered && named.changed_at <= seen => Decision::Done,
+        ContentMatch::Different | ContentMatch::Unknown => Decision::Task,
     }
 }
 

@@ -182,18 +182,37 @@ async fn stated_deletion_of_a_linked_resource_counts_until_a_later_entry_links_t
 }
 
 #[tokio::test]
-async fn what_only_a_hub_states_links_to_nothing() {
+async fn links_that_only_a_hub_states_end_nothing_and_prove_nothing() {
     let world = World::new().await;
-    let stated = linking(created("a", 10), &["x"]);
+    let stated =
+        |change: Change, content: Option<&str>| with_linked(change, vec![alternate("x", content)]);
+    let by_hub = |change: Change| Change {
+        unconfirmed: true,
+        ..change
+    };
     world
-        .announce(vec![Change {
-            unconfirmed: true,
-            ..stated.clone()
-        }])
+        .announce(vec![stated(created("a", 10), Some("1"))])
         .await;
-    assert_eq!(world.due_names().await, ["created a"]);
-    world.announce(vec![stated]).await;
-    assert_eq!(world.due_names().await, ["created a", "created x"]);
+    world.work("1").await;
+    // Without the link.
+    world.announce(vec![by_hub(updated("a", 20))]).await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    world.work("2").await;
+    // With another digest, and a time to come: the Source is asked.
+    world
+        .announce(vec![by_hub(stated(updated("a", 1000), Some("3")))])
+        .await;
+    let tasks = world.due().await;
+    let check = tasks.iter().find(|task| task.uri == uri("x")).unwrap();
+    assert!(check.content.hashes.is_empty() && !check.unconfirmed);
+    assert_eq!(check.changed_at, Some(at(10)));
+    world.work("1").await;
+    // It hides nothing that the Source states.
+    world
+        .announce(vec![stated(updated("a", 30), Some("4"))])
+        .await;
+    assert!(world.due_names().await.contains(&"updated x".to_owned()));
+    assert_eq!(world.live(&["a", "x"]).await, ["a", "x"]);
 }
 
 #[tokio::test]

@@ -16,7 +16,9 @@ use super::batch_context::BatchContext;
 use super::membership::leave_if_shared;
 use super::put_task::put_task_since;
 use super::relate::is_selected;
-use crate::protocol::{ChangeKind, Link, LinkedAs, LinkedResource, ResourceUri, SourceTime};
+use crate::protocol::{
+    ChangeKind, ContentInfo, Link, LinkedAs, LinkedResource, ResourceUri, SourceTime,
+};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
@@ -31,7 +33,7 @@ const MAX_ENDED: usize = 20_000;
 
 impl ResourceState {
     /// Stores what the links of an entry name, and makes tasks of what the mirror does not have. Call it for what counts of the
-    /// resource. What only a hub states does not.
+    /// resource. Links that only a hub states not to be there are there still.
     pub(super) fn follow_links(
         &self,
         sql: &Connection,
@@ -39,13 +41,15 @@ impl ResourceState {
         change: &Change,
     ) -> Result<(), StoreError> {
         let names_none = change.linked.is_empty();
-        if change.unconfirmed
-            || change.kind == ChangeKind::Deleted
-            || (names_none && !context.any_linked()?)
-        {
+        let deletes = change.kind == ChangeKind::Deleted;
+        if deletes || (names_none && !context.any_linked()?) {
             return Ok(());
         }
-        for before in linked::named_by(sql, self.id, context.set)? {
+        let before = match change.unconfirmed {
+            true => Vec::new(),
+            false => linked::named_by(sql, self.id, context.set)?,
+        };
+        for before in before {
             let is_named = |link: &Link| LinkedAs::names(link, &before.uri);
             if !change.links.iter().any(is_named) {
                 linked::end(sql, self.id, context.set, before.id)?;
@@ -106,6 +110,9 @@ impl ResourceState {
             return Ok(());
         }
         named.links = links_to_owners(sql, state.id)?;
+        if owner.unconfirmed {
+            return state.check_linked(sql, context, named);
+        }
         if state.live_length().is_some() {
             named.kind = ChangeKind::Updated;
         }
@@ -134,6 +141,39 @@ impl ResourceState {
             Decision::Older => return Ok(()),
         }
         state.relate(sql, context, &named)
+    }
+
+    /// Has the Source asked for a resource to which an entry links that only a hub has stated: neither its time nor what it states of the
+    /// bytes is used.
+    fn check_linked(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        named: Change,
+    ) -> Result<(), StoreError> {
+        let known = self.known.as_ref();
+        if self.pending.is_some() || known.is_some_and(|known| known.deleted) {
+            return Ok(());
+        }
+        let check = Change {
+            kind: match known {
+                Some(_) => ChangeKind::Updated,
+                None => ChangeKind::Created,
+            },
+            changed_at: known.and_then(|known| known.changed_at),
+            lastmod: None,
+            content: ContentInfo {
+                media_type: named.content.media_type.clone(),
+                ..ContentInfo::default()
+            },
+            encoding: None,
+            ..named
+        };
+        self.join_linked(sql, context)?;
+        if put_task_since(sql, context, self.id, &check, since(sql, context)?)? {
+            context.has_restored.set(true);
+        }
+        self.relate(sql, context, &check)
     }
 
     /// Makes a member that a list does not name any more one that only links name; `false`: none does.
