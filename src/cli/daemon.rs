@@ -275,7 +275,7 @@ impl Daemon {
     }
 
     /// Returns once the database, a thread for blocking work and every worker have answered: whether the database and the workers
-    /// have not ended. It hangs if one of them does. Not to be called while another call waits.
+    /// have not ended, and make progress. It hangs if one of them does. Not to be called while another call waits.
     pub(super) async fn works(&self) -> bool {
         let probes = |next: Probed| *self.probed.lock() = next;
         probes(Probed::Database);
@@ -290,6 +290,15 @@ impl Daemon {
         }
         probes(Probed::Workers);
         self.engine.workers_move().await;
+        let stalled = self.engine.stalled_workers();
+        if !stalled.is_empty() {
+            tracing::error!(
+                code = "watchdog-not-fed",
+                waits_for = stalled.join(", "),
+                "workers have something to do and make no progress; systemd restarts the daemon unless they go on"
+            );
+            return false;
+        }
         self.engine.workers_run().await
     }
 
@@ -307,6 +316,21 @@ impl Daemon {
     /// The status of all Sources.
     pub(super) async fn status_of_sources(&self) -> Result<Status, StatusError> {
         self.engine.status().await
+    }
+
+    /// The same, but no longer than that: what hangs then ends with the process, which loses nothing that was acknowledged or
+    /// committed. Returns whether everything has stopped, and else reports what has not.
+    pub(super) async fn stop_within(self, limit: Duration) -> bool {
+        let engine = Arc::clone(&self.engine);
+        let stopped = tokio::time::timeout(limit, self.stop()).await.is_ok();
+        if !stopped {
+            tracing::error!(
+                code = "stop-incomplete",
+                waits_for = engine.running_workers().join(", "),
+                "not everything has stopped in time; the process ends nevertheless"
+            );
+        }
+        stopped
     }
 
     /// Stops in order: the callback listener, the engine with its work in progress, the status listener.
@@ -370,9 +394,10 @@ fn probe_public_url(
     let url = config.callback.public_url.clone();
     let url = url.filter(|url| is_notified(config) && !is_loopback(url))?;
     let (engine, rejections) = (Arc::clone(engine), rejections.clone());
+    let http = config.http.clone();
     let probing = async move {
         let mut failures = 0;
-        while let Err(reason) = leads_to_listener(&url, &rejections).await {
+        while let Err(reason) = leads_to_listener(&url, &http, &rejections).await {
             failures += 1;
             let shown = hide_userinfo(url.as_str());
             let message = format!("the public URL {shown} {reason}");
@@ -554,5 +579,30 @@ mod tests {
         task.abort();
         let _ = task.await;
         Arc::into_inner(daemon).unwrap().stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn stop_does_not_wait_for_ever_for_a_worker() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = configuration(folder.path());
+        let (begun, mut begins) = unbounded_channel();
+        let (release_worker, released) = mpsc::channel();
+        let released = Mutex::new(released);
+        let client = Client::of_config(&config).unwrap();
+        let client = client.with_transport(Arc::new(Blocking { begun, released }));
+        let daemon = Daemon::start_with(config, client).await.unwrap();
+        tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();
+        let engine = Arc::clone(&daemon.engine);
+        let stopping = tokio::time::timeout(LIMIT, daemon.stop_within(WATCHDOG));
+        assert!(!stopping.await.unwrap());
+        let running = engine.running_workers().join(", ");
+        assert!(
+            running.contains("worker of the Source (Source example)"),
+            "{running}"
+        );
+        drop(release_worker);
+        let stopped = tokio::time::timeout(LIMIT, engine.stop()).await;
+        assert!(stopped.is_ok(), "{:?}", engine.running_workers());
+        assert_eq!(engine.running_workers(), Vec::<String>::new());
     }
 }

@@ -43,12 +43,14 @@ use crate::fetch::Client;
 use crate::metrics::{Counters, exposition};
 use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
-    Operations, Page, Status, StatusError, UnsubscribeResult,
+    Operations, Page, SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use crate::store::{
     DecisionResult, FeedSearch, FollowedSets, HeldDecision, ResourceId, SetId, Store, StoreError,
 };
 
+/// How long a worker that has something to do may take no step: no answer, no bytes, nothing read or written.
+const STALLED: Duration = Duration::from_secs(30 * 60);
 /// How often it is recorded that the daemon runs.
 const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -322,6 +324,18 @@ impl Engine {
         self.heartbeats.missing()
     }
 
+    /// The names of the workers that have taken no step for long, although they have something to do. To be called from time to time.
+    pub fn stalled_workers(&self) -> Vec<String> {
+        // A request may take that time, and is tried again.
+        let limit = STALLED.max(self.shared.client.timeout().saturating_mul(5));
+        self.heartbeats.stalled(clock::now().mono, limit)
+    }
+
+    /// The names of the workers that have not ended.
+    pub fn running_workers(&self) -> Vec<String> {
+        self.heartbeats.running()
+    }
+
     /// Stops the workers: tasks that are in progress are published and committed first. The subscriptions stay.
     pub async fn stop(&self) {
         self.stop.cancel();
@@ -374,7 +388,7 @@ impl Engine {
                 };
                 let event = match decision {
                     HeldDecision::Approve { .. } => "held-back deletions approved",
-                    HeldDecision::Reject => "held-back deletions rejected; the files stay",
+                    HeldDecision::Reject { .. } => "held-back deletions rejected; the files stay",
                     HeldDecision::Undo => "rejected deletions are held back again",
                 };
                 tracing::info!(source = name, deletions, "{event}");
@@ -518,12 +532,14 @@ impl Engine {
     async fn held_page(
         &self,
         sources: Vec<Arc<SourceContext>>,
+        is_rejected: bool,
         page: Page,
     ) -> Result<Vec<HeldDeletion>, StoreError> {
         let mut found = Vec::new();
         for context in sources {
             let (after, limit) = (ResourceId(page.after), page.limit);
-            let tasks = self.store.held_back(context.name(), after, limit).await?;
+            let (name, store) = (context.name(), &self.store);
+            let tasks = store.held_back(name, is_rejected, after, limit).await?;
             found.extend(tasks.into_iter().map(|task| held_deletion(&context, task)));
         }
         found.sort_by_key(|deletion| deletion.id);
@@ -590,13 +606,21 @@ impl Operations for Engine {
     fn approve(
         &self,
         source: &str,
-        seen: Option<u64>,
+        seen: SeenDeletions,
     ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        self.decide(source, HeldDecision::Approve { seen })
+        let decision = HeldDecision::Approve {
+            seen: seen.held,
+            through: seen.through,
+        };
+        self.decide(source, decision)
     }
 
-    fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        self.decide(source, HeldDecision::Reject)
+    fn reject(
+        &self,
+        source: &str,
+        through: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        self.decide(source, HeldDecision::Reject { through })
     }
 
     fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
@@ -642,6 +666,7 @@ impl Operations for Engine {
     fn held(
         &self,
         source: Option<&str>,
+        is_rejected: bool,
         page: Page,
     ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>> {
         let selected = self.selected(source);
@@ -649,7 +674,7 @@ impl Operations for Engine {
             let Some(sources) = selected else {
                 return Ok(None);
             };
-            let found = self.held_page(sources, page).await;
+            let found = self.held_page(sources, is_rejected, page).await;
             found.map(Some).map_err(store_failed)
         }
         .boxed()

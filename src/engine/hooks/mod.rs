@@ -6,6 +6,7 @@
 //! Invariants: a hook is stopped before another one with its name begins; a hook that is not configured retains nothing of the feed.
 
 mod command;
+mod strays;
 mod worker;
 
 use std::sync::Arc;
@@ -112,12 +113,7 @@ impl Hooks {
             let name = format!("hook {} (Source {})", hook.name, source.name);
             let handles = handles.clone();
             let restarted = restarting("hook", stop.clone(), move || {
-                let worker = HookWorker {
-                    target: Arc::clone(&target),
-                    handles: handles.clone(),
-                    stop: stop.clone(),
-                };
-                worker.run()
+                HookWorker::new(Arc::clone(&target), handles.clone(), stop.clone()).run()
             });
             let watched = heartbeats.watched(&name, restarted);
             workers.spawn(async move {
