@@ -27,6 +27,7 @@ impl FeedEntry {
             ("describedby", "describedby"),
             ("profile", "profile"),
             ("collections", "collection"),
+            ("via", "via"),
         ] {
             let links = self.links.iter().filter(|link| link.is(rel));
             let targets: Vec<&str> = links.map(|link| link.href.as_str()).collect();

@@ -34,7 +34,7 @@ pub struct FeedEntry {
     pub changed_at: Option<SourceTime>,
     /// The kind of document that announced it.
     pub origin: String,
-    /// What the resource describes, the metadata that describes it, and its kinds and collections.
+    /// What the resource describes, the metadata that describes it, its kinds and collections, and its original.
     pub links: Vec<Link>,
     /// Whether it was applied by a patch of the version before.
     pub is_patched: bool,
@@ -292,8 +292,8 @@ pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) is_patched: bool,
 }
 
-/// The relations that a reader of the feed pairs resources by.
-const PAIRING: [&str; 4] = ["describes", "describedby", "profile", "collection"];
+/// The relations that a reader of the feed pairs resources by, and where a resource is from.
+const PAIRING: [&str; 5] = ["describes", "describedby", "profile", "collection", "via"];
 
 /// The links that pair a resource with others, without what else they state of their targets.
 fn pairing(links: &[Link]) -> Vec<Link> {
