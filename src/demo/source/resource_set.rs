@@ -8,6 +8,7 @@ use url::Url;
 use super::documents::{self, ChangeList, SetUris};
 use super::dumps::Dumps;
 use super::options::{ChangeListForm, SampleOptions};
+use super::related::{self, Related};
 use super::resource::{Resource, path_and_query};
 use crate::protocol::{Capability, ChangeKind, Entry, Interval, SourceTime};
 
@@ -18,6 +19,8 @@ pub(super) struct ResourceSet {
     digests: bool,
     /// Whether the first resource has a record.
     metadata: bool,
+    /// What belongs to resources with related ones; `None`: there are none.
+    related: Option<Related>,
     /// Whether there is a Resource List.
     listed: bool,
     entries_per_list: usize,
@@ -52,6 +55,7 @@ impl ResourceSet {
             uris,
             digests: options.digests,
             metadata: options.metadata,
+            related: options.related.then(Related::default),
             listed: options.resource_list,
             entries_per_list: options.entries_per_list.max(1),
             form: options.change_list_form,
@@ -72,6 +76,11 @@ impl ResourceSet {
         if options.metadata {
             let record = documents::record(&set.uris);
             set.put(documents::RECORD, record, start);
+        }
+        if options.related {
+            for (name, bytes) in related::first_resources() {
+                set.put(name, bytes, start);
+            }
         }
         set.refresh_resource_list(start);
         set.refresh_resource_dump(start);
@@ -99,16 +108,32 @@ impl ResourceSet {
     }
 
     fn entry_of(&self, resource: &Resource) -> Entry {
+        self.entry_with_links(resource, false)
+    }
+
+    /// `changes`: the entry states a change.
+    fn entry_with_links(&self, resource: &Resource, changes: bool) -> Entry {
         let mut entry = documents::resource_entry(resource, self.digests);
         if self.metadata {
             documents::relate(&self.uris, &mut entry);
         }
+        if let Some(related) = &self.related {
+            related.relate(&self.uris, &mut entry, changes);
+        }
         entry
     }
 
+    /// What belongs to its resources.
+    pub(super) fn related(&self) -> Option<&Related> {
+        self.related.as_ref()
+    }
+
     fn put(&mut self, name: &str, bytes: Bytes, at: SourceTime) -> Entry {
-        let resource = Resource::new(self.resource_uri(name), bytes, at);
-        let entry = self.entry_of(&resource);
+        let mut resource = Resource::new(self.resource_uri(name), bytes, at);
+        if let Some(related) = &mut self.related {
+            related.note(&self.uris, &mut resource);
+        }
+        let entry = self.entry_with_links(&resource, true);
         self.resources
             .insert(path_and_query(&resource.uri).to_owned(), resource);
         entry
