@@ -435,7 +435,7 @@ mod tests {
     fn every_usual_style_is_tried_after_every_other_one() {
         let before = r#"{"b": [1, "é"], "a": {"d": null, "c": "x"}}"#;
         let after = r#"{"b": [1, "é", {}], "a": {"d": null, "c": "y"}, "0": []}"#;
-        let parse = |text| Json::parse(text, "file").unwrap();
+        let parse = |text: &str| Json::parse(text, "file").unwrap();
         let layouts = [
             Layout::compact(),
             Layout::spaced(),

@@ -22,7 +22,7 @@ const OPERATIONS: &str = "urn:ietf:rfc:7351";
 enum Writing {
     /// Only what the patch names is changed.
     InPlace,
-    /// An element without content is one tag, and declarations of namespaces come before attributes.
+    /// An element without content is one tag, which ends as those of the file, and declarations of namespaces come before attributes.
     Anew,
 }
 
@@ -303,7 +303,30 @@ impl Operation<'_> {
             return vec![(span, String::new())];
         }
         // The tag ends before the content.
-        vec![(span.start - 1..parent.span.end, "/>".to_owned())]
+        vec![(span.start - 1..parent.span.end, self.tag_end().to_owned())]
+    }
+
+    /// How an element without content ends: as those of the file do.
+    fn tag_end(&self) -> &'static str {
+        let ends = self.tree.text.match_indices("/>").map(|(at, _)| at);
+        let mut before = ends.map(|at| self.tree.text[..at].ends_with(' '));
+        match before.next() {
+            Some(true) if before.all(|is_space| is_space) => " />",
+            _ => "/>",
+        }
+    }
+
+    /// Where an element of the patch ends that has no content, if it is written in another way than [`tag_end`](Self::tag_end).
+    fn other_end(&self, id: NodeId, tag_end: &str) -> Option<Range<usize>> {
+        let node = self.patch.node(id);
+        if !node.content.is_empty() {
+            return None;
+        }
+        let end = match self.patch.source(id).strip_suffix("/>") {
+            Some(open) => node.span.start + open.trim_end().len()..node.span.end,
+            None => node.content.start - 1..node.span.end,
+        };
+        (&self.patch.text[end.clone()] != tag_end).then_some(end)
     }
 
     fn remove(&self, target: &Target) -> Result<Edit, PatchError> {
@@ -367,6 +390,8 @@ impl Operation<'_> {
             self.tree.scope(parent, budget)?,
         );
         let mut edit = Edit::new();
+        budget.spend(self.tree.text.len() / 4)?;
+        let tag_end = self.tag_end();
         for id in self.id + 1..self.patch.node(self.id).after {
             let node = self.patch.node(id);
             if node.kind != Kind::Element || !content.contains(&node.span.start) {
@@ -411,7 +436,12 @@ impl Operation<'_> {
             };
             let name = self.patch.name(id);
             rename(name, node.span.start + 1, true)?;
-            if node.content.start < node.span.end {
+            let other_end = self.other_end(id, tag_end);
+            if other_end.is_some() {
+                self.has_choice.set(true);
+            }
+            let other_end = other_end.filter(|_| self.writing == Writing::Anew);
+            if node.content.start < node.span.end && other_end.is_none() {
                 rename(name, node.content.end + 2, true)?;
             }
             for attribute in self.patch.attributes(id)? {
@@ -421,6 +451,7 @@ impl Operation<'_> {
                     rename(attribute.name, begin, false)?;
                 }
             }
+            edit.extend(other_end.map(|end| (end, tag_end.to_owned())));
         }
         let moved = edit.into_iter().map(|(span, new)| {
             let (start, end) = (span.start - content.start, span.end - content.start);

@@ -216,6 +216,19 @@ fn second_result_is_as_programs_write_it() {
             "<doc/>",
         ),
         (
+            "<doc xmlns:k='urn:k'><b>x</b></doc>",
+            r#"<add sel="doc"><c></c><d /><e>y</e></add>"#,
+            "<doc xmlns:k='urn:k'><b>x</b><c></c><d /><e>y</e></doc>",
+            "<doc xmlns:k='urn:k'><b>x</b><c/><d/><e>y</e></doc>",
+        ),
+        // Python's ElementTree has a space in such tags.
+        (
+            "<doc><b /><b>x</b></doc>",
+            r#"<add sel="doc"><c><d n="1"/></c></add><replace sel="doc/b[2]/text()"></replace>"#,
+            r#"<doc><b /><b></b><c><d n="1"/></c></doc>"#,
+            r#"<doc><b /><b /><c><d n="1" /></c></doc>"#,
+        ),
+        (
             r#"<doc xmlns:a="urn:a" b="1"/>"#,
             r#"<add sel="doc" type="namespace::c">urn:c</add>"#,
             r#"<doc xmlns:a="urn:a" b="1" xmlns:c="urn:c"/>"#,
