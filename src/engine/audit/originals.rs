@@ -31,7 +31,7 @@ impl AuditContext {
             if self.stop.is_cancelled() {
                 return Err(EngineError::Interrupted);
             }
-            let page = comparison.audit_db.republished(after, PAGE)?;
+            let page = comparison.audit_db.linked(after, PAGE)?;
             let Some(last) = page.last() else {
                 return Ok(sums);
             };
@@ -41,7 +41,8 @@ impl AuditContext {
                 let reader = reader.as_deref();
                 let mut compared = Vec::new();
                 for expectation in page {
-                    for original in &expectation.originals {
+                    let links = expectation.links.iter();
+                    for original in links.filter(|link| link.is("via")) {
                         let outcome = compare(reader, &expectation.path, original, &progress);
                         let (uri, path) = (expectation.uri.to_string(), expectation.path.clone());
                         let original = original.href.to_string();

@@ -88,9 +88,9 @@ impl AuditDb {
         Ok(expected::after(&self.sql(), after, limit)?)
     }
 
-    /// The expected files after an id that are republished, in the order of their ids.
-    pub fn republished(&self, after: i64, limit: usize) -> Result<Vec<Expectation>, StoreError> {
-        Ok(expected::republished_after(&self.sql(), after, limit)?)
+    /// The expected files after an id whose resources have links, in the order of their ids.
+    pub fn linked(&self, after: i64, limit: usize) -> Result<Vec<Expectation>, StoreError> {
+        Ok(expected::linked_after(&self.sql(), after, limit)?)
     }
 
     /// One expected file, by its id.

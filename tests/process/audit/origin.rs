@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{alter, file, lines, sync};
 use crate::process::{Home, text};
-use crate::support::{SET, resources};
+use crate::support::{SET, eventually, resources};
 
 /// A Source that republishes resources of another one: two are stated to be the same as the original, one to be another one, of one
 /// only the length is stated, and of one nothing.
@@ -128,6 +128,27 @@ async fn files_are_compared_with_what_is_stated_of_their_originals() {
     assert_eq!(originals(&found), expected);
     assert_eq!(summary["originals"], sums);
     assert_eq!(original.traffic().0, 0, "no original is requested");
+
+    // The repaired resource has its links as before.
+    let running = home.run();
+    let name = "r0000.txt";
+    let uri = source.resource_uri(SET, name);
+    let via = original.resource_uri(SET, name).to_string();
+    let shown = eventually("the daemon answers", None, async || {
+        home.operator
+            .try_status()
+            .await
+            .ok_or("no status".to_owned())?;
+        Ok(home.operator.resource(uri.as_str()).await.unwrap())
+    });
+    assert_eq!(shown.await["via"], json!([via]));
+    let feed = home.operator.changes(0).await;
+    let repaired = feed.iter().rfind(|line| line.uri == uri.as_str()).unwrap();
+    assert_eq!(
+        (repaired.origin.as_str(), &repaired.via),
+        ("audit", &Some(vec![via]))
+    );
+    assert_eq!(running.stop().await.code(), Some(0));
 }
 
 /// A later change is no longer republished.

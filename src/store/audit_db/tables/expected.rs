@@ -21,7 +21,7 @@ pub(super) const TABLE: &str = "
         length INTEGER,
         media_type TEXT,
         hashes TEXT NOT NULL,
-        originals TEXT,
+        links TEXT,
         path TEXT NOT NULL
     );
     CREATE INDEX expected_path ON expected (path);
@@ -63,8 +63,8 @@ pub struct Expectation {
     pub lastmod: Option<SourceTime>,
     /// Its content, as far as that is stated.
     pub content: ContentInfo,
-    /// Where it is republished from (`via`), with what is stated of that.
-    pub originals: Vec<Link>,
+    /// Its related resources.
+    pub links: Vec<Link>,
     /// Whether the state database has its file as live.
     pub is_known: bool,
 }
@@ -79,7 +79,7 @@ impl Expectation {
             changed_at: row.get("changed_at")?,
             lastmod: row.get("lastmod")?,
             content: content_info(row)?,
-            originals: row.get::<_, LinkList<_>>("originals")?.0,
+            links: row.get::<_, LinkList<_>>("links")?.0,
             is_known: row.get("is_known")?,
         })
     }
@@ -88,7 +88,7 @@ impl Expectation {
 const EXPECTATION: &str =
     "SELECT expected.id AS id, expected.set_number AS set_number, expected.uri AS uri,
     expected.path AS path, expected.changed_at AS changed_at, expected.lastmod AS lastmod, expected.length AS length,
-    expected.media_type AS media_type, expected.hashes AS hashes, expected.originals AS originals,
+    expected.media_type AS media_type, expected.hashes AS hashes, expected.links AS links,
     COALESCE(known.applied AND NOT known.deleted, 0) AS is_known
     FROM expected LEFT JOIN known ON known.uri = expected.uri";
 
@@ -111,14 +111,14 @@ pub(in crate::store::audit_db) fn after(
     .collect()
 }
 
-/// As [`after`], those that are republished.
-pub(in crate::store::audit_db) fn republished_after(
+/// As [`after`], those with links.
+pub(in crate::store::audit_db) fn linked_after(
     sql: &Connection,
     after: i64,
     limit: usize,
 ) -> Result<Vec<Expectation>> {
     sql.prepare_cached(&format!(
-        "{EXPECTATION} WHERE expected.id > ?1 AND expected.present = 1 AND expected.originals IS NOT NULL
+        "{EXPECTATION} WHERE expected.id > ?1 AND expected.present = 1 AND expected.links IS NOT NULL
          ORDER BY expected.id LIMIT ?2"
     ))?
     .query_map(params![after, Count::of_rows(limit)], Expectation::from_row)?
@@ -153,7 +153,7 @@ pub(in crate::store::audit_db) fn update_if_later(
     let updated = sql
         .prepare_cached(
             "UPDATE expected SET set_number = ?2, document = ?3, present = ?4, stated_at = ?5, changed_at = ?6,
-                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, originals = ?12
+                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, links = ?12
              WHERE uri = ?1 AND (stated_at < ?5 OR (stated_at = ?5 AND NOT (?11 AND document = ?3)))",
         )?
         .execute(params![
@@ -168,7 +168,7 @@ pub(in crate::store::audit_db) fn update_if_later(
             content.media_type,
             content.hashes,
             newest_first,
-            LinkList(originals(&entry.links)),
+            LinkList(&entry.links),
         ])?;
     Ok(updated > 0)
 }
@@ -183,7 +183,7 @@ pub(in crate::store::audit_db) fn make_uncertain(
     let updated = sql
         .prepare_cached(
             "UPDATE expected SET present = CASE WHEN ?2 OR present <> 1 THEN 2 ELSE 1 END,
-                 lastmod = NULL, length = NULL, media_type = NULL, hashes = '', originals = NULL WHERE uri = ?1",
+                 lastmod = NULL, length = NULL, media_type = NULL, hashes = '', links = NULL WHERE uri = ?1",
         )?
         .execute(params![uri, is_deleted])?;
     Ok(updated > 0)
@@ -199,7 +199,7 @@ pub(in crate::store::audit_db) fn insert(
     let content = ContentColumns::from(&entry.content);
     sql.prepare_cached(
         "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
-                               hashes, path, originals)
+                               hashes, path, links)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (uri) DO NOTHING",
     )?
     .execute(params![
@@ -214,15 +214,9 @@ pub(in crate::store::audit_db) fn insert(
         content.media_type,
         content.hashes,
         path,
-        LinkList(originals(&entry.links)),
+        LinkList(&entry.links),
     ])?;
     Ok(())
-}
-
-/// The links to the originals of a republished resource.
-pub(in crate::store::audit_db) fn originals(links: &[Link]) -> Vec<Link> {
-    let originals = links.iter().filter(|link| link.is("via"));
-    originals.cloned().collect()
 }
 
 pub(in crate::store::audit_db) fn has_path(sql: &Connection, path: &str) -> Result<bool> {
@@ -279,7 +273,7 @@ pub(in crate::store::audit_db) fn merge_known(sql: &Connection) -> Result<()> {
          UPDATE expected SET path = known.path FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL;
          UPDATE expected SET present = NOT known.deleted, stated_at = known.changed_at, changed_at = known.changed_at,
              lastmod = known.lastmod, length = known.length, media_type = known.media_type, hashes = known.hashes,
-             originals = known.originals
+             links = known.links
          FROM known WHERE known.uri = expected.uri AND known.applied AND known.changed_at > expected.stated_at;",
     )
 }
@@ -291,8 +285,8 @@ pub(in crate::store::audit_db) fn insert_known_after(
 ) -> Result<()> {
     sql.execute(
         "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
-                               hashes, path, originals)
-         SELECT uri, 0, 0, 1, changed_at, changed_at, lastmod, length, media_type, hashes, path, originals FROM known
+                               hashes, path, links)
+         SELECT uri, 0, 0, 1, changed_at, changed_at, lastmod, length, media_type, hashes, path, links FROM known
          WHERE applied AND NOT deleted AND wanted AND changed_at > ?1 AND path IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM expected WHERE expected.uri = known.uri)",
         [since],

@@ -2,7 +2,6 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
-use super::expected::originals;
 use crate::store::tables::resource::audit::StoredResource;
 use crate::store::tables::values::LinkList;
 
@@ -13,7 +12,7 @@ pub(super) const TABLE: &str = "
         length INTEGER,
         media_type TEXT,
         hashes TEXT NOT NULL,
-        originals TEXT,
+        links TEXT,
         lastmod INTEGER,
         changed_at INTEGER,
         applied INTEGER NOT NULL,
@@ -34,7 +33,7 @@ pub(in crate::store::audit_db) fn insert(
 ) -> Result<()> {
     sql.prepare_cached(
         "INSERT INTO known (uri, path, length, media_type, hashes, lastmod, changed_at, applied, deleted, wanted, unselected,
-                            originals)
+                            links)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
@@ -49,7 +48,7 @@ pub(in crate::store::audit_db) fn insert(
         row.deleted,
         wanted,
         is_unselected,
-        LinkList(originals(&row.links)),
+        LinkList(&row.links),
     ])?;
     Ok(())
 }
