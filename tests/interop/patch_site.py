@@ -2,7 +2,7 @@
 
 STAGE `baseline`: JSON and XML documents in `data`, as Python's json module and lxml write them, and their Resource List.
 STAGE `changes`: a Change List with a patch for each of them. The patches of JSON are made by `jsonpatch`, those of XML are written by
-hand; the results in `expected` are made by `jsonpatch` and `lxml`. The resources themselves are not served any more.
+hand; the results in `expected` are made by `jsonpatch`, `lxml` and ElementTree. The resources themselves are not served any more.
 """
 
 import copy
@@ -11,6 +11,7 @@ import hashlib
 import json
 import pathlib
 import sys
+import xml.etree.ElementTree as ElementTree
 import xml.sax.saxutils
 
 import jsonpatch
@@ -86,6 +87,16 @@ def json_documents():
             json.dumps(operations).encode(),
             json.dumps(result, **STYLES[after]).encode(),
         )
+    # Numbers that a person has written, and a program writes anew.
+    by_hand = '{"a": 1.50,\n   "b": [1E2, 0.00001, 1e20] }\n'
+    operations = [{"op": "add", "path": "/c", "value": {}}]
+    result = jsonpatch.apply_patch(json.loads(by_hand), operations)
+    yield (
+        "by-hand.json",
+        by_hand.encode(),
+        json.dumps(operations).encode(),
+        json.dumps(result, indent=2).encode() + b"\n",
+    )
 
 
 XML = """<?xml version='1.0' encoding='UTF-8'?>
@@ -182,10 +193,20 @@ def xml_documents():
     )
 
 
+def element_tree_document():
+    """As `xml_documents`, by Python's ElementTree, which writes empty elements with a space."""
+    root = ElementTree.fromstring('<catalog><entry id="1"><only/></entry><entry id="2"/></catalog>')
+    before = ElementTree.tostring(root)
+    root[0].remove(root[0][0])
+    ElementTree.SubElement(root, "new", lang="de")
+    patch = '<diff><remove sel="catalog/entry[1]/only"/><add sel="catalog"><new lang="de"/></add></diff>'
+    return "element-tree.xml", before, patch.encode(), ElementTree.tostring(root)
+
+
 def documents():
     for each in json_documents():
         yield (*each, "application/json", "application/json-patch")
-    for each in xml_documents():
+    for each in [*xml_documents(), element_tree_document()]:
         yield (*each, "application/xml", "application/xml-patch+xml")
 
 

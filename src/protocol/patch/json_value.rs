@@ -107,6 +107,19 @@ impl Json {
         }
     }
 
+    /// Whether a number, as it is spelled, satisfies a condition.
+    pub(super) fn has_number(&self, is_wanted: &impl Fn(&str) -> bool) -> bool {
+        match self {
+            Self::Number(text) => is_wanted(text),
+            Self::Array(values) => values.iter().any(|value| value.has_number(is_wanted)),
+            Self::Object(members) => {
+                let mut values = members.iter().map(|(_, value)| value);
+                values.any(|value| value.has_number(is_wanted))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether an object has a key that is an array index where JavaScript would not have it.
     pub(super) fn has_late_index(&self) -> bool {
         match self {

@@ -4,6 +4,7 @@
 //! JavaScript's `JSON.stringify` and Python's `json.dumps`.
 
 use super::json_value::{Json, array_index};
+use super::number::Numbers;
 
 /// How a document is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,7 @@ pub(super) struct Style {
     layout: Layout,
     escapes: Escapes,
     order: KeyOrder,
+    numbers: Numbers,
     /// What follows the document.
     end: String,
 }
@@ -49,7 +51,7 @@ struct Escapes {
 /// The longest white space that is taken for indentation or for the end of a document, in bytes.
 const LONGEST_SPACE: usize = 16;
 /// How many styles are tried.
-const MAX_STYLES: usize = 64;
+const MAX_STYLES: usize = 96;
 
 impl Layout {
     fn compact() -> Self {
@@ -85,6 +87,7 @@ impl Style {
             layout: Layout::compact(),
             escapes: Escapes::default(),
             order: KeyOrder::Document,
+            numbers: Numbers::Spelled,
             end: String::new(),
         }
     }
@@ -110,7 +113,7 @@ impl Style {
         let mut ends = vec![seen.end.clone(), String::new(), "\n".to_owned()];
         ends.dedup();
         let mut styles: Vec<Self> = Vec::new();
-        let mut try_style = |layout: &Layout, non_ascii, order, end: &str| {
+        let mut try_style = |layout: &Layout, non_ascii, order, numbers, end: &str| {
             let style = Self {
                 bom: seen.bom,
                 layout: layout.clone(),
@@ -119,6 +122,7 @@ impl Style {
                     ..seen.escapes
                 },
                 order,
+                numbers,
                 end: end.to_owned(),
             };
             if styles.len() < MAX_STYLES && !styles.contains(&style) {
@@ -127,7 +131,7 @@ impl Style {
         };
         for &order in &orders {
             for &non_ascii in non_ascii {
-                try_style(&seen.layout, non_ascii, order, &seen.end);
+                try_style(&seen.layout, non_ascii, order, Numbers::Spelled, &seen.end);
             }
         }
         let usual = [
@@ -137,12 +141,25 @@ impl Style {
             Layout::indented("    "),
             Layout::indented("\t"),
         ];
+        // A program that writes the numbers of a file anew that it has not written.
+        for numbers in [Numbers::Python, Numbers::JavaScript] {
+            if !after.has_number(&|number| numbers.spelling(number) != number) {
+                continue;
+            }
+            for end in &ends {
+                for layout in std::iter::once(&seen.layout).chain(&usual) {
+                    for &non_ascii in non_ascii {
+                        try_style(layout, non_ascii, orders[0], numbers, end);
+                    }
+                }
+            }
+        }
         // Then the program that writes it is another one than before.
         for end in &ends {
             for &order in &orders {
                 for layout in std::iter::once(&seen.layout).chain(&usual) {
                     for &non_ascii in non_ascii {
-                        try_style(layout, non_ascii, order, end);
+                        try_style(layout, non_ascii, order, Numbers::Spelled, end);
                     }
                 }
             }
@@ -150,7 +167,7 @@ impl Style {
         // A program that escapes what is not ASCII, after one that did not, and the other way round.
         for end in &ends {
             for layout in &usual {
-                try_style(layout, !non_ascii[0], orders[0], end);
+                try_style(layout, !non_ascii[0], orders[0], Numbers::Spelled, end);
             }
         }
         styles
@@ -290,7 +307,8 @@ impl Writer<'_> {
             Json::Null => self.out.push_str("null"),
             Json::Bool(true) => self.out.push_str("true"),
             Json::Bool(false) => self.out.push_str("false"),
-            Json::Number(text) => self.out.push_str(text),
+            Json::Number(text) if self.style.numbers == Numbers::Spelled => self.out.push_str(text),
+            Json::Number(text) => self.out.push_str(&self.style.numbers.spelling(text)),
             Json::String(text) => self.string(text),
             Json::Array(values) if values.is_empty() => self.out.push_str("[]"),
             Json::Object(members) if members.is_empty() => self.out.push_str("{}"),
@@ -504,6 +522,28 @@ mod tests {
         assert!(written.any(|it| it == br#"{"2":3,"10":2,"b":1,"01":4}"#));
         let without = Json::parse(r#"{"2":1,"b":[{"1":1,"a":2}]}"#, "file").unwrap();
         assert!(!without.has_late_index());
+    }
+
+    #[test]
+    fn numbers_of_a_file_that_was_written_by_hand_are_tried_as_programs_write_them() {
+        let file = "{\n  \"a\": 1.50,\n  \"b\": 1e2\n}\n";
+        let after = Json::parse(r#"{"a":1.50,"b":1e2,"c":[]}"#, "file").unwrap();
+        let styles = Style::likely(file, Some(true), &after);
+        let written: Vec<_> = styles
+            .iter()
+            .map(|style| write(&after, style, usize::MAX).unwrap())
+            .collect();
+        for expected in [
+            "{\n  \"a\": 1.50,\n  \"b\": 1e2,\n  \"c\": []\n}\n",
+            "{\n  \"a\": 1.5,\n  \"b\": 100.0,\n  \"c\": []\n}\n",
+            r#"{"a": 1.5, "b": 100.0, "c": []}"#,
+            r#"{"a":1.5,"b":100,"c":[]}"#,
+        ] {
+            assert!(
+                written.contains(&expected.as_bytes().to_vec()),
+                "{expected}"
+            );
+        }
     }
 
     #[test]
