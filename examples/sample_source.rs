@@ -39,6 +39,9 @@ struct Arguments {
     /// Number of resources at the start.
     #[arg(long, default_value_t = 10)]
     set_size: usize,
+    /// Adds resources with related ones, and a metadata record.
+    #[arg(long)]
+    related: bool,
     /// Length of each resource, in bytes.
     #[arg(long, default_value_t = 1000)]
     resource_size: usize,
@@ -59,6 +62,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         sets: vec![SET.to_owned()],
         resources_per_set: arguments.set_size,
         resource_size: arguments.resource_size,
+        metadata: arguments.related,
+        related: arguments.related,
         hub,
         ..SampleOptions::default()
     })

@@ -1,7 +1,7 @@
 //! `audit`: compares the mirrors with their Sources, file by file, and repairs them with `--repair`.
 //!
 //! With `--json` each line of standard output is an object: `"type": "finding"` for each finding, `"source"` for each Source, and
-//! `"summary"` at the end.
+//! `"summary"` at the end; with `--origin` also `"original"` for each resource that differs from its original, or may.
 
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -12,7 +12,10 @@ use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
 use super::selection::select_sources;
 use super::stop_signals::StopSignals;
 use crate::config::Config;
-use crate::engine::{Audit, Engine, RepairOptions, ReportedFinding, Summary, Sums};
+use crate::engine::{
+    Audit, Engine, OriginalOutcome, OriginalSums, RepairOptions, Reported, ReportedFinding,
+    ReportedOriginal, Summary, Sums,
+};
 use crate::fetch::Client;
 use crate::status::StatusError;
 use crate::store::{FindingKind, FindingOutcome, Store};
@@ -29,6 +32,9 @@ pub(super) struct AuditArguments {
     /// Print every finding and the totals as JSON, one object per line
     #[arg(long)]
     json: bool,
+    /// Also compare republished resources with the digests that are stated of their originals (rel="via"), which are not requested
+    #[arg(long)]
+    origin: bool,
     /// Fetch missing and altered files and correct wrong file times; not while a daemon is running
     #[arg(long)]
     repair: bool,
@@ -78,6 +84,18 @@ enum AuditLine<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         would: Option<&'static str>,
     },
+    Original {
+        source: &'a str,
+        set: Option<String>,
+        uri: &'a str,
+        path: &'a str,
+        original: &'a str,
+        outcome: &'static str,
+        /// In what it differs.
+        differs: &'a [&'static str],
+        /// Why it is unknown.
+        reason: Option<&'static str>,
+    },
     Source {
         source: &'a str,
         error: Option<&'a StatusError>,
@@ -98,6 +116,8 @@ struct AuditOutcome {
     whole: bool,
     #[serde(flatten)]
     sums: Sums,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    originals: Option<OriginalSums>,
 }
 
 pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 {
@@ -147,17 +167,24 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
         print(&display, &line);
     }
     display.end();
-    if all.in_sync { OK } else { FAILED }
+    let differs = all.originals.is_some_and(|it| it.differing > 0);
+    if all.in_sync && !differs { OK } else { FAILED }
 }
 
 async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
     let client = Client::of_config(config)?;
+    let with_originals = |audits: Vec<Audit>| {
+        let audits = audits.into_iter();
+        audits
+            .map(|audit| audit.with_originals(arguments.origin))
+            .collect()
+    };
     if !arguments.writes() {
-        return Ok(Audit::comparing(config, &client));
+        return Ok(with_originals(Audit::comparing(config, &client)));
     }
     let store = Store::open(&config.state_dir)?;
     let engine = Engine::once(config, store, &client).await?;
-    Ok(Audit::repairing(
+    Ok(with_originals(Audit::repairing(
         config,
         &client,
         &engine,
@@ -165,7 +192,7 @@ async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audi
             delete_extra: arguments.delete_extra,
             new_mirror: arguments.new_mirror,
         },
-    ))
+    )))
 }
 
 /// Runs one audit and shows its progress; also returns whether it was interrupted.
@@ -189,15 +216,15 @@ async fn run(
     loop {
         tokio::select! {
             biased;
-            Some(finding) = findings.recv() => {
+            Some(reported) = findings.recv() => {
                 shown += 1;
-                print_finding(display, audit.source(), &finding, shown, arguments);
+                print_reported(display, audit.source(), &reported, shown, arguments);
             }
             done = &mut running => {
                 // The last findings may still be in the channel.
-                while let Ok(finding) = findings.try_recv() {
+                while let Ok(reported) = findings.try_recv() {
                     shown += 1;
-                    print_finding(display, audit.source(), &finding, shown, arguments);
+                    print_reported(display, audit.source(), &reported, shown, arguments);
                 }
                 if shown > SHOWN && !arguments.json {
                     display.print(&format!("  … and {} more (--json prints all)", shown - SHOWN));
@@ -218,6 +245,60 @@ async fn run(
                     is_finished: number < index,
                 }
             })),
+        }
+    }
+}
+
+fn print_reported(
+    display: &ProgressDisplay,
+    source: &str,
+    reported: &Reported,
+    number: u64,
+    arguments: &AuditArguments,
+) {
+    match reported {
+        Reported::Finding(finding) => print_finding(display, source, finding, number, arguments),
+        Reported::Original(original) if arguments.json => print_original(display, source, original),
+        Reported::Original(original) if number <= SHOWN => display.print(&original_text(original)),
+        Reported::Original(_) => {}
+    }
+}
+
+fn print_original(display: &ProgressDisplay, source: &str, original: &ReportedOriginal) {
+    let (differs, reason) = match &original.outcome {
+        OriginalOutcome::Same => (&[][..], None),
+        OriginalOutcome::Differs(differs) => (&differs[..], None),
+        OriginalOutcome::Unknown(reason) => (&[][..], Some(*reason)),
+    };
+    let line = AuditLine::Original {
+        source,
+        set: original.set.as_ref().map(ToString::to_string),
+        uri: &original.uri,
+        path: &original.path,
+        original: &original.original,
+        outcome: original.outcome.as_str(),
+        differs,
+        reason,
+    };
+    print(display, &line);
+}
+
+fn original_text(reported: &ReportedOriginal) -> String {
+    let ReportedOriginal { uri, original, .. } = reported;
+    match &reported.outcome {
+        OriginalOutcome::Same => format!("  same as its original {original}: {uri}"),
+        OriginalOutcome::Differs(differs) => {
+            let differs = differs.join(", ");
+            format!("  differs from what is stated of its original {original}: {uri} ({differs})")
+        }
+        OriginalOutcome::Unknown(reason) => {
+            let reason = match *reason {
+                "no-digest" => "no digest is stated",
+                "no-file" => "there is no file",
+                "coded" => "what is stated may be of coded bytes",
+                _ => "the file can't be read",
+            };
+            format!("  not compared with its original {original}: {uri} ({reason})")
         }
     }
 }
@@ -337,6 +418,16 @@ pub(super) fn summary_text(summary: &Summary) -> String {
     } else if !summary.proves_absence {
         text.push_str("; a list has no capability: nothing is reported as extra");
     }
+    if let Some(OriginalSums {
+        same,
+        differing,
+        unknown,
+    }) = summary.originals
+    {
+        text.push_str(&format!(
+            "; by what is stated of the originals: {same} same, {differing} differing, {unknown} unknown"
+        ));
+    }
     text
 }
 
@@ -354,6 +445,7 @@ impl AuditOutcome {
             in_sync: true,
             whole: true,
             sums: Sums::default(),
+            originals: None,
         }
     }
 
@@ -364,11 +456,13 @@ impl AuditOutcome {
                 in_sync: summary.is_in_sync(),
                 whole: summary.whole,
                 sums: summary.sums,
+                originals: summary.originals,
             },
             Err(_) => Self {
                 in_sync: false,
                 whole: false,
                 sums: Sums::default(),
+                originals: None,
             },
         }
     }
@@ -377,5 +471,8 @@ impl AuditOutcome {
         self.in_sync &= other.in_sync;
         self.whole &= other.whole;
         self.sums += other.sums;
+        if let Some(originals) = other.originals {
+            *self.originals.get_or_insert_default() += originals;
+        }
     }
 }

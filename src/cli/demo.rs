@@ -43,6 +43,20 @@ const SETTLING: Duration = Duration::from_secs(20);
 /// How often it is looked whether they are.
 const PACE: Duration = Duration::from_millis(100);
 
+/// The Source's resources with related ones, and their relations.
+const RELATED: [(&str, &str); 7] = [
+    ("r0000.txt", "describedby, collection"),
+    ("mirrored.txt", "duplicate"),
+    ("guide", "alternate"),
+    ("guide.txt", "canonical"),
+    (
+        "catalog.json",
+        "patch: its next version is made from the one before",
+    ),
+    ("news.txt", "memento, timegate, timemap"),
+    ("copied.txt", "via"),
+];
+
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArguments {
@@ -161,6 +175,7 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
         sets: vec![SET.to_owned()],
         resources_per_set: RESOURCES,
         metadata: true,
+        related: true,
         ..SampleOptions::default()
     };
     let source = start_source(options).await?;
@@ -173,6 +188,12 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
     let described = source.resource_uri(SET, "r0000.txt");
     let record = source.resource_uri(SET, "r0000.dc.xml");
     println!("metadata:  {record} describes {described}");
+    println!(
+        "related resources (GET /resource?uri=URI of the status address lists the links of one):"
+    );
+    for (name, relations) in RELATED {
+        println!("  {}  {relations}", source.resource_uri(SET, name));
+    }
     println!("mirror:  {}", folder.join("mirror").display());
     println!(
         "status:  http://{}/  (and /status, /changes)",
@@ -201,14 +222,20 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
         ..TrafficOptions::default()
     };
     let mut events = Traffic::run(source.clone(), traffic, stop.clone());
-    loop {
-        tokio::select! {
-            () = signals.wait() => break,
-            Some(event) = events.recv() => {
-                print_event(&screen, &event);
-                // Nobody is watching any more.
-                if output::is_closed() {
-                    break;
+    {
+        let changing = change_related(&source, daemon.operations());
+        tokio::pin!(changing);
+        let mut is_changed = false;
+        loop {
+            tokio::select! {
+                () = signals.wait() => break,
+                () = &mut changing, if !is_changed => is_changed = true,
+                Some(event) = events.recv() => {
+                    print_event(&screen, &event);
+                    // Nobody is watching any more.
+                    if output::is_closed() {
+                        break;
+                    }
                 }
             }
         }
@@ -247,6 +274,26 @@ async fn start_source(options: SampleOptions) -> Result<SampleSource, DemoError>
         Err(DemoError::Listen { .. }) => SampleSource::start(options).await,
         started => started,
     }
+}
+
+/// Changes the resources whose changes have a patch or a version as soon as the mirror has their first versions. They are in the next
+/// notification of the traffic.
+async fn change_related(source: &SampleSource, operations: &dyn Operations) {
+    loop {
+        let status = operations.status().await.ok();
+        let mut sets = status.iter().flat_map(|status| &status.sources);
+        let is_copied = sets.any(|source| source.sets.iter().any(|set| set.state == "in-sync"));
+        if is_copied {
+            break;
+        }
+        tokio::time::sleep(PACE).await;
+    }
+    source.update(
+        SET,
+        "catalog.json",
+        "{\"title\":\"Catalog\",\"version\":2}\n",
+    );
+    source.update(SET, "news.txt", "The second news.\n");
 }
 
 /// Waits until a poll has found nothing that is not applied, for some time at most: notifications that were lost are noticed only by
@@ -314,6 +361,8 @@ fn configuration(folder: &Path, url: Url) -> Config {
     // A lost notification is to be noticed while the demo is watched.
     source.reorder_window = Duration::from_secs(2);
     source.poll_interval = Duration::from_secs(60);
+    // The hub is the Source's own, on another port. What only a hub states is fetched from the resource's own URI, and not patched.
+    source.trust_hub = Some(true);
     let mut config = Config::new(folder.join("state"), vec![source]);
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     config.callback.listen = any_port;
@@ -359,8 +408,9 @@ async fn print_changes(store: Arc<Store>, screen: Screen, stop: CancellationToke
 
 fn print_change(screen: &Screen, entry: &FeedEntry) {
     let what = entry.path.as_deref().unwrap_or(&entry.uri);
+    let by_patch = if entry.is_patched { ", by patch" } else { "" };
     let line = format!(
-        "{:>6}  {:8} {what}  ({})",
+        "{:>6}  {:8} {what}  ({}{by_patch})",
         entry.seq, entry.change, entry.origin
     );
     screen.print(&line);

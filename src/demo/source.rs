@@ -8,6 +8,7 @@ mod fault;
 mod options;
 mod package;
 mod range;
+mod related;
 mod resource;
 mod resource_set;
 mod served;

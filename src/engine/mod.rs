@@ -53,7 +53,10 @@ mod test_source;
 mod trimming;
 mod unencrypted_hubs;
 
-pub use audit::{Audit, RepairOptions, ReportedFinding, Summary, Sums};
+pub use audit::{
+    Audit, OriginalOutcome, OriginalSums, RepairOptions, Reported, ReportedFinding,
+    ReportedOriginal, Summary, Sums,
+};
 pub use channels::{EndingSource, end_subscriptions};
 pub use followed::followed_sets;
 pub use forget::{ForgetError, ForgetRequest, forget_source};

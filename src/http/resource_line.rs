@@ -33,6 +33,9 @@ pub(super) struct ResourceLine {
     alternates: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     alternate_of: Vec<String>,
+    /// The original of a republished resource.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    via: Vec<String>,
     links: Vec<LinkLine>,
 }
 
@@ -73,10 +76,15 @@ impl From<Link> for LinkLine {
     }
 }
 
+/// The targets of the links of a relation.
+fn targets<'a>(view: &'a ResourceView, rel: &'a str) -> impl Iterator<Item = String> + 'a {
+    let links = view.links.iter().filter(move |link| link.is(rel));
+    links.map(|link| link.href.to_string())
+}
+
 /// The targets of the links of a relation, and the resources that state the reverse, each once.
 fn related(view: &ResourceView, rel: &str, reverse: RelationKind) -> Vec<String> {
-    let links = view.links.iter().filter(|link| link.is(rel));
-    let own = links.map(|link| link.href.to_string());
+    let own = targets(view, rel);
     let named_by = view.named_by.iter().filter(|(kind, _)| *kind == reverse);
     let mut all: Vec<String> = Vec::new();
     for uri in own.chain(named_by.map(|(_, uri)| uri.clone())) {
@@ -94,6 +102,7 @@ impl From<ResourceView> for ResourceLine {
             describedby: related(&view, "describedby", RelationKind::Describes),
             alternates: related(&view, "alternate", RelationKind::AlternateOf),
             alternate_of: related(&view, "canonical", RelationKind::Alternate),
+            via: targets(&view, "via").collect(),
             uri: view.uri.to_string(),
             source: view.source,
             set: view.set,

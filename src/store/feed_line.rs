@@ -28,6 +28,7 @@ impl FeedEntry {
             ("profile", "profile"),
             ("collections", "collection"),
             ("alternate_of", "canonical"),
+            ("via", "via"),
         ] {
             let links = self.links.iter().filter(|link| link.is(rel));
             let targets: Vec<&str> = links.map(|link| link.href.as_str()).collect();

@@ -8,11 +8,14 @@
 //! A memento is the version that the entry announces, at a URI of its own. It comes after the resource's own URI, which may
 //! serve a newer version by now.
 //!
+//! The original of a republished resource (`via`) is the last candidate, and only where a digest is stated: the Source may have changed
+//! what it republishes.
+//!
 //! Invariants: the resource's own URI is always a candidate; the number of candidates is bounded.
 //!
 //! Must not know how a candidate is fetched, and not the members of packages.
 //!
-//! Specification: core, sections 14.2 (mirrored content) and 14.6 (versions).
+//! Specification: core, sections 14.2 (mirrored content), 14.6 (versions) and 14.8 (republishing).
 
 use crate::protocol::{ContentInfo, Link, ResourceUri, SourceTime};
 
@@ -20,6 +23,10 @@ use crate::protocol::{ContentInfo, Link, ResourceUri, SourceTime};
 const DUPLICATE: &str = "duplicate";
 /// The relation of the announced version at its own URI.
 const MEMENTO: &str = "memento";
+/// The relation of the original of a republished resource.
+const VIA: &str = "via";
+/// The limit on originals: an aggregator states the one that is the first of a chain.
+const MAX_ORIGINALS: usize = 2;
 /// The limit on mementos: an entry announces one version.
 const MAX_MEMENTOS: usize = 2;
 /// The limit on duplicates: each of them may fail only after a time-out.
@@ -77,7 +84,7 @@ pub struct Candidate {
 /// Whether a link names a place from which a representation of its resource can be fetched.
 #[must_use]
 pub fn names_copy(link: &Link) -> bool {
-    [DUPLICATE, MEMENTO]
+    [DUPLICATE, MEMENTO, VIA]
         .iter()
         .any(|rel| link.rel.eq_ignore_ascii_case(rel))
 }
@@ -98,7 +105,10 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
     // Without a length or a digest, nothing tells that the URI serves another version than a memento.
     let mementos = targets(uri, expected, links, MEMENTO, MAX_MEMENTOS).into_iter();
     let mementos = mementos.filter(|memento| memento.expected.content.is_verifiable());
-    for candidate in mementos.chain(unverifiable) {
+    // What is as long may still be another representation.
+    let originals = targets(uri, expected, links, VIA, MAX_ORIGINALS).into_iter();
+    let originals = originals.filter(|original| !original.expected.content.hashes.is_empty());
+    for candidate in mementos.chain(unverifiable).chain(originals) {
         if candidates.iter().all(|known| known.uri != candidate.uri) {
             candidates.push(candidate);
         }
@@ -226,6 +236,35 @@ mod tests {
         );
         // Nothing tells that the URI serves another version.
         check(&Expected::default(), &links, &[OWN, copy]);
+    }
+
+    #[test]
+    fn original_is_the_last_candidate_and_only_with_a_digest() {
+        let via = |href: &str| Link::new("Via", Url::parse(href).unwrap());
+        let (copy, version) = ("http://b.example.com/res1", "http://example.com/1/res1");
+        let links = [
+            via("http://original.example.com/res1"),
+            via("http://b.example.com/res1"),
+            via("http://third.example.com/res1"),
+            Link::new("memento", Url::parse(version).unwrap()),
+            duplicate(copy, None),
+        ];
+        let originals = ["http://original.example.com/res1", copy];
+        check(&verifiable(), &links, &[copy, OWN, version, originals[0]]);
+        // Nothing but a length: it may be another representation.
+        let mut short = verifiable();
+        short.content.hashes.clear();
+        check(&short, &links, &[copy, OWN, version]);
+        check(&Expected::default(), &links, &[OWN, copy]);
+        // The link itself may state the digest, and must not contradict the entry.
+        let mut stating = via(originals[0]);
+        stating.content.hashes = vec![digest("content")];
+        let links = std::slice::from_ref(&stating);
+        check(&Expected::default(), links, &[OWN, originals[0]]);
+        let mut other = stating.clone();
+        other.content.hashes = vec![digest("other")];
+        check(&verifiable(), &[other], &[OWN]);
+        assert!(names_copy(&stating) && !names_copy(&Link::new("up", stating.href.clone())));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use resyncd::status::SetStatus;
 use super::change_dumps::{only_dumped, polled};
 use super::duplicates::{announce, update};
 use super::own_change_dumps::put_package;
-use crate::support::{Rig, resources};
+use crate::support::{Rig, SET, resources};
 
 const RELATION: &str = "http://www.openarchives.org/rs/terms/patch";
 const NAME: &str = "r0001.txt";
@@ -268,6 +268,30 @@ async fn file_that_was_patched_before_a_kill_is_recorded() {
     rig.assert_mirrored();
 }
 
+/// What only a hub of another origin states may be neither the patch nor the digest that proves it.
+#[tokio::test(flavor = "multi_thread")]
+async fn pushed_patch_is_used_only_if_the_hub_is_trusted() {
+    let options = SampleOptions {
+        related: true,
+        ..resources(1)
+    };
+    let (name, own) = ("catalog.json", "/set1/res/catalog.json");
+    let second = "{\"title\":\"Catalog\",\"version\":2}\n";
+    for trusted in [true, false] {
+        let change = |config: &mut Config| config.sources[0].trust_hub = Some(trusted);
+        let rig = Rig::start_with(options.clone(), change).await;
+        rig.idle().await;
+        let since = rig.operator.last_change().await;
+        rig.source.update(SET, name, second);
+        rig.source.notify_and_publish(SET).await.unwrap();
+        let line = rig.until_in_feed(since, name).await;
+        assert_eq!(line.by.as_deref(), trusted.then_some("patch"));
+        let hits = (rig.source.hits("/set1/patches/2"), rig.source.hits(own));
+        assert_eq!(hits, if trusted { (1, 1) } else { (0, 2) });
+        rig.assert_mirrored();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn patch_in_a_change_dump_is_used() {
     let rig = polled(only_dumped()).await;
@@ -309,12 +333,19 @@ async fn costly_patches_are_stopped() {
     let deep = format!("[{}", "[".repeat(1_000_000));
     let long = format!("[{}]", " ".repeat(17 << 20));
     let nested = "<a>".repeat(100_000);
+    let steps = "*/".repeat(100_000);
+    let selectors = format!("<diff><remove sel=\"{steps}*\"/></diff>");
+    // Entities that grow exponentially.
+    let references = "<!DOCTYPE d [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;&a;\">]><d><add sel=\"a\">&b;</add></d>";
+    let references = references.to_owned();
     let rig = rig_of("[0]", |_| {}).await;
     for (number, (kind, base, patch)) in [
         (JSON, "[0]", bomb),
         (JSON, "[0]", deep),
         (JSON, "[0]", long),
         ("application/xml-patch+xml", "<a/>", nested),
+        ("application/xml-patch+xml", "<a><b/></a>", selectors),
+        ("application/patch-ops-error+xml", "<a/>", references),
     ]
     .into_iter()
     .enumerate()

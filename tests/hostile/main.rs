@@ -60,7 +60,7 @@
 //! | untrusted text in the log and the status | [`logs`]; the tests of `status` |
 //! | metrics that a Source forges, or multiplies without end | the tests of `metrics`; tests/destination `metrics` |
 //! | resources at private addresses, or at those that a provider answers itself | [`private_addresses`]: `resources_at_…`; `fetch::guard` |
-//! | mirrors (`rel="duplicate"`) at private addresses | [`private_addresses`]: `duplicates_at_…` |
+//! | mirrors (`rel="duplicate"`) and originals (`rel="via"`) at private addresses | [`private_addresses`]: `duplicates_at_…`, `originals_at_…` |
 //! | redirects to private addresses | [`private_addresses`]: `redirects_to_…`, `hub_requests_…` |
 //! | Capability Lists, hubs, indexes, `up` and `describedby` at private addresses | [`private_addresses`]: `sets_hubs_and_indexes_…` |
 //! | pages, `up` and robots.txt that link to private addresses | [`private_addresses`]: `discovery_does_not_follow_…` |

@@ -218,6 +218,31 @@ async fn duplicates_at_private_addresses_are_not_requested() {
     canaries.assert_silent();
 }
 
+/// The last candidate, where the Source itself answers with errors.
+#[tokio::test(flavor = "multi_thread")]
+async fn originals_at_private_addresses_are_not_requested() {
+    let canaries = Canaries::start().await;
+    let digest = Digest::of(Algorithm::Sha256, b"public");
+    let list = |base: &str| {
+        canaries.list(|n, spelling| {
+            let metadata = format!(
+                r#"<rs:md hash="{digest}" length="6"/><rs:ln rel="via" href="{}"/>"#,
+                spelling.replace('\t', "&#9;")
+            );
+            entry(&format!("{base}/r/{n}"), &metadata)
+        })
+    };
+    let site = Site::of_list(PUBLIC, list, |_| status(403)).await;
+    let daemon = GuardedDaemon::follow(site.url("/")).await;
+    let sets = daemon
+        .until("all have failed", |sets| {
+            sets.len() == 1 && sets[0].failed == SPELLINGS.len() as u64
+        })
+        .await;
+    canaries.assert_silent();
+    assert_eq!(sets[0].resources, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn redirects_to_private_addresses_are_not_followed() {
     let canaries = Canaries::start().await;

@@ -2,7 +2,8 @@
 # Interoperability of resyncd with other implementations, on loopback:
 #   1. polling: a Source that `resync` (PyPI) builds and Python's http.server serves;
 #   2. notifications: the sample Source through a hub made of `flask-websub` (PyPI). The hub verifies intent once before it
-#      answers and once afterwards.
+#      answers and once afterwards;
+#   3. patches: of JSON, made by `jsonpatch` (PyPI), and of XML, compared with what `lxml` (PyPI) makes of the same document.
 # Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
 #   SAMPLE_SOURCE  the binary of examples/sample_source.rs
@@ -10,7 +11,7 @@
 set -euo pipefail
 
 if (($# < 2)); then
-    sed -n '2,9p' "$0" >&2
+    sed -n '2,10p' "$0" >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -151,6 +152,26 @@ poll_a_source_of_resync() {
     step "resync: the daemon stopped cleanly"
 }
 
+# The mirror must have, byte for byte, what the independent tools make; the resources themselves are not served.
+apply_patches_of_others() {
+    local site=$work/patched base port daemon number
+    mkdir "$site"
+    start patched "$python" -m http.server 0 --bind 127.0.0.1 --directory "$site"
+    port=$(wait_for_log patched '.* port ([0-9]+).*')
+    base=http://127.0.0.1:$port
+    "$python" "$here/patch_site.py" baseline "$site" "$base"
+    configure patches "$base/" 'notifications = false' 'poll_interval = "1s"'
+    start resyncd-patches "$resyncd" --config "$config" run
+    daemon=$pid
+    wait_for in-sync
+    diff -r "$site/data" "$mirror/127.0.0.1:$port/data"
+    number=$("$python" "$here/patch_site.py" changes "$site" "$base")
+    wait_for in-sync "patched=$number"
+    diff -r "$site/expected" "$mirror/127.0.0.1:$port/data"
+    step "jsonpatch, lxml: $number patches applied; mirror equal, byte for byte"
+    stop "$daemon"
+}
+
 # expect_subscriptions DATABASE NUMBER: waits until the hub has that many; it stores them shortly after verification
 expect_subscriptions() {
     "$python" "$here/expect_subscriptions.py" "$@"
@@ -206,6 +227,7 @@ follow_through_a_hub() {
 
 prepare_python
 poll_a_source_of_resync
+apply_patches_of_others
 follow_through_a_hub before
 follow_through_a_hub after
 step "passed"

@@ -6,6 +6,7 @@ All conditions must be true at the same time:
   active=KIND              a channel of that kind is active
   unsubscribed=KIND        every channel of that kind is unsubscribed
   applied=CHANGE:URI       the change feed has that change of that resource
+  patched=NUMBER           so many changes were applied by a patch
   origin=ORIGIN:URI        the change feed has a change of that resource with that origin
 On failure it prints the last status.
 """
@@ -58,6 +59,8 @@ class Daemon:
             return "active" in self.channels(value)
         if name == "unsubscribed":
             return set(self.channels(value)) <= {"unsubscribed"}
+        if name == "patched":
+            return sum(each["patched"] for each in self.sets) == int(value)
         expected, _, uri = value.partition(":")
         field = {"applied": "change", "origin": "origin"}[name]
         return any(each["uri"] == uri and each[field] == expected for each in self.changes)

@@ -14,6 +14,7 @@ use crate::support::{SET, files, path_of, resources, soon};
 mod absence;
 mod database;
 mod linked;
+mod origin;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -22,11 +22,40 @@ async fn check_demo(stopping: &str) {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // The pipe ends the wait if the process does.
-    let applied = lines.find(|line| line.as_ref().unwrap().contains("(notification)"));
+    let (mut is_pushed, mut is_patched) = (false, false);
+    let mut first = Vec::new();
+    for line in &mut lines {
+        let line = line.unwrap();
+        is_pushed |= line.contains("(notification)");
+        // The patch is announced by the next notification, or found by a poll.
+        is_patched |= line.contains("catalog.json") && line.contains(", by patch)");
+        first.push(line);
+        if is_pushed && is_patched {
+            break;
+        }
+    }
     assert!(
-        applied.is_some(),
-        "demo ended before a pushed change was applied"
+        is_pushed && is_patched,
+        "demo ended before a pushed change and a patch were applied: {first:?}"
     );
+    for relation in [
+        "describes",
+        "describedby",
+        "collection",
+        "duplicate",
+        "alternate",
+        "canonical",
+        "patch",
+        "memento",
+        "timegate",
+        "timemap",
+        "via",
+    ] {
+        assert!(
+            first.iter().any(|line| line.contains(relation)),
+            "{relation}: {first:?}"
+        );
+    }
     let second = program()
         .arg("demo")
         .current_dir(folder.path())

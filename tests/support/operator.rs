@@ -26,6 +26,7 @@ pub(crate) struct FeedLine {
     pub(crate) describedby: Option<Vec<String>>,
     pub(crate) profile: Option<Vec<String>>,
     pub(crate) collections: Option<Vec<String>>,
+    pub(crate) via: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) alternate_of: Option<Vec<String>>,
     #[serde(default)]

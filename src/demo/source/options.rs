@@ -23,6 +23,8 @@ pub struct SampleOptions {
     pub resource_list: bool,
     /// Whether each set has a metadata record, `r0000.dc.xml`, that describes its first resource. Both are members of a collection.
     pub metadata: bool,
+    /// Whether each set also has resources with related ones: duplicates, representations, patches, versions and originals.
+    pub related: bool,
     /// Whether entries have digests.
     pub digests: bool,
     /// Whether there is a Change List.
@@ -51,6 +53,7 @@ impl Default for SampleOptions {
             entries_per_list: 50_000,
             resource_list: true,
             metadata: false,
+            related: false,
             digests: true,
             change_list: true,
             change_list_form: ChangeListForm::default(),

@@ -8,6 +8,7 @@ use url::Url;
 use super::documents::{self, ChangeList, SetUris};
 use super::dumps::Dumps;
 use super::options::{ChangeListForm, SampleOptions};
+use super::related::{self, Related};
 use super::resource::{Resource, path_and_query};
 use crate::protocol::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
 
@@ -20,6 +21,8 @@ pub(super) struct ResourceSet {
     metadata: bool,
     /// Further links of resources, by URI.
     links: BTreeMap<Url, Vec<Link>>,
+    /// What belongs to resources with related ones; `None`: there are none.
+    related: Option<Related>,
     /// Whether there is a Resource List.
     listed: bool,
     entries_per_list: usize,
@@ -55,6 +58,7 @@ impl ResourceSet {
             digests: options.digests,
             metadata: options.metadata,
             links: BTreeMap::new(),
+            related: options.related.then(Related::default),
             listed: options.resource_list,
             entries_per_list: options.entries_per_list.max(1),
             form: options.change_list_form,
@@ -75,6 +79,11 @@ impl ResourceSet {
         if options.metadata {
             let record = documents::record(&set.uris);
             set.put(documents::RECORD, record, start);
+        }
+        if options.related {
+            for (name, bytes) in related::first_resources() {
+                set.put(name, bytes, start);
+            }
         }
         set.refresh_resource_list(start);
         set.refresh_resource_dump(start);
@@ -102,12 +111,20 @@ impl ResourceSet {
     }
 
     fn entry_of(&self, resource: &Resource) -> Entry {
+        self.entry_with_links(resource, false)
+    }
+
+    /// `changes`: the entry states a change.
+    fn entry_with_links(&self, resource: &Resource, changes: bool) -> Entry {
         let mut entry = documents::resource_entry(resource, self.digests);
         if self.metadata {
             documents::relate(&self.uris, &mut entry);
         }
         let links = self.links.get(&resource.uri);
         entry.links.extend(links.into_iter().flatten().cloned());
+        if let Some(related) = &self.related {
+            related.relate(&self.uris, &mut entry, changes);
+        }
         entry
     }
 
@@ -116,9 +133,17 @@ impl ResourceSet {
         self.links.insert(self.resource_uri(name), links);
     }
 
+    /// What belongs to its resources.
+    pub(super) fn related(&self) -> Option<&Related> {
+        self.related.as_ref()
+    }
+
     fn put(&mut self, name: &str, bytes: Bytes, at: SourceTime) -> Entry {
-        let resource = Resource::new(self.resource_uri(name), bytes, at);
-        let entry = self.entry_of(&resource);
+        let mut resource = Resource::new(self.resource_uri(name), bytes, at);
+        if let Some(related) = &mut self.related {
+            related.note(&self.uris, &mut resource);
+        }
+        let entry = self.entry_with_links(&resource, true);
         self.resources
             .insert(path_and_query(&resource.uri).to_owned(), resource);
         entry

@@ -29,6 +29,16 @@ pub(super) struct Representation {
     pub(super) lastmod: Option<SourceTime>,
     /// The value of the `Link` header; topics have one.
     pub(super) links: Option<String>,
+    /// The time of the version, if it is one of several that are served.
+    pub(super) memento: Option<SourceTime>,
+}
+
+/// The answer of a TimeGate (RFC 7089): where the version is that was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Negotiated {
+    pub(super) location: String,
+    /// The value of the `Link` header.
+    pub(super) links: String,
 }
 
 impl From<ServedFile> for Representation {
@@ -39,6 +49,7 @@ impl From<ServedFile> for Representation {
             file,
             lastmod: None,
             links: None,
+            memento: None,
         }
     }
 }

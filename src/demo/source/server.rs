@@ -7,18 +7,20 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED,
-    LINK, LOCATION, RETRY_AFTER,
+    LINK, LOCATION, RETRY_AFTER, VARY,
 };
 use axum::http::response::Builder;
 use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use axum::routing::get;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures_util::StreamExt;
 use futures_util::stream;
 
 use super::fault::Fault;
 use super::range::RequestedRange;
-use super::served::Representation;
+use super::related::http_date;
+use super::served::{Negotiated, Representation};
 use super::state::SharedSource;
 
 /// Answers GET and HEAD for every path of the Source.
@@ -34,8 +36,9 @@ async fn answer(
     let path = uri
         .path_and_query()
         .map_or_else(|| uri.path(), |path| path.as_str());
-    let (found, fault, is_current) = {
+    let (found, fault, is_current, negotiated) = {
         let mut state = shared.state.lock();
+        let negotiated = state.negotiate(path, accepted_time(&headers));
         let (found, fault) = (state.find(path), state.faults().take(path));
         let is_current = match (&found, &fault) {
             (Some(found), None | Some(Fault::Slow(_))) => is_current(&headers, found),
@@ -47,7 +50,7 @@ async fn answer(
             is_current,
             sent.map_or(0, |sent| sent.file.body.len()),
         );
-        (found, fault, is_current)
+        (found, fault, is_current, negotiated)
     };
     shared.requests.send_modify(|count| *count += 1);
     if let Some(Fault::Slow(by)) = fault {
@@ -59,7 +62,14 @@ async fn answer(
             .header(RETRY_AFTER, retry_after)
             .body(Body::empty()),
         (_, Some(Fault::Redirect(to))) => empty(302).header(LOCATION, to).body(Body::empty()),
-        (None, _) => empty(404).body(Body::empty()),
+        (None, _) => match negotiated {
+            Some(Negotiated { location, links }) => empty(302)
+                .header(LOCATION, location)
+                .header(VARY, "accept-datetime")
+                .header(LINK, links)
+                .body(Body::empty()),
+            None => empty(404).body(Body::empty()),
+        },
         (Some(found), None | Some(Fault::Slow(_))) if is_current => {
             empty(304).header(ETAG, &found.etag).body(Body::empty())
         }
@@ -125,13 +135,22 @@ fn head_of(found: &Representation, length: usize) -> Builder {
         .header(ACCEPT_RANGES, "bytes")
         .header(ETAG, &found.etag);
     if let Some(lastmod) = found.lastmod {
-        let date = lastmod.to_datetime().format("%a, %d %b %Y %H:%M:%S GMT");
-        head = head.header(LAST_MODIFIED, date.to_string());
+        head = head.header(LAST_MODIFIED, http_date(lastmod));
+    }
+    if let Some(time) = found.memento {
+        head = head.header("memento-datetime", http_date(time));
     }
     if let Some(links) = &found.links {
         head = head.header(LINK, links);
     }
     head
+}
+
+/// The time of the version that a request to a TimeGate asks for (RFC 7089).
+fn accepted_time(headers: &HeaderMap) -> Option<DateTime<Utc>> {
+    let value = headers.get("accept-datetime")?.to_str().ok()?;
+    let time = DateTime::parse_from_rfc2822(value).ok()?;
+    Some(time.to_utc())
 }
 
 fn is_current(headers: &HeaderMap, found: &Representation) -> bool {

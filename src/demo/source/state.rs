@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use url::Url;
@@ -12,8 +13,9 @@ use super::clock::SampleClock;
 use super::documents::{self, SetUris};
 use super::fault::PlannedFaults;
 use super::options::{ChannelHub, SampleOptions, Submission};
+use super::resource::path_and_query;
 use super::resource_set::ResourceSet;
-use super::served::{Representation, ServedFile};
+use super::served::{Negotiated, Representation, ServedFile};
 use crate::demo::serving;
 use crate::protocol::{Capability, ChangeKind, HubUri, SourceTime};
 
@@ -187,6 +189,17 @@ impl SampleState {
         }
     }
 
+    /// The answer of the TimeGate at a path with query, if there is one.
+    pub(super) fn negotiate(
+        &self,
+        path: &str,
+        wanted: Option<DateTime<Utc>>,
+    ) -> Option<Negotiated> {
+        let (name, file) = path.strip_prefix('/')?.split_once('/')?;
+        let set = self.sets.get(name)?;
+        set.related()?.negotiate(set.uris(), file, wanted)
+    }
+
     fn find_in_set(&self, set: &ResourceSet, file: &str, path: &str) -> Option<Representation> {
         if let Some(resource) = set.resource(path) {
             return Some(Representation {
@@ -197,7 +210,18 @@ impl SampleState {
                 etag: format!("\"{}\"", resource.digest),
                 lastmod: Some(resource.lastmod),
                 links: None,
+                memento: None,
             });
+        }
+        if let Some(related) = set.related() {
+            let bytes_of = |name: &str| {
+                let uri = set.resource_uri(name);
+                let found = set.resource(path_and_query(&uri));
+                found.map(|resource| resource.bytes.clone())
+            };
+            if let Some(found) = related.find(set.uris(), file, bytes_of) {
+                return Some(found);
+            }
         }
         if let Some((kind, latest)) = set.channel(file) {
             let hub = self.hub.as_ref()?;

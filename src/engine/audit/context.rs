@@ -19,6 +19,8 @@ pub(super) struct AuditContext {
     pub(super) state: PathBuf,
     pub(super) client: Client,
     pub(super) repair: Option<Repair>,
+    /// Whether files are compared with what is stated of their originals.
+    pub(super) originals: bool,
     pub(super) progress: Arc<Progress>,
     pub(super) stop: CancellationToken,
 }

@@ -9,11 +9,14 @@ mod context;
 mod documents;
 mod entries;
 mod files;
+mod originals;
 mod recheck;
 mod repair;
 mod results;
 mod run;
 
 pub use context::RepairOptions;
-pub use results::{ReportedFinding, Summary, Sums};
+pub use results::{
+    OriginalOutcome, OriginalSums, Reported, ReportedFinding, ReportedOriginal, Summary, Sums,
+};
 pub use run::Audit;

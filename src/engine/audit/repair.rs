@@ -301,7 +301,7 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         changed_at: expectation.changed_at,
         lastmod: expectation.lastmod,
         content: expectation.content,
-        links: Vec::new(),
+        links: expectation.links,
         late: false,
         frequency: None,
         encoding: None,

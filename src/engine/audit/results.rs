@@ -16,6 +16,81 @@ pub struct ReportedFinding {
     pub set: Option<Url>,
 }
 
+/// What an audit reports while it runs.
+#[derive(Clone, Debug)]
+pub enum Reported {
+    /// A difference between the mirror and the Source.
+    Finding(ReportedFinding),
+    /// A republished resource that is not what is stated of its original, or of which that is unknown.
+    Original(ReportedOriginal),
+}
+
+/// How the file of a republished resource compares with what is stated of its original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedOriginal {
+    /// The Capability List of the set that names the resource.
+    pub set: Option<Url>,
+    /// The resource.
+    pub uri: String,
+    /// Its file, relative to the mirror.
+    pub path: String,
+    /// The URI of the original.
+    pub original: String,
+    /// The result.
+    pub outcome: OriginalOutcome,
+}
+
+/// The result of the comparison with an original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OriginalOutcome {
+    /// The file has the digest that is stated of the original.
+    Same,
+    /// It has not: in what it differs, by stable names.
+    Differs(Vec<&'static str>),
+    /// Nothing is known: why, by a stable name.
+    Unknown(&'static str),
+}
+
+impl OriginalOutcome {
+    /// Its stable name.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Differs(_) => "differs",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+/// The numbers of comparisons with originals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OriginalSums {
+    /// Files with the digest that is stated of their original.
+    pub same: u64,
+    /// Those without it.
+    pub differing: u64,
+    /// Those of which that is unknown.
+    pub unknown: u64,
+}
+
+impl OriginalSums {
+    pub(super) fn count(&mut self, outcome: &OriginalOutcome) {
+        match outcome {
+            OriginalOutcome::Same => self.same += 1,
+            OriginalOutcome::Differs(_) => self.differing += 1,
+            OriginalOutcome::Unknown(_) => self.unknown += 1,
+        }
+    }
+}
+
+impl AddAssign for OriginalSums {
+    fn add_assign(&mut self, other: Self) {
+        self.same += other.same;
+        self.differing += other.differing;
+        self.unknown += other.unknown;
+    }
+}
+
 /// The result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -25,6 +100,8 @@ pub struct Summary {
     pub whole: bool,
     /// Whether files that the Source does not name are extra; if not, none was reported so.
     pub proves_absence: bool,
+    /// The comparison with originals, if that was requested.
+    pub originals: Option<OriginalSums>,
 }
 
 /// The numbers of an audit.

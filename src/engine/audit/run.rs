@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::comparison::Comparison;
 use super::context::{AuditContext, Repair, RepairOptions, blocking};
 use super::documents::SourceDocuments;
-use super::results::{ReportedFinding, Summary, Sums};
+use super::results::{Reported, ReportedFinding, Summary, Sums};
 use super::{files, repair};
 use crate::clock;
 use crate::config::Config;
@@ -46,6 +46,7 @@ impl Audit {
                     state: config.state_dir.clone(),
                     client: client.with_credentials(&source.credentials),
                     repair: None,
+                    originals: false,
                     progress: Arc::default(),
                     stop: CancellationToken::new(),
                 },
@@ -72,6 +73,13 @@ impl Audit {
             .collect()
     }
 
+    /// The same audit; `originals`: files are also compared with what is stated of their originals.
+    #[must_use]
+    pub fn with_originals(mut self, originals: bool) -> Self {
+        self.context.originals = originals;
+        self
+    }
+
     /// The name of the Source.
     pub fn source(&self) -> &str {
         &self.context.source.name
@@ -96,10 +104,7 @@ impl Audit {
     /// # Errors
     /// When it could not be completed: the mirror or the database can't be read, or are in use by another process where it is to
     /// repair, or it was interrupted.
-    pub async fn run(
-        &self,
-        findings: &mpsc::Sender<ReportedFinding>,
-    ) -> Result<Summary, StatusError> {
+    pub async fn run(&self, findings: &mpsc::Sender<Reported>) -> Result<Summary, StatusError> {
         let done = match &self.context.repair {
             None => tokio::select! {
                 () = self.context.stop.cancelled() => Err(EngineError::Interrupted),
@@ -112,7 +117,7 @@ impl Audit {
 
     async fn compare_and_report(
         &self,
-        findings: &mpsc::Sender<ReportedFinding>,
+        findings: &mpsc::Sender<Reported>,
     ) -> Result<Summary, EngineError> {
         let began = clock::now().wall;
         let comparison = self.compare().await?;
@@ -127,7 +132,7 @@ impl Audit {
     async fn compare_and_repair(
         &self,
         repair: &Repair,
-        findings: &mpsc::Sender<ReportedFinding>,
+        findings: &mpsc::Sender<Reported>,
     ) -> Result<Summary, EngineError> {
         let context = &self.context;
         let accepting = match repair.options.new_mirror {
@@ -225,7 +230,7 @@ impl Audit {
     async fn report(
         &self,
         comparison: &Comparison,
-        findings: &mpsc::Sender<ReportedFinding>,
+        findings: &mpsc::Sender<Reported>,
     ) -> Result<Summary, EngineError> {
         let mut sums = Sums {
             compared: comparison.expected,
@@ -244,10 +249,16 @@ impl Audit {
                     .set
                     .and_then(|number| comparison.documents.set(number));
                 // After an interruption nothing receives it.
-                let _ = findings.send(ReportedFinding { finding, set }).await;
+                let found = Reported::Finding(ReportedFinding { finding, set });
+                let _ = findings.send(found).await;
             }
         }
+        let originals = match self.context.originals {
+            true => Some(self.context.compare_originals(comparison, findings).await?),
+            false => None,
+        };
         Ok(Summary {
+            originals,
             sums,
             whole: comparison.documents.is_complete,
             proves_absence: comparison.documents.proves_extras(),

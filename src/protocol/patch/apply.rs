@@ -1,6 +1,6 @@
 //! Applies a patch of any kind.
 
-use super::error::{Budget, MAX_BYTES, PatchError};
+use super::error::{Budget, MAX_BYTES, MAX_WRITTEN, PatchError};
 use super::json;
 use super::json_value::Json;
 use super::kind::PatchKind;
@@ -15,18 +15,23 @@ pub const MAX_PATCH_BYTES: u64 = 16 << 20;
 const MARK: &str = "\u{feff}";
 
 /// What a file may be after a patch. Data of JSON is written in one style after the other; what a patch of XML does not touch stays as
-/// it is, so that there is one result.
+/// it is, so that there are one or two results.
 #[derive(Debug)]
 pub struct PatchedBytes {
     results: Results,
     limit: usize,
+    /// How many bytes may still be written.
+    left: usize,
+    /// The bytes of all texts: each time at least as many are read.
+    least: usize,
 }
 
 #[derive(Debug)]
 enum Results {
     /// With the styles that were not tried, the next one last.
     Json(Json, Vec<Style>),
-    Xml(Option<String>),
+    /// The next one last.
+    Xml(Vec<String>),
 }
 
 impl Iterator for PatchedBytes {
@@ -35,16 +40,19 @@ impl Iterator for PatchedBytes {
     fn next(&mut self) -> Option<Vec<u8>> {
         match &mut self.results {
             Results::Json(value, styles) => {
-                while let Some(style) = styles.pop() {
+                while let Some(style) = styles.pop().filter(|_| self.left > 0) {
                     let written = write(value, &style, self.limit);
+                    let length = written.as_ref().map_or(self.limit, Vec::len);
+                    self.left = self.left.saturating_sub(length.max(self.least));
                     if written.is_some() {
                         return written;
                     }
                 }
                 None
             }
-            Results::Xml(result) => {
-                let result = result.take().filter(|result| result.len() <= self.limit);
+            Results::Xml(results) => {
+                let mut results = std::iter::from_fn(|| results.pop());
+                let result = results.find(|result| result.len() <= self.limit);
                 result.map(String::into_bytes)
             }
         }
@@ -71,25 +79,35 @@ pub fn apply_patch(
     let (file, patch) = (text(file, "file")?, text(patch, "patch")?);
     let mut budget = Budget::new();
     let budget = &mut budget;
+    let mut least = 0;
     let results = match kind {
         PatchKind::Json | PatchKind::Merge => {
             let before = Json::parse(without_mark(file).1, "file")?;
             let changes = Json::parse(without_mark(patch).1, "patch")?;
-            let mut styles = Style::likely(file, &before);
-            styles.reverse();
+            let was_sorted = before.is_sorted();
             let value = match kind {
                 PatchKind::Merge => merge(before, changes, budget)?,
                 _ => json::apply(before, changes, budget)?,
             };
+            least = value.size().bytes;
+            let mut styles = Style::likely(file, was_sorted, &value);
+            styles.reverse();
             Results::Json(value, styles)
         }
         PatchKind::Xml => {
             let (mark, file) = without_mark(file);
-            let patched = xml::apply(file, without_mark(patch).1, budget)?;
-            Results::Xml(Some(format!("{mark}{patched}")))
+            let mut patched = xml::apply(file, without_mark(patch).1, budget)?;
+            patched.reverse();
+            let marked = patched.into_iter().map(|it| format!("{mark}{it}"));
+            Results::Xml(marked.collect())
         }
     };
-    Ok(PatchedBytes { results, limit })
+    Ok(PatchedBytes {
+        results,
+        limit,
+        left: MAX_WRITTEN,
+        least,
+    })
 }
 
 /// A text after its byte order mark, and that.
@@ -143,6 +161,20 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_written_are_limited_in_all() {
+        let mut results = apply_patch(PatchKind::Json, b"[1,{}]", b"[]", None).unwrap();
+        assert_eq!(results.left, MAX_WRITTEN);
+        results.left = 13;
+        assert_eq!(results.next().as_deref(), Some(&b"[1,{}]"[..]));
+        assert_eq!(results.count(), 2);
+        // What is too long to be returned counts, too.
+        let mut results = apply_patch(PatchKind::Json, b"[1,{}]", b"[]", Some(4)).unwrap();
+        results.left = 5;
+        assert_eq!(results.next(), None);
+        assert_eq!(results.left, 0);
+    }
+
+    #[test]
     fn long_patches_and_files_are_not_read() {
         let long = vec![b' '; usize::try_from(MAX_PATCH_BYTES).unwrap() + 1];
         for (file, patch) in [(&long[..], &b"[]"[..]), (b"[]", &long)] {
@@ -156,7 +188,7 @@ mod tests {
         fn application_is_total(file in any::<Vec<u8>>(), patch in any::<Vec<u8>>(), length in any::<Option<u64>>()) {
             for kind in [PatchKind::Json, PatchKind::Merge, PatchKind::Xml] {
                 if let Ok(results) = apply_patch(kind, &file, &patch, length) {
-                    prop_assert!(results.count() <= 64);
+                    prop_assert!(results.count() <= 96);
                 }
             }
         }

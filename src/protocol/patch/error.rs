@@ -63,6 +63,8 @@ pub(super) const MAX_DEPTH: usize = 128;
 pub(super) const MAX_NODES: usize = 1 << 20;
 /// The limit on the bytes of texts that the operations of a patch add, and on the length of a result.
 pub(super) const MAX_BYTES: usize = 32 << 20;
+/// The limit on the bytes that are written of one document in one style after the other.
+pub(super) const MAX_WRITTEN: usize = 256 << 20;
 /// The limit on the work of one patch, in comparisons and moves of single values, or bytes that are read.
 const MAX_WORK: u64 = 1 << 28;
 

@@ -107,6 +107,32 @@ impl Json {
         }
     }
 
+    /// Whether a number, as it is spelled, satisfies a condition.
+    pub(super) fn has_number(&self, is_wanted: &impl Fn(&str) -> bool) -> bool {
+        match self {
+            Self::Number(text) => is_wanted(text),
+            Self::Array(values) => values.iter().any(|value| value.has_number(is_wanted)),
+            Self::Object(members) => {
+                let mut values = members.iter().map(|(_, value)| value);
+                values.any(|value| value.has_number(is_wanted))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an object has a key that is an array index where JavaScript would not have it.
+    pub(super) fn has_late_index(&self) -> bool {
+        match self {
+            Self::Array(values) => values.iter().any(Self::has_late_index),
+            Self::Object(members) => {
+                let places = members.iter().map(|(key, _)| array_index(key));
+                let places = places.map(|index| index.unwrap_or(u32::MAX));
+                !places.is_sorted() || members.iter().any(|(_, value)| value.has_late_index())
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the keys of each object are in the order of their code points; `None`: no object has two keys.
     pub(super) fn is_sorted(&self) -> Option<bool> {
         match self {
@@ -122,6 +148,14 @@ impl Json {
             _ => None,
         }
     }
+}
+
+/// The index that a key is in JavaScript, below 2^32 - 1; `None`: it is none.
+pub(super) fn array_index(key: &str) -> Option<u32> {
+    let is_number = key.bytes().all(|byte| byte.is_ascii_digit());
+    let is_spelled = is_number && !key.is_empty() && (key == "0" || !key.starts_with('0'));
+    let index = key.parse().ok().filter(|_| is_spelled);
+    index.filter(|&index| index < u32::MAX)
 }
 
 /// The size of a value of these; each with the length of its key.

@@ -18,6 +18,7 @@ mod json;
 mod json_value;
 mod kind;
 mod merge;
+mod number;
 mod serialization;
 mod xml;
 mod xml_selector;

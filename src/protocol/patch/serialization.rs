@@ -3,7 +3,8 @@
 //! The style of the file that is patched is tried first: programs seldom change it between two versions. Then come the usual ones of
 //! JavaScript's `JSON.stringify` and Python's `json.dumps`.
 
-use super::json_value::Json;
+use super::json_value::{Json, array_index};
+use super::number::Numbers;
 
 /// How a document is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +13,21 @@ pub(super) struct Style {
     bom: bool,
     layout: Layout,
     escapes: Escapes,
-    /// Whether keys are written in the order of their code points.
-    is_sorted: bool,
+    order: KeyOrder,
+    numbers: Numbers,
     /// What follows the document.
     end: String,
+}
+
+/// The order in which the keys of an object are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyOrder {
+    /// That of the patched document.
+    Document,
+    /// That of their code points.
+    Sorted,
+    /// Those that are array indexes come first, by their value, as in every object of JavaScript.
+    IndexesFirst,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +51,7 @@ struct Escapes {
 /// The longest white space that is taken for indentation or for the end of a document, in bytes.
 const LONGEST_SPACE: usize = 16;
 /// How many styles are tried.
-const MAX_STYLES: usize = 16;
+const MAX_STYLES: usize = 96;
 
 impl Layout {
     fn compact() -> Self {
@@ -74,20 +86,24 @@ impl Style {
             bom: false,
             layout: Layout::compact(),
             escapes: Escapes::default(),
-            is_sorted: false,
+            order: KeyOrder::Document,
+            numbers: Numbers::Spelled,
             end: String::new(),
         }
     }
 
-    /// The styles to try for the next version of a file, the most likely first. `before`: the value of the file.
-    pub(super) fn likely(file: &str, before: &Json) -> Vec<Self> {
+    /// The styles to try for the next version of a file, the most likely first. `was_sorted`: whether the keys of the file are in the
+    /// order of their code points; `None`: it does not show. `after`: the patched document.
+    pub(super) fn likely(file: &str, was_sorted: Option<bool>, after: &Json) -> Vec<Self> {
         let seen = Seen::of(file);
-        let is_sorted = before.is_sorted();
-        let orders: &[bool] = match is_sorted {
-            Some(true) => &[true, false],
-            Some(false) => &[false],
-            None => &[false, true],
+        let mut orders = match was_sorted {
+            Some(true) => vec![KeyOrder::Sorted, KeyOrder::Document],
+            Some(false) | None => vec![KeyOrder::Document, KeyOrder::Sorted],
         };
+        // Mostly that of the document.
+        if after.has_late_index() {
+            orders.insert(1, KeyOrder::IndexesFirst);
+        }
         // What the file does not show is tried both ways.
         let non_ascii: &[bool] = match seen.escapes_non_ascii {
             Some(true) => &[true],
@@ -97,7 +113,7 @@ impl Style {
         let mut ends = vec![seen.end.clone(), String::new(), "\n".to_owned()];
         ends.dedup();
         let mut styles: Vec<Self> = Vec::new();
-        let mut try_style = |layout: &Layout, non_ascii, is_sorted, end: &str| {
+        let mut try_style = |layout: &Layout, non_ascii, order, numbers, end: &str| {
             let style = Self {
                 bom: seen.bom,
                 layout: layout.clone(),
@@ -105,16 +121,17 @@ impl Style {
                     non_ascii,
                     ..seen.escapes
                 },
-                is_sorted,
+                order,
+                numbers,
                 end: end.to_owned(),
             };
             if styles.len() < MAX_STYLES && !styles.contains(&style) {
                 styles.push(style);
             }
         };
-        for &is_sorted in orders {
+        for &order in &orders {
             for &non_ascii in non_ascii {
-                try_style(&seen.layout, non_ascii, is_sorted, &seen.end);
+                try_style(&seen.layout, non_ascii, order, Numbers::Spelled, &seen.end);
             }
         }
         let usual = [
@@ -122,18 +139,36 @@ impl Style {
             Layout::spaced(),
             Layout::indented("  "),
             Layout::indented("    "),
+            Layout::indented("\t"),
         ];
-        let is_sorted = orders[0];
-        for layout in std::iter::once(&seen.layout).chain(&usual) {
-            for &non_ascii in non_ascii {
-                try_style(layout, non_ascii, is_sorted, &seen.end);
+        // A program that writes the numbers of a file anew that it has not written.
+        for numbers in [Numbers::Python, Numbers::JavaScript] {
+            if !after.has_number(&|number| numbers.spelling(number) != number) {
+                continue;
+            }
+            for end in &ends {
+                for layout in std::iter::once(&seen.layout).chain(&usual) {
+                    for &non_ascii in non_ascii {
+                        try_style(layout, non_ascii, orders[0], numbers, end);
+                    }
+                }
             }
         }
+        // Then the program that writes it is another one than before.
         for end in &ends {
-            try_style(&seen.layout, non_ascii[0], is_sorted, end);
+            for &order in &orders {
+                for layout in std::iter::once(&seen.layout).chain(&usual) {
+                    for &non_ascii in non_ascii {
+                        try_style(layout, non_ascii, order, Numbers::Spelled, end);
+                    }
+                }
+            }
         }
-        for layout in &usual {
-            try_style(layout, non_ascii[0], is_sorted, "");
+        // A program that escapes what is not ASCII, after one that did not, and the other way round.
+        for end in &ends {
+            for layout in &usual {
+                try_style(layout, !non_ascii[0], orders[0], Numbers::Spelled, end);
+            }
         }
         styles
     }
@@ -272,7 +307,8 @@ impl Writer<'_> {
             Json::Null => self.out.push_str("null"),
             Json::Bool(true) => self.out.push_str("true"),
             Json::Bool(false) => self.out.push_str("false"),
-            Json::Number(text) => self.out.push_str(text),
+            Json::Number(text) if self.style.numbers == Numbers::Spelled => self.out.push_str(text),
+            Json::Number(text) => self.out.push_str(&self.style.numbers.spelling(text)),
             Json::String(text) => self.string(text),
             Json::Array(values) if values.is_empty() => self.out.push_str("[]"),
             Json::Object(members) if members.is_empty() => self.out.push_str("{}"),
@@ -288,8 +324,12 @@ impl Writer<'_> {
             Json::Object(members) => {
                 self.out.push('{');
                 let mut members: Vec<&(Box<str>, Json)> = members.iter().collect();
-                if self.style.is_sorted {
-                    members.sort_by(|(one, _), (other, _)| one.cmp(other));
+                match self.style.order {
+                    KeyOrder::Document => {}
+                    KeyOrder::Sorted => members.sort_by(|(one, _), (other, _)| one.cmp(other)),
+                    KeyOrder::IndexesFirst => {
+                        members.sort_by_key(|(key, _)| array_index(key).unwrap_or(u32::MAX));
+                    }
                 }
                 for (number, (key, value)) in members.into_iter().enumerate() {
                     self.begin_item(number, depth + 1);
@@ -334,6 +374,8 @@ impl Writer<'_> {
                 '\t' => self.out.push_str("\\t"),
                 '/' if escapes.slash => self.out.push_str("\\/"),
                 '<' | '>' | '&' | '\u{2028}' | '\u{2029}' if escapes.html => self.escape(it),
+                // As Python does.
+                '\u{7f}' if escapes.non_ascii && !escapes.slash => self.escape(it),
                 it if it < ' ' || (escapes.non_ascii && !it.is_ascii()) => self.escape(it),
                 it => self.out.push(it),
             }
@@ -377,7 +419,7 @@ mod tests {
         ] {
             let text = file.trim_start_matches('\u{feff}');
             let value = Json::parse(text, "file").unwrap();
-            let styles = Style::likely(file, &value);
+            let styles = Style::likely(file, value.is_sorted(), &value);
             assert!(styles.len() <= MAX_STYLES);
             // White space before a colon is nobody's style.
             let is_usual = !file.contains("\" :");
@@ -390,7 +432,7 @@ mod tests {
     fn usual_styles_are_tried_where_the_file_shows_none() {
         let after = Json::parse(r#"{"a":[1,"é"],"b":2}"#, "file").unwrap();
         let before = Json::parse("{}", "file").unwrap();
-        let styles = Style::likely("{}", &before);
+        let styles = Style::likely("{}", before.is_sorted(), &after);
         for expected in [
             r#"{"a":[1,"é"],"b":2}"#,
             r#"{"a": [1, "\u00e9"], "b": 2}"#,
@@ -406,6 +448,113 @@ mod tests {
         }
     }
 
+    /// A program writes the next version that has not written the one before: of what the usual ones write, nothing is missing.
+    #[test]
+    fn every_usual_style_is_tried_after_every_other_one() {
+        let before = r#"{"b": [1, "é"], "a": {"d": null, "c": "x"}}"#;
+        let after = r#"{"b": [1, "é", {}], "a": {"d": null, "c": "y"}, "0": []}"#;
+        let parse = |text: &str| Json::parse(text, "file").unwrap();
+        let layouts = [
+            Layout::compact(),
+            Layout::spaced(),
+            Layout::indented("  "),
+            Layout::indented("    "),
+        ];
+        let mut usual = Vec::new();
+        for layout in layouts {
+            for order in [KeyOrder::Document, KeyOrder::Sorted] {
+                for non_ascii in [false, true] {
+                    let escapes = Escapes {
+                        non_ascii,
+                        ..Escapes::default()
+                    };
+                    for end in ["", "\n"] {
+                        usual.push(Style {
+                            layout: layout.clone(),
+                            escapes,
+                            order,
+                            end: end.to_owned(),
+                            ..Style::compact()
+                        });
+                    }
+                }
+            }
+        }
+        for of_file in &usual {
+            let file = String::from_utf8(write(&parse(before), of_file, usize::MAX).unwrap());
+            let file = file.unwrap();
+            let was_sorted = parse(&file).is_sorted();
+            // As the file has its keys.
+            let mut value = parse(after);
+            if was_sorted == Some(true) {
+                value = parse(r#"{"a": {"c": "y", "d": null}, "b": [1, "é", {}], "0": []}"#);
+            }
+            let tried = Style::likely(&file, was_sorted, &value);
+            let tried: Vec<_> = tried
+                .iter()
+                .map(|it| write(&value, it, usize::MAX).unwrap())
+                .collect();
+            assert_eq!(tried[0], write(&value, of_file, usize::MAX).unwrap());
+            for wanted in &usual {
+                // Two habits at once are seldom given up.
+                let changes = [
+                    wanted.layout != of_file.layout,
+                    wanted.order != of_file.order,
+                    wanted.escapes != of_file.escapes,
+                ];
+                if changes.iter().filter(|it| **it).count() > 1 && changes[2] {
+                    continue;
+                }
+                let written = write(&value, wanted, usize::MAX).unwrap();
+                assert!(tried.contains(&written), "{wanted:?} after {of_file:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_are_indexes_are_tried_first_as_in_javascript() {
+        let file = r#"{"b":1}"#;
+        let after = Json::parse(r#"{"b":1,"10":2,"2":3,"01":4}"#, "file").unwrap();
+        let styles = Style::likely(file, None, &after);
+        let mut written = styles
+            .iter()
+            .map(|style| write(&after, style, usize::MAX).unwrap());
+        assert!(written.any(|it| it == br#"{"2":3,"10":2,"b":1,"01":4}"#));
+        let without = Json::parse(r#"{"2":1,"b":[{"1":1,"a":2}]}"#, "file").unwrap();
+        assert!(!without.has_late_index());
+    }
+
+    #[test]
+    fn numbers_of_a_file_that_was_written_by_hand_are_tried_as_programs_write_them() {
+        let file = "{\n  \"a\": 1.50,\n  \"b\": 1e2\n}\n";
+        let after = Json::parse(r#"{"a":1.50,"b":1e2,"c":[]}"#, "file").unwrap();
+        let styles = Style::likely(file, Some(true), &after);
+        let written: Vec<_> = styles
+            .iter()
+            .map(|style| write(&after, style, usize::MAX).unwrap())
+            .collect();
+        for expected in [
+            "{\n  \"a\": 1.50,\n  \"b\": 1e2,\n  \"c\": []\n}\n",
+            "{\n  \"a\": 1.5,\n  \"b\": 100.0,\n  \"c\": []\n}\n",
+            r#"{"a": 1.5, "b": 100.0, "c": []}"#,
+            r#"{"a":1.5,"b":100,"c":[]}"#,
+        ] {
+            assert!(
+                written.contains(&expected.as_bytes().to_vec()),
+                "{expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn delete_is_escaped_as_python_does() {
+        let value = Json::parse("\"\u{7f}é\"", "file").unwrap();
+        let mut style = Style::compact();
+        assert_eq!(write(&value, &style, 99).unwrap(), "\"\u{7f}é\"".as_bytes());
+        style.escapes.non_ascii = true;
+        assert_eq!(write(&value, &style, 99).unwrap(), br#""\u007f\u00e9""#);
+    }
+
     #[test]
     fn length_of_the_output_is_limited() {
         let value = Json::parse("[1,2]", "file").unwrap();
@@ -417,7 +566,7 @@ mod tests {
         #[test]
         fn any_file_has_styles(text in "[\\[\\]{}\",:0-2a-c\\\\/ \n\r\té]{0,60}") {
             let value = Json::parse(&text, "file").unwrap_or(Json::Null);
-            for style in Style::likely(&text, &value) {
+            for style in Style::likely(&text, value.is_sorted(), &value) {
                 prop_assert!(write(&value, &style, usize::MAX).is_some());
             }
         }

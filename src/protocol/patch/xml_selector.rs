@@ -530,8 +530,35 @@ mod tests {
             selector.locate(&tree, &mut budget),
             Err(SelectorError::NotOne)
         );
-        let mut small = Budget::of_work(1000);
-        let limit = SelectorError::Patch(PatchError::Limit("too much work"));
-        assert_eq!(selector.locate(&tree, &mut small), Err(limit));
+        // Each form of a step and of a condition counts what it looks at.
+        let many = format!("*/*{}", "[c='x']".repeat(100));
+        for costly in [
+            "*/*[c='y'][.='z']",
+            "*/*[.='x']/c",
+            "*/b[@k='v']",
+            "*/b/c/text()[1]",
+            "*/*/*[1]",
+            "*/b[1000]/c",
+            "id('x')/b",
+            "*/comment()",
+            "*/b/@k",
+            "*/b/namespace::p",
+            &many,
+        ] {
+            let selector = Selector::parse(costly, &[]).unwrap();
+            let mut small = Budget::of_work(900);
+            let limit = SelectorError::Patch(PatchError::Limit("too much work"));
+            assert_eq!(selector.locate(&tree, &mut small), Err(limit), "{costly}");
+        }
+        let deep = "*/".repeat(MAX_DEPTH + 1);
+        for long in [
+            format!("{deep}*"),
+            format!("*{}", "[1]".repeat(MAX_DEPTH + 1)),
+        ] {
+            assert_eq!(
+                Selector::parse(&long, &[]).unwrap_err(),
+                SelectorError::Invalid
+            );
+        }
     }
 }

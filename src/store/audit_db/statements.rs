@@ -88,6 +88,11 @@ impl AuditDb {
         Ok(expected::after(&self.sql(), after, limit)?)
     }
 
+    /// The expected files after an id whose resources have links, in the order of their ids.
+    pub fn linked(&self, after: i64, limit: usize) -> Result<Vec<Expectation>, StoreError> {
+        Ok(expected::linked_after(&self.sql(), after, limit)?)
+    }
+
     /// One expected file, by its id.
     ///
     /// # Errors
@@ -139,6 +144,7 @@ fn record_undated(
     let bare = Change {
         lastmod: None,
         content: ContentInfo::default(),
+        links: Vec::new(),
         ..entry.clone()
     };
     let statement = Statement {

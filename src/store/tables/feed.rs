@@ -34,7 +34,8 @@ pub struct FeedEntry {
     pub changed_at: Option<SourceTime>,
     /// The kind of document that announced it.
     pub origin: String,
-    /// What the resource describes, the metadata that describes it, its kinds and collections, and what it is a representation of.
+    /// What the resource describes, the metadata that describes it, its kinds and collections, what it is a representation of, and its
+    /// original.
     pub links: Vec<Link>,
     /// Whether it was applied by a patch of the version before.
     pub is_patched: bool,
@@ -292,13 +293,14 @@ pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) is_patched: bool,
 }
 
-/// The relations that a reader of the feed pairs resources by.
-const PAIRING: [&str; 5] = [
+/// The relations that a reader of the feed pairs resources by, and where a resource is from.
+const PAIRING: [&str; 6] = [
     "describes",
     "describedby",
     "profile",
     "collection",
     "canonical",
+    "via",
 ];
 
 /// The links that pair a resource with others, without what else they state of their targets.

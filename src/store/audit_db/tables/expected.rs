@@ -21,8 +21,9 @@ pub(super) const TABLE: &str = "
         length INTEGER,
         media_type TEXT,
         hashes TEXT NOT NULL,
-        path TEXT NOT NULL,
-        linked TEXT
+        links TEXT,
+        linked TEXT,
+        path TEXT NOT NULL
     );
     CREATE INDEX expected_path ON expected (path);
 ";
@@ -63,6 +64,8 @@ pub struct Expectation {
     pub lastmod: Option<SourceTime>,
     /// Its content, as far as that is stated.
     pub content: ContentInfo,
+    /// Its related resources.
+    pub links: Vec<Link>,
     /// Whether the state database has its file as live.
     pub is_known: bool,
 }
@@ -77,6 +80,7 @@ impl Expectation {
             changed_at: row.get("changed_at")?,
             lastmod: row.get("lastmod")?,
             content: content_info(row)?,
+            links: row.get::<_, LinkList<_>>("links")?.0,
             is_known: row.get("is_known")?,
         })
     }
@@ -85,7 +89,7 @@ impl Expectation {
 const EXPECTATION: &str =
     "SELECT expected.id AS id, expected.set_number AS set_number, expected.uri AS uri,
     expected.path AS path, expected.changed_at AS changed_at, expected.lastmod AS lastmod, expected.length AS length,
-    expected.media_type AS media_type, expected.hashes AS hashes,
+    expected.media_type AS media_type, expected.hashes AS hashes, expected.links AS links,
     COALESCE(known.applied AND NOT known.deleted, 0) AS is_known
     FROM expected LEFT JOIN known ON known.uri = expected.uri";
 
@@ -103,6 +107,20 @@ pub(in crate::store::audit_db) fn after(
 ) -> Result<Vec<Expectation>> {
     sql.prepare_cached(&format!(
         "{EXPECTATION} WHERE expected.id > ?1 AND expected.present = 1 ORDER BY expected.id LIMIT ?2"
+    ))?
+    .query_map(params![after, Count::of_rows(limit)], Expectation::from_row)?
+    .collect()
+}
+
+/// As [`after`], those with links.
+pub(in crate::store::audit_db) fn linked_after(
+    sql: &Connection,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Expectation>> {
+    sql.prepare_cached(&format!(
+        "{EXPECTATION} WHERE expected.id > ?1 AND expected.present = 1 AND expected.links IS NOT NULL
+         ORDER BY expected.id LIMIT ?2"
     ))?
     .query_map(params![after, Count::of_rows(limit)], Expectation::from_row)?
     .collect()
@@ -136,7 +154,7 @@ pub(in crate::store::audit_db) fn update_if_later(
     let updated = sql
         .prepare_cached(
             "UPDATE expected SET set_number = ?2, document = ?3, present = ?4, stated_at = ?5, changed_at = ?6,
-                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, linked = ?12
+                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, links = ?12, linked = ?13
              WHERE uri = ?1 AND (stated_at < ?5 OR (stated_at = ?5 AND NOT (?11 AND document = ?3)))",
         )?
         .execute(params![
@@ -151,6 +169,7 @@ pub(in crate::store::audit_db) fn update_if_later(
             content.media_type,
             content.hashes,
             newest_first,
+            LinkList(&entry.links),
             LinkList(links_of(entry)),
         ])?;
     Ok(updated > 0)
@@ -166,7 +185,7 @@ pub(in crate::store::audit_db) fn make_uncertain(
     let updated = sql
         .prepare_cached(
             "UPDATE expected SET present = CASE WHEN ?2 OR present <> 1 THEN 2 ELSE 1 END,
-                 lastmod = NULL, length = NULL, media_type = NULL, hashes = '' WHERE uri = ?1",
+                 lastmod = NULL, length = NULL, media_type = NULL, hashes = '', links = NULL WHERE uri = ?1",
         )?
         .execute(params![uri, is_deleted])?;
     Ok(updated > 0)
@@ -182,8 +201,8 @@ pub(in crate::store::audit_db) fn insert(
     let content = ContentColumns::from(&entry.content);
     sql.prepare_cached(
         "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
-                               hashes, path, linked)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (uri) DO NOTHING",
+                               hashes, path, links, linked)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (uri) DO NOTHING",
     )?
     .execute(params![
         entry.uri,
@@ -197,7 +216,8 @@ pub(in crate::store::audit_db) fn insert(
         content.media_type,
         content.hashes,
         path,
-        LinkList(links_of(entry)),
+            LinkList(&entry.links),
+            LinkList(links_of(entry)),
     ])?;
     Ok(())
 }
@@ -307,7 +327,8 @@ pub(in crate::store::audit_db) fn merge_known(sql: &Connection) -> Result<()> {
     sql.execute_batch(
         "UPDATE expected SET path = known.path FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL;
          UPDATE expected SET present = NOT known.deleted, stated_at = known.changed_at, changed_at = known.changed_at,
-             lastmod = known.lastmod, length = known.length, media_type = known.media_type, hashes = known.hashes
+             lastmod = known.lastmod, length = known.length, media_type = known.media_type, hashes = known.hashes,
+             links = known.links
          FROM known WHERE known.uri = expected.uri AND known.applied AND known.changed_at > expected.stated_at;",
     )
 }
@@ -319,8 +340,8 @@ pub(in crate::store::audit_db) fn insert_known_after(
 ) -> Result<()> {
     sql.execute(
         "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
-                               hashes, path)
-         SELECT uri, 0, 0, 1, changed_at, changed_at, lastmod, length, media_type, hashes, path FROM known
+                               hashes, path, links)
+         SELECT uri, 0, 0, 1, changed_at, changed_at, lastmod, length, media_type, hashes, path, links FROM known
          WHERE applied AND NOT deleted AND wanted AND changed_at > ?1 AND path IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM expected WHERE expected.uri = known.uri)",
         [since],

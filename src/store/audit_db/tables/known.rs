@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use crate::store::tables::resource::audit::StoredResource;
+use crate::store::tables::values::LinkList;
 
 pub(super) const TABLE: &str = "
     CREATE TABLE known (
@@ -11,6 +12,7 @@ pub(super) const TABLE: &str = "
         length INTEGER,
         media_type TEXT,
         hashes TEXT NOT NULL,
+        links TEXT,
         lastmod INTEGER,
         changed_at INTEGER,
         applied INTEGER NOT NULL,
@@ -30,8 +32,9 @@ pub(in crate::store::audit_db) fn insert(
     is_unselected: bool,
 ) -> Result<()> {
     sql.prepare_cached(
-        "INSERT INTO known (uri, path, length, media_type, hashes, lastmod, changed_at, applied, deleted, wanted, unselected)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        "INSERT INTO known (uri, path, length, media_type, hashes, lastmod, changed_at, applied, deleted, wanted, unselected,
+                            links)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
         row.uri,
@@ -45,6 +48,7 @@ pub(in crate::store::audit_db) fn insert(
         row.deleted,
         wanted,
         is_unselected,
+        LinkList(&row.links),
     ])?;
     Ok(())
 }

@@ -20,6 +20,7 @@ pub(in crate::store) struct StoredResource {
     pub(in crate::store) changed_at: Option<SourceTime>,
     pub(in crate::store) applied: bool,
     pub(in crate::store) deleted: bool,
+    pub(in crate::store) links: Vec<Link>,
     /// The type and the links of its task, if that was not selected.
     pub(in crate::store) unselected: Option<(Option<String>, Vec<Link>)>,
 }
@@ -33,7 +34,7 @@ pub(in crate::store) fn visit(
 ) -> Result<(), StoreError> {
     let mut query = sql.prepare(
         "SELECT uri, path, resource.length, resource.media_type, resource.hashes, resource.lastmod, resource.changed_at,
-             applied_at IS NOT NULL, deleted, task.resource_id IS NOT NULL, task.media_type, task.links
+             applied_at IS NOT NULL, deleted, task.resource_id IS NOT NULL, task.media_type, task.links, resource.links
          FROM resource LEFT JOIN task ON task.resource_id = resource.id AND task.state = 'rejected' AND task.kind <> 'deleted'
          WHERE resource.source = ?1",
     )?;
@@ -53,6 +54,7 @@ pub(in crate::store) fn visit(
                 true => Some((row.get(10)?, row.get::<_, LinkList<_>>(11)?.0)),
                 false => None,
             },
+            links: row.get::<_, LinkList<_>>(12)?.0,
         })
     })?;
     loop {
