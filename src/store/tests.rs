@@ -23,6 +23,7 @@ mod superseded;
 mod synced_until;
 mod tasks;
 mod trim;
+mod versions;
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
@@ -75,6 +76,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         encoding: None,
         unconfirmed: false,
         standing: None,
+        version: VersionRule::Ignored,
     }
 }
 
@@ -127,6 +129,7 @@ fn publication(task: Task, content: &str) -> Publication {
         version: None,
         news: true,
         is_patched: false,
+        stored_version: StoredVersion::Ignored,
         task,
     }
 }

@@ -221,6 +221,7 @@ fn values_of_another_type_are_faults() {
         "notifications = \"yes\"",
         "allow_type_mismatch = 1",
         "patches = 1",
+        "versions = true",
         "undated_per_day = \"1\"",
         "delete = 1",
         "poll_interval = 900",

@@ -47,3 +47,4 @@ mod status;
 mod subscriptions;
 mod undated;
 mod unfollowed;
+mod versions;

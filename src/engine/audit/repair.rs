@@ -17,6 +17,7 @@ use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, ResourceUri};
 use crate::store::{
     Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
+    VersionRule,
 };
 
 /// How many findings are worked on at once.
@@ -307,5 +308,6 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         encoding: None,
         unconfirmed: false,
         standing: None,
+        version: VersionRule::Ignored,
     }
 }

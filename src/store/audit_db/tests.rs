@@ -30,6 +30,7 @@ fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Cha
         encoding: None,
         unconfirmed: false,
         standing: None,
+        version: crate::store::VersionRule::Ignored,
     }
 }
 
