@@ -305,10 +305,11 @@ pub(in crate::store) fn release_orphans(sql: &Connection, source: &str) -> Resul
     .map(drop)
 }
 
-/// Tries again what has failed of a Source; returns how many. What is nowhere stays.
+/// Tries again now what has failed of a Source; returns how many. What is nowhere stays.
 pub(in crate::store) fn retry(sql: &Connection, source: &str, now: DateTime<Utc>) -> Result<usize> {
     sql.prepare_cached(
-        "UPDATE version_task SET state = 'ready', attempts = 0, not_before = ?2 WHERE source = ?1 AND state = 'failed' AND error_code <> ?3",
+        "UPDATE version_task SET state = 'ready', attempts = 0, not_before = ?2
+         WHERE source = ?1 AND state IN ('ready', 'failed') AND error_code <> ?3",
     )?
     .execute(params![source, Micros(now), MISSED])
 }
