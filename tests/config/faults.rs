@@ -405,6 +405,26 @@ fn sources_that_share_names_or_folders_are_faults() {
 }
 
 #[test]
+fn folders_of_versions_are_apart_from_mirrors_and_state() {
+    for (versions, expected) in [
+        ("", None),
+        ("/srv/v", None),
+        ("/srv/b", Some("9 source[b].versions duplicate-mirror")),
+        ("/srv/b/v", Some("9 source[b].versions nested-mirror")),
+        ("/srv/a", Some("9 source[b].versions duplicate-mirror")),
+        (
+            "/var/lib/resyncd/v",
+            Some("9 source[b].versions mirror-in-state"),
+        ),
+    ] {
+        let text = format!(
+            "[[source]]\nname = \"b\"\nurl = \"http://b.example/\"\nmirror = \"/srv/b\"\nversions = \"{versions}\"\n"
+        );
+        check_after_minimal(&text, expected.as_slice());
+    }
+}
+
+#[test]
 fn mirrors_that_overlap_through_symlinks_are_faults() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("real")).unwrap();
