@@ -192,7 +192,7 @@ async fn baseline_push_and_poll_store_what_they_announce() {
     }
 
     let pushed = rig.source.update(SET, RESOURCE, "pushed");
-    rig.source.notify(SET);
+    rig.source.notify_and_publish(SET).await.unwrap();
     until_stored(&rig, RESOURCE, pushed, "pushed").await;
     rig.until_holds(RESOURCE, "pushed").await;
 

@@ -110,7 +110,8 @@ pub(super) fn note_published(
 ) -> Result<bool, StoreError> {
     let task = &publication.task;
     match publication.stored_version {
-        StoredVersion::Ignored => Ok(version::release(sql, task.resource, None)?),
+        // Most Sources store none: this costs them nothing.
+        StoredVersion::Ignored => Ok(false),
         StoredVersion::Stored(at) => {
             version::set_stored(sql, task.resource, at)?;
             Ok(version::release(sql, task.resource, None)?)
