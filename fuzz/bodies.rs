@@ -23,8 +23,8 @@ use resyncd::protocol::{
     parse_hashes, parse_link_header, read_document, write_document,
 };
 use resyncd::status::{
-    Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, Status, StatusError,
-    UnsubscribeResult,
+    Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion, Status,
+    StatusError, UnsubscribeResult,
 };
 use resyncd::store::Store;
 use tokio_util::sync::CancellationToken;
@@ -281,6 +281,23 @@ impl Operations for NoSources {
     ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>> {
         let all = source.is_none().then(Vec::new);
         async { Ok(all) }.boxed()
+    }
+
+    fn versions<'a>(
+        &'a self,
+        source: Option<&'a str>,
+        _: &'a ResourceUri,
+    ) -> BoxFuture<'a, Result<Option<Vec<ResourceVersion>>, StatusError>> {
+        let all = source.is_none().then(Vec::new);
+        async { Ok(all) }.boxed()
+    }
+
+    fn backfill<'a>(
+        &'a self,
+        _: Option<&'a str>,
+        _: &'a ResourceUri,
+    ) -> BoxFuture<'a, Result<Option<u64>, StatusError>> {
+        async { Ok(None) }.boxed()
     }
 
     fn activity(&self, _: Option<&str>) -> Option<Activity> {

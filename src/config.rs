@@ -194,6 +194,8 @@ pub struct Source {
     pub allow_type_mismatch: bool,
     /// Whether patches are used where they are safe.
     pub patches: bool,
+    /// The folder of the versions that the Source announces; `None`: they are not stored.
+    pub versions: Option<PathBuf>,
     /// How many resources of a set are requested again within a day because their entries state nothing about their content.
     pub undated_per_day: u64,
     /// After how long without anything newer of the Source a set is reported as stale; `None`: never.

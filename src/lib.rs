@@ -21,7 +21,7 @@
 //! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, the engine, SQL |
-//! | [`engine`] | joins them: `documents` (what a set's readers and the audit share), `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
+//! | [`engine`] | joins them: `documents` (what a set's readers and the audit share), `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
 //! | [`demo`] | a sample Source with its hub, for the demo, tests and benchmarks | everything but the protocol and the clock |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
@@ -49,8 +49,12 @@
 //!          → engine::apply::candidates by a patch, from a package member, verifiable duplicates, or the resource's own URI
 //!          → fetch::Content            received in memory or, if large, in a staged file; counted and hashed
 //!          → mirror::publish           sync, rename, sync of the folder; many files at once
-//!          → store (tx::complete)      resource + task concluded + feed entry, many in ONE transaction
+//!          → engine::versions          if they are stored: a hard link as the version of its time
+//!          → store (tx::complete)      resource + task concluded + version + feed entry, many in ONE transaction
 //! ```
+//!
+//! An announced version that the mirror does not publish is a row of its own from the commit of its entry on; its Source's store of
+//! versions fetches it where the entry links to.
 //!
 //! A polled Change List or Change Dump enters at the sequencer, as a notification does. A Resource List or Resource Dump enters
 //! at the plan. [`Engine::once`](engine::Engine::once) is the same without notifications.

@@ -10,6 +10,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::ResourceUri;
+
 /// The longest error message, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
@@ -173,6 +175,52 @@ pub struct SourceStatus {
     /// Who gets its changes, in the order of the configuration.
     #[serde(default)]
     pub hooks: Vec<HookStatus>,
+    /// The versions that it announces; absent where they are not stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<VersionsStatus>,
+}
+
+/// The status of the stored versions of a Source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionsStatus {
+    /// Their folder.
+    pub folder: String,
+    /// How many are still to be stored, with the TimeMaps that are to be read.
+    pub pending: u64,
+    /// How many were given up.
+    pub failed: u64,
+    /// The last error of those that were given up.
+    pub error: Option<StatusError>,
+}
+
+/// A version of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceVersion {
+    /// The label of the Source.
+    pub source: String,
+    /// The resource.
+    pub uri: String,
+    /// Its time; `None`: this is the TimeMap of the resource, which is to be read.
+    pub at: Option<String>,
+    /// `stored`, `pending` or `failed`.
+    pub state: String,
+    /// Its file, relative to the folder of versions; `None`: there is none.
+    pub path: Option<String>,
+    /// The length of the file, in bytes.
+    pub length: Option<u64>,
+    /// Why it is not stored.
+    pub error: Option<VersionError>,
+    /// When it is tried next.
+    pub next_try_at: Option<String>,
+}
+
+/// Why a version is not stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionError {
+    /// Its stable code, in kebab-case.
+    pub code: String,
+    /// The message.
+    pub message: String,
 }
 
 impl SourceStatus {
@@ -656,6 +704,21 @@ pub trait Operations: Send + Sync {
 
     /// Ends a Source's subscriptions and waits for the hubs' confirmations; `None` if there is no such Source.
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>>;
+
+    /// The versions of a resource, of this Source or of all that store versions, by time. `None`: there is no such Source.
+    fn versions<'a>(
+        &'a self,
+        source: Option<&'a str>,
+        uri: &'a ResourceUri,
+    ) -> BoxFuture<'a, Result<Option<Vec<ResourceVersion>>, StatusError>>;
+
+    /// Has the TimeMap of a resource read, of this Source or of all that store versions; the versions that it names are stored. Returns
+    /// of how many Sources it is read, `None` if there is no such Source.
+    fn backfill<'a>(
+        &'a self,
+        source: Option<&'a str>,
+        uri: &'a ResourceUri,
+    ) -> BoxFuture<'a, Result<Option<u64>, StatusError>>;
 
     /// Forgets a Source that is not followed any more, with its files or without.
     fn forget(

@@ -128,6 +128,7 @@ const KEYS: [(&str, &str); 65] = [
     ("source.baseline", "\"auto\""),
     ("source.allow_type_mismatch", "false"),
     ("source.patches", "true"),
+    ("source.versions", "\"\""),
     ("source.undated_per_day", "10000"),
     ("source.stale_after", "\"0\""),
     ("source.delete", "true"),
@@ -222,6 +223,7 @@ lease = "1d"
 baseline = "dump"
 allow_type_mismatch = true
 patches = false
+versions = "kept"
 undated_per_day = 7
 stale_after = "30d"
 trust_hub = true
@@ -273,6 +275,7 @@ representations = ["Application/PDF"]
     assert_eq!(source.baseline, Baseline::Dump);
     assert!(source.allow_type_mismatch);
     assert!(!source.patches);
+    assert!(source.versions.as_ref().unwrap().ends_with("kept"));
     assert_eq!(source.undated_per_day, 7);
     assert_eq!(source.stale_after, Some(Duration::from_secs(30 * 86_400)));
     assert_eq!(source.trust_hub, Some(true));

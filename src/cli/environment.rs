@@ -50,6 +50,10 @@ pub(super) async fn probes(config: &Config) -> Vec<Probe> {
     for source in &config.sources {
         let key = format!("source[{}].mirror", source.name);
         probes.push(folder(&key, &source.mirror, false));
+        if let Some(versions) = &source.versions {
+            let key = format!("source[{}].versions", source.name);
+            probes.push(folder(&key, versions, false));
+        }
         for hook in &source.hooks {
             if let HookAction::Command { program, .. } = &hook.action {
                 let key = format!("source[{}].hook[{}].command", source.name, hook.name);

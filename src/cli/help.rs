@@ -120,6 +120,20 @@ Examples:
 
 Exit status: 0, or 3 if the daemon can't be reached.";
 
+pub(super) const VERSIONS: &str = "\
+Examples:
+  resyncd versions https://example.org/data.xml
+  resyncd versions https://example.org/data.xml --json
+  resyncd versions https://example.org/data.xml --source example --backfill
+
+Versions are stored where `versions` of the Source names a folder. --backfill
+reads the TimeMap that the Source links to, and stores the versions that it
+names and that are not stored yet; it may be repeated. A running daemon is asked
+to do that, because only one process writes; without one, this command does.
+
+Exit status: 0; 1 if a version was given up, or the Source links to no TimeMap;
+2 if no versions are stored; 3 if the daemon can't be reached any more.";
+
 pub(super) const RETRY: &str = "\
 Examples:
   resyncd retry

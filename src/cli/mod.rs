@@ -50,6 +50,7 @@ mod unsubscribe;
 mod up_to_date;
 mod users;
 mod version;
+mod versions;
 mod watchdog;
 
 use std::path::{Path, PathBuf};
@@ -117,6 +118,9 @@ enum CliCommand {
     /// Try again now what was given up
     #[command(after_help = help::RETRY)]
     Retry(retry::RetryArguments),
+    /// List the stored versions of a resource, or fetch those that its TimeMap names
+    #[command(after_help = help::VERSIONS)]
+    Versions(versions::VersionsArguments),
     /// Poll the documents of Sources now
     #[command(after_help = help::POLL)]
     Poll(poll::PollArguments),
@@ -267,6 +271,9 @@ async fn command(arguments: &CliArguments) -> u8 {
         CliCommand::Failed(failed) => failed::failed(&config, failed).await,
         CliCommand::Retry(retry) => retry::retry(&config, retry).await,
         CliCommand::Poll(poll) => poll::poll(&config, poll).await,
+        CliCommand::Versions(versions) => {
+            versions::versions(config, versions, config_of_environment().as_deref()).await
+        }
         CliCommand::Backup(backup) => backup::backup(&config, backup).await,
         CliCommand::Unsubscribe(unsubscribe) => {
             let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);

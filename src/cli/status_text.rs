@@ -8,7 +8,7 @@ use super::human::{age, cut, short_time, with_age, wrapped};
 use super::up_to_date::up_to_date;
 use crate::status::{
     Attention, ChannelStatus, CountedError, FormerSource, HookStatus, HostStatus, OddityStatus,
-    SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus,
+    SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus, VersionsStatus,
 };
 
 /// The number of columns that a table, and a sentence, have at most.
@@ -210,6 +210,18 @@ fn source_lines(
     lines.extend(described_by(&source.describedby, "  "));
     for hook in &source.hooks {
         lines.extend(hook_lines(hook, now, colours));
+    }
+    if let Some(versions) = &source.versions {
+        let VersionsStatus {
+            folder,
+            pending,
+            failed,
+            error,
+        } = versions;
+        lines.push(format!(
+            "  versions in {folder}: {pending} pending, {failed} given up"
+        ));
+        lines.extend(error_lines(error.as_ref(), "    "));
     }
     for set in failures_first(&source.sets, set_needs_look) {
         lines.extend(set_lines(set, now, colours));

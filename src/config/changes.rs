@@ -195,6 +195,7 @@ mod tests {
             "hub = \"http://hub.example/\"",
             "sets = [\"http://b.example/set\"]",
             "max_delete = \"20%\"",
+            "versions = \"versions\"",
         ] {
             check(&format!("{BEFORE}{line}\n"), [&[], &["b"], &[], &[]]);
         }

@@ -135,6 +135,7 @@ impl Source {
             baseline: Baseline::Auto,
             allow_type_mismatch: false,
             patches: true,
+            versions: None,
             undated_per_day: 10_000,
             stale_after: None,
             delete: true,

@@ -19,11 +19,12 @@ use crate::config::value::{parse_duration, parse_url};
 use crate::protocol::{hide_userinfo, is_in_the_clear, is_private_name};
 
 /// The keys of paths, by table.
-const PATHS: [(&str, &str); 10] = [
+const PATHS: [(&str, &str); 11] = [
     ("", "state_dir"),
     ("status", "token_file"),
     ("http", "ca_file"),
     ("source", "mirror"),
+    ("source", "versions"),
     ("source.auth", "bearer_file"),
     ("source.auth", "basic_file"),
     ("source.auth", "header_file"),
@@ -32,7 +33,7 @@ const PATHS: [(&str, &str); 10] = [
     ("source.hook", "secret_file"),
 ];
 /// The keys of folders among them.
-const FOLDERS: [&str; 2] = ["state_dir", "mirror"];
+const FOLDERS: [&str; 3] = ["state_dir", "mirror", "versions"];
 /// The keys of files among them that hold no secret.
 const PUBLIC_FILES: [&str; 1] = ["ca_file"];
 /// The keys of credentials that systemd loads.

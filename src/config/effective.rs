@@ -41,7 +41,7 @@ pub(super) fn hook_example() -> String {
 pub(super) const HOOK: &str = "# [[source.hook]]";
 
 /// The keys of paths that do not end in `_file`.
-const PATHS: [&str; 2] = ["state_dir", "mirror"];
+const PATHS: [&str; 3] = ["state_dir", "mirror", "versions"];
 
 /// What all values of a file need.
 struct Given<'a> {

@@ -94,6 +94,12 @@ fn read_source(
     if let Some(mirror) = &mirror {
         read.mirrors.push(section.located("mirror", mirror.clone()));
     }
+    let versions = section.optional_path("versions", folder);
+    // It is one: nothing else may be in it, and it is in no other.
+    if let Some(versions) = &versions {
+        read.mirrors
+            .push(section.located("versions", versions.clone()));
+    }
     // Missing keys are faults already; the others are still checked.
     let url = url.unwrap_or_else(placeholder_url);
     let mut source = Source::new(name.unwrap_or_default(), url, mirror.unwrap_or_default());
@@ -111,6 +117,7 @@ fn read_source(
     let allows = section.flag("allow_type_mismatch");
     assign(&mut source.allow_type_mismatch, allows);
     assign(&mut source.patches, section.flag("patches"));
+    source.versions = versions;
     let undated = section.number("undated_per_day", 0..=1_000_000_000);
     assign(
         &mut source.undated_per_day,

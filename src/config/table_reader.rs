@@ -70,6 +70,7 @@ const KEYS: [(&str, &[&str]); 10] = [
             "baseline",
             "allow_type_mismatch",
             "patches",
+            "versions",
             "undated_per_day",
             "stale_after",
             "delete",
@@ -243,6 +244,15 @@ impl<'s, 'f> TableReader<'s, 'f> {
     /// A path, made absolute relative to the folder.
     pub(super) fn path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
         self.text(key, "a path", |text| parse_path(text, folder))
+    }
+
+    /// A path that is not set where the text is empty.
+    pub(super) fn optional_path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
+        let parse = |text: &str| match text {
+            "" => Ok(None),
+            text => parse_path(text, folder).map(Some),
+        };
+        self.text(key, "a path", parse).flatten()
     }
 
     /// A required path.

@@ -27,6 +27,8 @@ const NOT_CALLED_BACK: &str = "not-verified";
 const CONFIGURATION_REFUSED: &str = "configuration-refused";
 /// The mirror can't be opened or written.
 const MIRROR_UNUSABLE: &str = "mirror-unusable";
+/// The code of a folder of versions that can't be used.
+const VERSIONS_UNUSABLE: &str = "versions-unusable";
 
 /// A hook fails.
 const HOOK_FAILING: &str = "hook-failing";
@@ -170,6 +172,30 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attent
         Attention::new(MIRROR_UNUSABLE, &message, at.clone(), &next_step)
     });
     attention.into_iter().collect()
+}
+
+/// What of a folder of versions waits for a person. `error`: why it can't be used, and since when.
+pub(super) fn of_versions(error: Option<&StatusError>) -> Option<Attention> {
+    let StatusError { code, message, at } = error?;
+    let next_step = match code.as_str() {
+        "disk-full" => "free space on its file system, or raise the quota",
+        "read-only" => "mount its file system so that it can be written",
+        "mirror-locked" => {
+            "stop the other process that uses it, or give the Source a folder of its own"
+        }
+        "versions-missing" => {
+            "mount its disk; if it is to begin anew, create the folder `.resyncd` in it, or set `versions` to another folder"
+        }
+        _ => "check that its file system is mounted, and that the user of resyncd may write to it",
+    };
+    let next_step = format!("{next_step}; resyncd goes on by itself then");
+    let message = format!("{message} [{code}]");
+    Some(Attention::new(
+        VERSIONS_UNUSABLE,
+        &message,
+        at.clone(),
+        &next_step,
+    ))
 }
 
 /// A hook that fails.

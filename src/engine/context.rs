@@ -14,6 +14,7 @@ use super::package_places::PackagePlaces;
 use super::progress::Progress;
 use super::recent_changes::RecentChanges;
 use super::runtime_status::RuntimeStatus;
+use super::versions::folder::VersionsFolder;
 use crate::config;
 use crate::fetch::Client;
 use crate::metrics::SourceCounters;
@@ -35,6 +36,8 @@ pub(super) struct SourceContext {
     pub(super) public_url: Option<Url>,
     /// The members of open packages.
     pub(super) members: Members,
+    /// Where versions are stored; `None`: they are not.
+    pub(super) versions: Option<Arc<VersionsFolder>>,
     /// The places of packages in progress.
     pub(super) package_places: PackagePlaces,
     /// Whether channels are subscribed to, renewed and ended at all: a single run does not.

@@ -404,6 +404,7 @@ mod tests {
                     version: None,
                     news: true,
                     is_patched: false,
+                    stored_version: crate::store::StoredVersion::Ignored,
                     task,
                 }));
             }

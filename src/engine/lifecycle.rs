@@ -37,13 +37,16 @@ use super::set::worker::Command;
 use super::source::worker::SourceWorker;
 use super::status_view::{self, failed_resource, held_deletion};
 use super::trimming::{TrimRules, trim};
+use super::versions::folder::VersionsFolder;
+use super::versions::view::versions_of;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::fetch::Client;
 use crate::metrics::{Counters, exposition};
+use crate::protocol::ResourceUri;
 use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
-    Operations, Page, SeenDeletions, Status, StatusError, UnsubscribeResult,
+    Operations, Page, ResourceVersion, SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use crate::store::{
     DecisionResult, FeedSearch, FollowedSets, HeldDecision, ResourceId, SetId, Store, StoreError,
@@ -214,6 +217,7 @@ impl Engine {
             subscribes,
         } = &self.shared;
         let counters = self.counters.of_source(&source.name);
+        let versions = source.versions.clone();
         Arc::new(SourceContext {
             source: source.clone(),
             limits: limits.clone(),
@@ -227,6 +231,7 @@ impl Engine {
             runtime_status: Arc::clone(&self.runtime_status),
             public_url: public_url.clone(),
             members: Members::default(),
+            versions: versions.map(|root| Arc::new(VersionsFolder::at(root))),
             package_places: PackagePlaces::new(places.clone()),
             subscribes: *subscribes,
             delivery_panics: Mutex::default(),
@@ -422,6 +427,40 @@ impl Engine {
         }
     }
 
+    /// Has the TimeMaps of a resource read; returns of how many Sources.
+    pub(super) async fn request_time_maps(
+        &self,
+        sources: &[Arc<SourceContext>],
+        uri: &ResourceUri,
+    ) -> Result<u64, StatusError> {
+        let now = clock::now().wall;
+        let failed = |code: &str, message: String| StatusError::new(code, message, now);
+        let (mut requested, mut is_known) = (0, false);
+        let storing = sources.iter().filter(|it| it.versions.is_some());
+        let storing: Vec<&Arc<SourceContext>> = storing.collect();
+        if storing.is_empty() {
+            let message = "no versions are stored: `versions` is not set in the configuration";
+            return Err(failed("no-versions", message.to_owned()));
+        }
+        for context in storing {
+            let request = self.store.request_time_map(context.name(), uri, now);
+            let request = request.await.map_err(store_failed)?;
+            is_known |= request.is_some();
+            requested += u64::from(request == Some(true));
+        }
+        match (requested, is_known) {
+            (0, true) => {
+                let message = format!("the Source links to no TimeMap of {uri}");
+                Err(failed("no-time-map", message))
+            }
+            (0, false) => {
+                let message = format!("no resource {uri} is known");
+                Err(failed("unknown-resource", message))
+            }
+            _ => Ok(requested),
+        }
+    }
+
     /// The Sources that are not followed any more, and were not forgotten.
     async fn former_sources(&self) -> Result<Vec<FormerSource>, StoreError> {
         let mut former = Vec::new();
@@ -592,6 +631,41 @@ impl Operations for Engine {
         set.is_none_or(|list| selected.iter().any(|context| names(context, list)))
     }
 
+    fn versions<'a>(
+        &'a self,
+        source: Option<&'a str>,
+        uri: &'a ResourceUri,
+    ) -> BoxFuture<'a, Result<Option<Vec<ResourceVersion>>, StatusError>> {
+        let selected = self.selected(source);
+        async move {
+            let Some(sources) = selected else {
+                return Ok(None);
+            };
+            let mut versions = Vec::new();
+            for context in &sources {
+                let found = versions_of(context, uri).await;
+                versions.extend(found.map_err(|error| error.status_error())?);
+            }
+            Ok(Some(versions))
+        }
+        .boxed()
+    }
+
+    fn backfill<'a>(
+        &'a self,
+        source: Option<&'a str>,
+        uri: &'a ResourceUri,
+    ) -> BoxFuture<'a, Result<Option<u64>, StatusError>> {
+        let selected = self.selected(source);
+        async move {
+            let Some(sources) = selected else {
+                return Ok(None);
+            };
+            self.request_time_maps(&sources, uri).await.map(Some)
+        }
+        .boxed()
+    }
+
     fn poll(&self, source: &str) -> bool {
         let Some(followed) = self.source(source) else {
             return false;
@@ -636,7 +710,8 @@ impl Operations for Engine {
             let retrying = async move {
                 let goes_on = || !stop.is_cancelled();
                 let retried = store.retry_given_up(&name, clock::now().wall, goes_on);
-                let retried = retried.await?;
+                let versions = store.retry_versions(&name, clock::now().wall);
+                let retried = retried.await? + versions.await?;
                 tracing::info!(source = name, retried, "failed changes are tried again");
                 Ok(retried)
             };

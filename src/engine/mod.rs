@@ -10,6 +10,8 @@
 //!                          inbox, hubs │  └─ Change Lists, Resource Lists, dumps and their packages
 //! ```
 //!
+//! Where versions are stored, the publisher links what it publishes, and a worker beside the executor fetches the others (`versions`).
+//!
 //! The documents of a set are fetched, recognized and walked through in one place, `documents`, for the set workers and for an audit.
 //!
 //! A reload replaces the list of the Sources: it stops the workers of those that are changed or removed, and starts others. What
@@ -52,6 +54,7 @@ mod status_view;
 mod test_source;
 mod trimming;
 mod unencrypted_hubs;
+mod versions;
 
 pub use audit::{
     Audit, OriginalOutcome, OriginalSums, RepairOptions, Reported, ReportedFinding,

@@ -23,9 +23,11 @@ use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
 use super::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync, note_found};
 use super::source::place::settle_place;
+use super::versions::worker::{begin_versions, store_versions, until_stored};
 use crate::clock;
 use crate::config::Config;
 use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
+use crate::protocol::ResourceUri;
 use crate::status::{Status, StatusError};
 use crate::store::{SetRecord, Store, StoreError};
 
@@ -51,6 +53,30 @@ impl Engine {
     /// [interrupted](Self::interrupt). Fails if the database can't be read.
     pub async fn catch_up(&self) -> Result<Status, StatusError> {
         self.run(Applying::Apply).await
+    }
+
+    /// Has the TimeMaps of a resource read, and stores the versions that they name; nothing else of the Sources is read or changed.
+    /// Ends early, and in order, once it is [interrupted](Self::interrupt).
+    pub async fn backfill_versions(&self, uri: &ResourceUri) -> Result<(), StatusError> {
+        let contexts = self.sources.contexts();
+        self.request_time_maps(&contexts, uri).await?;
+        for context in contexts.iter().filter(|context| context.versions.is_some()) {
+            let mirror = match open_mirror(context, Accepting::Known).await {
+                Ok(mirror) => Arc::new(mirror),
+                Err(error) => return Err(error.status_error()),
+            };
+            let Some(versions) = &context.versions else {
+                continue;
+            };
+            begin_versions(context, versions).await;
+            let storing = async {
+                until_stored(context).await;
+                context.stop.cancel();
+            };
+            tokio::join!(store_versions(context, versions, &mirror), storing);
+            versions.close();
+        }
+        Ok(())
     }
 
     /// As [`catch_up`](Self::catch_up), but leaves the changes that are due in the database, as tasks: no resource is fetched,
@@ -256,7 +282,7 @@ mod tests {
     use crate::engine::test_source::{Answering, NAME};
     use crate::fetch::FetchError;
     use crate::fetch::transport::Transport;
-    use crate::protocol::{ChangeKind, ResourceUri};
+    use crate::protocol::ChangeKind;
     use crate::store::{Change, ChangeBatch, Origin, TaskFailure, TaskResult, TasksInProgress};
 
     /// Ends a test that would hang.

@@ -48,6 +48,8 @@ pub(super) struct SourceFacts {
     pub(super) executor_error: Option<StatusError>,
     /// Why the mirror could not be opened, and since when.
     pub(super) mirror_error: Option<StatusError>,
+    /// Why the folder of versions could not be used, and since when.
+    pub(super) versions_error: Option<StatusError>,
     /// What is notable in the last discovery, but no error.
     pub(super) notices: Faults,
     /// The documents that describe the Source.

@@ -24,7 +24,7 @@ use crate::protocol::{Capability, SourceTime, TopicUri};
 use crate::status::{
     Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, FailedResource,
     FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus, SourceStatus, Status,
-    StatusError, UnfollowedStatus, one_line, rfc3339,
+    StatusError, UnfollowedStatus, VersionsStatus, one_line, rfc3339,
 };
 use crate::store::{
     ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, SetRecord, SetStatistics, SetTotals,
@@ -86,6 +86,8 @@ async fn source(
     let (hooks, of_hooks) = hooks(context, &mut notices).await?;
     let mirror = config.mirror.display().to_string();
     let mut attention = attention::of_mirror(&mirror, mirror_error.as_ref());
+    attention.extend(attention::of_versions(facts.versions_error.as_ref()));
+    let versions = versions(context).await?;
     attention.extend(of_hooks);
     Ok(SourceStatus {
         name: config.name.clone(),
@@ -98,7 +100,22 @@ async fn source(
         notices: notices.into_rows(),
         describedby: texts(&[facts.described_by]),
         hooks,
+        versions,
     })
+}
+
+/// The stored versions of a Source; `None`: none are stored.
+async fn versions(context: &SourceContext) -> Result<Option<VersionsStatus>, EngineError> {
+    let Some(folder) = &context.source.versions else {
+        return Ok(None);
+    };
+    let (counts, last) = context.store.version_counts(context.name()).await?;
+    Ok(Some(VersionsStatus {
+        folder: folder.display().to_string(),
+        pending: counts.pending,
+        failed: counts.failed,
+        error: last.map(|(code, message, at)| StatusError::new(&code, message, at)),
+    }))
 }
 
 /// The hooks of a Source, and what of them waits for a person.

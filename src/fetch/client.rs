@@ -14,8 +14,8 @@ use url::Url;
 
 use super::connections::{Connections, Route};
 use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
-use super::http_date::retry_after;
 use super::permits::{HostLoad, Permit, Permits, Pool};
+use super::retry_after::retry_after;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
 use crate::clock;

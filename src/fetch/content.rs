@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::StatusCode;
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue,
+};
 use url::Url;
 
 use super::FetchError;
@@ -13,7 +15,8 @@ use super::permits::Pool;
 use super::validators::{last_modified, make_conditional, validators_of};
 use crate::clock;
 use crate::protocol::{
-    ResourceUri, ServedVersion, SourceTime, Validators, content_coding, media_type_essence,
+    ResourceUri, ServedVersion, SourceTime, Validators, content_coding, format_http_date,
+    media_type_essence, parse_http_date,
 };
 
 /// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs: a server that sends single bytes must not
@@ -77,7 +80,13 @@ pub struct Wanted<'a> {
     pub media_type: Option<&'a str>,
     /// The content codings that are asked for; `None`: it is asked for as it is.
     pub coding: Option<&'a str>,
+    /// As of when it is asked for (`Accept-Datetime`, RFC 7089, section 2.1.1).
+    pub as_of: Option<SourceTime>,
 }
+
+/// The header that asks for a version of a resource, and the one that states its time (RFC 7089, section 2.1.1).
+const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
+const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
 
 impl Wanted<'_> {
     /// The `Accept` header. Other types are accepted: a server that has no other answers 406 otherwise.
@@ -120,6 +129,7 @@ pub struct Content {
     answer: Answer,
     length: Option<u64>,
     last_modified: Option<SourceTime>,
+    memento_datetime: Option<SourceTime>,
     media_type: Option<String>,
     coding: Option<String>,
     validators: Validators,
@@ -180,6 +190,11 @@ impl Content {
     /// The `Last-Modified` header.
     pub fn last_modified(&self) -> Option<SourceTime> {
         self.last_modified
+    }
+
+    /// The `Memento-Datetime` header: the time of the version that it is.
+    pub fn memento_datetime(&self) -> Option<SourceTime> {
+        self.memento_datetime
     }
 
     /// The media type in lower case, without parameters.
@@ -257,6 +272,7 @@ impl Client {
         wanted: Wanted<'_>,
     ) -> Result<Option<Content>, FetchError> {
         let (accept, codings) = (wanted.accept(), wanted.accept_encoding());
+        let as_of = wanted.as_of.and_then(format_http_date);
         let known_at = |url: &Url| {
             let known = if_changed.filter(|known| known.url == *url)?;
             Some(&known.validators).filter(|known| !known.is_empty())
@@ -269,7 +285,10 @@ impl Client {
                 |url| hosts.check(url),
                 |http, url| {
                     let known = known_at(&url);
-                    let request = http.get(url).header(ACCEPT_ENCODING, &codings);
+                    let mut request = http.get(url).header(ACCEPT_ENCODING, &codings);
+                    if let Some(as_of) = &as_of {
+                        request = request.header(ACCEPT_DATETIME, as_of);
+                    }
                     make_conditional(known, request.header(ACCEPT, &accept))
                 },
             )
@@ -289,6 +308,10 @@ impl Client {
         Ok(Some(Content {
             length,
             last_modified: last_modified(headers),
+            memento_datetime: answer
+                .header(MEMENTO_DATETIME)
+                .and_then(parse_http_date)
+                .map(SourceTime::from),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
             coding: answer.header(CONTENT_ENCODING).and_then(content_coding),
             validators: validators_of(headers),
@@ -365,7 +388,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_stated_type_is_asked_for_and_any_other_is_accepted() {
-        let wanted = |media_type, coding| Wanted { media_type, coding };
+        let wanted = |media_type, coding| Wanted {
+            media_type,
+            coding,
+            as_of: None,
+        };
         for (stated, accept) in [
             (None, "*/*"),
             (Some("Text/Turtle; charset=utf-8"), "text/turtle, */*;q=0.1"),

@@ -4,8 +4,7 @@ use chrono::TimeDelta;
 use reqwest::RequestBuilder;
 use reqwest::header::{DATE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 
-use super::http_date::parse_http_date;
-use crate::protocol::{SourceTime, Validators};
+use crate::protocol::{SourceTime, Validators, parse_http_date};
 
 /// The validators of a response. A `Last-Modified` that does not yet distinguish versions is left out.
 pub(super) fn validators_of(headers: &HeaderMap) -> Validators {

@@ -16,8 +16,9 @@ pub(super) fn error_response(status: StatusCode, code: &str, message: &str) -> R
 /// The status of the answer with an error of the daemon: what the request is about may be unknown, or not as the request expects.
 pub(super) fn status_of(status_error: &StatusError) -> StatusCode {
     match status_error.code.as_str() {
-        "unknown-source" => StatusCode::NOT_FOUND,
+        "unknown-source" | "unknown-resource" | "no-time-map" => StatusCode::NOT_FOUND,
         "more-deletions-held"
+        | "no-versions"
         | "source-followed"
         | "forget-running"
         | "mirror-unknown"

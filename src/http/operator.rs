@@ -60,6 +60,7 @@ pub fn operator_router(
         .route("/status", get(status))
         .route("/metrics", get(metrics))
         .route("/resource", get(resource))
+        .route("/versions", get(versions))
         .route("/failed", get(failed))
         .route("/held", get(held))
         .route("/callback-probe", get(callback_probe))
@@ -69,6 +70,7 @@ pub fn operator_router(
         .route("/sources/{name}/undo-reject", post(undo_reject))
         .route("/sources/{name}/retry", post(retry))
         .route("/sources/{name}/unsubscribe", post(unsubscribe))
+        .route("/sources/{name}/backfill", post(backfill))
         .route("/sources/{name}/forget", post(forget))
         .route(
             "/sources/{name}/forget-former-sets",
@@ -191,22 +193,67 @@ async fn full_status(state: &OperatorState) -> Result<Status, StatusError> {
 #[derive(Deserialize)]
 struct ResourceQuery {
     uri: Option<String>,
+    source: Option<String>,
+}
+
+impl ResourceQuery {
+    fn uri(&self) -> Option<ResourceUri> {
+        let uri = self.uri.as_deref()?;
+        ResourceUri::parse(uri).ok()
+    }
+}
+
+fn no_uri() -> Response {
+    error_response(
+        StatusCode::BAD_REQUEST,
+        "bad-uri",
+        "?uri= must be the http or https URI of a resource",
+    )
+}
+
+async fn versions(
+    State(state): State<OperatorState>,
+    Query(query): Query<ResourceQuery>,
+) -> Response {
+    let Some(uri) = query.uri() else {
+        return no_uri();
+    };
+    let source = query.source.as_deref();
+    match state.operations.versions(source, &uri).await {
+        Ok(Some(rows)) => {
+            let lines = rows.iter().map(|row| json!(row).to_string() + "\n");
+            ndjson(lines.collect())
+        }
+        Ok(None) => unknown_source(source.unwrap_or_default()),
+        Err(status_error) => operation_failed(&status_error),
+    }
+}
+
+async fn backfill(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    Query(query): Query<ResourceQuery>,
+) -> Response {
+    let Some(uri) = query.uri() else {
+        return no_uri();
+    };
+    match state.operations.backfill(Some(&name), &uri).await {
+        Ok(Some(requested)) => (
+            StatusCode::ACCEPTED,
+            Json(json!({ "requested": requested })),
+        )
+            .into_response(),
+        Ok(None) => unknown_source(&name),
+        Err(status_error) => operation_failed(&status_error),
+    }
 }
 
 async fn resource(
     State(state): State<OperatorState>,
     Query(query): Query<ResourceQuery>,
 ) -> Response {
-    let Some(uri) = query
-        .uri
-        .as_deref()
-        .and_then(|uri| ResourceUri::parse(uri).ok())
-    else {
-        return error_response(
-            StatusCode::BAD_REQUEST,
-            "bad-uri",
-            "?uri= must be the http or https URI of a resource",
-        );
+    let Some(uri) = query.uri() else {
+        return no_uri();
     };
     match state.store.resource(&uri).await {
         Ok(Some(view)) => Json(ResourceLine::from(view)).into_response(),

@@ -16,6 +16,7 @@ mod error;
 mod fault_injection;
 mod file_system;
 mod identity;
+mod links;
 mod packages;
 mod publish;
 mod reader;

@@ -12,7 +12,7 @@ use crate::mirror_path::{MirrorPath, OWN_FOLDER};
 
 /// A mirror that is open for reading only, without the lock.
 pub struct MirrorReader {
-    tree: FolderTree,
+    pub(super) tree: FolderTree,
 }
 
 impl MirrorReader {

@@ -354,6 +354,38 @@ impl Drop for OpenPermit {
 }
 
 impl CompletedFile {
+    /// A file that is on disk already and gets another name in the folder of staged files, by `link`.
+    pub(super) fn linked(
+        staging: &Arc<StagingDir>,
+        link: impl Fn(&OwnedFd, &str) -> Result<(), Errno>,
+    ) -> Result<Self, Errno> {
+        loop {
+            let name = staging.next.fetch_add(1, Ordering::Relaxed).to_string();
+            match link(&staging.folder, &name) {
+                Ok(()) => {
+                    return Ok(Self {
+                        state: SyncState::Synced,
+                        name: StagedName {
+                            staging: Arc::clone(staging),
+                            name,
+                            published: false,
+                        },
+                    });
+                }
+                // A foreign folder that the sweep did not remove.
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Opens the file for reading.
+    pub(super) fn open_staged(&self) -> Result<File, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (folder, name) = (&self.name.staging.folder, &self.name.name);
+        openat(folder, name, flags, Mode::empty()).map(File::from)
+    }
+
     /// The file, on disk, and closed. `is_together`: whether the file system was synced since the file was completed.
     fn synced(mut self, is_together: bool) -> Result<Self, Errno> {
         let state = std::mem::replace(&mut self.state, SyncState::Synced);

@@ -1,4 +1,4 @@
-//! The HTTP Link header (RFC 8288), as far as discovery and WebSub use it.
+//! The HTTP Link header (RFC 8288), as far as discovery and WebSub use it. TimeMaps have the same grammar.
 
 use std::fmt::Write as _;
 
@@ -69,19 +69,20 @@ pub fn format_link_header(links: &[(&str, &str)]) -> String {
 }
 
 /// The text between the next `<` and `>`, and the rest.
-fn next_target(text: &str) -> Option<(&str, &str)> {
+pub(super) fn next_target(text: &str) -> Option<(&str, &str)> {
     text.split_once('<')?.1.split_once('>')
 }
 
 /// The parameters in use; the first of each, as RFC 8288 (section 3) requires.
 #[derive(Default)]
-struct Parameters {
-    rel: Option<String>,
-    anchor: Option<String>,
+pub(super) struct Parameters {
+    pub(super) rel: Option<String>,
+    pub(super) anchor: Option<String>,
+    pub(super) datetime: Option<String>,
 }
 
 /// Parses `; name=value` until a comma ends the link; returns the rest after the comma.
-fn parse_parameters(mut text: &str) -> (Parameters, &str) {
+pub(super) fn parse_parameters(mut text: &str) -> (Parameters, &str) {
     let mut parameters = Parameters::default();
     loop {
         text = text.trim_start_matches([' ', '\t', ';']);
@@ -103,6 +104,7 @@ fn parse_parameters(mut text: &str) -> (Parameters, &str) {
         let slot = match name.to_ascii_lowercase().as_str() {
             "rel" => &mut parameters.rel,
             "anchor" => &mut parameters.anchor,
+            "datetime" => &mut parameters.datetime,
             _ => continue,
         };
         if slot.is_none() {

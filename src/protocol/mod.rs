@@ -17,6 +17,7 @@ mod document;
 mod entry_counts;
 mod entry_order;
 mod host;
+mod http_date;
 mod interval;
 mod link_header;
 mod link_limit;
@@ -29,9 +30,11 @@ mod reader;
 mod redaction;
 mod selection;
 mod summary;
+mod time_map;
 mod uri;
 mod validators;
 mod verify;
+mod version_name;
 mod webhook;
 pub mod websub;
 mod writer;
@@ -47,6 +50,7 @@ pub use entry_order::EntryOrder;
 pub use host::{
     address_of, is_at_or_below, is_in_the_clear, is_localhost, is_own_machine, is_private_name,
 };
+pub use http_date::{format_http_date, parse_http_date};
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use link_limit::LinkLimit;
@@ -59,11 +63,13 @@ pub use reader::{DocumentReader, Place, ReadError, read_document};
 pub use redaction::Redaction;
 pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
+pub use time_map::{Memento, TimeMap, parse_time_map};
 pub use uri::{
     BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
     resolve_reference, without_userinfo,
 };
 pub use validators::{ServedVersion, Validators};
 pub use verify::{Mismatch, Verified, Verifier};
+pub use version_name::{parse_version_name, version_name};
 pub use webhook::{FeedNews, WebhookRequest};
 pub use writer::{DocumentWriter, write_document};

@@ -1,10 +1,12 @@
 //! Changes of resources, as documents state them and transactions apply them.
 
+use chrono::{DateTime, Utc};
+
 use crate::protocol::{
     ChangeFrequency, ChangeKind, ContentInfo, Link, LinkedResource, ResourceUri, SourceTime,
     Standing,
 };
-use crate::sync::Announced;
+use crate::sync::{Announced, is_plausible};
 
 /// The kind of document that stated a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,6 +94,20 @@ pub struct Change {
     pub standing: Option<Standing>,
     /// Those of its related resources that are to be fetched.
     pub linked: Vec<LinkedResource>,
+    /// Whether the version that it announces is to be stored.
+    pub version: VersionRule,
+}
+
+/// What a change means for the stored versions of its resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VersionRule {
+    /// Nothing: versions of the Source are not stored.
+    #[default]
+    Ignored,
+    /// Its version is stored, beside what becomes of the mirror.
+    Stored,
+    /// It states nothing new of what the mirror is to have. Its version is stored if it can be fetched at a place of its own.
+    OnlyStored,
 }
 
 impl Change {
@@ -112,12 +128,20 @@ impl Change {
             unconfirmed: false,
             standing: None,
             linked: Vec::new(),
+            version: VersionRule::Ignored,
         }
     }
 
     /// Whether the change itself states all that the configuration selects by, or deletes the resource.
     pub fn is_selected(&self) -> bool {
         self.kind == ChangeKind::Deleted || self.standing.is_none_or(Standing::is_wanted)
+    }
+
+    /// The time of the version that it announces: of the last modification, or else of the change; `None`: it has none, or it is not
+    /// plausible.
+    pub(super) fn version_time(&self, now: DateTime<Utc>) -> Option<SourceTime> {
+        let stated = [self.lastmod, self.changed_at].into_iter().flatten();
+        stated.into_iter().find(|&at| is_plausible(at, now))
     }
 
     /// The view of the change that `plan_*` functions decide by.

@@ -65,7 +65,7 @@ pub use audit_db::{
     StatementKind,
 };
 pub use backup::{back_up, copy_state};
-pub use change::{Change, Origin};
+pub use change::{Change, Origin, VersionRule};
 pub use error::StoreError;
 pub use gap_history::ClosedGap;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
@@ -86,11 +86,14 @@ pub use tables::part::{PageEnd, Part, PartEvidence, UnchangedPart};
 pub use tables::relation::RelationKind;
 pub use tables::resource::audit::KnownFile;
 pub use tables::resource::unconfirmed::{Unconfirmed, UnconfirmedState};
-pub use tables::resource::{Publication, ResourceView};
+pub use tables::resource::{Publication, ResourceView, StoredVersion};
 pub use tables::source_set::{BaselineState, SetRecord};
 pub use tables::task::report::{GivenUpTask, HeldBackTask, PlannedTask};
 pub use tables::task::status::CountedFailure;
 pub use tables::task::{Task, TaskFailure};
+pub use tables::version::{
+    VersionCounts, VersionFailure, VersionKind, VersionTask, VersionedResource, WaitingVersion,
+};
 pub use tx::adopt::Adoption;
 pub use tx::approve::{DecisionResult, HeldDecision};
 pub use tx::complete::TaskResult;
@@ -102,6 +105,7 @@ pub use tx::ingest::{BatchCommit, BatchResult, ChangeBatch};
 pub use tx::list_entries::{ListProgress, PartEnd, PartStep};
 pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
+pub use tx::versions::{DueVersions, VersionResult};
 pub use wake::Wake;
 pub use writer::Writing;
 

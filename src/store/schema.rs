@@ -613,6 +613,38 @@ pub(super) const STEPS: &[&str] = &[
     INSERT INTO last_hold VALUES (1, 1);
     CREATE INDEX task_rejected ON task (source) WHERE state = 'rejected' AND kind = 'deleted';
     ",
+    "
+    -- The versions of resources that are stored, and those that are to be: announced (0), named by a TimeMap (1), or a TimeMap that is
+    -- to be read (2).
+    CREATE TABLE version (
+        resource_id INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        PRIMARY KEY (resource_id, at)
+    ) WITHOUT ROWID;
+    CREATE TABLE version_task (
+        resource_id INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        source TEXT NOT NULL,
+        kind INTEGER NOT NULL,
+        length INTEGER,
+        media_type TEXT,
+        hashes TEXT NOT NULL,
+        encoding TEXT,
+        links TEXT,
+        state TEXT NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        not_before INTEGER NOT NULL,
+        error_code TEXT,
+        error_message TEXT,
+        error_at INTEGER,
+        PRIMARY KEY (resource_id, at)
+    ) WITHOUT ROWID;
+    CREATE INDEX version_queue ON version_task (source, state, not_before);
+    CREATE TRIGGER resource_unversioned AFTER DELETE ON resource BEGIN
+        DELETE FROM version WHERE resource_id = OLD.id;
+        DELETE FROM version_task WHERE resource_id = OLD.id;
+    END;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -24,6 +24,7 @@ mod superseded;
 mod synced_until;
 mod tasks;
 mod trim;
+mod versions;
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
@@ -77,6 +78,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         unconfirmed: false,
         standing: None,
         linked: Vec::new(),
+        version: VersionRule::Ignored,
     }
 }
 
@@ -129,6 +131,7 @@ fn publication(task: Task, content: &str) -> Publication {
         version: None,
         news: true,
         is_patched: false,
+        stored_version: StoredVersion::Ignored,
         task,
     }
 }

@@ -11,6 +11,8 @@ pub enum Wake {
     Channel(SetId, ChannelId),
     /// Tasks of the Source were added, changed or completed.
     Tasks(String),
+    /// Versions of the Source are to be stored.
+    Versions(String),
     /// Changes were applied, up to this sequence number of the feed.
     Feed(i64),
 }

@@ -27,6 +27,8 @@ const MEMENTO: &str = "memento";
 const VIA: &str = "via";
 /// The limit on originals: an aggregator states the one that is the first of a chain.
 const MAX_ORIGINALS: usize = 2;
+/// The relation of what serves the version of a given time.
+const TIMEGATE: &str = "timegate";
 /// The limit on mementos: an entry announces one version.
 const MAX_MEMENTOS: usize = 2;
 /// The limit on duplicates: each of them may fail only after a time-out.
@@ -114,6 +116,31 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
         }
     }
     candidates
+}
+
+/// Where a version can be fetched that a Source has announced, beside the resource's own URI, which may serve another one by now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionPlaces {
+    /// The version itself, at URIs of its own.
+    pub mementos: Vec<Candidate>,
+    /// What serves the version of a given time.
+    pub timegate: Option<ResourceUri>,
+}
+
+/// The places of an announced version. Ignored are those that are neither http nor https, and mementos whose links contradict the entry.
+#[must_use]
+pub fn plan_version(uri: &ResourceUri, expected: &Expected, links: &[Link]) -> VersionPlaces {
+    let timegates = targets(uri, &Expected::default(), links, TIMEGATE, 1);
+    VersionPlaces {
+        mementos: targets(uri, expected, links, MEMENTO, MAX_MEMENTOS),
+        timegate: timegates.into_iter().next().map(|timegate| timegate.uri),
+    }
+}
+
+/// Whether a link names a place of the version that its entry announces.
+#[must_use]
+pub fn names_version(link: &Link) -> bool {
+    link.is(MEMENTO) || link.is(TIMEGATE)
 }
 
 /// The first targets of the links of a relation, by priority.
@@ -356,5 +383,40 @@ mod tests {
         let candidates = plan_candidates(&uri, &verifiable(), &links);
         assert_eq!(candidates.len(), MAX_DUPLICATES + 1);
         assert!(candidates[MAX_DUPLICATES].is_own);
+    }
+
+    #[test]
+    fn mementos_of_an_entry_are_bounded() {
+        let uri = ResourceUri::parse(OWN).unwrap();
+        let links = (0..5000).flat_map(|number| {
+            let href = |kind: &str| Url::parse(&format!("http://a.example/{kind}/{number}"));
+            [
+                Link::new("memento", href("memento").unwrap()),
+                Link::new("timegate", href("timegate").unwrap()),
+            ]
+        });
+        let links: Vec<Link> = links.collect();
+        let places = plan_version(&uri, &verifiable(), &links);
+        assert_eq!(places.mementos.len(), MAX_MEMENTOS);
+        let timegate = places.timegate.unwrap();
+        assert_eq!(timegate.as_str(), "http://a.example/timegate/0");
+    }
+
+    #[test]
+    fn mementos_that_contradict_the_entry_are_no_places_of_a_version() {
+        let uri = ResourceUri::parse(OWN).unwrap();
+        let place = |rel: &str, href: &str| Link::new(rel, Url::parse(href).unwrap());
+        let mut other = place("memento", "http://a.example/1");
+        other.content.hashes = vec![digest("other")];
+        let links = [
+            other,
+            place("memento", "ftp://a.example/2"),
+            place("memento", OWN),
+            place("timegate", "urn:x:1"),
+            place("original", "http://a.example/3"),
+        ];
+        let places = plan_version(&uri, &verifiable(), &links);
+        assert_eq!(places, VersionPlaces::default());
+        assert!(links.iter().filter(|link| names_version(link)).count() == 4);
     }
 }

@@ -28,7 +28,9 @@ mod sequencer;
 mod span;
 mod undated;
 
-pub use candidates::{Candidate, Expected, names_copy, plan_candidates};
+pub use candidates::{
+    Candidate, Expected, VersionPlaces, names_copy, names_version, plan_candidates, plan_version,
+};
 pub use channel::{
     CallbackChange, CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelAction, ChannelChoice,
     ChannelEvent, ChannelFailure, ChannelKey, ChannelMachine, ChannelReport, ChannelRules,

@@ -221,6 +221,7 @@ fn values_of_another_type_are_faults() {
         "notifications = \"yes\"",
         "allow_type_mismatch = 1",
         "patches = 1",
+        "versions = true",
         "undated_per_day = \"1\"",
         "delete = 1",
         "poll_interval = 900",
@@ -402,6 +403,26 @@ fn sources_that_share_names_or_folders_are_faults() {
         ("b", "/var", Some("8 source[b].mirror mirror-in-state")),
     ] {
         check_after_minimal(&with(name, mirror), expected.as_slice());
+    }
+}
+
+#[test]
+fn folders_of_versions_are_apart_from_mirrors_and_state() {
+    for (versions, expected) in [
+        ("", None),
+        ("/srv/v", None),
+        ("/srv/b", Some("9 source[b].versions duplicate-mirror")),
+        ("/srv/b/v", Some("9 source[b].versions nested-mirror")),
+        ("/srv/a", Some("9 source[b].versions duplicate-mirror")),
+        (
+            "/var/lib/resyncd/v",
+            Some("9 source[b].versions mirror-in-state"),
+        ),
+    ] {
+        let text = format!(
+            "[[source]]\nname = \"b\"\nurl = \"http://b.example/\"\nmirror = \"/srv/b\"\nversions = \"{versions}\"\n"
+        );
+        check_after_minimal(&text, expected.as_slice());
     }
 }
 

@@ -49,4 +49,5 @@ mod status;
 mod subscriptions;
 mod undated;
 mod unfollowed;
+mod versions;
 mod via;

@@ -3,7 +3,8 @@
 #   1. polling: a Source that `resync` (PyPI) builds and Python's http.server serves;
 #   2. notifications: the sample Source through a hub made of `flask-websub` (PyPI). The hub verifies intent once before it
 #      answers and once afterwards;
-#   3. patches: of JSON, made by `jsonpatch` (PyPI), and of XML, compared with what `lxml` (PyPI) makes of the same document.
+#   3. patches: of JSON, made by `jsonpatch` (PyPI), and of XML, compared with what `lxml` (PyPI) makes of the same document;
+#   4. versions: `pywb` (PyPI) as TimeGate and TimeMap of a Source.
 # Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
 #   SAMPLE_SOURCE  the binary of examples/sample_source.rs
@@ -22,6 +23,7 @@ mkdir -p "$folder"
 folder=$(realpath "$folder")
 work=$(mktemp -d "$folder/run.XXXXXX")
 python=$folder/venv/bin/python
+folder_of_python=$folder/venv/bin
 export PYTHONUNBUFFERED=1
 
 started=()
@@ -225,9 +227,72 @@ follow_through_a_hub() {
     step "flask-websub: the daemon stopped cleanly"
 }
 
+# until_served URL: waits until a server answers with 200
+until_served() {
+    "$python" -c 'import sys, time, urllib.request
+deadline = time.monotonic() + 120
+while True:
+    try:
+        sys.exit(urllib.request.urlopen(sys.argv[1], timeout=10).status != 200)
+    except OSError as error:
+        if time.monotonic() > deadline:
+            sys.exit(f"{sys.argv[1]}: {error}")
+        time.sleep(0.1)' "$1"
+}
+
+# until_stored FILE: waits until there is a file, at most 60 seconds
+until_stored() {
+    local tries
+    for ((tries = 0; tries < 600; tries++)); do
+        [[ -e $1 ]] && return
+        sleep 0.1
+    done
+    step "$1 was not stored" >&2
+    return 1
+}
+
+# The Source announces two versions, the archive has three.
+store_versions_of_an_archive() {
+    local site=$work/memento-site archive=$work/archive port memento_port memento base resource versions folder daemon
+    mkdir "$site"
+    start memento-site "$python" -m http.server 0 --bind 127.0.0.1 --directory "$site"
+    port=$(wait_for_log memento-site '.* port ([0-9]+).*')
+    base=http://127.0.0.1:$port
+    resource=$base/data/res.bin
+    memento_port=$(free_port)
+    memento=http://127.0.0.1:$memento_port/mem
+    "$python" "$here/memento_site.py" "$site" "$archive" "$base" "$memento"
+    start pywb "$folder_of_python/wayback" --bind 127.0.0.1 --port "$memento_port" --directory "$archive"
+    until_served "$memento/timemap/link/$resource"
+    step "pywb: an archive of $resource is at $memento"
+
+    versions=$work/memento-versions
+    configure memento "$base/" 'notifications = false' "versions = \"$versions\""
+    start resyncd-versions "$resyncd" --config "$config" run
+    daemon=$pid
+    wait_for in-sync
+    folder=$versions/127.0.0.1:$port/data/res.bin
+    until_stored "$folder/20130103T180000Z"
+    until_stored "$folder/20130102T180000Z"
+    cmp "$folder/20130103T180000Z" "$site/data/res.bin"
+    [[ $folder/20130103T180000Z -ef $mirror/127.0.0.1:$port/data/res.bin ]]
+    printf 'second version \xfe\n' | cmp - "$folder/20130102T180000Z"
+    [[ ! -e $folder/20130101T180000Z ]]
+    step "pywb: the announced version is stored as its TimeGate has it"
+
+    "$resyncd" --config "$config" versions "$resource" --backfill
+    printf 'first version \xff\n' | cmp - "$folder/20130101T180000Z"
+    stop "$daemon"
+    rm "$folder/20130101T180000Z"
+    "$resyncd" --config "$config" versions "$resource" --backfill >"$work/versions.log"
+    [[ $(wc -l <"$work/versions.log") == 2 && ! -e $folder/20130101T180000Z ]]
+    step "pywb: the versions of its TimeMap are stored once, with a daemon and without one"
+}
+
 prepare_python
 poll_a_source_of_resync
 apply_patches_of_others
 follow_through_a_hub before
 follow_through_a_hub after
+store_versions_of_an_archive
 step "passed"

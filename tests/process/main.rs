@@ -23,3 +23,4 @@ mod process;
 mod reload;
 mod start;
 mod sync;
+mod versions;

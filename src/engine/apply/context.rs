@@ -13,9 +13,9 @@ use crate::sync::HostCircuitBreaker;
 const MANY: usize = 32;
 
 /// The handles of a Source's executor.
-pub(super) struct ApplyContext {
-    pub(super) source: Arc<SourceContext>,
-    pub(super) mirror: Arc<Mirror>,
+pub(in crate::engine) struct ApplyContext {
+    pub(in crate::engine) source: Arc<SourceContext>,
+    pub(in crate::engine) mirror: Arc<Mirror>,
     /// Which hosts of duplicates are skipped because they keep failing.
     pub(super) breaker: Mutex<HostCircuitBreaker>,
     /// Whether the mirror had no files when the executor began: then a file without a record is rare, and is downloaded again
@@ -26,7 +26,11 @@ pub(super) struct ApplyContext {
 }
 
 impl ApplyContext {
-    pub(super) fn new(source: Arc<SourceContext>, mirror: Arc<Mirror>, was_empty: bool) -> Self {
+    pub(in crate::engine) fn new(
+        source: Arc<SourceContext>,
+        mirror: Arc<Mirror>,
+        was_empty: bool,
+    ) -> Self {
         Self {
             source,
             mirror,
@@ -47,7 +51,7 @@ impl ApplyContext {
     }
 
     /// The Source's name.
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::engine) fn name(&self) -> &str {
         self.source.name()
     }
 }

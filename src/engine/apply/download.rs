@@ -20,7 +20,7 @@ use crate::protocol::{
     media_type_essence,
 };
 use crate::store::{Task, TaskFailure};
-use crate::sync::{Candidate, Expected};
+use crate::sync::{Candidate, Expected, latest_plausible};
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
 const TRIES: Bounds = Bounds {
@@ -40,7 +40,7 @@ const LONGEST_TYPE: usize = 100;
 const WRITE: usize = 256 * 1024;
 
 /// What a candidate answered.
-pub(super) enum FetchOutcome {
+pub(in crate::engine) enum FetchOutcome {
     /// The representation.
     Fetched(Box<StagedResource>),
     /// 304: the mirror has it.
@@ -51,7 +51,7 @@ pub(super) enum FetchOutcome {
 
 /// Why a download failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DownloadError {
+pub(in crate::engine) enum DownloadError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     #[error(transparent)]
@@ -75,6 +75,14 @@ pub(super) enum DownloadError {
         "the deletion waits until {0}, which may have the resource as well, has been read completely once"
     )]
     AwaitsSet(Url),
+    #[error("the answer has no Memento-Datetime: it is no version of a certain time")]
+    NoMemento,
+    #[error("the version there is of {found}, which is {how}")]
+    OtherMemento {
+        found: SourceTime,
+        how: &'static str,
+        code: &'static str,
+    },
     #[error("the work was interrupted")]
     Interrupted,
     #[error("resyncd panicked; see the log")]
@@ -83,14 +91,14 @@ pub(super) enum DownloadError {
 
 impl DownloadError {
     /// The error of work on a blocking thread that has returned nothing.
-    pub(super) fn of_join(error: &JoinError) -> Self {
+    pub(in crate::engine) fn of_join(error: &JoinError) -> Self {
         match error.is_panic() {
             true => Self::Panicked,
             false => Self::Interrupted,
         }
     }
 
-    pub(super) fn code(&self) -> &'static str {
+    pub(in crate::engine) fn code(&self) -> &'static str {
         match self {
             Self::Fetch(error) => error.code(),
             Self::Mirror(error) => error.code(),
@@ -100,13 +108,15 @@ impl DownloadError {
             Self::UnselectedType(_) => "unselected-type",
             Self::StillServed => "still-served",
             Self::AwaitsSet(_) => "deletion-waits",
+            Self::NoMemento => "no-memento",
+            Self::OtherMemento { code, .. } => code,
             Self::Interrupted => "interrupted",
             Self::Panicked => "panicked",
         }
     }
 
     /// The failure of the task, with the time of its retry. A full disk does not count as a try.
-    pub(super) fn into_failure(self, task: &Task) -> TaskFailure {
+    pub(in crate::engine) fn into_failure(self, task: &Task) -> TaskFailure {
         let now = clock::now().wall;
         let tried = task.attempts + 1;
         let (wait, counts) = match &self {
@@ -114,9 +124,11 @@ impl DownloadError {
             Self::Interrupted => (Some(TimeDelta::zero()), true),
             Self::AwaitsSet(_) => (Some(SET_PAUSE), true),
             Self::Mirror(_) | Self::Panicked | Self::UnselectedType(_) => (None, true),
-            Self::Mismatch(_) | Self::Stale { .. } | Self::TypeMismatch { .. } => {
-                (wait_for(tried, None, &TRIES), true)
-            }
+            Self::Mismatch(_)
+            | Self::Stale { .. }
+            | Self::TypeMismatch { .. }
+            | Self::NoMemento
+            | Self::OtherMemento { .. } => (wait_for(tried, None, &TRIES), true),
             Self::StillServed => (wait_for(tried, None, &TRIES_IF_ABSENT), true),
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
@@ -145,6 +157,70 @@ fn wait_for(tried: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<Time
         .map(|pause| TimeDelta::from_std(pause).unwrap_or(TimeDelta::hours(1)))
 }
 
+/// What the `Memento-Datetime` of an answer must be (RFC 7089, section 2.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum VersionCheck {
+    /// It is not asked for: of a resource.
+    Any,
+    /// Not in the future, if there is one: of an announced memento.
+    NotInFuture,
+    /// This time, if there is one: of a memento that a TimeMap names.
+    Exactly(SourceTime),
+    /// There must be one, not later than `at`, and later than `after`: of a TimeGate, which may not know the version yet.
+    AsOf {
+        at: SourceTime,
+        after: Option<SourceTime>,
+    },
+}
+
+impl VersionCheck {
+    /// The time that is asked for.
+    fn as_of(self) -> Option<SourceTime> {
+        match self {
+            Self::AsOf { at, .. } => Some(at),
+            Self::Any | Self::NotInFuture | Self::Exactly(_) => None,
+        }
+    }
+
+    /// The times of versions are whole seconds.
+    fn check(self, found: Option<SourceTime>) -> Result<(), DownloadError> {
+        let second = |at: SourceTime| at.micros().div_euclid(1_000_000);
+        let Some(found) = found.filter(|_| self != Self::Any) else {
+            return match self {
+                Self::AsOf { .. } => Err(DownloadError::NoMemento),
+                Self::Any | Self::NotInFuture | Self::Exactly(_) => Ok(()),
+            };
+        };
+        let other = |how, code| Err(DownloadError::OtherMemento { found, how, code });
+        if found > latest_plausible(clock::now().wall) {
+            return other("in the future", "memento-in-future");
+        }
+        match self {
+            Self::AsOf { at, .. } if second(found) > second(at) => {
+                other("later than the version", "memento-too-late")
+            }
+            Self::AsOf {
+                after: Some(after), ..
+            } if second(found) <= second(after) => {
+                other("not later than the version before", "memento-too-early")
+            }
+            Self::Exactly(at) if second(found) != second(at) => {
+                other("another one", "other-memento")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether an error may pass by itself, after hours too.
+pub(in crate::engine) fn may_pass(error: &DownloadError) -> bool {
+    match error {
+        DownloadError::Fetch(error) => error.is_absent() || error.class() == ErrorClass::Retry,
+        DownloadError::OtherMemento { code, .. } => *code == "memento-too-early",
+        _ => false,
+    }
+}
+
 /// Downloads a task's resource from one candidate, conditionally if a `known` version is given.
 pub(super) async fn download(
     context: &ApplyContext,
@@ -152,12 +228,33 @@ pub(super) async fn download(
     candidate: &Candidate,
     known: Option<&ServedVersion>,
 ) -> Result<FetchOutcome, DownloadError> {
+    download_checked(context, task, candidate, known, VersionCheck::Any).await
+}
+
+/// As [`download`], of a version at a place of its own.
+pub(in crate::engine) async fn download_version(
+    context: &ApplyContext,
+    task: &Task,
+    candidate: &Candidate,
+    check: VersionCheck,
+) -> Result<FetchOutcome, DownloadError> {
+    download_checked(context, task, candidate, None, check).await
+}
+
+async fn download_checked(
+    context: &ApplyContext,
+    task: &Task,
+    candidate: &Candidate,
+    known: Option<&ServedVersion>,
+    check: VersionCheck,
+) -> Result<FetchOutcome, DownloadError> {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
     let limit = source.limits.resource;
     let wanted = Wanted {
         media_type: task.content.media_type.as_deref(),
         coding: coding_of_try(task.attempts, &candidate.expected),
+        as_of: check.as_of(),
     };
     let content = source
         .client
@@ -166,6 +263,7 @@ pub(super) async fn download(
     let Some(content) = content else {
         return Ok(FetchOutcome::NotModified);
     };
+    check.check(content.memento_datetime())?;
     if let Some(served) = unselected_type(&content, task, context)
         && !is_linked(context, task).await
     {
@@ -456,4 +554,58 @@ async fn write(
     Ok(writing
         .await
         .map_err(|error| DownloadError::of_join(&error))??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datetimes_of_mementos_are_checked() {
+        let time = |text: &str| -> SourceTime { text.parse().unwrap() };
+        let at = time("2013-01-03T18:00:00.5Z");
+        let after = Some(time("2013-01-02T18:00:00Z"));
+        let as_of = |after| VersionCheck::AsOf { at, after };
+        let future = "9000-01-01";
+        for (check, found, expected) in [
+            (VersionCheck::Any, None, None),
+            (VersionCheck::Any, Some(future), None),
+            (VersionCheck::NotInFuture, None, None),
+            (VersionCheck::NotInFuture, Some("2020-01-01"), None),
+            (
+                VersionCheck::NotInFuture,
+                Some(future),
+                Some("memento-in-future"),
+            ),
+            (as_of(None), None, Some("no-memento")),
+            (as_of(None), Some("2013-01-03T18:00:00Z"), None),
+            (
+                as_of(None),
+                Some("2013-01-03T18:00:01Z"),
+                Some("memento-too-late"),
+            ),
+            (as_of(None), Some(future), Some("memento-in-future")),
+            (as_of(None), Some("2012-01-01"), None),
+            (as_of(after), Some("2013-01-03"), None),
+            (
+                as_of(after),
+                Some("2013-01-02T18:00:00Z"),
+                Some("memento-too-early"),
+            ),
+            (VersionCheck::Exactly(at), None, None),
+            (
+                VersionCheck::Exactly(at),
+                Some("2013-01-03T18:00:00Z"),
+                None,
+            ),
+            (
+                VersionCheck::Exactly(at),
+                Some("2013-01-03"),
+                Some("other-memento"),
+            ),
+        ] {
+            let code = check.check(found.map(time)).err().map(|error| error.code());
+            assert_eq!(code, expected, "{check:?} {found:?}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use super::publisher::{ExecutedTask, publish_all};
 use crate::clock::{self, ClockStepDetector, Now};
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
+use crate::engine::versions::worker::{begin_versions, store_versions};
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Task, TasksInProgress, Wake};
 
@@ -29,8 +30,20 @@ const FINISHED: usize = 256;
 /// The pause after a database error.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
-/// Executes the tasks of a Source until it is stopped. An executor that panics is replaced after a pause.
+/// Executes the tasks of a Source, and stores its versions, until it is stopped.
 pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
+    let Some(versions) = context.versions.clone() else {
+        return execute_restarting(context, mirror).await;
+    };
+    begin_versions(&context, &versions).await;
+    let storing = store_versions(&context, &versions, &mirror);
+    let executing = execute_restarting(Arc::clone(&context), Arc::clone(&mirror));
+    tokio::join!(executing, storing);
+    versions.close();
+}
+
+/// Executes tasks. An executor that panics is replaced after a pause.
+async fn execute_restarting(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
     let mut restarts = Restarts::of("executor", context.name());
     let runtime_status = &context.runtime_status;
     loop {

@@ -13,15 +13,15 @@
 mod adoption;
 pub(super) mod candidates;
 mod coding;
-mod context;
-mod download;
+pub(super) mod context;
+pub(super) mod download;
 mod execute;
 pub(super) mod executor;
 pub(super) mod members;
 mod patching;
 mod publisher;
 pub(super) mod session;
-mod staged;
+pub(super) mod staged;
 #[cfg(test)]
 pub(super) mod stepping;
 mod unpack;

@@ -213,6 +213,7 @@ async fn download(
     let limit = source.limits.resource.unwrap_or(u64::MAX);
     let limit = limit.min(MAX_PATCH_BYTES);
     let wanted = Wanted {
+        as_of: None,
         media_type: content.media_type.as_deref(),
         coding: None,
     };

@@ -26,7 +26,9 @@ use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
 use crate::mirror_path::{MirrorPath, made_path};
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
-use crate::store::{Origin, Publication, ResourceId, StoreError, Task, TaskFailure, TaskResult};
+use crate::store::{
+    Origin, Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
+};
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
@@ -167,7 +169,14 @@ impl Publisher {
         let context = &self.context;
         let batch = write_many(&context.mirror, batch).await?;
         let (mirror, deletes) = (Arc::clone(&context.mirror), context.source.source.delete);
-        let publishing = tokio::task::spawn_blocking(move || publish(&mirror, deletes, batch));
+        let versions = context.source.versions.clone();
+        let publishing = tokio::task::spawn_blocking(move || {
+            let mut results = publish(&mirror, deletes, batch);
+            if let Some(versions) = versions {
+                versions.store_published(&mirror, &mut results, clock::now().wall);
+            }
+            results
+        });
         let conclusions = publishing.await.map_err(|_| Panicked)?;
         catch_panic(conclude(context, conclusions)).await?
     }
@@ -660,6 +669,7 @@ fn published(placed: PlacedFile) -> TaskResult {
         version,
         news: !same,
         is_patched,
+        stored_version: StoredVersion::Ignored,
     })
 }
 
@@ -675,6 +685,7 @@ fn adopt(task: Task, adopted: Adopted) -> TaskResult {
         version: None,
         news: true,
         is_patched: false,
+        stored_version: StoredVersion::Ignored,
         task,
     })
 }
@@ -699,6 +710,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
             version: None,
             news: false,
             is_patched: false,
+            stored_version: StoredVersion::Ignored,
             task,
         }),
         // It was removed a moment ago: the next try fetches it.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use super::executor::execute_tasks;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::panic_as_error;
 use crate::mirror::Mirror;
-use crate::store::Wake;
+use crate::store::{StoreError, Wake};
 
 /// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -54,7 +56,7 @@ pub(in crate::engine) async fn drain(context: &SourceContext) {
     let mut last = (progress_of(context), clock::now().mono);
     loop {
         let now = clock::now();
-        match context.store.next_due(context.name()).await {
+        match next_due(context).await {
             Ok(None) => return,
             Ok(Some(due)) if due > now.plus(PATIENCE).wall => return,
             Ok(Some(_)) => {}
@@ -86,6 +88,19 @@ pub(in crate::engine) async fn drain(context: &SourceContext) {
         // After the time-out the tasks are queried anyway.
         let _ = tokio::time::timeout(PACE.1, woken).await;
     }
+}
+
+/// When the first of the tasks is due, or of the versions that can be stored.
+async fn next_due(context: &SourceContext) -> Result<Option<DateTime<Utc>>, StoreError> {
+    let of_tasks = context.store.next_due(context.name()).await?;
+    let opened = context.versions.as_ref().and_then(|it| it.opened());
+    if opened.is_none() {
+        return Ok(of_tasks);
+    }
+    let now = clock::now().wall;
+    let of_versions = context.store.due_versions(context.name(), now, 0).await?;
+    let due = [of_tasks, of_versions.next_due];
+    Ok(due.into_iter().flatten().min())
 }
 
 /// A number that grows while there is progress. Bytes that a full disk rejects, and that are downloaded again and again, don't

@@ -14,13 +14,13 @@ const LONGEST: usize = 256 << 10;
 static FREE: Semaphore = Semaphore::const_new(16 << 20);
 
 /// A resource that was received completely and verified.
-pub(super) struct StagedResource {
-    pub(super) bytes: ReceivedBytes,
-    pub(super) description: Description,
+pub(in crate::engine) struct StagedResource {
+    pub(in crate::engine) bytes: ReceivedBytes,
+    pub(in crate::engine) description: Description,
 }
 
 /// Where the bytes of a received resource are.
-pub(super) enum ReceivedBytes {
+pub(in crate::engine) enum ReceivedBytes {
     /// In a staged file.
     Staged(CompletedFile),
     /// In memory.
@@ -29,7 +29,7 @@ pub(super) enum ReceivedBytes {
 
 impl ReceivedBytes {
     /// The staged file with the bytes, which are written to it now if they are in memory. It may block.
-    pub(super) fn into_file(
+    pub(in crate::engine) fn into_file(
         self,
         mirror: &Mirror,
         lastmod: Option<SourceTime>,
@@ -46,7 +46,7 @@ impl ReceivedBytes {
 }
 
 /// The bytes of a small resource.
-pub(super) struct BytesInMemory {
+pub(in crate::engine) struct BytesInMemory {
     bytes: Vec<u8>,
     _room: Room,
 }
@@ -85,13 +85,13 @@ impl Room {
 }
 
 /// What is recorded of a file besides its bytes.
-pub(super) struct Description {
+pub(in crate::engine) struct Description {
     pub(super) length: u64,
     pub(super) media_type: Option<String>,
     /// The content coding of its bytes; `None` if they are not coded.
     pub(super) encoding: Option<String>,
-    pub(super) hashes: Vec<Digest>,
-    pub(super) lastmod: Option<SourceTime>,
+    pub(in crate::engine) hashes: Vec<Digest>,
+    pub(in crate::engine) lastmod: Option<SourceTime>,
     /// The version that its server states; `None` if it did not come from the resource's own URI.
     pub(super) version: Option<ServedVersion>,
     /// Whether it was made from the version before by a patch.

@@ -17,6 +17,7 @@ use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, ResourceUri};
 use crate::store::{
     Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
+    VersionRule,
 };
 
 /// How many findings are worked on at once.
@@ -308,5 +309,6 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         unconfirmed: false,
         standing: None,
         linked: Vec::new(),
+        version: VersionRule::Ignored,
     }
 }

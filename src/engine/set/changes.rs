@@ -6,7 +6,7 @@ use crate::engine::apply::candidates::candidates_of;
 use crate::engine::context::SourceContext;
 use crate::engine::set::linked::linked_of;
 use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime, Standing, content_coding};
-use crate::store::Change;
+use crate::store::{Change, VersionRule};
 use crate::sync::{Expected, is_plausible};
 
 /// A change, and the path of its bytes in the package.
@@ -93,5 +93,19 @@ pub(in crate::engine) fn parse_change(
         unconfirmed: false,
         standing,
         linked,
+        version: match source.versions {
+            Some(_) => VersionRule::Stored,
+            None => VersionRule::Ignored,
+        },
+    })
+}
+
+/// The version that an entry announces which may be no news, or of which another one of the resource may count; `None`: versions are not
+/// stored, or it has none.
+pub(super) fn only_version(change: &Change) -> Option<Change> {
+    let is_stored = change.version == VersionRule::Stored && change.kind != ChangeKind::Deleted;
+    is_stored.then(|| Change {
+        version: VersionRule::OnlyStored,
+        ..change.clone()
     })
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::changes::{ListedChange, change_of, listed_change};
+use super::changes::{ListedChange, change_of, listed_change, only_version};
 use super::late_news::LateNews;
 use super::package_files::OpenedPackage;
 use crate::clock;
@@ -16,7 +16,7 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::{FetchedDocument, OwnedReader};
 use crate::protocol::{ChangeKind, Entry, SourceTime};
-use crate::store::{Change, SetId};
+use crate::store::{Change, SetId, VersionRule};
 use crate::sync::{NewsFilter, is_plausible};
 
 /// How many entries are ingested in one transaction.
@@ -209,7 +209,18 @@ impl NewsSelection {
             if !self.filter.includes(entry.md.change, changed_at) {
                 let change = change_of(context, entry, ChangeKind::Updated, changed_at);
                 if let Some(change) = change {
+                    changes.extend(only_version(&change).map(|version| (version, None)));
                     self.late_news.add(context, (change, path))?;
+                }
+                // Nothing of one time is separated by that: these are older than what is ingested.
+                let is_apart = changes
+                    .iter()
+                    .all(|(change, _)| change.version == VersionRule::OnlyStored);
+                if changes.len() >= MAX_BATCH || changes.len() >= BATCH && is_apart {
+                    return Ok(EntryBatch {
+                        changes,
+                        is_last: false,
+                    });
                 }
                 continue;
             }
@@ -223,8 +234,10 @@ impl NewsSelection {
                     late: true,
                     ..change
                 };
-                let late = change.map(|change| (loc, (late(change), path)));
-                self.late.extend(late);
+                if let Some(change) = change {
+                    changes.extend(only_version(&change).map(|version| (version, None)));
+                    self.late.insert(loc, (late(change), path));
+                }
                 continue;
             }
             // Entries of one time are ingested in one transaction: of a resource that is deleted and created within one second,

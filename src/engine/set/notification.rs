@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use flate2::read::GzDecoder;
 use url::Url;
 
-use super::changes::change_of;
+use super::changes::{change_of, only_version};
 use super::late_news::LateNews;
 use crate::clock;
 use crate::engine::EngineError;
@@ -18,7 +18,7 @@ use crate::protocol::{
     ReadError, Root, SourceTime, TopicUri,
 };
 use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId};
-use crate::sync::{NewsFilter, is_plausible, names_copy};
+use crate::sync::{NewsFilter, is_plausible, names_copy, names_version};
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
 const MAX_ENTRIES: usize = 50_000;
@@ -91,7 +91,9 @@ fn leave_to_the_source(change: &mut Change) {
         }
     }
     change.unconfirmed = true;
-    change.links.retain(|link| !names_copy(link));
+    change
+        .links
+        .retain(|link| !names_copy(link) && !names_version(link));
     change.authority = change.uri.authority();
 }
 
@@ -137,7 +139,10 @@ impl News {
             }
             match change {
                 Some(change) if is_included => changes.push(Change { late, ..change }),
-                Some(change) => late_news.add(context, (change, None))?,
+                Some(change) => {
+                    changes.extend(only_version(&change));
+                    late_news.add(context, (change, None))?;
+                }
                 None => {}
             }
         }

@@ -18,7 +18,7 @@ use crate::engine::apply::members::Member;
 use crate::engine::context::SourceContext;
 use crate::fetch::Package;
 use crate::protocol::{ChangeKind, Link, PatchKind, ResourceUri};
-use crate::store::{Change, Origin, PackageTask, Task, Wake};
+use crate::store::{Change, Origin, PackageTask, Task, VersionRule, Wake};
 
 /// How many of the awaited members are queried at once.
 const LAST: usize = 32;
@@ -64,7 +64,9 @@ impl Offering {
         };
         let is_packed = |link: &Link| link.path.is_some() && PatchKind::of_link(link).is_some();
         let has_patch = self.context.source.patches && change.links.iter().any(is_packed);
-        if change.kind == ChangeKind::Deleted || (path.is_none() && !has_patch) {
+        let is_no_task =
+            change.kind == ChangeKind::Deleted || change.version == VersionRule::OnlyStored;
+        if is_no_task || (path.is_none() && !has_patch) {
             return;
         }
         let is_logged = Arc::clone(&self.is_logged);

@@ -10,11 +10,10 @@ use url::Url;
 
 use super::partial::{DownloadRecord, PartialPackage};
 use crate::fetch::client::{Answer, Client, Follow};
-use crate::fetch::http_date::parse_http_date;
 use crate::fetch::permits::Pool;
 use crate::fetch::validators::{last_modified, make_conditional, validators_of};
 use crate::fetch::{AllowedHosts, FetchError};
-use crate::protocol::SourceTime;
+use crate::protocol::{SourceTime, parse_http_date};
 
 /// How many bytes are collected before they are written.
 const BATCH: usize = 1 << 20;

@@ -31,6 +31,7 @@ fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Cha
         unconfirmed: false,
         standing: None,
         linked: Vec::new(),
+        version: crate::store::VersionRule::Ignored,
     }
 }
 

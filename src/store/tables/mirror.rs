@@ -18,6 +18,16 @@ pub(in crate::store) fn set_id(sql: &Connection, source: &str, id: &str) -> Resu
     .map(drop)
 }
 
+/// Forgets the folders of versions of a Source.
+pub(in crate::store) fn remove_versions(sql: &Connection, source: &str) -> Result<()> {
+    // The label of a Source has no special character of a pattern.
+    sql.execute(
+        "DELETE FROM mirror WHERE source GLOB ?1 || '/versions:*'",
+        [source],
+    )
+    .map(drop)
+}
+
 /// Forgets the mirror of a Source.
 pub(in crate::store) fn remove(sql: &Connection, source: &str) -> Result<()> {
     sql.execute("DELETE FROM mirror WHERE source = ?1", [source])

@@ -37,3 +37,4 @@ pub(super) mod task;
 pub(super) mod task_count;
 pub(super) mod uptime;
 pub(super) mod values;
+pub(super) mod version;

@@ -373,6 +373,20 @@ pub struct Publication {
     pub news: bool,
     /// Whether its bytes were made from those of the version before by a patch.
     pub is_patched: bool,
+    /// Whether it is stored as a version, too.
+    pub stored_version: StoredVersion,
+}
+
+/// What becomes of a published file as a version of its resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoredVersion {
+    /// Versions are not stored, or it has no time.
+    #[default]
+    Ignored,
+    /// It is stored as the version of that time.
+    Stored(SourceTime),
+    /// The version of that time is to be stored later.
+    Due(SourceTime),
 }
 
 /// Stores a published file. `lastmod` replaces that of the publication. Returns whether the resource has a row still.

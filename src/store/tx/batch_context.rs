@@ -31,6 +31,8 @@ pub(super) struct BatchContext<'a> {
     /// Whether a task was dropped and another one, which restores the resource, has taken its place: its worker is to be woken, although
     /// no change has become a task.
     pub(super) has_restored: Cell<bool>,
+    /// Whether versions are to be stored: who does that is to be woken.
+    pub(super) has_versions: Cell<bool>,
     /// The entry of the feed that was appended last: its readers are to be woken.
     pub(super) last_entry: Cell<Option<i64>>,
     /// Whether any resource is named by links of others; `None`: not queried yet.
@@ -62,6 +64,7 @@ impl<'a> BatchContext<'a> {
             generation: source_set::generation(sql, set)?,
             unbroken,
             has_restored: Cell::new(false),
+            has_versions: Cell::new(false),
             last_entry: Cell::new(None),
             any_linked: Cell::new(None),
             updates: None,

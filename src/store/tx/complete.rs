@@ -9,13 +9,14 @@ use rusqlite::Connection;
 use super::linked::end_with_owner;
 use super::membership::{TotalsChange, leave_if_shared, note_deletion};
 use super::superseded::{SupersededTask, doubt_and_restore};
+use super::versions::note_published;
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
 use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
-use crate::store::tables::{dropped_task, member, part, source_set};
+use crate::store::tables::{dropped_task, member, part, source_set, version};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 use crate::sync::latest_plausible;
@@ -118,8 +119,13 @@ impl Store {
                     }
                     TaskResult::Unselected { task, served } => {
                         task::reject_type(tx.sql, task, served)?;
+                        version::drop_waiting(tx.sql, task.resource)?;
                     }
                     TaskResult::Failed { task, failure } => {
+                        // They need not wait for the resource any longer.
+                        if version::release(tx.sql, task.resource, None)? {
+                            tx.wake(Wake::Versions(task.source.clone()));
+                        }
                         if failure.is_in_doubt {
                             doubt_and_restore(tx.sql, task.resource)?;
                         }
@@ -172,6 +178,9 @@ fn publish(
     let lastmod = publication.lastmod.filter(|&lastmod| lastmod <= latest);
     let is_relinked =
         !publication.news && resource::has_other_links(sql, task.resource, &task.links)?;
+    if note_published(sql, publication, now)? {
+        tx.wake(Wake::Versions(task.source.clone()));
+    }
     if !resource::publish(sql, publication, lastmod, now)? {
         // The task was dropped long ago. If the resource is announced again, its file is adopted.
         return Ok(());

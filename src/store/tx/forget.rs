@@ -188,6 +188,7 @@ impl Store {
                 forgotten::end_set(tx.sql, set)?;
             }
             mirror::remove(tx.sql, &source)?;
+            mirror::remove_versions(tx.sql, &source)?;
             Ok(followed_source::delete(tx.sql, &source)?)
         })
         .await

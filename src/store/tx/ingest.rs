@@ -11,8 +11,9 @@ use super::deletion_guard::{DeletionRules, decide_deletions};
 use super::linked::end_unnamed;
 use super::membership::{leave, leave_if_shared, note_deletion};
 use super::put_task::{put_task, put_task_since};
+use super::versions::{announce, announce_only};
 use crate::protocol::{ChangeKind, ContentInfo, SourceTime, Standing};
-use crate::store::change::{Change, Origin};
+use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome};
@@ -173,6 +174,9 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
     if result.tasks > 0 || context.has_restored.get() || batch.end.is_some() {
         tx.wake(Wake::Tasks(batch.source.clone()));
     }
+    if context.has_versions.get() {
+        tx.wake(Wake::Versions(batch.source.clone()));
+    }
     if let Some(seq) = context.last_entry.get() {
         tx.wake(Wake::Feed(seq));
     }
@@ -185,6 +189,10 @@ fn apply_change(
     context: &BatchContext<'_>,
     change: &Change,
 ) -> Result<bool, StoreError> {
+    if change.version == VersionRule::OnlyStored {
+        announce_only(sql, context, change)?;
+        return Ok(false);
+    }
     let deletes = change.kind == ChangeKind::Deleted;
     if change.standing.is_some_and(Standing::is_irrelevant)
         && resource::state(sql, context.source, &change.uri, context.set)?.is_none()
@@ -224,6 +232,7 @@ fn apply_change(
     } else if !has_left {
         state.follow_links_of_older(sql, context, change)?;
     }
+    announce(sql, context, &state, change, decision)?;
     match decision {
         Decision::Task => {
             if change.kind == ChangeKind::Deleted {

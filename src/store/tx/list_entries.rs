@@ -10,6 +10,7 @@ use super::linked::is_named;
 use super::membership::{MemberUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
+use super::versions::announce;
 use crate::protocol::{ChangeKind, SourceTime, Standing};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
@@ -155,6 +156,9 @@ fn list_entries(
     if result.tasks > 0 || context.has_restored.get() {
         tx.wake(Wake::Tasks(list.source.clone()));
     }
+    if context.has_versions.get() {
+        tx.wake(Wake::Versions(list.source.clone()));
+    }
     if let Some(seq) = context.last_entry.get() {
         tx.wake(Wake::Feed(seq));
     }
@@ -238,6 +242,7 @@ fn list_entry(
     } else if !has_left {
         state.follow_links_of_older(sql, context, entry)?;
     }
+    announce(sql, context, &state, entry, decision)?;
     match decision {
         Decision::Task => {
             let kind = match known {

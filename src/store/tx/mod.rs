@@ -37,3 +37,4 @@ pub(super) mod superseded;
 pub(super) mod trim;
 pub(super) mod unfollowed;
 pub(super) mod uptime;
+pub(super) mod versions;

@@ -13,7 +13,9 @@ use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::member::Membership;
 use crate::store::tables::resource::{self, ResourceState};
-use crate::store::tables::{coverage, dropped_task, part, resource_count, source_set, task};
+use crate::store::tables::{
+    coverage, dropped_task, part, resource_count, source_set, task, version,
+};
 use crate::sync::{Decision, LocalState, Pending, plan_change};
 
 impl ResourceState {
@@ -233,6 +235,9 @@ impl ResourceState {
             resource::raise_next_version(sql, self.id)?;
             dropped_task::insert(sql, self.id)?;
             task::delete(sql, self.id)?;
+            if version::release(sql, self.id, None)? {
+                context.has_versions.set(true);
+            }
             if self.known.as_ref().is_some_and(|known| known.is_doubted) {
                 let restores = doubt_and_restore(sql, self.id)?.is_some();
                 context

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::put_task::put_task;
 use crate::protocol::{Algorithm, ChangeKind, ContentInfo, Digest, ResourceUri};
-use crate::store::change::{Change, Origin};
+use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::Task;
@@ -67,6 +67,7 @@ impl SupersededTask {
             unconfirmed: applied.unconfirmed,
             standing: None,
             linked: Vec::new(),
+            version: VersionRule::Ignored,
         })))
     }
 

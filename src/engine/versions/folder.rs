@@ -1,0 +1,227 @@
+//! The folder of a Source's versions: `<host>/<path>/<time>`, where `<host>/<path>` is the path of the resource in the mirror.
+//!
+//! It is a mirror of its own: staged files, syncs, the lock and the rules of paths are the same. Where something is in the way of that
+//! path, the version gets the made path of its resource.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
+
+use crate::mirror::{CompletedFile, Mirror, MirrorError};
+use crate::mirror_path::{MirrorPath, made_path};
+use crate::protocol::{ResourceUri, SourceTime, version_name};
+use crate::store::{Publication, StoredVersion, TaskResult};
+use crate::sync::{is_plausible, names_version};
+
+/// The folder of a Source's versions, open or not.
+pub(in crate::engine) struct VersionsFolder {
+    root: PathBuf,
+    opened: Mutex<Option<Arc<Mirror>>>,
+}
+
+impl VersionsFolder {
+    pub(in crate::engine) fn at(root: PathBuf) -> Self {
+        Self {
+            root,
+            opened: Mutex::default(),
+        }
+    }
+
+    pub(in crate::engine) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder, if it is open.
+    pub(in crate::engine) fn opened(&self) -> Option<Arc<Mirror>> {
+        self.opened.lock().clone()
+    }
+
+    pub(super) fn set_opened(&self, opened: Mirror) -> Arc<Mirror> {
+        let opened = Arc::new(opened);
+        *self.opened.lock() = Some(Arc::clone(&opened));
+        opened
+    }
+
+    /// Closes it: others may open it once nothing uses it any more.
+    pub(in crate::engine) fn close(&self) {
+        *self.opened.lock() = None;
+    }
+
+    /// Stores what was published in the mirror as versions, and notes that in the results. For a blocking thread.
+    pub(in crate::engine) fn store_published(
+        &self,
+        mirror: &Mirror,
+        results: &mut [TaskResult],
+        now: DateTime<Utc>,
+    ) {
+        let opened = self.opened();
+        let (mut files, mut publications) = (Vec::new(), Vec::new());
+        for result in results {
+            let TaskResult::Published(publication) = result else {
+                continue;
+            };
+            let Some(at) = version_time(publication, now) else {
+                continue;
+            };
+            // Until it is.
+            publication.stored_version = StoredVersion::Due(at);
+            let Some(versions) = opened.as_deref().filter(|_| is_version(publication)) else {
+                continue;
+            };
+            let of = MirrorPath::parse(&publication.path);
+            let paths = version_paths(&publication.path, &publication.task.uri, at);
+            let (Ok(of), Some(path)) = (of, paths.first()) else {
+                continue;
+            };
+            if versions.shares_file_with(path, mirror, &of) {
+                publication.stored_version = StoredVersion::Stored(at);
+                continue;
+            }
+            match versions.stage_file_of(mirror, &of) {
+                Ok(file) => {
+                    files.push((file, path.clone()));
+                    publications.push((publication, paths, at));
+                }
+                Err(error) => report(publication, &error),
+            }
+        }
+        let Some(versions) = opened.filter(|_| !files.is_empty()) else {
+            return;
+        };
+        for (result, (publication, paths, at)) in
+            versions.publish(files).into_iter().zip(publications)
+        {
+            let result = match result {
+                Err(failed) => match (failed.file, &failed.error) {
+                    (Some(file), MirrorError::Blocked { .. }) => {
+                        publish_version(&versions, file, &paths[1..])
+                    }
+                    _ => Err(failed.error),
+                },
+                Ok(()) => Ok(()),
+            };
+            match result {
+                Ok(()) => publication.stored_version = StoredVersion::Stored(at),
+                Err(error) => report(publication, &error),
+            }
+        }
+    }
+}
+
+/// The worker tries again, and reports what stays.
+fn report(publication: &Publication, error: &MirrorError) {
+    let (source, uri) = (&publication.task.source, &publication.task.uri);
+    tracing::debug!(code = error.code(), source, %uri, %error, "version not stored; retrying");
+}
+
+/// The time of a published file as a version. `None`: it has none, or it is another one than a hub has stated that is not trusted to
+/// speak for the Source.
+fn version_time(publication: &Publication, now: DateTime<Utc>) -> Option<SourceTime> {
+    let task = &publication.task;
+    let mut digests = task.content.hashes.iter();
+    if task.unconfirmed && !digests.all(|digest| publication.hashes.contains(digest)) {
+        return None;
+    }
+    let stated = [task.lastmod, task.changed_at, publication.lastmod];
+    let mut stated = stated.into_iter().flatten();
+    stated.find(|&at| is_plausible(at, now))
+}
+
+/// Whether a published file is the version that was announced: it has the stated digest, or there is no other place of it.
+fn is_version(publication: &Publication) -> bool {
+    let task = &publication.task;
+    !task.content.hashes.is_empty() || !task.links.iter().any(names_version)
+}
+
+/// The paths of a version, the first one first. `path`: that of the resource in the mirror. Empty: the time has no name.
+pub(super) fn version_paths(path: &str, uri: &ResourceUri, at: SourceTime) -> Vec<MirrorPath> {
+    let Some(name) = version_name(at) else {
+        return Vec::new();
+    };
+    let made = made_path(uri).to_string();
+    let mut paths: Vec<MirrorPath> = Vec::new();
+    for folder in [path, &made] {
+        let path = MirrorPath::parse(&format!("{folder}/{name}")).ok();
+        paths.extend(path.filter(|path| !paths.contains(path)));
+    }
+    paths
+}
+
+/// Publishes a file at the first of these paths that is not blocked. For a blocking thread.
+pub(super) fn publish_version(
+    versions: &Mirror,
+    file: CompletedFile,
+    paths: &[MirrorPath],
+) -> Result<(), MirrorError> {
+    let mut file = Some(file);
+    let mut blocked = MirrorError::Blocked {
+        path: String::new(),
+    };
+    for path in paths {
+        let Some(next) = file.take() else { break };
+        let published = versions.publish(vec![(next, path.clone())]);
+        match published.into_iter().next() {
+            None | Some(Ok(())) => return Ok(()),
+            Some(Err(failed)) => {
+                if !matches!(failed.error, MirrorError::Blocked { .. }) {
+                    return Err(failed.error);
+                }
+                (blocked, file) = (failed.error, failed.file);
+            }
+        }
+    }
+    Err(blocked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(path: &str, uri: &str, at: &str) -> Vec<String> {
+        let uri = ResourceUri::parse(uri).unwrap();
+        let paths = version_paths(path, &uri, at.parse().unwrap());
+        paths.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn versions_are_below_the_path_of_their_resource() {
+        let uri = "http://a.example/b/c.txt";
+        let found = paths("a.example/b/c.txt", uri, "2013-01-03T18:00:00.5Z");
+        assert_eq!(found[0], "a.example/b/c.txt/20130103T180000.5Z");
+        let made = made_path(&ResourceUri::parse(uri).unwrap());
+        assert_eq!(found[1..], [format!("{made}/20130103T180000.5Z")]);
+        let of_made = paths(made.as_str(), uri, "2013-01-03T18:00:00.5Z");
+        assert_eq!(of_made, found[1..]);
+        // Where the plain path would be too long.
+        let long = format!("a.example/{}", vec!["name"; 599].join("/"));
+        let found = paths(&long, uri, "2013-01-03");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].ends_with("/20130103T000000Z"));
+    }
+
+    #[test]
+    fn blocked_version_gets_the_made_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let versions = Mirror::open(folder.path()).unwrap();
+        let uri = ResourceUri::parse("http://a.example/b").unwrap();
+        let paths = version_paths("a.example/b", &uri, "2013-01-03".parse().unwrap());
+        let staged = || {
+            let mut staged = versions.stage().unwrap();
+            staged.write(b"version").unwrap();
+            staged.finish(None).unwrap()
+        };
+        // The folder of the versions of another resource.
+        std::fs::create_dir_all(folder.path().join(paths[0].as_str())).unwrap();
+        publish_version(&versions, staged(), &paths).unwrap();
+        assert_eq!(
+            std::fs::read(folder.path().join(paths[1].as_str())).unwrap(),
+            b"version"
+        );
+        std::fs::remove_file(folder.path().join(paths[1].as_str())).unwrap();
+        std::fs::create_dir(folder.path().join(paths[1].as_str())).unwrap();
+        let blocked = publish_version(&versions, staged(), &paths);
+        assert!(matches!(blocked, Err(MirrorError::Blocked { .. })));
+    }
+}

@@ -1,0 +1,285 @@
+//! The worker that stores the versions of a Source which the mirror does not store by itself.
+//!
+//! Some are fetched at once. An error concerns one version; while the folder can't be used all of them wait, and the mirror does not.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinSet;
+
+use super::fetch::store_version;
+use super::opening::{code_of, open_versions};
+use super::time_map::read_time_map;
+use crate::clock;
+use crate::engine::apply::context::ApplyContext;
+use crate::engine::context::SourceContext;
+use crate::engine::restarts::{Restarts, catch_panic};
+use crate::engine::versions::folder::VersionsFolder;
+use crate::mirror::Mirror;
+use crate::protocol::SourceTime;
+use crate::status::StatusError;
+use crate::store::{ResourceId, VersionKind, VersionResult, VersionTask, Wake};
+
+/// How many versions are fetched at once.
+const AT_ONCE: usize = 4;
+/// The pause after an error of the database or of the folder.
+const PAUSE: Duration = Duration::from_secs(5);
+/// What is due later than this is left to another run.
+const PATIENCE: Duration = Duration::from_secs(100);
+/// The pause between two queries of what is due.
+const PACE: Duration = Duration::from_millis(250);
+/// How long it is waited for a wake at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// Stores versions until it is stopped. A worker that panics is replaced after a pause.
+pub(in crate::engine) async fn store_versions(
+    context: &Arc<SourceContext>,
+    folder: &VersionsFolder,
+    mirror: &Arc<Mirror>,
+) {
+    let mut restarts = Restarts::of("store of versions", context.name());
+    while catch_panic(work(context, folder, mirror)).await.is_err() {
+        let (_, pause) = restarts.after_panic();
+        tokio::select! {
+            () = context.stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// Opens the folder once, before anything is published; a failure is retried by the worker.
+pub(in crate::engine) async fn begin_versions(context: &SourceContext, folder: &VersionsFolder) {
+    if let Err(error) = open_versions(context, folder).await {
+        note(context, folder, code_of(&error), &error.to_string());
+    }
+}
+
+/// Waits until nothing is due of the versions of a Source, nor will be soon, or until it is stopped.
+pub(in crate::engine) async fn until_stored(context: &SourceContext) {
+    loop {
+        let now = clock::now().wall;
+        match context.store.due_versions(context.name(), now, 0).await {
+            Ok(due) => match due.next_due {
+                Some(next) if (next - now).to_std().unwrap_or_default() <= PATIENCE => {}
+                _ => return,
+            },
+            Err(error) => {
+                tracing::error!(code = error.code(), source = context.name(), %error, "due versions can't be read; retrying");
+            }
+        }
+        tokio::select! {
+            () = context.stop.cancelled() => return,
+            () = tokio::time::sleep(PACE) => {}
+        }
+    }
+}
+
+async fn work(context: &Arc<SourceContext>, folder: &VersionsFolder, mirror: &Arc<Mirror>) {
+    let versions = loop {
+        let opened = match open_versions(context, folder).await {
+            Ok(opened) => context
+                .store
+                .release_versions(context.name())
+                .await
+                .map(|()| opened)
+                .map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(opened) => break opened,
+            Err(error) => note(context, folder, code_of(&error), &error.to_string()),
+        }
+        tokio::select! {
+            () = context.stop.cancelled() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    };
+    note_usable(context);
+    let apply = Arc::new(ApplyContext::new(Arc::clone(context), versions, true));
+    let worker = Worker {
+        apply,
+        mirror: Arc::clone(mirror),
+        in_progress: HashSet::new(),
+        running: JoinSet::new(),
+    };
+    worker.run().await;
+}
+
+struct Worker {
+    apply: Arc<ApplyContext>,
+    mirror: Arc<Mirror>,
+    in_progress: HashSet<(ResourceId, SourceTime)>,
+    running: JoinSet<(ResourceId, SourceTime)>,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        let context = Arc::clone(&self.apply.source);
+        let mut wakes = context.store.wakes();
+        let mut is_stale = true;
+        loop {
+            let mut wait = LONGEST_WAIT;
+            if is_stale && self.running.len() < AT_ONCE {
+                match self.refill().await {
+                    Some(next) => {
+                        is_stale = false;
+                        wait = next;
+                    }
+                    None => wait = PAUSE,
+                }
+            }
+            tokio::select! {
+                () = context.stop.cancelled() => break,
+                Some(done) = self.running.join_next() => {
+                    match done {
+                        Ok(done) => { self.in_progress.remove(&done); }
+                        // It was logged; it is tried again when the others are done.
+                        Err(_) if self.running.is_empty() => {
+                            self.in_progress.clear();
+                            tokio::time::sleep(PAUSE).await;
+                        }
+                        Err(_) => {}
+                    }
+                    is_stale = true;
+                }
+                wake = wakes.recv() => is_stale |= match wake {
+                    Ok(Wake::Versions(source)) => source == context.name(),
+                    Err(RecvError::Lagged(_)) => true,
+                    Ok(_) | Err(RecvError::Closed) => false,
+                },
+                () = tokio::time::sleep(wait) => is_stale = true,
+            }
+        }
+        self.running.shutdown().await;
+    }
+
+    /// Begins what is due. Returns how long nothing more is; `None`: the database can't be read.
+    async fn refill(&mut self) -> Option<Duration> {
+        let (context, now) = (Arc::clone(&self.apply.source), clock::now().wall);
+        let limit = AT_ONCE + self.in_progress.len();
+        let due = match context.store.due_versions(context.name(), now, limit).await {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::error!(code = error.code(), source = context.name(), %error, "due versions can't be read; retrying");
+                return None;
+            }
+        };
+        let mut is_full = false;
+        for task in due.tasks {
+            let key = (task.resource, task.at);
+            if self.in_progress.contains(&key) {
+                continue;
+            }
+            if self.running.len() == AT_ONCE {
+                is_full = true;
+                break;
+            }
+            self.in_progress.insert(key);
+            let (apply, mirror) = (Arc::clone(&self.apply), Arc::clone(&self.mirror));
+            self.running.spawn(async move {
+                execute(&apply, &mirror, task).await;
+                key
+            });
+        }
+        // Of those in progress the first is due already: what ends wakes.
+        let next = due
+            .next_due
+            .map(|next| (next - now).to_std().unwrap_or_default());
+        match next {
+            Some(next) if self.running.is_empty() && !is_full => Some(next.min(LONGEST_WAIT)),
+            _ => Some(LONGEST_WAIT),
+        }
+    }
+}
+
+/// Stores one version, or reads one TimeMap, and records the result. While that fails it is retried.
+async fn execute(apply: &Arc<ApplyContext>, mirror: &Arc<Mirror>, task: VersionTask) {
+    let context = &apply.source;
+    let result = match task.kind {
+        VersionKind::TimeMap => Ok(read_time_map(apply, &task).await),
+        VersionKind::Announced | VersionKind::Listed => store_version(apply, mirror, &task).await,
+    };
+    let result = match result {
+        Ok(result) => result,
+        Err(error) => {
+            tracing::error!(code = error.code(), source = apply.name(), %error, "version can't be looked up; retrying");
+            tokio::time::sleep(PAUSE).await;
+            return;
+        }
+    };
+    report(apply, &task, &result);
+    while let Err(error) = context
+        .store
+        .complete_version(clock::now().wall, task.clone(), result.clone())
+        .await
+    {
+        tracing::error!(code = error.code(), source = apply.name(), %error, "version can't be recorded; retrying");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn report(apply: &ApplyContext, task: &VersionTask, result: &VersionResult) {
+    let (context, source, uri, at) = (&apply.source, apply.name(), &task.uri, task.at);
+    match result {
+        VersionResult::Stored => {
+            note_usable(context);
+            tracing::debug!(source, %uri, %at, "version stored");
+        }
+        VersionResult::Unwanted => tracing::debug!(source, %uri, %at, "version not selected"),
+        VersionResult::Listed(found, _) => {
+            tracing::info!(source, %uri, versions = found.len(), "TimeMap read");
+        }
+        VersionResult::Failed(failure) if !failure.counts && failure.code != "version-waits" => {
+            if let Some(folder) = &context.versions {
+                note(context, folder, failure.code, &failure.message);
+            }
+        }
+        VersionResult::Failed(failure) => {
+            let (code, error) = (failure.code, &failure.message);
+            match failure.retry_at {
+                Some(_) => {
+                    tracing::debug!(code, source, %uri, %at, error, "version not stored; retrying")
+                }
+                None => tracing::warn!(code, source, %uri, %at, error, "version given up"),
+            }
+        }
+    }
+}
+
+/// Notes why the folder can't be used, and logs it once.
+fn note(context: &SourceContext, folder: &VersionsFolder, code: &'static str, message: &str) {
+    let (source, root) = (context.name(), folder.root().display());
+    let message = format!("the folder of versions {root} cannot be used: {message}");
+    let mut is_news = false;
+    context.runtime_status.change_source(source, |facts| {
+        let before = facts.versions_error.take();
+        let at = before.as_ref().map(|before| before.at.clone());
+        is_news = before.is_none_or(|before| before.code != code);
+        let error = StatusError::new(code, message.as_str(), clock::now().wall);
+        facts.versions_error = Some(StatusError {
+            at: at.unwrap_or_else(|| error.at.clone()),
+            ..error
+        });
+    });
+    if is_news {
+        tracing::error!(
+            code,
+            source,
+            error = message,
+            "versions are not stored; the mirror goes on"
+        );
+    }
+}
+
+fn note_usable(context: &SourceContext) {
+    let mut was_not = false;
+    let source = context.name();
+    context.runtime_status.change_source(source, |facts| {
+        was_not = facts.versions_error.take().is_some();
+    });
+    if was_not {
+        tracing::info!(source, "versions can be stored again");
+    }
+}

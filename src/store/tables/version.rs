@@ -1,0 +1,529 @@
+//! `version`: the versions of resources that are stored. `version_task`: those that are to be stored, and the TimeMaps that are to be
+//! read for that (section 14.6).
+//!
+//! Columns: `at` is the time of the version, or [`TIME_MAP`] of a TimeMap; `links` are those to the places of the version. A trigger
+//! removes the rows of a resource whose row goes. What is stored once is not stored again, also where its file is gone: a person may
+//! have removed it.
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use super::mirrored_path;
+use super::resource::IS_DOUBTED;
+use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info, invalid};
+use crate::protocol::{ContentInfo, Digest, Link, ResourceUri, SourceTime};
+use crate::store::ids::{ResourceId, SetId};
+
+/// How many announced versions of one resource wait.
+const MAX_WAITING: usize = 1000;
+/// The code of a version that was announced beyond that.
+const TOO_MANY: &str = "too-many-versions";
+/// The code of a version that the Source has replaced before it was fetched, and that is nowhere else.
+pub(in crate::store) const MISSED: &str = "version-missed";
+/// The time of a row that stands for a TimeMap.
+const TIME_MAP: SourceTime = SourceTime::MIN;
+
+/// What is to be done for the versions of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionKind {
+    /// To store a version that an entry has announced.
+    Announced,
+    /// To store a version that a TimeMap names.
+    Listed,
+    /// To read a TimeMap.
+    TimeMap,
+}
+
+impl VersionKind {
+    fn number(self) -> i64 {
+        match self {
+            Self::Announced => 0,
+            Self::Listed => 1,
+            Self::TimeMap => 2,
+        }
+    }
+
+    fn of(number: i64) -> Result<Self> {
+        let all = [Self::Announced, Self::Listed, Self::TimeMap];
+        let found = all.into_iter().find(|kind| kind.number() == number);
+        Ok(found.ok_or_else(|| invalid("the kind of a version"))?)
+    }
+}
+
+/// A version that is to be stored, or a TimeMap that is to be read, and what the mirror has of its resource.
+#[derive(Clone, Debug)]
+pub struct VersionTask {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The time of the version.
+    pub at: SourceTime,
+    /// What it is.
+    pub kind: VersionKind,
+    /// The resource's URI.
+    pub uri: ResourceUri,
+    /// The label of the Source.
+    pub source: String,
+    /// The set that announced the resource last.
+    pub set: SetId,
+    /// The representation: the length and the digests that it must have.
+    pub content: ContentInfo,
+    /// The content codings of the representation.
+    pub encoding: Option<String>,
+    /// The links to its places.
+    pub links: Vec<Link>,
+    /// The number of failed attempts.
+    pub attempts: u32,
+    /// The path of the resource's file, relative to the mirror.
+    pub path: String,
+    /// Whether the mirror has a file of the resource, and that is recorded without doubt.
+    pub live: bool,
+    /// The digests of that file.
+    pub live_hashes: Vec<Digest>,
+    /// The times that are recorded of that file: of its last modification, and of its change.
+    pub live_at: [Option<SourceTime>; 2],
+    /// Whether a change of the resource is pending that has the time of the version.
+    pub is_pending: bool,
+}
+
+impl VersionTask {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let uri: ResourceUri = row.get("uri")?;
+        Ok(Self {
+            resource: row.get("resource_id")?,
+            at: row.get("at")?,
+            kind: VersionKind::of(row.get("kind")?)?,
+            source: row.get("source")?,
+            set: row.get("set_id")?,
+            content: content_info(row)?,
+            encoding: row.get("encoding")?,
+            links: row.get::<_, LinkList<_>>("links")?.0,
+            attempts: row.get("attempts")?,
+            path: mirrored_path::given(row.get("path")?, &uri)?,
+            live: row.get("live")?,
+            live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
+            live_at: [row.get("live_lastmod")?, row.get("live_changed_at")?],
+            is_pending: row.get("is_pending")?,
+            uri,
+        })
+    }
+}
+
+/// A version that is announced, or named by a TimeMap, or a TimeMap.
+pub(in crate::store) struct NewVersion<'a> {
+    pub(in crate::store) resource: ResourceId,
+    pub(in crate::store) source: &'a str,
+    pub(in crate::store) at: SourceTime,
+    pub(in crate::store) kind: VersionKind,
+    pub(in crate::store) content: &'a ContentInfo,
+    pub(in crate::store) encoding: Option<&'a str>,
+    pub(in crate::store) links: &'a [Link],
+    /// Whether it waits for the resource's own task.
+    pub(in crate::store) waits: bool,
+    pub(in crate::store) now: DateTime<Utc>,
+}
+
+impl<'a> NewVersion<'a> {
+    /// The reading of a TimeMap.
+    pub(in crate::store) fn time_map(
+        resource: ResourceId,
+        source: &'a str,
+        links: &'a [Link],
+        now: DateTime<Utc>,
+    ) -> Self {
+        const NOTHING: &ContentInfo = &ContentInfo {
+            length: None,
+            media_type: None,
+            hashes: Vec::new(),
+        };
+        Self {
+            resource,
+            source,
+            at: TIME_MAP,
+            kind: VersionKind::TimeMap,
+            content: NOTHING,
+            encoding: None,
+            links,
+            waits: false,
+            now,
+        }
+    }
+}
+
+/// Whether a version is stored.
+pub(in crate::store) fn is_stored(
+    sql: &Connection,
+    resource: ResourceId,
+    at: SourceTime,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM version WHERE resource_id = ?1 AND at = ?2")?
+        .exists(params![resource, at])
+}
+
+/// Whether a version is to be stored, or was given up.
+pub(in crate::store) fn is_known(
+    sql: &Connection,
+    resource: ResourceId,
+    at: SourceTime,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM version_task WHERE resource_id = ?1 AND at = ?2")?
+        .exists(params![resource, at])
+}
+
+/// Has a version stored, unless it is stored, or the same is to be stored already. Returns whether something is to be done. Beyond a
+/// limit it counts as failed.
+pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Result<bool> {
+    if is_stored(sql, version.resource, version.at)? {
+        return Ok(false);
+    }
+    let content = ContentColumns::from(version.content);
+    let is_announced = version.kind == VersionKind::Announced;
+    let is_beyond = is_announced && announced(sql, version.resource)? >= MAX_WAITING;
+    if is_beyond {
+        return beyond(sql, version).map(|()| false);
+    }
+    let state = if version.waits { "waiting" } else { "ready" };
+    let put = sql
+        .prepare_cached(
+            "INSERT INTO version_task (resource_id, at, source, kind, length, media_type, hashes, encoding, links, state, not_before)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+             ON CONFLICT (resource_id, at) DO UPDATE SET kind = ?4, length = ?5, media_type = ?6, hashes = ?7, encoding = ?8, links = ?9,
+                 state = ?10, not_before = ?11, attempts = 0, error_code = NULL, error_message = NULL, error_at = NULL
+             WHERE (kind = ?4 AND (length IS NOT ?5 OR hashes IS NOT ?7 OR links IS NOT ?9)) OR kind > ?4 OR kind = 2
+                OR (kind = 1 AND ?4 = 1 AND state = 'failed')",
+        )?
+        .execute(params![
+            version.resource,
+            version.at,
+            version.source,
+            version.kind.number(),
+            content.length,
+            content.media_type,
+            content.hashes,
+            version.encoding,
+            LinkList(version.links),
+            state,
+            Micros(version.now),
+        ])?;
+    Ok(put > 0)
+}
+
+/// How many announced versions of a resource wait, up to the limit.
+fn announced(sql: &Connection, resource: ResourceId) -> Result<usize> {
+    let found: i64 = sql
+        .prepare_cached(
+            "SELECT COUNT(*) FROM (SELECT 1 FROM version_task WHERE resource_id = ?1 AND kind = 0 LIMIT ?2)",
+        )?
+        .query_row(params![resource, Count::of_rows(MAX_WAITING)], |row| row.get(0))?;
+    Ok(usize::try_from(found).unwrap_or_default())
+}
+
+/// Notes on the newest of the waiting versions that there are too many.
+fn beyond(sql: &Connection, version: &NewVersion<'_>) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE version_task SET state = 'failed', error_code = ?2, error_message = ?3, error_at = ?4
+         WHERE resource_id = ?1 AND at = (SELECT MAX(at) FROM version_task WHERE resource_id = ?1 AND kind = 0)
+           AND error_code IS NOT ?2",
+    )?
+    .execute(params![
+        version.resource,
+        TOO_MANY,
+        format!("more than {MAX_WAITING} versions wait; this one and later ones are not stored"),
+        Micros(version.now),
+    ])
+    .map(drop)
+}
+
+/// Records that a version can't be had any more, unless it is stored or is to be.
+pub(in crate::store) fn put_missed(
+    sql: &Connection,
+    resource: ResourceId,
+    source: &str,
+    at: SourceTime,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    if is_stored(sql, resource, at)? || announced(sql, resource)? >= MAX_WAITING {
+        return Ok(());
+    }
+    sql.prepare_cached(
+        "INSERT OR IGNORE INTO version_task (resource_id, at, source, kind, hashes, state, not_before, error_code, error_message, error_at)
+         VALUES (?1, ?2, ?3, 0, '', 'failed', ?4, ?5, ?6, ?4)",
+    )?
+    .execute(params![
+        resource,
+        at,
+        source,
+        Micros(now),
+        MISSED,
+        "the Source has replaced it before it was fetched, and links to no other place of it",
+    ])
+    .map(drop)
+}
+
+/// The time of the version that a pending update of a resource announces, if that is the only place of it.
+pub(in crate::store) fn pending_time(
+    sql: &Connection,
+    resource: ResourceId,
+) -> Result<Option<SourceTime>> {
+    let found: Option<Option<SourceTime>> = sql
+        .prepare_cached(
+            "SELECT COALESCE(lastmod, changed_at) FROM task WHERE resource_id = ?1 AND kind <> 'deleted' AND unconfirmed = 0
+               AND state IN ('ready', 'failed')",
+        )?
+        .query_row([resource], |row| row.get(0))
+        .optional()?;
+    Ok(found.flatten())
+}
+
+/// Lets the versions of a resource be fetched that wait for its task; not that of `except`. Returns whether there are any.
+pub(in crate::store) fn release(
+    sql: &Connection,
+    resource: ResourceId,
+    except: Option<SourceTime>,
+) -> Result<bool> {
+    let released = sql
+        .prepare_cached(
+            "UPDATE version_task SET state = 'ready' WHERE resource_id = ?1 AND state = 'waiting' AND at IS NOT ?2",
+        )?
+        .execute(params![resource, except])?;
+    Ok(released > 0)
+}
+
+/// Deletes the versions of a resource that wait for its task: the resource is not wanted.
+pub(in crate::store) fn drop_waiting(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached("DELETE FROM version_task WHERE resource_id = ?1 AND state = 'waiting'")?
+        .execute([resource])
+        .map(drop)
+}
+
+/// Lets the versions of a Source be fetched that wait for tasks that are no more.
+pub(in crate::store) fn release_orphans(sql: &Connection, source: &str) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE version_task SET state = 'ready' WHERE source = ?1 AND state = 'waiting'
+           AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = version_task.resource_id AND task.state = 'ready')",
+    )?
+    .execute([source])
+    .map(drop)
+}
+
+/// Tries again now what has failed of a Source; returns how many. What is nowhere stays.
+pub(in crate::store) fn retry(sql: &Connection, source: &str, now: DateTime<Utc>) -> Result<usize> {
+    sql.prepare_cached(
+        "UPDATE version_task SET state = 'ready', attempts = 0, not_before = ?2
+         WHERE source = ?1 AND state IN ('ready', 'failed') AND error_code <> ?3",
+    )?
+    .execute(params![source, Micros(now), MISSED])
+}
+
+/// Records that a version is stored.
+pub(in crate::store) fn set_stored(
+    sql: &Connection,
+    resource: ResourceId,
+    at: SourceTime,
+) -> Result<()> {
+    // Its resource may have been forgotten meanwhile.
+    sql.prepare_cached(
+        "INSERT OR IGNORE INTO version (resource_id, at) SELECT id, ?2 FROM resource WHERE id = ?1",
+    )?
+    .execute(params![resource, at])?;
+    delete(sql, resource, at)
+}
+
+/// Deletes what is to be done.
+pub(in crate::store) fn delete(
+    sql: &Connection,
+    resource: ResourceId,
+    at: SourceTime,
+) -> Result<()> {
+    sql.prepare_cached("DELETE FROM version_task WHERE resource_id = ?1 AND at = ?2")?
+        .execute(params![resource, at])
+        .map(drop)
+}
+
+/// Why something could not be done, and when it is tried again.
+#[derive(Clone, Debug)]
+pub struct VersionFailure {
+    /// The stable name of the error.
+    pub code: &'static str,
+    /// The message.
+    pub message: String,
+    /// `None`: not before a person asks for it.
+    pub retry_at: Option<DateTime<Utc>>,
+    /// Whether it counts as a try: a full disk does not.
+    pub counts: bool,
+}
+
+pub(in crate::store) fn fail(
+    sql: &Connection,
+    task: &VersionTask,
+    failure: &VersionFailure,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE version_task SET state = CASE WHEN ?3 IS NULL THEN 'failed' ELSE 'ready' END, attempts = attempts + ?4,
+             not_before = COALESCE(?3, not_before), error_code = ?5, error_message = ?6, error_at = ?7
+         WHERE resource_id = ?1 AND at = ?2",
+    )?
+    .execute(params![
+        task.resource,
+        task.at,
+        failure.retry_at.map(Micros),
+        failure.counts,
+        failure.code,
+        failure.message,
+        Micros(now),
+    ])
+    .map(drop)
+}
+
+/// What is due of a Source, the longest due first.
+pub(in crate::store) fn due(
+    sql: &Connection,
+    source: &str,
+    now: DateTime<Utc>,
+    limit: usize,
+) -> Result<Vec<VersionTask>> {
+    sql.prepare_cached(&format!(
+        "SELECT version_task.resource_id AS resource_id, version_task.at AS at, version_task.source AS source, version_task.kind AS kind,
+                resource.set_id AS set_id, resource.uri AS uri, version_task.length AS length, version_task.media_type AS media_type,
+                version_task.hashes AS hashes, version_task.encoding AS encoding, version_task.links AS links,
+                version_task.attempts AS attempts, resource.path AS path,
+                resource.applied_at IS NOT NULL AND resource.deleted = 0 AND NOT {IS_DOUBTED} AS live,
+                resource.hashes AS live_hashes, resource.lastmod AS live_lastmod, resource.changed_at AS live_changed_at,
+                EXISTS (SELECT 1 FROM task WHERE task.resource_id = version_task.resource_id AND task.state = 'ready'
+                    AND COALESCE(task.lastmod, task.changed_at) = version_task.at) AS is_pending
+         FROM version_task CROSS JOIN resource ON resource.id = version_task.resource_id
+         WHERE version_task.source = ?1 AND version_task.state = 'ready' AND version_task.not_before <= ?2
+         ORDER BY version_task.not_before LIMIT ?3"
+    ))?
+    .query_map(
+        params![source, Micros(now), Count::of_rows(limit)],
+        VersionTask::from_row,
+    )?
+    .collect()
+}
+
+/// When the first of what is ready is, or was, due.
+pub(in crate::store) fn next_due(sql: &Connection, source: &str) -> Result<Option<DateTime<Utc>>> {
+    let next: Option<Micros> = sql
+        .prepare_cached(
+            "SELECT MIN(not_before) FROM version_task WHERE source = ?1 AND state = 'ready'",
+        )?
+        .query_row([source], |row| row.get(0))?;
+    Ok(next.map(DateTime::from))
+}
+
+/// The greatest time of a stored version of a resource that is before `at`.
+pub(in crate::store) fn stored_before(
+    sql: &Connection,
+    resource: ResourceId,
+    at: SourceTime,
+) -> Result<Option<SourceTime>> {
+    sql.prepare_cached("SELECT MAX(at) FROM version WHERE resource_id = ?1 AND at < ?2")?
+        .query_row(params![resource, at], |row| row.get(0))
+}
+
+/// A version that is to be stored, for display.
+#[derive(Clone, Debug)]
+pub struct WaitingVersion {
+    /// Its time; `None`: it is a TimeMap that is to be read.
+    pub at: Option<SourceTime>,
+    /// Whether it was given up.
+    pub failed: bool,
+    /// Code and message of the last error.
+    pub error: Option<(String, String)>,
+    /// When it is tried next; `None`: it is not, or it waits for the resource itself.
+    pub next_try_at: Option<DateTime<Utc>>,
+}
+
+/// What is to be stored of a resource, by time.
+pub(in crate::store) fn waiting(
+    sql: &Connection,
+    resource: ResourceId,
+) -> Result<Vec<WaitingVersion>> {
+    sql.prepare_cached(
+        "SELECT at, state, error_code, error_message, not_before FROM version_task WHERE resource_id = ?1 ORDER BY at",
+    )?
+    .query_map([resource], |row| {
+        let (at, state): (SourceTime, String) = (row.get(0)?, row.get(1)?);
+        let code: Option<String> = row.get(2)?;
+        let message: Option<String> = row.get(3)?;
+        let not_before: Micros = row.get(4)?;
+        Ok(WaitingVersion {
+            at: (at != TIME_MAP).then_some(at),
+            failed: state == "failed",
+            error: code.map(|code| (code, message.unwrap_or_default())),
+            next_try_at: (state == "ready").then_some(not_before.0),
+        })
+    })?
+    .collect()
+}
+
+/// How many versions of a Source are to be stored, and how many were given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VersionCounts {
+    /// Those that are to be stored, and TimeMaps that are to be read.
+    pub pending: u64,
+    /// Those that were given up.
+    pub failed: u64,
+}
+
+pub(in crate::store) fn counts(sql: &Connection, source: &str) -> Result<VersionCounts> {
+    sql.prepare_cached(
+        "SELECT COUNT(*) FILTER (WHERE state <> 'failed'), COUNT(*) FILTER (WHERE state = 'failed') FROM version_task WHERE source = ?1",
+    )?
+    .query_row([source], |row| {
+        Ok(VersionCounts {
+            pending: row.get::<_, Count>(0)?.into(),
+            failed: row.get::<_, Count>(1)?.into(),
+        })
+    })
+}
+
+/// The last error of what was given up of a Source: code, message and when.
+pub(in crate::store) fn last_failure(
+    sql: &Connection,
+    source: &str,
+) -> Result<Option<(String, String, DateTime<Utc>)>> {
+    sql.prepare_cached(
+        "SELECT error_code, error_message, error_at FROM version_task WHERE source = ?1 AND state = 'failed' AND error_code IS NOT NULL
+         ORDER BY error_at DESC LIMIT 1",
+    )?
+    .query_row([source], |row| {
+        let (code, message): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        let at: Micros = row.get(2)?;
+        Ok((code, message.unwrap_or_default(), at.0))
+    })
+    .optional()
+}
+
+/// A resource whose versions are shown or requested.
+#[derive(Clone, Debug)]
+pub struct VersionedResource {
+    /// Its number.
+    pub id: ResourceId,
+    /// The path of its file, relative to the mirror.
+    pub path: String,
+    /// Its links, of the version that the mirror has or of a pending change.
+    pub links: Vec<Link>,
+}
+
+pub(in crate::store) fn resource(
+    sql: &Connection,
+    source: &str,
+    uri: &ResourceUri,
+) -> Result<Option<VersionedResource>> {
+    sql.prepare_cached(
+        "SELECT resource.id, resource.path, resource.links, task.links FROM resource LEFT JOIN task ON task.resource_id = resource.id
+         WHERE resource.source = ?1 AND resource.uri = ?2",
+    )?
+    .query_row(params![source, uri], |row| {
+        let mut links = row.get::<_, LinkList<Vec<Link>>>(2)?.0;
+        links.extend(row.get::<_, LinkList<Vec<Link>>>(3)?.0);
+        Ok(VersionedResource {
+            id: row.get(0)?,
+            path: mirrored_path::given(row.get(1)?, uri)?,
+            links,
+        })
+    })
+    .optional()
+}

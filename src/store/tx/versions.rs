@@ -1,0 +1,347 @@
+//! The versions of resources that are to be stored (core, section 14.6).
+//!
+//! Invariants: what an entry announces becomes a row in the transaction of the entry; a version counts as stored only after its file
+//! was published. A version that can't be had changes nothing of the mirror, nor of what is claimed of it.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use super::relate::is_selected;
+use crate::protocol::{ChangeKind, Link, Memento, ResourceUri, SourceTime};
+use crate::store::change::{Change, VersionRule};
+use crate::store::error::StoreError;
+use crate::store::tables::resource::{Publication, ResourceState, StoredVersion};
+use crate::store::tables::version::{
+    self, NewVersion, VersionCounts, VersionFailure, VersionKind, VersionTask, VersionedResource,
+    WaitingVersion,
+};
+use crate::store::{Store, Wake};
+use crate::sync::{Decision, LocalState, names_version};
+
+/// The relation of a TimeMap.
+const TIME_MAP: &str = "timemap";
+/// How many versions of a TimeMap are stored in one transaction.
+const AT_ONCE: usize = 1000;
+
+/// Has the version stored that a change announces, as far as it can be had: where the mirror is to have it, and at places of its own.
+pub(super) fn announce(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    state: &ResourceState,
+    change: &Change,
+    decision: Decision,
+) -> Result<(), StoreError> {
+    let is_replaced = decision == Decision::Task && state.pending.is_some();
+    // A hub has no say in what is stored for good.
+    if change.version == VersionRule::Ignored || change.unconfirmed {
+        return Ok(());
+    }
+    let at = change.version_time(context.now);
+    if is_replaced {
+        let before = version::pending_time(sql, state.id)?;
+        if let Some(before) = before.filter(|&before| Some(before) != at) {
+            version::put_missed(sql, state.id, context.source, before, context.now)?;
+        }
+        if version::release(sql, state.id, at)? {
+            context.has_versions.set(true);
+        }
+    }
+    let (ChangeKind::Created | ChangeKind::Updated, Some(at)) = (change.kind, at) else {
+        return Ok(());
+    };
+    let links: Vec<Link> = change
+        .links
+        .iter()
+        .filter(|it| names_version(it))
+        .cloned()
+        .collect();
+    // What the mirror has is a place, too.
+    let has_place = !links.is_empty() || decision == Decision::Done;
+    if !has_place || !is_selected(sql, context, change)? {
+        return Ok(());
+    }
+    let new = NewVersion {
+        resource: state.id,
+        source: context.source,
+        at,
+        kind: VersionKind::Announced,
+        content: &change.content,
+        encoding: change.encoding.as_deref(),
+        links: &links,
+        // The mirror's file will prove to be the version.
+        waits: decision == Decision::Task && !change.content.hashes.is_empty(),
+        now: context.now,
+    };
+    if version::put(sql, &new)? {
+        context.has_versions.set(true);
+    }
+    Ok(())
+}
+
+/// Has the version stored that a change announces which states nothing new, if its resource is known.
+pub(super) fn announce_only(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    change: &Change,
+) -> Result<(), StoreError> {
+    let Some(state) = context.state_of(&change.uri)? else {
+        return Ok(());
+    };
+    let at = change.version_time(context.now);
+    // The mirror has it as far as is recorded: what is to be stored is compared.
+    let is_known = |known: &LocalState| {
+        !known.deleted && at.is_some() && [known.lastmod, known.changed_at].contains(&at)
+    };
+    let decision = match state.known.as_ref().is_some_and(is_known) {
+        true => Decision::Done,
+        false => Decision::Older,
+    };
+    announce(sql, context, &state, change, decision)
+}
+
+/// Records what became of the version that was published. Returns whether it is still to be stored.
+pub(super) fn note_published(
+    sql: &Connection,
+    publication: &Publication,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let task = &publication.task;
+    match publication.stored_version {
+        // Most Sources store none: this costs them nothing.
+        StoredVersion::Ignored => Ok(false),
+        StoredVersion::Stored(at) => {
+            version::set_stored(sql, task.resource, at)?;
+            Ok(version::release(sql, task.resource, None)?)
+        }
+        StoredVersion::Due(at) => {
+            // A hub has no say in what is requested.
+            let links = task.links.iter().filter(|_| !task.unconfirmed);
+            let links: Vec<Link> = links.filter(|it| names_version(it)).cloned().collect();
+            let new = NewVersion {
+                resource: task.resource,
+                source: &task.source,
+                at,
+                kind: VersionKind::Announced,
+                content: &task.content,
+                encoding: task.encoding.as_deref(),
+                links: &links,
+                waits: false,
+                now,
+            };
+            // What the entry has stated is more than what the task states.
+            if !version::is_known(sql, task.resource, at)? {
+                version::put(sql, &new)?;
+            }
+            version::release(sql, task.resource, None)?;
+            Ok(true)
+        }
+    }
+}
+
+/// What is due of a Source.
+#[derive(Clone, Debug, Default)]
+pub struct DueVersions {
+    /// What is due, the longest due first.
+    pub tasks: Vec<VersionTask>,
+    /// When the first of what is ready is, or was, due.
+    pub next_due: Option<DateTime<Utc>>,
+}
+
+/// What became of a version that was to be stored.
+#[derive(Clone, Debug)]
+pub enum VersionResult {
+    /// Its file was published.
+    Stored,
+    /// It is not wanted.
+    Unwanted,
+    /// It could not be stored.
+    Failed(VersionFailure),
+    /// The TimeMap was read: the versions that it names are to be stored. With what of it was not used.
+    Listed(Vec<Memento>, Option<VersionFailure>),
+}
+
+impl Store {
+    /// What is due of a Source, at most so much.
+    pub async fn due_versions(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<DueVersions, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| {
+            Ok(DueVersions {
+                tasks: version::due(sql, &source, now, limit)?,
+                next_due: version::next_due(sql, &source)?,
+            })
+        })
+        .await
+    }
+
+    /// Lets the versions of a Source be fetched that wait for tasks that are no more.
+    pub async fn release_versions(self: &Arc<Self>, source: &str) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| Ok(version::release_orphans(tx.sql, &source)?))
+            .await
+    }
+
+    /// Tries again what was given up of the versions of a Source; returns how many.
+    pub async fn retry_versions(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            let retried = version::retry(tx.sql, &source, now)?;
+            tx.wake(Wake::Versions(source));
+            Ok(retried as u64)
+        })
+        .await
+    }
+
+    /// Records what became of a version, or of a TimeMap. Returns how many versions are to be stored because of it.
+    pub async fn complete_version(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+        task: VersionTask,
+        result: VersionResult,
+    ) -> Result<usize, StoreError> {
+        let (mut listed, unused) = match result {
+            VersionResult::Listed(mementos, unused) => (mementos, unused),
+            result => {
+                return self
+                    .write(move |tx| {
+                        complete(tx.sql, now, &task, &result)?;
+                        Ok(0)
+                    })
+                    .await;
+            }
+        };
+        let mut added = 0;
+        // What was added by an interrupted reading stays, and is not added again.
+        loop {
+            let rest = listed.split_off(listed.len().min(AT_ONCE));
+            let is_last = rest.is_empty();
+            let (batch, task) = (std::mem::replace(&mut listed, rest), task.clone());
+            let unused = unused.clone();
+            added += self
+                .write(move |tx| {
+                    let mut added = 0;
+                    for memento in &batch {
+                        added += usize::from(list(tx.sql, now, &task, memento)?);
+                    }
+                    match &unused {
+                        Some(unused) if is_last => version::fail(tx.sql, &task, unused, now)?,
+                        None if is_last => version::delete(tx.sql, task.resource, task.at)?,
+                        _ => {}
+                    }
+                    tx.wake(Wake::Versions(task.source.clone()));
+                    Ok(added)
+                })
+                .await?;
+            if is_last {
+                return Ok(added);
+            }
+        }
+    }
+
+    /// Has a resource's TimeMap read. Returns whether it has one; `None`: the resource is not known.
+    pub async fn request_time_map(
+        self: &Arc<Self>,
+        source: &str,
+        uri: &ResourceUri,
+        now: DateTime<Utc>,
+    ) -> Result<Option<bool>, StoreError> {
+        let (source, uri) = (source.to_owned(), uri.clone());
+        self.write(move |tx| {
+            let Some(found) = version::resource(tx.sql, &source, &uri)? else {
+                return Ok(None);
+            };
+            let mut links = found.links;
+            links.retain(|link| link.is(TIME_MAP));
+            links.truncate(1);
+            if links.is_empty() {
+                return Ok(Some(false));
+            }
+            let new = NewVersion::time_map(found.id, &source, &links, now);
+            version::put(tx.sql, &new)?;
+            tx.wake(Wake::Versions(source));
+            Ok(Some(true))
+        })
+        .await
+    }
+
+    /// A resource, and what is to be stored of its versions; `None`: it is not known.
+    pub async fn versioned_resource(
+        self: &Arc<Self>,
+        source: &str,
+        uri: &ResourceUri,
+    ) -> Result<Option<(VersionedResource, Vec<WaitingVersion>)>, StoreError> {
+        let (source, uri) = (source.to_owned(), uri.clone());
+        self.read(move |sql| {
+            let Some(found) = version::resource(sql, &source, &uri)? else {
+                return Ok(None);
+            };
+            let waiting = version::waiting(sql, found.id)?;
+            Ok(Some((found, waiting)))
+        })
+        .await
+    }
+
+    /// How many versions of a Source are to be stored and were given up, and the last error of the latter.
+    pub async fn version_counts(
+        self: &Arc<Self>,
+        source: &str,
+    ) -> Result<(VersionCounts, Option<(String, String, DateTime<Utc>)>), StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| {
+            let counts = version::counts(sql, &source)?;
+            Ok((counts, version::last_failure(sql, &source)?))
+        })
+        .await
+    }
+
+    /// The greatest time of a stored version of a resource that is before another.
+    pub async fn stored_version_before(
+        self: &Arc<Self>,
+        task: &VersionTask,
+    ) -> Result<Option<SourceTime>, StoreError> {
+        let (resource, at) = (task.resource, task.at);
+        self.read(move |sql| Ok(version::stored_before(sql, resource, at)?))
+            .await
+    }
+}
+
+fn complete(
+    sql: &Connection,
+    now: DateTime<Utc>,
+    task: &VersionTask,
+    result: &VersionResult,
+) -> Result<(), StoreError> {
+    Ok(match result {
+        VersionResult::Stored => version::set_stored(sql, task.resource, task.at)?,
+        VersionResult::Unwanted | VersionResult::Listed(..) => {
+            version::delete(sql, task.resource, task.at)?;
+        }
+        VersionResult::Failed(failure) => version::fail(sql, task, failure, now)?,
+    })
+}
+
+fn list(
+    sql: &Connection,
+    now: DateTime<Utc>,
+    of: &VersionTask,
+    memento: &Memento,
+) -> Result<bool, StoreError> {
+    let links = [Link::new("memento", memento.uri.url().clone())];
+    let new = NewVersion {
+        at: memento.at,
+        kind: VersionKind::Listed,
+        ..NewVersion::time_map(of.resource, &of.source, &links, now)
+    };
+    Ok(version::put(sql, &new)?)
+}
