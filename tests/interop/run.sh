@@ -195,7 +195,7 @@ compare_with_sample_source() {
 follow_through_a_hub() {
     local verifies=$1 name=hub-verifies-$1 database=$work/$1.sqlite hub source control daemon names
     start "$name" "$python" "$here/websub_hub.py" "$database" "$verifies"
-    hub=$(wait_for_log "$name" '^hub (.*)')
+    hub=$(wait_for_log "$name" '.*hub (http:.*)')
     start "$name-source" "$sample_source" --hub "$hub" --set-size 3
     source=$(wait_for_log "$name-source" '^source (.*)')
     control=$(wait_for_log "$name-source" '^control (.*)')
