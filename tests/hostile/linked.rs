@@ -40,7 +40,7 @@ async fn linked_resources_at_private_addresses_are_not_requested() {
     let daemon = GuardedDaemon::follow_with(site.url("/"), follow_all).await;
     let sets = daemon
         .until("all were tried", |sets| {
-            sets.len() == 1 && sets[0].resources == count && sets[0].pending == 0
+            sets.len() == 1 && sets[0].resources >= count && sets[0].pending == 0
         })
         .await;
     canaries.assert_silent();

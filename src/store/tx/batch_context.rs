@@ -9,7 +9,7 @@ use super::membership::MemberUpdates;
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::error::StoreError;
-use crate::store::ids::SetId;
+use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::{ResourceState, StateQuery};
 use crate::store::tables::{coverage, linked, source_set};
 
@@ -79,6 +79,11 @@ impl<'a> BatchContext<'a> {
         let known = linked::any(self.sql)?;
         self.any_linked.set(Some(known));
         Ok(known)
+    }
+
+    /// Whether links of others name a resource, whatever its own entry states.
+    pub(super) fn is_linked(&self, resource: ResourceId) -> Result<bool, StoreError> {
+        Ok(self.any_linked()? && linked::is_named(self.sql, resource)?)
     }
 
     /// Notes that a link names a resource.

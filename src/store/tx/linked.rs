@@ -211,15 +211,6 @@ fn links_to_owners(sql: &Connection, id: ResourceId) -> Result<Vec<Link>, StoreE
     Ok(links.collect())
 }
 
-/// Whether links name a resource, whatever its own entry states.
-pub(super) fn is_named(
-    sql: &Connection,
-    context: &BatchContext<'_>,
-    resource: ResourceId,
-) -> Result<bool, StoreError> {
-    Ok(context.any_linked()? && linked::is_named(sql, resource)?)
-}
-
 /// Plans the deletion of what the set's entries name no longer. It is decided with the other deletions of the document.
 pub(super) fn end_unnamed(sql: &Connection, context: &BatchContext<'_>) -> Result<(), StoreError> {
     if !context.any_linked()? {

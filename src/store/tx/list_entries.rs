@@ -6,7 +6,6 @@ use url::Url;
 
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
-use super::linked::is_named;
 use super::membership::{MemberUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
@@ -198,7 +197,7 @@ fn name_unwanted(
     if state.pending.is_some_and(is_deletion) && state.is_pending_listed {
         // An earlier list did not name it.
         state.drop_task(sql, context)?;
-    } else if state.pending.is_some() && !is_named(sql, context, state.id)? {
+    } else if state.pending.is_some() && !context.is_linked(state.id)? {
         task::unselect(sql, state.id)?;
     }
     Ok(EntryOutcome::Known)

@@ -4,7 +4,6 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::linked::is_named;
 use super::relate::is_selected;
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
@@ -66,7 +65,7 @@ fn put(
     let state = match change.kind {
         ChangeKind::Deleted => TaskState::Undecided,
         ChangeKind::Created | ChangeKind::Updated
-            if is_selected(sql, context, change)? || is_named(sql, context, resource)? =>
+            if is_selected(sql, context, change)? || context.is_linked(resource)? =>
         {
             TaskState::Ready
         }
