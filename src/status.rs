@@ -175,6 +175,15 @@ pub struct SourceStatus {
     pub hooks: Vec<HookStatus>,
 }
 
+impl SourceStatus {
+    /// The number up to which the deletions of its sets are held back that this status counts; `None`: it counts none. The sets may
+    /// be of different moments: what was held back between them is left out.
+    #[must_use]
+    pub fn held_through(&self) -> Option<u64> {
+        self.sets.iter().filter_map(|set| set.held_through).min()
+    }
+}
+
 /// The status of a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookStatus {
@@ -237,6 +246,9 @@ pub struct SetStatus {
     pub failed: u64,
     /// Deletions that wait for approval.
     pub held_deletions: u64,
+    /// The number up to which they were held back: what is held back later gets a higher one. `None`: none waits.
+    #[serde(default)]
+    pub held_through: Option<u64>,
     /// Deletions that a person has rejected: the files stay.
     #[serde(default)]
     pub rejected: u64,
@@ -416,7 +428,7 @@ pub struct FailedResource {
     pub next_try_at: Option<String>,
 }
 
-/// A deletion that is held back.
+/// A deletion that is held back, or that a person has rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldDeletion {
     /// Its number: a page begins after one.
@@ -435,6 +447,18 @@ pub struct HeldDeletion {
     pub changed_at: Option<String>,
     /// The kind of document that announced the deletion.
     pub origin: String,
+    /// The number that it got when it was held back: all that were held back together have the same, and later ones higher ones.
+    #[serde(default)]
+    pub hold: u64,
+}
+
+/// What a person has seen of the deletions of a Source that are held back, and decides about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SeenDeletions {
+    /// How many there were. If more are held back, none is approved.
+    pub held: Option<u64>,
+    /// The number up to which they were held back. Those that were held back later stay so.
+    pub through: Option<u64>,
 }
 
 /// The upper bounds of the classes of delays, in seconds; the last class has none.
@@ -589,16 +613,21 @@ pub trait Operations: Send + Sync {
     /// Polls a Source now; `false` if there is no such Source.
     fn poll(&self, source: &str) -> bool;
 
-    /// Approves held-back deletions of a Source; returns how many, `None` if there is no such Source. `seen`: how many the person has
-    /// been shown; if more are held back now it is an error (`more-deletions-held`), and nothing is approved.
+    /// Approves those held-back deletions of a Source that a person has seen; returns how many, `None` if there is no such Source. If
+    /// more are held back than the number that the person has seen it is an error (`more-deletions-held`), and none is approved.
     fn approve(
         &self,
         source: &str,
-        seen: Option<u64>,
+        seen: SeenDeletions,
     ) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
-    /// Rejects held-back deletions of a Source: the files stay. Returns how many, `None` if there is no such Source.
-    fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
+    /// Rejects held-back deletions of a Source, those up to that number or all: the files stay. Returns how many, `None` if there is
+    /// no such Source.
+    fn reject(
+        &self,
+        source: &str,
+        through: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
     /// Has the deletions of a Source that were rejected held back again. Returns how many, `None` if there is no such Source.
     fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
@@ -614,10 +643,11 @@ pub trait Operations: Send + Sync {
         page: Page,
     ) -> BoxFuture<'_, Result<Option<Vec<FailedResource>>, StatusError>>;
 
-    /// As [`failed`](Self::failed), of the deletions that are held back.
+    /// As [`failed`](Self::failed), of the deletions that are held back, or of those that were rejected.
     fn held(
         &self,
         source: Option<&str>,
+        is_rejected: bool,
         page: Page,
     ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>>;
 

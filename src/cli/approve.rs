@@ -1,10 +1,10 @@
 //! `approve`: shows, approves or rejects held-back deletions through the running daemon.
 
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::daemon_requests::{client, each_row, print_failure, source_names};
+use super::daemon_requests::{client, daemon_status, each_row, print_failure, source_names};
 use super::exit_status::OK;
 use crate::config::Config;
-use crate::status::HeldDeletion;
+use crate::status::{HeldDeletion, SourceStatus};
 
 /// Arguments of `approve`.
 #[derive(Debug, clap::Args)]
@@ -12,8 +12,14 @@ pub(super) struct ApproveArguments {
     /// Name of the Source in the configuration
     source: String,
     /// Only list the deletions that are held back
-    #[arg(long, conflicts_with_all = ["reject", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["reject", "dry_run", "through"])]
     list: bool,
+    /// With --list: the deletions that were rejected instead
+    #[arg(long, requires = "list")]
+    rejected: bool,
+    /// Only the deletions that were held back up to this number, which --list prints: what was held back later stays so
+    #[arg(long, value_name = "NUMBER", conflicts_with = "undo_reject")]
+    through: Option<u64>,
     /// Reject the deletions: the files stay, until the Source lists a resource again or states a new change of it
     #[arg(long)]
     reject: bool,
@@ -59,7 +65,11 @@ async fn approve_all(
     if arguments.list || arguments.dry_run {
         list(client, config, source, arguments).await
     } else {
-        let path = format!("/sources/{source}/{operation}");
+        let query = match arguments.through {
+            Some(through) => format!("?through={through}"),
+            None => String::new(),
+        };
+        let path = format!("/sources/{source}/{operation}{query}");
         println!("{}", client.post(&path).await?);
         Ok(())
     }
@@ -81,10 +91,39 @@ async fn list(
         // With `--address` only the daemon knows.
         (false, false, None) => "would approve the deletion: ",
     };
-    let show = |_: &str, deletion: &HeldDeletion| println!("{prefix}{}", described(deletion));
-    let rows = each_row(client, "held", source, show).await?;
-    println!("{}", tally(rows));
+    // Read before the list: what is held back while the list is read is not part of it.
+    let through = match (arguments.rejected, arguments.through) {
+        (true, _) => None,
+        (false, Some(through)) => Some(through),
+        (false, None) => held_through(client, source).await?,
+    };
+    let mut rows = 0_usize;
+    let show = |_: &str, deletion: &HeldDeletion| {
+        if through.is_none_or(|through| deletion.hold <= through) {
+            println!("{prefix}{}", described(deletion));
+            rows += 1;
+        }
+    };
+    let list = match arguments.rejected {
+        true => "held?rejected=true&",
+        false => "held?",
+    };
+    each_row(client, list, source, show).await?;
+    println!("{}", tally(rows, arguments.rejected));
+    if let Some(through) = through.filter(|_| rows > 0 && arguments.list) {
+        println!(
+            "these and no others: `resyncd approve {source} --through {through}` deletes the files, with --reject it keeps them"
+        );
+    }
     Ok(())
+}
+
+/// The number up to which deletions of a Source are held back by now.
+async fn held_through(client: &DaemonClient, source: &str) -> Result<Option<u64>, DaemonError> {
+    let status = daemon_status(client).await?;
+    let mut sources = status.sources.iter();
+    let found = sources.find(|it| it.name == source);
+    Ok(found.and_then(SourceStatus::held_through))
 }
 
 /// The resource, with its file.
@@ -95,10 +134,15 @@ fn described(deletion: &HeldDeletion) -> String {
     }
 }
 
-fn tally(rows: usize) -> String {
+fn tally(rows: usize, are_rejected: bool) -> String {
+    let what = match are_rejected {
+        true => "rejected; the files stay",
+        false => "held back",
+    };
     match rows {
+        0 if are_rejected => "no deletions are rejected".to_owned(),
         0 => "no deletions are held back".to_owned(),
-        1 => "1 deletion is held back".to_owned(),
-        rows => format!("{rows} deletions are held back"),
+        1 => format!("1 deletion is {what}"),
+        rows => format!("{rows} deletions are {what}"),
     }
 }

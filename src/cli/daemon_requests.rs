@@ -66,16 +66,18 @@ pub(super) async fn source_names(
     if !names.is_empty() {
         return Ok(names.to_vec());
     }
-    let answer = client
-        .get("/status")
-        .await
-        .map_err(|error| print_failure(&error))?;
-    let status: Status = parse(&answer).map_err(|error| print_failure(&error))?;
+    let status = daemon_status(client).await;
+    let status = status.map_err(|error| print_failure(&error))?;
     Ok(status
         .sources
         .into_iter()
         .map(|source| source.name)
         .collect())
+}
+
+/// The status of the daemon.
+pub(super) async fn daemon_status(client: &DaemonClient) -> Result<Status, DaemonError> {
+    parse(&client.get("/status").await?)
 }
 
 /// What the daemon states.
@@ -86,7 +88,8 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, DaemonError> {
     })
 }
 
-/// Requests a list of a Source page by page, and passes each row to `show`, with the line that it was. Returns their number.
+/// Requests a list of a Source page by page, and passes each row to `show`, with the line that it was. Returns their number. `list`: its
+/// path, with the beginning of the query.
 pub(super) async fn each_row<T: Row>(
     client: &DaemonClient,
     list: &str,
@@ -95,7 +98,7 @@ pub(super) async fn each_row<T: Row>(
 ) -> Result<usize, DaemonError> {
     let (mut after, mut rows) = (0, 0);
     loop {
-        let path = format!("/{list}?source={source}&after={after}&limit={PAGE}");
+        let path = format!("/{list}source={source}&after={after}&limit={PAGE}");
         let body = client.get(&path).await?;
         let mut of_page = 0;
         for line in body.lines() {

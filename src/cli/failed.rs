@@ -41,7 +41,7 @@ async fn list(client: &DaemonClient, sources: &[String], json: bool) -> Result<(
             true => println!("{line}"),
             false => println!("{}", described(resource)),
         };
-        rows += each_row(client, "failed", source, show).await?;
+        rows += each_row(client, "failed?", source, show).await?;
     }
     if rows == 0 && !json {
         println!("nothing has failed");

@@ -101,7 +101,9 @@ pub(super) const APPROVE: &str = "\
 Examples:
   resyncd approve example --list
   resyncd approve example
+  resyncd approve example --through 3
   resyncd approve example --reject
+  resyncd approve example --list --rejected
   resyncd approve example --undo-reject
 
 Exit status: 0 if done, 1 if the daemon does not accept it, 3 if it can't be

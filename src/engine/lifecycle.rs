@@ -43,7 +43,7 @@ use crate::fetch::Client;
 use crate::metrics::{Counters, exposition};
 use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
-    Operations, Page, Status, StatusError, UnsubscribeResult,
+    Operations, Page, SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use crate::store::{
     DecisionResult, FeedSearch, FollowedSets, HeldDecision, ResourceId, SetId, Store, StoreError,
@@ -374,7 +374,7 @@ impl Engine {
                 };
                 let event = match decision {
                     HeldDecision::Approve { .. } => "held-back deletions approved",
-                    HeldDecision::Reject => "held-back deletions rejected; the files stay",
+                    HeldDecision::Reject { .. } => "held-back deletions rejected; the files stay",
                     HeldDecision::Undo => "rejected deletions are held back again",
                 };
                 tracing::info!(source = name, deletions, "{event}");
@@ -518,12 +518,14 @@ impl Engine {
     async fn held_page(
         &self,
         sources: Vec<Arc<SourceContext>>,
+        is_rejected: bool,
         page: Page,
     ) -> Result<Vec<HeldDeletion>, StoreError> {
         let mut found = Vec::new();
         for context in sources {
             let (after, limit) = (ResourceId(page.after), page.limit);
-            let tasks = self.store.held_back(context.name(), after, limit).await?;
+            let (name, store) = (context.name(), &self.store);
+            let tasks = store.held_back(name, is_rejected, after, limit).await?;
             found.extend(tasks.into_iter().map(|task| held_deletion(&context, task)));
         }
         found.sort_by_key(|deletion| deletion.id);
@@ -590,13 +592,21 @@ impl Operations for Engine {
     fn approve(
         &self,
         source: &str,
-        seen: Option<u64>,
+        seen: SeenDeletions,
     ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        self.decide(source, HeldDecision::Approve { seen })
+        let decision = HeldDecision::Approve {
+            seen: seen.held,
+            through: seen.through,
+        };
+        self.decide(source, decision)
     }
 
-    fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        self.decide(source, HeldDecision::Reject)
+    fn reject(
+        &self,
+        source: &str,
+        through: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        self.decide(source, HeldDecision::Reject { through })
     }
 
     fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
@@ -642,6 +652,7 @@ impl Operations for Engine {
     fn held(
         &self,
         source: Option<&str>,
+        is_rejected: bool,
         page: Page,
     ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>> {
         let selected = self.selected(source);
@@ -649,7 +660,7 @@ impl Operations for Engine {
             let Some(sources) = selected else {
                 return Ok(None);
             };
-            let found = self.held_page(sources, page).await;
+            let found = self.held_page(sources, is_rejected, page).await;
             found.map(Some).map_err(store_failed)
         }
         .boxed()

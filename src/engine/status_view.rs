@@ -268,6 +268,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         pending: numbers.pending,
         failed: numbers.failed,
         held_deletions: numbers.held_deletions,
+        held_through: numbers.held_through,
         rejected: numbers.rejected,
         channels,
         last_poll_at: facts.last_poll_at.map(rfc3339),
@@ -479,7 +480,7 @@ pub(super) fn failed_resource(context: &SourceContext, task: GivenUpTask) -> Fai
     }
 }
 
-/// A deletion that is held back, for display.
+/// A deletion that is held back or rejected, for display.
 pub(super) fn held_deletion(context: &SourceContext, task: HeldBackTask) -> HeldDeletion {
     HeldDeletion {
         id: task.resource.0,
@@ -490,6 +491,7 @@ pub(super) fn held_deletion(context: &SourceContext, task: HeldBackTask) -> Held
         length: task.length,
         changed_at: task.changed_at.map(|time| time.to_string()),
         origin: task.origin.code().to_owned(),
+        hold: task.hold,
     }
 }
 

@@ -24,7 +24,7 @@ use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
 use crate::config::StatusConfig;
 use crate::protocol::ResourceUri;
-use crate::status::{Operations, Page, Status, StatusError};
+use crate::status::{Operations, Page, SeenDeletions, Status, StatusError};
 use crate::store::Store;
 
 /// How many rows one page of a list has by default.
@@ -259,8 +259,20 @@ async fn failed(State(state): State<OperatorState>, Query(query): Query<ListQuer
     query.answer(found.await)
 }
 
-async fn held(State(state): State<OperatorState>, Query(query): Query<ListQuery>) -> Response {
-    let found = state.operations.held(query.source.as_deref(), query.page());
+#[derive(Deserialize)]
+struct HeldQuery {
+    /// Those that were rejected, instead of those that are held back.
+    rejected: Option<bool>,
+}
+
+async fn held(
+    State(state): State<OperatorState>,
+    Query(query): Query<ListQuery>,
+    Query(held): Query<HeldQuery>,
+) -> Response {
+    let is_rejected = held.rejected.unwrap_or(false);
+    let source = query.source.as_deref();
+    let found = state.operations.held(source, is_rejected, query.page());
     query.answer(found.await)
 }
 
@@ -279,27 +291,34 @@ async fn poll(
 }
 
 #[derive(Deserialize)]
-struct ApproveQuery {
-    /// How many deletions were shown to whoever approves them.
+struct SeenQuery {
+    /// How many deletions were shown to whoever decides about them.
     held: Option<u64>,
+    /// The number up to which those were held back that were shown.
+    through: Option<u64>,
 }
 
 async fn approve(
     State(state): State<OperatorState>,
     Path(name): Path<String>,
-    Query(query): Query<ApproveQuery>,
+    Query(query): Query<SeenQuery>,
     caller: Caller,
 ) -> Response {
-    let approved = state.operations.approve(&name, query.held).await;
+    let seen = SeenDeletions {
+        held: query.held,
+        through: query.through,
+    };
+    let approved = state.operations.approve(&name, seen).await;
     accepted("approved", &name, caller, approved)
 }
 
 async fn reject(
     State(state): State<OperatorState>,
     Path(name): Path<String>,
+    Query(query): Query<SeenQuery>,
     caller: Caller,
 ) -> Response {
-    let rejected = state.operations.reject(&name).await;
+    let rejected = state.operations.reject(&name, query.through).await;
     accepted("rejected", &name, caller, rejected)
 }
 

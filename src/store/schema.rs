@@ -584,6 +584,17 @@ pub(super) const STEPS: &[&str] = &[
     -- Entries of the feed are shorter from here on: an empty text stands for the Source of the set and for the plain path of the URI,
     -- and a letter for a word.
     ",
+    "
+    -- Each time deletions are held back, they get the next number, so that an approval is of those that were listed.
+    ALTER TABLE task ADD COLUMN hold INTEGER;
+    UPDATE task SET hold = 1 WHERE state = 'held';
+    CREATE TABLE last_hold (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        number INTEGER NOT NULL
+    );
+    INSERT INTO last_hold VALUES (1, 1);
+    CREATE INDEX task_rejected ON task (source) WHERE state = 'rejected' AND kind = 'deleted';
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

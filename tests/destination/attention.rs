@@ -29,6 +29,14 @@ async fn post(rig: &Rig, operation: &str) -> String {
     body
 }
 
+/// The page of the Source.
+async fn source_page(rig: &Rig) -> String {
+    let path = format!("/page/sources/{NAME}");
+    let (status, text) = rig.operator.get(&path).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    text
+}
+
 fn codes(set: &SetStatus) -> Vec<&str> {
     set.attention.iter().map(|it| it.code.as_str()).collect()
 }
@@ -93,6 +101,14 @@ async fn rejected_deletions_keep_their_files_until_the_source_states_something_n
     let is_over = |set: &SetStatus| set.attention.is_empty() && set.state == "in-sync";
     let set = rig.until("rejected", is_over).await;
     assert_eq!(set.rejected, 120);
+    let rejected: Vec<HeldDeletion> = list(&rig, "/held?rejected=true").await;
+    assert_eq!(rejected.len(), 120);
+    assert_eq!(rejected[0], first[0]);
+    let held: Vec<HeldDeletion> = list(&rig, "/held").await;
+    assert!(held.is_empty());
+    let text = source_page(&rig).await;
+    assert!(text.contains("120 deletions were rejected"), "{text}");
+    assert!(text.contains("undo-reject?back=source"), "{text}");
     // That can be undone.
     assert_eq!(post(&rig, "undo-reject").await, r#"{"held":120}"#);
     let set = rig.until("held", |set| set.held_deletions == 120).await;

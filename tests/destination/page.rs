@@ -407,36 +407,49 @@ async fn deletions_that_are_held_back_are_approved_by_a_form() {
         "{text}"
     );
     assert_eq!(text.matches("/set1/res/r").count() % 50, 0, "{text}");
-    let action = "action=\"../../sources/sample/approve?back=source&#38;held=120\"";
-    assert!(text.contains(action), "{text}");
-    // Meanwhile more are held back than the page has shown.
+    let through = rig.set().await.held_through.unwrap();
+    for operation in ["approve", "reject"] {
+        let action = format!(
+            "action=\"../../sources/sample/{operation}?back=source&#38;through={through}\""
+        );
+        assert!(text.contains(&action), "{text}");
+    }
+    // Meanwhile others take the place of some that the page has shown, and more are held back.
+    for number in 0..20 {
+        rig.source.create(SET, &format!("r{number:04}.txt"), "back");
+    }
     for number in 120..230 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
     }
     rig.source.refresh_resource_list(SET);
     rig.operator.poll(NAME).await;
-    rig.until("more held back", |set| set.held_deletions == 230)
+    rig.until("others held back", |set| set.held_deletions == 210)
         .await;
-    let approve = |held: u64| format!("/sources/{NAME}/approve?back=source&held={held}");
-    let late = send(|| browse(&rig, Method::POST, &approve(120))).await;
-    assert_eq!(late.status(), StatusCode::CONFLICT);
-    let text = late.text().await.unwrap();
-    assert!(
-        text.contains("more-deletions-held") && text.contains("230 deletions of sample"),
-        "{text}"
-    );
-    let (status, text) = rig
-        .operator
-        .post(&format!("/sources/{NAME}/approve?held=229"))
-        .await;
+    let approve = |query: &str| format!("/sources/{NAME}/approve?{query}");
+    let (status, text) = rig.operator.post(&approve("held=209")).await;
     assert_eq!(status, StatusCode::CONFLICT);
     let error: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(error["error"]["code"], "more-deletions-held");
-    assert_eq!(rig.set().await.held_deletions, 230, "none was approved");
-    let answer = send(|| browse(&rig, Method::POST, &approve(230))).await;
+    let late = send(|| browse(&rig, Method::POST, &approve("back=source&held=209"))).await;
+    assert_eq!(late.status(), StatusCode::CONFLICT);
+    let text = late.text().await.unwrap();
+    assert!(
+        text.contains("more-deletions-held") && text.contains("210 deletions of sample"),
+        "{text}"
+    );
+    assert_eq!(rig.set().await.held_deletions, 210, "none was approved");
+    let shown = approve(&format!("back=source&through={through}"));
+    let answer = send(|| browse(&rig, Method::POST, &shown)).await;
     let location = answer.headers()[LOCATION].to_str().unwrap().to_owned();
-    assert!(location.ends_with("count=230"), "{location}");
-    rig.until("deleted", |set| set.resources == 70).await;
+    assert!(location.ends_with("count=100"), "{location}");
+    let set = rig.until("deleted", |set| set.resources == 200).await;
+    assert_eq!(set.held_deletions, 110, "the others were not seen");
+    for number in 120..230 {
+        assert!(rig.mirrored(&format!("r{number:04}.txt")).is_some());
+    }
+    let (status, _) = rig.operator.post(&approve("held=110")).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    rig.until("deleted", |set| set.resources == 90).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

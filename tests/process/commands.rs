@@ -167,15 +167,31 @@ async fn deletions_held_back_are_listed_and_rejected() {
         "{page}"
     );
     assert!(page.contains("held-deletions"), "{page}");
+    // There are no colours where nobody sees them, unless they are forced.
+    let coloured = |variables: &[(&str, &str)]| {
+        let mut command = command(&home.config);
+        let command = command.arg("status").envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        text(&output.stdout).contains("\u{1b}[")
+    };
+    assert!(!coloured(&[]) && coloured(&[("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
 
     let listed = run(&["--list"]);
-    assert_eq!(listed.lines().count(), 121, "{listed}");
+    assert_eq!(listed.lines().count(), 122, "{listed}");
     let uri = source.resource_uri(SET, "r0007.txt").to_string();
     assert!(listed.contains(&format!("\n{uri} (")), "{listed}");
     assert!(
-        listed.ends_with("120 deletions are held back\n"),
+        listed.contains("\n120 deletions are held back\n"),
         "{listed}"
     );
+    // The last line names the command that decides about these and no others.
+    let through = home.set().await.unwrap().held_through.unwrap();
+    let command = format!("`resyncd approve {NAME} --through {through}`");
+    assert!(listed.contains(&command), "{listed}");
+    assert!(run(&["--through", "0"]).contains(r#"{"approved":0}"#));
+    assert!(run(&["--reject", "--through", "0"]).contains(r#"{"rejected":0}"#));
+    assert_eq!(home.set().await.unwrap().held_deletions, 120);
     let would_delete = run(&["--dry-run"]);
     assert_eq!(would_delete.matches("would delete: ").count(), 120);
     let would_keep = run(&["--dry-run", "--reject"]);
@@ -188,6 +204,15 @@ async fn deletions_held_back_are_listed_and_rejected() {
     assert_eq!((set.resources, set.held_deletions), (150, 0));
     let output = home.run_command(&["status"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let rejected = run(&["--list", "--rejected"]);
+    assert!(
+        rejected.ends_with("\n120 deletions are rejected; the files stay\n"),
+        "{rejected}"
+    );
+    assert!(rejected.contains(&format!("\n{uri} (")), "{rejected}");
+    assert_eq!(run(&["--undo-reject"]), "{\"held\":120}\n");
+    let none = run(&["--list", "--rejected"]);
+    assert_eq!(none, "no deletions are rejected\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

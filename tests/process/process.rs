@@ -227,6 +227,8 @@ pub(crate) fn isolated_command(program: impl AsRef<OsStr>) -> Command {
     }
     command
         .env_remove("CREDENTIALS_DIRECTORY")
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR_FORCE")
         .env_remove("RESYNCD_CONFIG")
         .env_remove("JOURNAL_STREAM")
         .env_remove("NOTIFY_SOCKET")

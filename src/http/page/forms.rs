@@ -118,6 +118,10 @@ impl Done {
                 let deletions = counted(count, "deletion", "deletions");
                 Some(format!("{deletions} of {source} rejected; the files stay."))
             }
+            "held" => {
+                let deletions = counted(count, "deletion", "deletions");
+                Some(format!("{deletions} of {source} held back again."))
+            }
             "retried" => {
                 let changes = counted(count, "change of", "changes of");
                 Some(format!("{changes} {source} tried again."))
@@ -224,6 +228,7 @@ mod tests {
             ("polled", "a is being polled."),
             ("approved", "2 deletions of a approved."),
             ("rejected", "2 deletions of a rejected; the files stay."),
+            ("held", "2 deletions of a held back again."),
             ("retried", "2 changes of a tried again."),
         ] {
             assert_eq!(message(done, "a", Some(2)).as_deref(), Some(expected));

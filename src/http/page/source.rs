@@ -61,7 +61,7 @@ async fn waiting(
         limit: ROWS + 1,
     };
     let failed = state.operations.failed(Some(name), first).await?;
-    let held = state.operations.held(Some(name), first).await?;
+    let held = state.operations.held(Some(name), false, first).await?;
     Ok(failed.zip(held))
 }
 

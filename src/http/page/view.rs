@@ -133,6 +133,7 @@ enum Operation {
     Retry,
     Approve,
     Reject,
+    UndoReject,
 }
 
 /// Makes the buttons of a page.
@@ -151,12 +152,17 @@ impl Buttons {
             Operation::Retry => ("retry", "Try again now"),
             Operation::Approve => ("approve", "Delete these files"),
             Operation::Reject => ("reject", "Keep the files"),
+            Operation::UndoReject => ("undo-reject", "Hold them back again"),
         };
         let held: u64 = source.sets.iter().map(|set| set.held_deletions).sum();
         let mut query = self.page.query();
+        if matches!(operation, Operation::Approve | Operation::Reject) {
+            // Where nothing was counted nothing is decided.
+            let through = source.held_through().unwrap_or(0);
+            // What is held back after the page was made is not decided by whoever has read it.
+            query += &format!("&through={through}");
+        }
         let warning = (operation == Operation::Approve).then(|| {
-            // More of them are not approved by whoever has read this number.
-            query += &format!("&held={held}");
             let deletions = counted(held, "deletion", "deletions");
             format!(
                 "This approves {deletions} of {}: the files are removed from the mirror.",
@@ -478,6 +484,10 @@ pub(super) struct SourceView {
     pub(super) buttons: Vec<Button>,
     /// What can be done about deletions that are held back.
     pub(super) held_buttons: Vec<Button>,
+    /// The deletions that were rejected; `None`: there are none.
+    pub(super) rejected: Option<String>,
+    /// What can be done about them.
+    pub(super) rejected_buttons: Vec<Button>,
     /// What can be done about what has failed.
     pub(super) failed_buttons: Vec<Button>,
 }
@@ -498,6 +508,7 @@ impl SourceView {
             SetView::of(set, id, detail, now)
         });
         let button = |operation| buttons.button(source, operation, "source");
+        let rejected: u64 = source.sets.iter().map(|set| set.rejected).sum();
         Self {
             name: source.name.clone(),
             page: source_page(buttons.root, &source.name),
@@ -516,6 +527,8 @@ impl SourceView {
             more_sets,
             buttons: vec![button(Operation::Poll)],
             held_buttons: vec![button(Operation::Approve), button(Operation::Reject)],
+            rejected: (rejected > 0).then(|| counted(rejected, "deletion was", "deletions were")),
+            rejected_buttons: vec![button(Operation::UndoReject)],
             failed_buttons: vec![button(Operation::Retry)],
         }
     }
@@ -701,7 +714,7 @@ mod tests {
             "capability_list": format!("https://example.org/{state}"), "state": state,
             "attention": attention.collect::<Vec<_>>(),
             "synced_until": "2026-01-01T00:00:00Z", "gaps": [], "resources": 1, "bytes": 1, "pending": 0, "failed": 0,
-            "held_deletions": 7, "channels": [], "last_poll_at": null, "next_poll_at": null, "error": null
+            "held_deletions": 7, "held_through": 3, "channels": [], "last_poll_at": null, "next_poll_at": null, "error": null
         })
     }
 
@@ -794,8 +807,8 @@ mod tests {
         assert_eq!(
             actions(&rows[0]),
             [
-                "./sources/a/approve?back=front&held=7",
-                "./sources/a/reject?back=front"
+                "./sources/a/approve?back=front&through=3",
+                "./sources/a/reject?back=front&through=3"
             ]
         );
         assert_eq!(actions(&rows[1]), ["./sources/a/retry?back=front"]);

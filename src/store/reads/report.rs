@@ -23,17 +23,18 @@ impl Store {
         .await
     }
 
-    /// The deletions of a Source that are held back, of resources after that one: at most `limit`, in the order of their
-    /// resources.
+    /// The deletions of a Source that are held back, or those that were rejected, of resources after that one: at most `limit`, in
+    /// the order of their resources.
     pub async fn held_back(
         self: &Arc<Self>,
         source: &str,
+        is_rejected: bool,
         after: ResourceId,
         limit: usize,
     ) -> Result<Vec<HeldBackTask>, StoreError> {
         let source = source.to_owned();
         self.read_in(Lane::Reports, move |sql| {
-            Ok(report::held_back(sql, &source, after, limit)?)
+            Ok(report::held_back(sql, &source, is_rejected, after, limit)?)
         })
         .await
     }

@@ -15,7 +15,7 @@ use crate::store::tables::task::report;
 use crate::store::tables::task::status::{CountedFailure, first_failure};
 use crate::store::tables::task::{self, TaskState};
 use crate::store::tables::task_count::{self, ErrorCount};
-use crate::store::tables::{coverage, gap};
+use crate::store::tables::{coverage, gap, last_hold};
 use crate::store::{Store, StoreError};
 use crate::sync::Gap;
 
@@ -41,6 +41,8 @@ pub struct SetStatistics {
     pub held_deletions: u64,
     /// Since when there are such deletions.
     pub held_since: Option<DateTime<Utc>>,
+    /// The number up to which they were held back; deletions that are held back later get higher ones. `None`: there are none.
+    pub held_through: Option<u64>,
     /// Deletions that a person has rejected: the files stay.
     pub rejected: u64,
     /// The errors of the failed ones, the most frequent code first; if none has failed, that of one that is retried.
@@ -84,6 +86,10 @@ fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError>
         given_up_since: report::first_given_up(sql, set)?,
         held_deletions: counts.held_back,
         held_since: source_set::held_since(sql, set)?.filter(|_| counts.held_back > 0),
+        held_through: match counts.held_back {
+            0 => None,
+            _ => Some(last_hold::get(sql)?),
+        },
         rejected: counts.rejected,
         failures: failures(sql, set)?,
         baseline_done: totals.baseline == BaselineState::Done,

@@ -18,6 +18,7 @@ pub(super) mod forgotten;
 pub(super) mod gap;
 pub(super) mod hook;
 pub(super) mod inbox;
+pub(super) mod last_hold;
 pub(super) mod loss;
 pub(super) mod member;
 pub(super) mod mirror;

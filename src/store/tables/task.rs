@@ -2,7 +2,8 @@
 //!
 //! Columns: `since` is the time from which the mirror is behind because of the task, NULL if unknown; `version` grows with each
 //! change of the task, so that the result of an older one is recognized; `not_before` is when it is due, on our clock,
-//! `awaits_since` since when a deletion waits for another set, and `given_up_since` when the task was given up for the first time.
+//! `awaits_since` since when a deletion waits for another set, and `given_up_since` when the task was given up for the first time. `hold`
+//! is the number that a deletion got when it was held back; it counts only while it is.
 //!
 //! A deletion that a person has rejected stays as a task that nothing executes: what states the same again makes no new one. The
 //! mirror is not behind because of it, so its `since` does not count. The same holds for an update that the configuration does not
@@ -672,38 +673,59 @@ pub(in crate::store) fn shift_due_times(
     Ok(())
 }
 
-/// The held-back deletions of a Source's followed sets, those that [`report::held_back`] names: their resources.
-pub(in crate::store) fn held_back(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
+/// The deletions of a Source's followed sets that are held back, those that [`report::held_back`] names: their resources. `through`:
+/// only those that were held back up to that number.
+pub(in crate::store) fn held_back(
+    sql: &Connection,
+    source: &str,
+    through: Option<u64>,
+) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
         "SELECT resource_id FROM task INDEXED BY task_held WHERE source = ?1 AND state = 'held'
+           AND (?2 IS NULL OR hold <= ?2)
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
-    .query_map([source], |row| row.get(0))?
+    .query_map(params![source, through.map(Count)], |row| row.get(0))?
     .collect()
 }
 
 /// The rejected deletions of a Source's followed sets: their resources.
 pub(in crate::store) fn rejected(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
-        "SELECT resource_id FROM task WHERE state = 'rejected' AND kind = 'deleted'
+        "SELECT resource_id FROM task INDEXED BY task_rejected
+         WHERE source = ?1 AND state = 'rejected' AND kind = 'deleted'
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
     .query_map([source], |row| row.get(0))?
     .collect()
 }
 
-/// Gives a deletion another state if it has the first one; returns whether it had.
-pub(in crate::store) fn change_state(
+/// Releases or rejects a deletion if it is held back, up to that number; returns whether it was.
+pub(in crate::store) fn decide_held(
     sql: &Connection,
     resource: ResourceId,
-    from: TaskState,
-    to: TaskState,
+    through: u64,
+    state: TaskState,
 ) -> Result<bool> {
     let changed = sql
         .prepare_cached(
-            "UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = ?2 AND kind = 'deleted'",
+            "UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = 'held' AND hold <= ?2 AND kind = 'deleted'",
         )?
-        .execute(params![resource, from, to])?;
+        .execute(params![resource, Count(through), state])?;
+    Ok(changed > 0)
+}
+
+/// Has a deletion held back again that was rejected, with that number; returns whether it was rejected.
+pub(in crate::store) fn hold_rejected(
+    sql: &Connection,
+    resource: ResourceId,
+    hold: u64,
+) -> Result<bool> {
+    let changed = sql
+        .prepare_cached(
+            "UPDATE task SET state = 'held', hold = ?2 WHERE resource_id = ?1 AND state = 'rejected' AND kind = 'deleted'",
+        )?
+        .execute(params![resource, Count(hold)])?;
     Ok(changed > 0)
 }
 
@@ -737,8 +759,17 @@ pub(in crate::store) fn count_unreleased(
     .query_row(params![set, Micros(since)], |row| Ok(row.get::<_, Count>(0)?.0))
 }
 
-/// Gives the undecided deletions of a set a state and returns their number.
-pub(in crate::store) fn decide(sql: &Connection, set: SetId, state: TaskState) -> Result<usize> {
-    sql.prepare_cached("UPDATE task SET state = ?2 WHERE set_id = ?1 AND state = 'weighed'")?
-        .execute(params![set, state])
+/// Releases the undecided deletions of a set.
+pub(in crate::store) fn release_undecided(sql: &Connection, set: SetId) -> Result<()> {
+    sql.prepare_cached("UPDATE task SET state = 'ready' WHERE set_id = ?1 AND state = 'weighed'")?
+        .execute([set])
+        .map(drop)
+}
+
+/// Holds the undecided deletions of a set back, with that number, and returns how many they are.
+pub(in crate::store) fn hold_undecided(sql: &Connection, set: SetId, hold: u64) -> Result<usize> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'held', hold = ?2 WHERE set_id = ?1 AND state = 'weighed'",
+    )?
+    .execute(params![set, Count(hold)])
 }

@@ -60,6 +60,15 @@ pub(in crate::store) fn ready_of_source(sql: &Connection, source: &str) -> Resul
     .query_row([source], |row| Ok(row.get::<_, Count>(0)?.0))
 }
 
+/// How many deletions of the followed sets of a Source are held back.
+pub(in crate::store) fn held_of_source(sql: &Connection, source: &str) -> Result<u64> {
+    sql.prepare_cached(
+        "SELECT COALESCE(SUM(task_count.held), 0) FROM source_set JOIN task_count ON task_count.set_id = source_set.id
+         WHERE source_set.source = ?1 AND source_set.ended = 0",
+    )?
+    .query_row([source], |row| Ok(row.get::<_, Count>(0)?.0))
+}
+
 /// How many tasks of a set are in that state and have that error.
 #[derive(Clone, Debug)]
 pub(in crate::store) struct ErrorCount {

@@ -34,6 +34,10 @@ const VARIABLES: &[(&str, &str)] = &[
     ("column", "applied"),
     ("place", ""),
     ("condition", ""),
+    (
+        "deletions",
+        "task INDEXED BY task_held WHERE state = 'held'",
+    ),
 ];
 /// What `condition` stands for in the statement that begins so, where it can't be left out.
 const CONDITIONS: &[(&str, &str)] = &[

@@ -19,8 +19,14 @@ async fn world_with_held_deletions() -> World {
     world
 }
 
+const REJECT: HeldDecision = HeldDecision::Reject { through: None };
+
 async fn held_names(world: &World, after: ResourceId, limit: usize) -> Vec<String> {
-    let held = world.store.held_back(SOURCE, after, limit).await.unwrap();
+    let held = world
+        .store
+        .held_back(SOURCE, false, after, limit)
+        .await
+        .unwrap();
     held.into_iter().map(|task| task.uri).collect()
 }
 
@@ -29,7 +35,7 @@ async fn held_back_deletions_are_listed_in_pages() {
     let world = world_with_held_deletions().await;
     let all = world
         .store
-        .held_back(SOURCE, ResourceId(0), 1000)
+        .held_back(SOURCE, false, ResourceId(0), 1000)
         .await
         .unwrap();
     assert_eq!(all.len(), 150);
@@ -40,7 +46,10 @@ async fn held_back_deletions_are_listed_in_pages() {
     let page = held_names(&world, all[99].resource, 2).await;
     assert_eq!(page, [all[100].uri.clone(), all[101].uri.clone()]);
     assert!(held_names(&world, all[149].resource, 2).await.is_empty());
-    let of_another = world.store.held_back("another", ResourceId(0), 9).await;
+    let of_another = world
+        .store
+        .held_back("another", false, ResourceId(0), 9)
+        .await;
     assert!(of_another.unwrap().is_empty());
     assert_eq!(world.statistics().await.held_since, Some(world.now));
 }
@@ -90,10 +99,13 @@ async fn decision_that_ends_early_leaves_the_other_deletions_as_they_are() {
         let (held, rejected) = (statistics.held_deletions, statistics.rejected);
         (decided, held, rejected, statistics.pending)
     };
-    let approve = HeldDecision::Approve { seen: None };
-    assert_eq!(decide(HeldDecision::Reject, 1).await, (50, 100, 50, 0));
+    let approve = HeldDecision::Approve {
+        seen: None,
+        through: None,
+    };
+    assert_eq!(decide(REJECT, 1).await, (50, 100, 50, 0));
     assert_eq!(decide(approve, 1).await, (50, 50, 50, 50));
-    assert_eq!(decide(HeldDecision::Reject, 9).await, (50, 0, 100, 50));
+    assert_eq!(decide(REJECT, 9).await, (50, 0, 100, 50));
     assert_eq!(decide(HeldDecision::Undo, 1).await, (50, 50, 50, 50));
     let since = world.statistics().await.held_since;
     assert_eq!(since, Some(world.now));
@@ -103,13 +115,62 @@ async fn decision_that_ends_early_leaves_the_other_deletions_as_they_are() {
     assert_eq!(world.totals(world.set).await.0, 50);
 }
 
+/// Others of the same number take the place of some that were seen, and one is deleted again at another time.
+#[tokio::test]
+async fn decision_is_of_the_deletions_that_were_seen() {
+    let world = world_with_held_deletions().await;
+    let through = world.statistics().await.held_through;
+    assert!(through.is_some());
+    let again = (0..10).map(|n| updated(&format!("r{n}"), 40)).collect();
+    world.announce(again).await;
+    let others = (150..160).map(|n| deleted(&format!("r{n}"), 50));
+    let later = (10..15).map(|n| deleted(&format!("r{n}"), 50));
+    assert_eq!(world.announce(others.chain(later).collect()).await.held, 15);
+    assert_eq!(world.statistics().await.held_deletions, 150);
+    let decide = async |decision| {
+        let store = &world.store;
+        let decided = store.decide_deletions(SOURCE, decision, world.now, || true);
+        let decided = decided.await.unwrap();
+        (decided, world.statistics().await.held_deletions)
+    };
+    let approve = |seen, through| HeldDecision::Approve { seen, through };
+    let none = (DecisionResult::Decided(0), 150);
+    assert_eq!(decide(approve(None, Some(0))).await, none);
+    let fewer = HeldDecision::Reject { through: Some(0) };
+    assert_eq!(decide(fewer).await, none);
+    let (held, seen) = (150, 149);
+    let more = DecisionResult::MoreHeld { held, seen };
+    assert_eq!(decide(approve(Some(149), through)).await, (more, 150));
+    let decided = decide(approve(Some(150), through)).await;
+    assert_eq!(decided, (DecisionResult::Decided(135), 15));
+    let names = held_names(&world, ResourceId(0), 99).await;
+    let expected = (10..15)
+        .chain(150..160)
+        .map(|n| uri(&format!("r{n}")).to_string());
+    assert_eq!(names, expected.collect::<Vec<_>>());
+    // They have a number of their own, and it is not given again.
+    let later = world.statistics().await.held_through;
+    assert!(later > through);
+    let decided = decide(HeldDecision::Reject { through: later }).await;
+    assert_eq!(decided, (DecisionResult::Decided(15), 0));
+    assert_eq!(world.statistics().await.held_through, None);
+    let rejected = world.store.held_back(SOURCE, true, ResourceId(0), 99);
+    let rejected = rejected.await.unwrap();
+    let rejected: Vec<_> = rejected.into_iter().map(|task| task.uri).collect();
+    assert_eq!(rejected, names);
+    let undone = decide(HeldDecision::Undo).await;
+    assert_eq!(undone, (DecisionResult::Decided(15), 15));
+    let undone = decide(HeldDecision::Reject { through: later }).await;
+    assert_eq!(undone, (DecisionResult::Decided(0), 15));
+}
+
 #[tokio::test]
 async fn decision_stays_in_what_was_committed_when_the_process_ends() {
     let world = world_with_held_deletions().await;
     let left = Cell::new(2);
     let goes_on = || left.replace(left.get() - 1) > 0;
     let store = &world.store;
-    let decided = store.decide_deletions(SOURCE, HeldDecision::Reject, world.now, goes_on);
+    let decided = store.decide_deletions(SOURCE, REJECT, world.now, goes_on);
     assert_eq!(decided.await.unwrap(), DecisionResult::Decided(100));
     let world = world.reopened();
     let statistics = world.statistics().await;

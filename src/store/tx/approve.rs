@@ -1,7 +1,8 @@
 //! Decides on the held-back deletions of a Source: they are approved or rejected, or a rejection is undone.
 //!
 //! Invariants: no transaction is long, whatever the number of deletions. Each deletion is decided by one of them or stays as it was, also
-//! if the process ends meanwhile. What is held back after the decision has begun is not part of it.
+//! if the process ends meanwhile. What is held back after the decision has begun is not part of it:
+//! deletions have the number that they got when they were held back, and a decision is of those up to a number.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use chrono::{DateTime, Utc};
 
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{self, TaskState};
-use crate::store::tables::{forgotten, loss, source_set, task_count};
+use crate::store::tables::{forgotten, last_hold, loss, source_set, task_count};
 use crate::store::{Store, StoreError, Wake};
 
 /// How many tasks one transaction changes.
@@ -20,12 +21,17 @@ pub(in crate::store) const TASKS_A_STEP: usize = if cfg!(test) { 50 } else { 200
 pub enum HeldDecision {
     /// The deletions go on.
     Approve {
-        /// How many of them the person has seen: if more are held back, none goes on. `None`: all go on.
+        /// How many of them the person has seen: if more are held back, none goes on. `None`: however many.
         seen: Option<u64>,
+        /// Only those that were held back up to that number. `None`: all.
+        through: Option<u64>,
     },
     /// The files stay. What states the same deletions again changes nothing; once the Source lists a resource again, or states a new
     /// change of it, that decides.
-    Reject,
+    Reject {
+        /// Only those that were held back up to that number. `None`: all.
+        through: Option<u64>,
+    },
     /// Deletions that were rejected are held back again.
     Undo,
 }
@@ -53,21 +59,13 @@ impl DecisionResult {
     }
 }
 
-impl HeldDecision {
-    /// The states of a task before and afterwards.
-    fn states(self) -> (TaskState, TaskState) {
-        match self {
-            Self::Approve { .. } => (TaskState::HeldBack, TaskState::Ready),
-            Self::Reject => (TaskState::HeldBack, TaskState::Rejected),
-            Self::Undo => (TaskState::Rejected, TaskState::HeldBack),
-        }
-    }
-}
-
 impl Store {
     /// Releases the held-back deletions of a Source and returns their number.
     pub async fn approve_deletions(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
-        let decision = HeldDecision::Approve { seen: None };
+        let decision = HeldDecision::Approve {
+            seen: None,
+            through: None,
+        };
         let now = crate::clock::now().wall;
         let result = self
             .decide_deletions(source, decision, now, || true)
@@ -77,7 +75,8 @@ impl Store {
 
     /// Rejects the held-back deletions of a Source and returns their number.
     pub async fn reject_deletions(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
-        let (decision, now) = (HeldDecision::Reject, crate::clock::now().wall);
+        let decision = HeldDecision::Reject { through: None };
+        let now = crate::clock::now().wall;
         let result = self
             .decide_deletions(source, decision, now, || true)
             .await?;
@@ -95,14 +94,20 @@ impl Store {
     ) -> Result<DecisionResult, StoreError> {
         let name = source.to_owned();
         let found = self.read(move |sql| {
+            let last = last_hold::get(sql)?;
             Ok(match decision {
-                HeldDecision::Approve { .. } | HeldDecision::Reject => task::held_back(sql, &name)?,
-                HeldDecision::Undo => task::rejected(sql, &name)?,
+                HeldDecision::Approve { through, .. } | HeldDecision::Reject { through } => {
+                    let through = through.map_or(last, |through| through.min(last));
+                    let held = task_count::held_of_source(sql, &name)?;
+                    (task::held_back(sql, &name, Some(through))?, held, through)
+                }
+                HeldDecision::Undo => (task::rejected(sql, &name)?, 0, last),
             })
         });
-        let found = found.await?;
-        let held = found.len() as u64;
-        if let HeldDecision::Approve { seen: Some(seen) } = decision
+        let (found, held, through) = found.await?;
+        if let HeldDecision::Approve {
+            seen: Some(seen), ..
+        } = decision
             && held > seen
         {
             return Ok(DecisionResult::MoreHeld { held, seen });
@@ -113,7 +118,8 @@ impl Store {
             if !goes_on() {
                 break;
             }
-            decided += self.decide_some(source, decision, step.to_vec()).await?;
+            let step = step.to_vec();
+            decided += self.decide_some(source, decision, through, step).await?;
         }
         Ok(DecisionResult::Decided(decided))
     }
@@ -131,7 +137,7 @@ impl Store {
                 self.write(move |tx| Ok(loss::delete_of_source(tx.sql, &source)?))
                     .await
             }
-            HeldDecision::Reject => Ok(()),
+            HeldDecision::Reject { .. } => Ok(()),
             HeldDecision::Undo => {
                 self.write(move |tx| {
                     for set in forgotten::sets(tx.sql, &source)? {
@@ -150,14 +156,27 @@ impl Store {
         self: &Arc<Self>,
         source: &str,
         decision: HeldDecision,
+        through: u64,
         step: Vec<ResourceId>,
     ) -> Result<u64, StoreError> {
         let source = source.to_owned();
-        let (from, to) = decision.states();
         self.write(move |tx| {
+            let hold = match decision {
+                HeldDecision::Undo => last_hold::next(tx.sql)?,
+                HeldDecision::Approve { .. } | HeldDecision::Reject { .. } => through,
+            };
             let mut decided = 0;
             for &resource in &step {
-                decided += u64::from(task::change_state(tx.sql, resource, from, to)?);
+                let is_decided = match decision {
+                    HeldDecision::Approve { .. } => {
+                        task::decide_held(tx.sql, resource, hold, TaskState::Ready)?
+                    }
+                    HeldDecision::Reject { .. } => {
+                        task::decide_held(tx.sql, resource, hold, TaskState::Rejected)?
+                    }
+                    HeldDecision::Undo => task::hold_rejected(tx.sql, resource, hold)?,
+                };
+                decided += u64::from(is_decided);
             }
             if decided > 0 && matches!(decision, HeldDecision::Approve { .. }) {
                 tx.wake(Wake::Tasks(source));

@@ -13,8 +13,7 @@ use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::loss::{self, RecentDeletions};
 use crate::store::tables::source_set;
-use crate::store::tables::task::{self, TaskState};
-use crate::store::tables::task_count;
+use crate::store::tables::{last_hold, task, task_count};
 use crate::sync::needs_approval;
 
 /// How long a released deletion counts together with later ones.
@@ -72,11 +71,11 @@ pub(super) fn decide_deletions(
     if hold && task_count::of_set(sql, set)?.held_back == 0 {
         source_set::set_held_since(sql, set, now)?;
     }
-    let state = if hold {
-        TaskState::HeldBack
+    if hold {
+        let number = last_hold::next(sql)?;
+        Ok(task::hold_undecided(sql, set, number)? as u64)
     } else {
-        TaskState::Ready
-    };
-    let decided = task::decide(sql, set, state)?;
-    Ok(if hold { decided as u64 } else { 0 })
+        task::release_undecided(sql, set)?;
+        Ok(0)
+    }
 }

@@ -35,7 +35,7 @@ pub struct GivenUpTask {
     pub due: Option<DateTime<Utc>>,
 }
 
-/// A deletion that is held back.
+/// A deletion that is held back, or that a person has rejected.
 #[derive(Clone, Debug)]
 pub struct HeldBackTask {
     /// Its resource.
@@ -52,6 +52,8 @@ pub struct HeldBackTask {
     pub changed_at: Option<SourceTime>,
     /// The kind of document that announced the deletion.
     pub origin: Origin,
+    /// The number that it got when it was held back: later ones have higher numbers.
+    pub hold: u64,
 }
 
 /// The tasks of a Source that were given up, of resources after that one: at most `limit`, in the order of their resources.
@@ -105,25 +107,31 @@ pub(in crate::store) fn first_given_up(
     Ok(first.map(DateTime::from))
 }
 
-/// The deletions of a Source that are held back, of resources after that one: at most `limit`, in the order of their resources.
+/// The deletions of a Source that are held back, or those that were rejected, of resources after that one: at most `limit`, in
+/// the order of their resources.
 pub(in crate::store) fn held_back(
     sql: &Connection,
     source: &str,
+    is_rejected: bool,
     after: ResourceId,
     limit: usize,
 ) -> Result<Vec<HeldBackTask>> {
+    let deletions = match is_rejected {
+        true => "task INDEXED BY task_rejected WHERE state = 'rejected' AND kind = 'deleted'",
+        false => "task INDEXED BY task_held WHERE state = 'held'",
+    };
     // Only what is on the page is looked up: a million may be held back.
-    sql.prepare_cached(
+    sql.prepare_cached(&format!(
         "SELECT task.resource_id AS resource_id, source_set.capability_list AS capability_list, resource.uri AS uri,
                 resource.applied_at IS NOT NULL AND resource.deleted = 0 AS is_live, resource.path AS path,
-                resource.length AS length, task.changed_at AS changed_at, task.origin AS origin
+                resource.length AS length, task.changed_at AS changed_at, task.origin AS origin, COALESCE(task.hold, 0) AS hold
          FROM task JOIN resource ON resource.id = task.resource_id JOIN source_set ON source_set.id = task.set_id
          WHERE task.resource_id IN (
-             SELECT resource_id FROM task INDEXED BY task_held WHERE source = ?1 AND state = 'held' AND resource_id > ?2
+             SELECT resource_id FROM {deletions} AND source = ?1 AND resource_id > ?2
                  AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)
              ORDER BY resource_id LIMIT ?3)
-         ORDER BY task.resource_id",
-    )?
+         ORDER BY task.resource_id"
+    ))?
     .query_map(params![source, after, Count::of_rows(limit)], |row| {
         let uri: ResourceUri = row.get("uri")?;
         let path = match row.get("is_live")? {
@@ -139,6 +147,7 @@ pub(in crate::store) fn held_back(
             path,
             changed_at: row.get("changed_at")?,
             origin: row.get("origin")?,
+            hold: row.get::<_, Count>("hold")?.into(),
         })
     })?
     .collect()
