@@ -94,6 +94,27 @@ impl Client {
         Ok(client.with_max_uri_bytes(config.limits.uri))
     }
 
+    /// A client for a URL of the configuration that is no Source's: its host may be contacted wherever it is, also where its name
+    /// resolves to a private address, and no other one that this client may not contact. Nothing is shared with requests of Sources,
+    /// neither connections nor limits. `timeout`: that of each request, in place of the configured one.
+    pub(super) fn for_own_url(&self, url: &Url, timeout: Duration) -> Result<Self, FetchError> {
+        let http = config::HttpConfig {
+            timeout,
+            ..self.connections.http().clone()
+        };
+        let guard = Guard {
+            trusted_host: url.host_str().map(Arc::from),
+            ..self.guard.clone()
+        };
+        let client = Self::guarded(&http, guard, self.connections.lookup())?;
+        Ok(Self {
+            max_uri_bytes: self.max_uri_bytes.max(url.as_str().len()),
+            #[cfg(test)]
+            transport: self.transport.clone(),
+            ..client
+        })
+    }
+
     /// For tests: a client for which these addresses count as public. It can't be configured.
     #[doc(hidden)]
     pub fn with_public(

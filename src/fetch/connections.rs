@@ -108,6 +108,16 @@ impl Connections {
         &self.settings.http.proxies
     }
 
+    /// The configuration of all requests.
+    pub(super) fn http(&self) -> &HttpConfig {
+        &self.settings.http
+    }
+
+    /// What names are resolved with.
+    pub(super) fn lookup(&self) -> Lookup {
+        Arc::clone(&self.settings.resolver.lookup)
+    }
+
     /// The client for a request.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Never from outside to inside: [`Client`] contacts public addresses only, unless the configuration allows others. That is
-//!   checked for every URL, every redirect, and every address that a name resolves to, at the moment of the connection.
+//!   checked for every URL, every redirect, and every address that a name resolves to, at the moment of the connection. The host of
+//!   a URL that the operator has typed for the daemon itself (a web hook, the public URL) may be anywhere.
 //! - Everything is bounded: connecting, waiting for an answer, every pause in a body, redirects, retries, the length of
 //!   documents before and after decompression.
 //! - The number of concurrent requests to a host is limited, and lower while the host is overloaded. Downloads of resources do
@@ -56,6 +57,7 @@ pub use host_limit::Slowed;
 pub use hub::HubAnswer;
 pub use package::{MemberReader, Package, PackageError, PartialPackage};
 pub use permits::HostLoad;
+pub use probe::AnswerStart;
 pub use retry::{Bounds, pause, retry};
 pub use topic::TopicLinks;
-pub use webhook::WebhookAnswer;
+pub use webhook::{WebhookAnswer, WebhookReceiver};

@@ -1,8 +1,10 @@
 //! Requests without downloading: whether a server would deliver a resource, whether a document exists, and the links in the
-//! header of an answer.
+//! header of an answer; and what a URL of the configuration answers.
+
+use std::time::Duration;
 
 use reqwest::StatusCode;
-use reqwest::header::{ACCEPT_ENCODING, LINK};
+use reqwest::header::{ACCEPT_ENCODING, LINK, SERVER};
 use url::Url;
 
 use super::client::{Answer, Follow};
@@ -10,7 +12,50 @@ use super::permits::Pool;
 use super::{AllowedHosts, Client, FetchError, retry};
 use crate::protocol::{HeaderLink, ResourceUri, parse_link_header};
 
+/// The beginning of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerStart {
+    /// The status code.
+    pub status: u16,
+    /// The `Server` header.
+    pub server: Option<String>,
+    /// The first bytes of the body.
+    pub body: Vec<u8>,
+}
+
 impl Client {
+    /// Requests a URL of the configuration once, wherever its host is. A redirect is not followed. Returns the answer with at most so
+    /// many bytes of its body.
+    ///
+    /// # Errors
+    /// [`FetchError`] if there is no answer.
+    pub async fn get_own_url(
+        &self,
+        url: &Url,
+        timeout: Duration,
+        most_bytes: usize,
+    ) -> Result<AnswerStart, FetchError> {
+        let client = self.for_own_url(url, timeout)?;
+        let mut answer = client
+            .ask(
+                Pool::Documents,
+                url,
+                Follow::Never,
+                |_| Ok(()),
+                |http, url| http.get(url).header(ACCEPT_ENCODING, "identity"),
+            )
+            .await?;
+        let server = answer.header(SERVER).map(str::to_owned);
+        // The first part has the beginning: only a short answer is of interest.
+        let chunk = answer.response.chunk().await.ok().flatten();
+        let chunk = chunk.unwrap_or_default();
+        Ok(AnswerStart {
+            status: answer.response.status().as_u16(),
+            server,
+            body: chunk.get(..most_bytes).unwrap_or(&chunk).to_vec(),
+        })
+    }
+
     /// Checks whether a resource can be fetched. Retries temporary errors; returns the error of the last try.
     ///
     /// By HEAD; if that is an error, by a GET whose body is dropped: some servers do not support HEAD.

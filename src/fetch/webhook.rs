@@ -1,4 +1,6 @@
 //! Sends the requests of web hooks ([Standard Webhooks](https://www.standardwebhooks.com)).
+//!
+//! Invariant: the URL is that of the configuration, and nothing that is remote leads to another one. So it may be at a private address.
 
 use std::time::Duration;
 
@@ -26,20 +28,41 @@ pub enum WebhookAnswer {
     },
 }
 
+/// Who gets the requests of a web hook.
+#[derive(Clone, Debug)]
+pub struct WebhookReceiver {
+    client: Client,
+    url: Url,
+}
+
 impl Client {
+    /// The receiver at a URL of the configuration. `timeout`: that of one request.
+    ///
+    /// # Errors
+    /// [`FetchError::Setup`] if TLS can't be set up.
+    pub fn webhook_receiver(
+        &self,
+        url: &Url,
+        timeout: Duration,
+    ) -> Result<WebhookReceiver, FetchError> {
+        Ok(WebhookReceiver {
+            client: self.for_own_url(url, timeout)?,
+            url: url.clone(),
+        })
+    }
+}
+
+impl WebhookReceiver {
     /// Sends a request once. A redirect is not followed.
     ///
     /// # Errors
     /// [`FetchError`] if there is no answer.
-    pub async fn send_webhook(
-        &self,
-        url: &Url,
-        request: &WebhookRequest,
-    ) -> Result<WebhookAnswer, FetchError> {
+    pub async fn send(&self, request: &WebhookRequest) -> Result<WebhookAnswer, FetchError> {
         let answer = self
+            .client
             .ask(
                 Pool::Documents,
-                url,
+                &self.url,
                 Follow::Never,
                 |_| Ok(()),
                 |http, url| {
@@ -70,8 +93,17 @@ impl Client {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::config::HttpConfig;
+    use crate::fetch::AllowedHosts;
     use crate::fetch::test_site::{self, Site};
+    use crate::protocol::ResourceUri;
+
+    /// Ends a test that would hang.
+    const LONG: Duration = Duration::from_secs(180);
 
     #[tokio::test]
     async fn answers_of_receivers_are_distinguished_and_no_redirect_is_followed() {
@@ -87,12 +119,7 @@ mod tests {
             _ => test_site::status(500),
         })
         .await;
-        let request = WebhookRequest {
-            id: "id".to_owned(),
-            timestamp: 7,
-            signature: "v1,x".to_owned(),
-            body: "{}".to_owned(),
-        };
+        let request = request();
         let rejected = |status, seconds: Option<u64>| WebhookAnswer::Rejected {
             status,
             retry_after: seconds.map(Duration::from_secs),
@@ -105,25 +132,72 @@ mod tests {
             ("/other", rejected(500, None)),
         ] {
             let url = Url::parse(&site.url(path)).unwrap();
-            let answer = test_site::client().send_webhook(&url, &request).await;
+            let receiver = test_site::client().webhook_receiver(&url, LONG).unwrap();
+            let answer = receiver.send(&request).await;
             assert_eq!(answer, Ok(expected), "{path}");
         }
     }
 
-    #[tokio::test]
-    async fn receivers_at_private_addresses_get_nothing_unless_that_is_configured() {
-        let request = WebhookRequest {
+    fn request() -> WebhookRequest {
+        WebhookRequest {
             id: "id".to_owned(),
             timestamp: 7,
             signature: "v1,x".to_owned(),
             body: "{}".to_owned(),
-        };
-        let client = Client::new(&crate::config::HttpConfig::default()).unwrap();
-        for url in ["http://127.0.0.1:9/", "https://10.1.2.3/hook"] {
-            let url = Url::parse(url).unwrap();
-            let error = client.send_webhook(&url, &request).await.unwrap_err();
-            assert_eq!(error.code(), "forbidden-address", "{url}");
         }
+    }
+
+    /// What a Source states does not lead there, and what is typed leads to that host only.
+    #[tokio::test]
+    async fn receiver_that_was_typed_may_be_at_a_private_address_and_opens_it_for_nothing_else() {
+        let site = Site::start(|_| test_site::status(200)).await;
+        let client = Client::new(&HttpConfig::default()).unwrap();
+        let port = Url::parse(&site.url("/")).unwrap().port().unwrap();
+        for host in ["127.0.0.1", "localhost"] {
+            let url = Url::parse(&format!("http://{host}:{port}/hook")).unwrap();
+            let receiver = client.webhook_receiver(&url, LONG).unwrap();
+            let answer = receiver.send(&request()).await;
+            assert_eq!(answer, Ok(WebhookAnswer::Accepted), "{host}");
+            for other in [&client, &receiver.client] {
+                let elsewhere = Url::parse("https://10.1.2.3/hook").unwrap();
+                let uri = ResourceUri::parse(elsewhere.as_str()).unwrap();
+                let error = other.probe(&uri, &AllowedHosts::any()).await.unwrap_err();
+                assert_eq!(error.code(), "forbidden-address");
+            }
+            let uri = ResourceUri::parse(url.as_str()).unwrap();
+            let error = client.probe(&uri, &AllowedHosts::any()).await.unwrap_err();
+            assert_eq!(error.code(), "forbidden-address", "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn receiver_has_the_time_of_its_hook_and_not_that_of_other_requests() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let slow = async {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = [0; 4096];
+                assert!(stream.read(&mut head).await.unwrap() > 0);
+                // Longer than other requests may take.
+                tokio::time::sleep(Duration::from_millis(600)).await;
+                let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+                stream.write_all(answer).await.unwrap();
+            }
+        };
+        let http = HttpConfig {
+            timeout: Duration::from_millis(200),
+            ..HttpConfig::default()
+        };
+        let client = Client::new(&http).unwrap();
+        let url = Url::parse(&url).unwrap();
+        let receiver = client.webhook_receiver(&url, LONG).unwrap();
+        let request = request();
+        let answer = tokio::select! {
+            answer = receiver.send(&request) => answer,
+            () = slow => unreachable!("it never ends"),
+        };
+        assert_eq!(answer, Ok(WebhookAnswer::Accepted));
     }
 
     #[tokio::test]
@@ -150,7 +224,8 @@ mod tests {
             body: "{}".to_owned(),
         };
         let url = Url::parse(&site.url("/hook")).unwrap();
-        let answer = test_site::client().send_webhook(&url, &request).await;
+        let receiver = test_site::client().webhook_receiver(&url, LONG).unwrap();
+        let answer = receiver.send(&request).await;
         assert_eq!(answer, Ok(WebhookAnswer::Accepted));
         let expected = [
             "application/json",

@@ -112,12 +112,7 @@ impl Hooks {
             let name = format!("hook {} (Source {})", hook.name, source.name);
             let handles = handles.clone();
             let restarted = restarting("hook", stop.clone(), move || {
-                let worker = HookWorker {
-                    target: Arc::clone(&target),
-                    handles: handles.clone(),
-                    stop: stop.clone(),
-                };
-                worker.run()
+                HookWorker::new(Arc::clone(&target), handles.clone(), stop.clone()).run()
             });
             let watched = heartbeats.watched(&name, restarted);
             workers.spawn(async move {

@@ -6,19 +6,20 @@
 //! Must not know how other hooks are.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use super::command::{CommandError, CommandRun, run_command};
 use crate::clock;
 use crate::config::{Hook, HookAction};
 use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
-use crate::fetch::{Bounds, Client, FetchError, WebhookAnswer, pause};
+use crate::fetch::{Bounds, Client, FetchError, WebhookAnswer, WebhookReceiver, pause};
 use crate::protocol::{FeedNews, WebhookRequest};
 use crate::status::StatusError;
 use crate::store::{FeedEntry, Store, StoreError, Wake};
@@ -153,9 +154,24 @@ pub(super) struct HookWorker {
     pub(super) target: Arc<HookTarget>,
     pub(super) handles: HookHandles,
     pub(super) stop: CancellationToken,
+    /// Of a web hook, once something was sent.
+    receiver: OnceLock<WebhookReceiver>,
 }
 
 impl HookWorker {
+    pub(super) fn new(
+        target: Arc<HookTarget>,
+        handles: HookHandles,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            target,
+            handles,
+            stop,
+            receiver: OnceLock::new(),
+        }
+    }
+
     /// Works until the hook is stopped, or its receiver wants no more.
     pub(super) async fn run(self) {
         let Some(mut position) = self.begin().await else {
@@ -298,7 +314,8 @@ impl HookWorker {
                     has_missed: position.has_missed,
                 };
                 let request = WebhookRequest::new(&news, secret.bytes(), clock::now().wall);
-                let sending = self.handles.client.send_webhook(url, &request);
+                let receiver = self.receiver(url)?;
+                let sending = receiver.send(&request);
                 let answer = tokio::select! {
                     () = self.stop.cancelled() => return Err(CommandError::Stopped.into()),
                     answer = tokio::time::timeout(hook.timeout, sending) => answer,
@@ -316,6 +333,17 @@ impl HookWorker {
                 }
             }
         }
+    }
+
+    /// The receiver of the requests, with the connections to it.
+    fn receiver(&self, url: &Url) -> Result<&WebhookReceiver, FetchError> {
+        if let Some(receiver) = self.receiver.get() {
+            return Ok(receiver);
+        }
+        let timeout = self.target.hook.timeout;
+        // An error may pass: the certificates of the system are read.
+        let receiver = self.handles.client.webhook_receiver(url, timeout)?;
+        Ok(self.receiver.get_or_init(|| receiver))
     }
 
     async fn run_program(
