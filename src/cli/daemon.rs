@@ -370,9 +370,10 @@ fn probe_public_url(
     let url = config.callback.public_url.clone();
     let url = url.filter(|url| is_notified(config) && !is_loopback(url))?;
     let (engine, rejections) = (Arc::clone(engine), rejections.clone());
+    let http = config.http.clone();
     let probing = async move {
         let mut failures = 0;
-        while let Err(reason) = leads_to_listener(&url, &rejections).await {
+        while let Err(reason) = leads_to_listener(&url, &http, &rejections).await {
             failures += 1;
             let shown = hide_userinfo(url.as_str());
             let message = format!("the public URL {shown} {reason}");

@@ -1,25 +1,25 @@
 //! Whether the public URL of the callback leads here: a request through it must arrive at the callback listener.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{StatusCode, Uri};
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
 use super::daemon_client::DaemonClient;
-use crate::config::Config;
-use crate::http::RejectionCounters;
-use crate::status::Status;
+use crate::config::{Config, HttpConfig};
+use crate::fetch::{AnswerStart, Client};
+use crate::http::{PROBE, RejectionCounters};
 
 /// How long the request may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The number of random bytes of the path that is requested.
 const RANDOM: usize = 16;
-/// The count of requests for callbacks that do not exist.
-const UNKNOWN: &str = "unknown-callback";
+/// The length of that path, in bytes.
+const MOST_TOKEN: usize = PROBE.len() + 2 * RANDOM;
 
 /// Requests a path below the public URL that nobody else knows. `daemon`: the running one, which counts such requests; without one this
 /// process listens in its place. Returns what is right, or what is wrong and what to do about it.
@@ -31,22 +31,21 @@ pub(super) async fn leads_here(
     let token = random_token()?;
     let url = public_url.join(&token).map_err(|error| error.to_string())?;
     match daemon {
-        Some(daemon) => through_daemon(&url, daemon).await,
-        None => through_listener(&url, &token, config.callback.listen).await,
+        Some(daemon) => through_daemon(&url, &token, &config.http, daemon).await,
+        None => through_listener(&url, &token, config).await,
     }
 }
 
 /// Whether a request through the public URL arrives at the callback listener of this process. The error is for a person.
 pub(super) async fn leads_to_listener(
     public_url: &Url,
+    http: &HttpConfig,
     rejections: &RejectionCounters,
 ) -> Result<(), String> {
     let token = random_token()?;
     let url = public_url.join(&token).map_err(|error| error.to_string())?;
-    let counted = || rejections.counts().get(UNKNOWN).copied().unwrap_or(0);
-    let before = counted();
-    let answer = request(&url).await?;
-    match counted() > before {
+    let answer = request(&url, http).await?;
+    match rejections.has_probe(&token) {
         true => Ok(()),
         false => Err(elsewhere(&answer)),
     }
@@ -65,28 +64,36 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 fn random_token() -> Result<String, String> {
     let mut random = [0_u8; RANDOM];
     getrandom::fill(&mut random).map_err(|error| error.to_string())?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{PROBE}{random}"))
 }
 
-/// The running daemon counts the request if it arrives.
-async fn through_daemon(url: &Url, daemon: &DaemonClient) -> Result<String, String> {
-    let counted = async || -> Result<u64, String> {
-        let answer = daemon.get("/status").await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        let status: Status = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
-        Ok(status.refused.get(UNKNOWN).copied().unwrap_or(0))
-    };
-    let before = counted().await?;
-    let answer = request(url).await?;
-    match counted().await? > before {
+/// Whether a probe has arrived at the callback listener, as the status listener answers it.
+#[derive(Deserialize)]
+struct Arrival {
+    arrived: bool,
+}
+
+/// The running daemon knows whether the request has arrived.
+async fn through_daemon(
+    url: &Url,
+    token: &str,
+    http: &HttpConfig,
+    daemon: &DaemonClient,
+) -> Result<String, String> {
+    let answer = request(url, http).await?;
+    let arrival = daemon.get(&format!("/callback-probe?token={token}")).await;
+    let arrival = arrival.map_err(|error| error.to_string())?;
+    let arrival: Arrival = serde_json::from_str(&arrival).map_err(|error| error.to_string())?;
+    match arrival.arrived {
         true => Ok("leads to the running daemon".to_owned()),
         false => Err(elsewhere(&answer)),
     }
 }
 
 /// Listens in place of the daemon, and expects its own answer.
-async fn through_listener(url: &Url, token: &str, address: SocketAddr) -> Result<String, String> {
-    let listener = TcpListener::bind(address).await;
+async fn through_listener(url: &Url, token: &str, config: &Config) -> Result<String, String> {
+    let listener = TcpListener::bind(config.callback.listen).await;
     let listener = listener.map_err(|error| {
         format!("not tried, because callback.listen can't be listened on: {error}")
     })?;
@@ -102,54 +109,30 @@ async fn through_listener(url: &Url, token: &str, address: SocketAddr) -> Result
     let serving =
         axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
     let serving = tokio::spawn(serving.into_future());
-    let answer = request(url).await;
+    let answer = request(url, &config.http).await;
     stop.cancel();
     // Its end is not waited for: a proxy may hold the connection open.
     serving.abort();
     let answer = answer?;
-    match answer.body == token {
+    match answer.body == token.as_bytes() {
         true => Ok("leads here".to_owned()),
         false => Err(elsewhere(&answer)),
     }
 }
 
-/// What was answered.
-struct Answer {
-    status: u16,
-    server: Option<String>,
-    body: String,
-}
-
-async fn request(url: &Url) -> Result<Answer, String> {
-    // reqwest requires a TLS provider.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder()
-        .timeout(TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none());
-    let client = client.build().map_err(|error| error.to_string())?;
-    let mut response = client.get(url.clone()).send().await.map_err(|error| {
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        format!(
-            "can't be requested from here: {cause}; check its name in the DNS, the reverse proxy and the firewall"
-        )
-    })?;
-    let server = response.headers().get("server");
-    let server = server.and_then(|server| server.to_str().ok());
-    let (status, server) = (response.status().as_u16(), server.map(str::to_owned));
+/// Requests a URL once, through the configured proxy if there is one for it: a proxy is how requests get out of this network.
+async fn request(url: &Url, http: &HttpConfig) -> Result<AnswerStart, String> {
+    let client = Client::new(http).map_err(|error| error.to_string())?;
     // Only a short answer is of interest.
-    let chunk = response.chunk().await.ok().flatten().unwrap_or_default();
-    let body = chunk.get(..2 * RANDOM + 1).unwrap_or(&chunk);
-    Ok(Answer {
-        status,
-        server,
-        body: String::from_utf8_lossy(body).into_owned(),
+    let answer = client.get_own_url(url, TIMEOUT, 2 * MOST_TOKEN).await;
+    answer.map_err(|error| {
+        format!(
+            "can't be requested from here: {error}; check its name in the DNS, the reverse proxy and the firewall"
+        )
     })
 }
 
-fn elsewhere(answer: &Answer) -> String {
+fn elsewhere(answer: &AnswerStart) -> String {
     let server = answer.server.as_deref();
     let server = server.map_or_else(String::new, |server| {
         format!(", from {}", crate::status::one_line(server, 100))

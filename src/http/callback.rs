@@ -159,7 +159,7 @@ async fn find_channel(callback: &Callback, path: Path<'_>) -> Result<ChannelReco
     found
         .filter(|record| is_prefix(callback, record, path))
         .ok_or_else(|| {
-            callback.rejections.count("unknown-callback");
+            callback.rejections.count_unknown_callback(path.token);
             Box::new(StatusCode::NOT_FOUND.into_response())
         })
 }

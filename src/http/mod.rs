@@ -26,4 +26,4 @@ mod resource_line;
 pub use callback::{Callback, SharedRedaction, callback_router};
 pub use listener::{BoundListener, bind, serve};
 pub use operator::operator_router;
-pub use rejection_counters::RejectionCounters;
+pub use rejection_counters::{PROBE, RejectionCounters};

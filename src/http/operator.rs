@@ -62,6 +62,7 @@ pub fn operator_router(
         .route("/resource", get(resource))
         .route("/failed", get(failed))
         .route("/held", get(held))
+        .route("/callback-probe", get(callback_probe))
         .route("/sources/{name}/poll", post(poll))
         .route("/sources/{name}/approve", post(approve))
         .route("/sources/{name}/reject", post(reject))
@@ -288,6 +289,21 @@ async fn poll(
         None if is_polled => StatusCode::ACCEPTED.into_response(),
         None => unknown_source(&name),
     }
+}
+
+#[derive(Deserialize)]
+struct ProbeQuery {
+    token: Option<String>,
+}
+
+/// Whether a request for a callback with that token, which no hub has, has arrived.
+async fn callback_probe(
+    State(state): State<OperatorState>,
+    Query(query): Query<ProbeQuery>,
+) -> Response {
+    let token = query.token.unwrap_or_default();
+    let arrived = state.rejections.has_probe(&token);
+    Json(json!({ "arrived": arrived })).into_response()
 }
 
 #[derive(Deserialize)]
