@@ -309,6 +309,21 @@ impl Daemon {
         self.engine.status().await
     }
 
+    /// The same, but no longer than that: what hangs then ends with the process, which loses nothing that was acknowledged or
+    /// committed. Returns whether everything has stopped, and else reports what has not.
+    pub(super) async fn stop_within(self, limit: Duration) -> bool {
+        let engine = Arc::clone(&self.engine);
+        let stopped = tokio::time::timeout(limit, self.stop()).await.is_ok();
+        if !stopped {
+            tracing::error!(
+                code = "stop-incomplete",
+                waits_for = engine.running_workers().join(", "),
+                "not everything has stopped in time; the process ends nevertheless"
+            );
+        }
+        stopped
+    }
+
     /// Stops in order: the callback listener, the engine with its work in progress, the status listener.
     pub async fn stop(self) {
         let configured = self.configured.into_inner();
@@ -555,5 +570,30 @@ mod tests {
         task.abort();
         let _ = task.await;
         Arc::into_inner(daemon).unwrap().stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn stop_does_not_wait_for_ever_for_a_worker() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = configuration(folder.path());
+        let (begun, mut begins) = unbounded_channel();
+        let (release_worker, released) = mpsc::channel();
+        let released = Mutex::new(released);
+        let client = Client::of_config(&config).unwrap();
+        let client = client.with_transport(Arc::new(Blocking { begun, released }));
+        let daemon = Daemon::start_with(config, client).await.unwrap();
+        tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();
+        let engine = Arc::clone(&daemon.engine);
+        let stopping = tokio::time::timeout(LIMIT, daemon.stop_within(WATCHDOG));
+        assert!(!stopping.await.unwrap());
+        let running = engine.running_workers().join(", ");
+        assert!(
+            running.contains("worker of the Source (Source example)"),
+            "{running}"
+        );
+        drop(release_worker);
+        let stopped = tokio::time::timeout(LIMIT, engine.stop()).await;
+        assert!(stopped.is_ok(), "{:?}", engine.running_workers());
+        assert_eq!(engine.running_workers(), Vec::<String>::new());
     }
 }

@@ -1,6 +1,7 @@
 //! `run`: the daemon in the foreground.
 
 use std::path::Path;
+use std::time::Duration;
 
 use sd_notify::NotifyState;
 
@@ -12,6 +13,9 @@ use super::stop_signals::StopSignals;
 use super::watchdog;
 use crate::config::Config;
 use crate::protocol::hide_userinfo;
+
+/// How long the stop may take: less than the `TimeoutStopSec` of the unit, so that the log states what hangs.
+const STOP: Duration = Duration::from_secs(50);
 
 /// `path`: the file that the configuration was read from; `hangup`: installed before that.
 pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> u8 {
@@ -82,7 +86,9 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> u8
     };
     tracing::info!("stopping");
     notify_systemd(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
-    daemon.stop().await;
+    if !daemon.stop_within(STOP).await {
+        return FAILED;
+    }
     tracing::info!("stopped");
     status
 }

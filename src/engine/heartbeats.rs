@@ -137,6 +137,12 @@ impl Heartbeats {
         owing.map(|worker| worker.name.clone()).collect()
     }
 
+    /// The names of all workers.
+    pub(super) fn running(&self) -> Vec<String> {
+        let workers = self.workers().into_iter();
+        workers.map(|worker| worker.name.clone()).collect()
+    }
+
     fn workers(&self) -> Vec<Arc<Worker>> {
         self.0.lock().running.values().cloned().collect()
     }

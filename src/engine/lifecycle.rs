@@ -322,6 +322,11 @@ impl Engine {
         self.heartbeats.missing()
     }
 
+    /// The names of the workers that have not ended.
+    pub fn running_workers(&self) -> Vec<String> {
+        self.heartbeats.running()
+    }
+
     /// Stops the workers: tasks that are in progress are published and committed first. The subscriptions stay.
     pub async fn stop(&self) {
         self.stop.cancel();

@@ -1,8 +1,9 @@
 //! Runs the program of a hook: lines on its standard input, its exit status, the end of what it writes to standard error.
 //!
 //! Invariants: no shell interprets anything; the program gets few environment variables, and none that the daemon may have secrets in.
-//! It has a process group of its own, which is ended when the time is over or the daemon stops. Its process id is not used after it
-//! was reaped: a thread waits for its end, and reaps it only then when nothing will be sent to it any more.
+//! It has a process group of its own, which is ended when the time is over or the daemon stops, and with it what has left the group. Its
+//! process id is not used after it was reaped: a thread waits for its end, and reaps it only then when nothing will be sent to it any more.
+//! A stop is not delayed for long by a program that can't be killed: it waits for a disk, or for a file system.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -20,8 +21,12 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::strays::{RUN, kill_strays, run_id};
+
 /// How long a program that is to end has for it.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long the end of a program that was killed is waited for when its hook stops.
+const KILLED: Duration = Duration::from_secs(5);
 /// How long what a program has written is read after its end: what it has started may hold the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How much of the end of standard error is kept, in bytes, and how many lines of it.
@@ -82,7 +87,9 @@ pub(super) async fn run_command(
         program: run.program.display().to_string(),
         error,
     };
-    let (process, [stdin, stderr]) = Process::start(command(run)).await.map_err(not_started)?;
+    let id = run_id();
+    let started = Process::start(command(run, id.as_deref()), id).await;
+    let (process, [stdin, stderr]) = started.map_err(not_started)?;
     let stdin = pipe::Sender::from_owned_fd(stdin).map_err(not_started)?;
     let stderr = pipe::Receiver::from_owned_fd(stderr).map_err(not_started)?;
     let errors = Mutex::new(Tail::default());
@@ -104,15 +111,18 @@ pub(super) async fn run_command(
     let in_time = tokio::select! {
         biased;
         () = stop.cancelled() => {
-            process.end().await;
-            // It is reaped then.
-            let _ = process.status().await;
+            if process.end(stop).await {
+                // It is reaped then.
+                let _ = process.status().await;
+            }
             return Err(CommandError::Stopped);
         }
         in_time = tokio::time::timeout(run.timeout, ended) => in_time,
     };
     if in_time.is_err() && !has_ended.is_cancelled() {
-        process.end().await;
+        if !process.end(stop).await {
+            return Err(CommandError::Stopped);
+        }
         let _ = process.status().await;
         let (timeout, errors) = (run.timeout, errors.lock().text());
         return Err(CommandError::Timeout { timeout, errors });
@@ -125,7 +135,7 @@ pub(super) async fn run_command(
     }
 }
 
-fn command(run: &CommandRun<'_>) -> Command {
+fn command(run: &CommandRun<'_>, id: Option<&str>) -> Command {
     let mut command = Command::new(run.program);
     let passed = PASSED_ON.iter();
     let passed = passed.filter_map(|name| Some((*name, env::var_os(name)?)));
@@ -134,6 +144,7 @@ fn command(run: &CommandRun<'_>) -> Command {
         .env_clear()
         .envs(passed)
         .envs(run.variables.iter().map(|(name, value)| (*name, value)))
+        .envs(id.map(|id| (RUN, id)))
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::piped())
@@ -183,6 +194,8 @@ impl Tail {
 /// A program that was started. Dropping it kills its process group, and has it reaped.
 struct Process {
     pid: Pid,
+    /// What the environment of its processes has; `None`: only its group is known.
+    id: Option<String>,
     /// Cancelled when it has ended. It is not reaped then.
     ended: CancellationToken,
     /// Has it reaped by being dropped.
@@ -195,7 +208,7 @@ type Started = (Pid, [OwnedFd; 2]);
 
 impl Process {
     /// Starts a process, and a thread that waits for its end: starting one may wait for a file system.
-    async fn start(mut command: Command) -> io::Result<(Self, [OwnedFd; 2])> {
+    async fn start(mut command: Command, id: Option<String>) -> io::Result<(Self, [OwnedFd; 2])> {
         let (started, starts) = oneshot::channel::<io::Result<Started>>();
         let (reap, reaps) = mpsc::channel::<()>();
         let (result, status) = oneshot::channel();
@@ -232,6 +245,7 @@ impl Process {
             .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
         let process = Self {
             pid,
+            id,
             ended,
             reap: Some(reap),
             status: Some(status),
@@ -239,13 +253,29 @@ impl Process {
         Ok((process, pipes))
     }
 
-    /// Has the process end, and kills what is left of its group.
-    async fn end(&self) {
+    /// Has the process end, and kills what is left of its group and what has left the group. Returns whether it has ended: if not, the
+    /// hook stops, and it can't be killed for now.
+    async fn end(&self, stop: &CancellationToken) -> bool {
         signal(self.pid, Signal::TERM);
         // Whether it has ended or not.
         let _ = tokio::time::timeout(GRACE, self.ended.cancelled()).await;
         signal(self.pid, Signal::KILL);
-        self.ended.cancelled().await;
+        let ended = async {
+            if let Some(id) = self.id.clone() {
+                // An error: it has panicked.
+                let _ = tokio::task::spawn_blocking(move || kill_strays(&id)).await;
+            }
+            self.ended.cancelled().await;
+        };
+        let given_up = async {
+            stop.cancelled().await;
+            tokio::time::sleep(KILLED).await;
+        };
+        tokio::select! {
+            biased;
+            () = ended => true,
+            () = given_up => false,
+        }
     }
 
     /// The exit status of a process that has ended. What it has started goes on.
@@ -405,17 +435,46 @@ mod tests {
             let pid = fs::read_to_string(&began).unwrap();
             let process = Path::new("/proc").join(pid.trim());
             let gone = async {
-                // What was killed may wait to be reaped by its new parent.
-                let is_running = || {
-                    let state = fs::read_to_string(process.join("stat"));
-                    state.is_ok_and(|state| !state.contains(") Z "))
-                };
-                while is_running() {
+                while is_running(&process) {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             };
             tokio::time::timeout(LONG, gone).await.unwrap();
         }
+    }
+
+    /// As a program does that makes itself, or something else, a daemon.
+    #[tokio::test]
+    async fn time_limit_ends_what_has_left_the_process_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, began) = (folder.path().join("pid"), folder.path().join("began"));
+        let script = format!(
+            "setsid -f /bin/sh -c 'echo $$ > {}; mv {0} {}; exec sleep 1000' </dev/null >/dev/null 2>&1; sleep 1000",
+            file.display(),
+            began.display()
+        );
+        let stop = CancellationToken::new();
+        let mut timeout = Duration::from_secs(1);
+        // On a busy machine it may not have begun by then.
+        while !began.exists() {
+            let ended = run(&script, b"", timeout, &stop).await;
+            assert_eq!(ended.unwrap_err().code(), "command-timeout");
+            timeout *= 2;
+        }
+        let pid = fs::read_to_string(&began).unwrap();
+        let process = Path::new("/proc").join(pid.trim());
+        let gone = async {
+            while is_running(&process) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LONG, gone).await.unwrap();
+    }
+
+    /// Whether a process, by its folder, has not ended. What was killed may wait to be reaped by its new parent.
+    fn is_running(process: &Path) -> bool {
+        let state = fs::read_to_string(process.join("stat"));
+        state.is_ok_and(|state| !state.contains(") Z "))
     }
 
     #[tokio::test]
