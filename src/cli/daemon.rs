@@ -275,7 +275,7 @@ impl Daemon {
     }
 
     /// Returns once the database, a thread for blocking work and every worker have answered: whether the database and the workers
-    /// have not ended. It hangs if one of them does. Not to be called while another call waits.
+    /// have not ended, and make progress. It hangs if one of them does. Not to be called while another call waits.
     pub(super) async fn works(&self) -> bool {
         let probes = |next: Probed| *self.probed.lock() = next;
         probes(Probed::Database);
@@ -290,6 +290,15 @@ impl Daemon {
         }
         probes(Probed::Workers);
         self.engine.workers_move().await;
+        let stalled = self.engine.stalled_workers();
+        if !stalled.is_empty() {
+            tracing::error!(
+                code = "watchdog-not-fed",
+                waits_for = stalled.join(", "),
+                "workers have something to do and make no progress; systemd restarts the daemon unless they go on"
+            );
+            return false;
+        }
         self.engine.workers_run().await
     }
 

@@ -4,14 +4,20 @@
 //! daemon. But whenever the runtime wakes it, it must come back: a worker that blocks, or goes round and round, keeps a thread of the
 //! runtime that all Sources share. So every worker is woken from time to time, and answers as soon as it is polled.
 //!
+//! A worker may also wait for something that never comes, and block no thread. So one that works on something states it
+//! ([`Heartbeats::work`]), with a number that changes with each step: answers, also errors, bytes that are received, batches that are
+//! written. What has taken no step for long stalls. What waits for people, packages or disks is none of that.
+//!
 //! Invariant: a worker that waits is woken by nothing but a call of [`Heartbeats::all`]; at rest this costs nothing.
 //!
 //! Must not know what a worker does, nor what follows from one that does not move.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -25,6 +31,54 @@ pub(super) struct Heartbeats(Arc<Mutex<Workers>>);
 struct Workers {
     next: u64,
     running: BTreeMap<u64, Arc<Worker>>,
+    working: BTreeMap<u64, Working>,
+}
+
+/// What a worker works on.
+struct Working {
+    name: String,
+    steps: Steps,
+    /// The number that was found last, and when that was found first; `None`: it was not looked at.
+    found: Option<(u64, Instant)>,
+}
+
+/// Returns a number that changes with each step; `None`: it waits for what may take any time.
+type Steps = Box<dyn Fn() -> Option<u64> + Send>;
+
+impl fmt::Debug for Working {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Working");
+        shown.field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Working {
+    /// Whether it has taken no step for so long, as far as was looked.
+    fn stalls(&mut self, now: Instant, limit: Duration) -> bool {
+        let steps = (self.steps)();
+        match (steps, self.found) {
+            (Some(steps), Some((found, since))) if steps == found => {
+                now.saturating_duration_since(since) >= limit
+            }
+            (steps, _) => {
+                self.found = steps.map(|steps| (steps, now));
+                false
+            }
+        }
+    }
+}
+
+/// The work of a worker, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Work {
+    of: Heartbeats,
+    number: u64,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.of.0.lock().working.remove(&self.number);
+    }
 }
 
 #[derive(Debug)]
@@ -137,6 +191,36 @@ impl Heartbeats {
         owing.map(|worker| worker.name.clone()).collect()
     }
 
+    /// A worker works on something, until the result is dropped. `steps` returns a number that changes with each step; `None`: it
+    /// waits for what may take any time.
+    pub(super) fn work(
+        &self,
+        name: String,
+        steps: impl Fn() -> Option<u64> + Send + 'static,
+    ) -> Work {
+        let mut workers = self.0.lock();
+        let number = workers.next;
+        workers.next += 1;
+        let working = Working {
+            name,
+            steps: Box::new(steps),
+            found: None,
+        };
+        workers.working.insert(number, working);
+        Work {
+            of: self.clone(),
+            number,
+        }
+    }
+
+    /// The names of the workers that work on something and have taken no step for so long, as far as calls of this show it.
+    pub(super) fn stalled(&self, now: Instant, limit: Duration) -> Vec<String> {
+        let mut workers = self.0.lock();
+        let working = workers.working.values_mut();
+        let stalled = working.filter_map(|it| it.stalls(now, limit).then(|| it.name.clone()));
+        stalled.collect()
+    }
+
     /// The names of all workers.
     pub(super) fn running(&self) -> Vec<String> {
         let workers = self.workers().into_iter();
@@ -150,7 +234,7 @@ impl Heartbeats {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use futures_util::poll;
 
@@ -195,6 +279,33 @@ mod tests {
         drop(stalled);
         tokio::time::timeout(LIMIT, asking).await.unwrap();
         assert!(heartbeats.missing().is_empty());
+    }
+
+    #[test]
+    fn work_without_a_step_stalls_and_what_waits_for_others_does_not() {
+        const LONG: Duration = Duration::from_secs(60);
+        let heartbeats = Heartbeats::default();
+        let steps = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&steps);
+        let work = heartbeats.work("worker".to_owned(), move || {
+            Some(counted.load(Ordering::Relaxed)).filter(|&steps| steps != 7)
+        });
+        let begun = crate::clock::now().mono;
+        let stalls = |after: u64| {
+            let now = begun + Duration::from_secs(after);
+            !heartbeats.stalled(now, LONG).is_empty()
+        };
+        // The first look begins the time, and each step begins it anew.
+        assert!(!stalls(0) && !stalls(59) && stalls(60) && stalls(61));
+        steps.store(1, Ordering::Relaxed);
+        assert!(!stalls(62) && !stalls(121) && stalls(122));
+        assert_eq!(heartbeats.stalled(begun + LONG * 3, LONG), ["worker"]);
+        steps.store(7, Ordering::Relaxed);
+        assert!(!stalls(200) && !stalls(300));
+        steps.store(1, Ordering::Relaxed);
+        assert!(!stalls(301) && !stalls(360) && stalls(361));
+        drop(work);
+        assert!(!stalls(500));
     }
 
     /// The same as on a deadlock, or in an endless loop.

@@ -49,6 +49,8 @@ use crate::store::{
     DecisionResult, FeedSearch, FollowedSets, HeldDecision, ResourceId, SetId, Store, StoreError,
 };
 
+/// How long a worker that has something to do may take no step: no answer, no bytes, nothing read or written.
+const STALLED: Duration = Duration::from_secs(30 * 60);
 /// How often it is recorded that the daemon runs.
 const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -320,6 +322,13 @@ impl Engine {
     /// The names of the workers that [`workers_move`](Self::workers_move) waits for.
     pub fn unmoved_workers(&self) -> Vec<String> {
         self.heartbeats.missing()
+    }
+
+    /// The names of the workers that have taken no step for long, although they have something to do. To be called from time to time.
+    pub fn stalled_workers(&self) -> Vec<String> {
+        // A request may take that time, and is tried again.
+        let limit = STALLED.max(self.shared.client.timeout().saturating_mul(5));
+        self.heartbeats.stalled(clock::now().mono, limit)
     }
 
     /// The names of the workers that have not ended.

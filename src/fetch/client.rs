@@ -288,7 +288,9 @@ impl Client {
                 if let Some(third_parties) = &self.third_parties {
                     third_parties.wait(pool, &url).await?;
                 }
+                let queued = self.counters.as_ref().map(SourceCounters::queue);
                 let mut permit = self.permits.acquire(pool, &url).await;
+                drop(queued);
                 let route = Route {
                     is_http2: permit.is_for_http2(),
                     is_proxied: proxy.is_some(),

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ pub struct Counters {
     delays: HistogramVec,
     commits: HistogramVec,
     sets: Arc<Mutex<CountsOfSets>>,
+    /// The steps of all Sources.
+    steps: Arc<AtomicU64>,
 }
 
 /// By the label of the Source and the number of the set.
@@ -76,6 +79,7 @@ impl Default for Counters {
             delays: histograms_of(&APPLY_DELAY, DELAYS),
             commits: histograms_of(&COMMIT_TASKS, TASKS),
             sets: Arc::default(),
+            steps: Arc::default(),
         }
     }
 }
@@ -97,6 +101,7 @@ impl Counters {
         SourceCounters {
             source: name.into(),
             all: self.clone(),
+            own: Arc::default(),
         }
     }
 
@@ -155,11 +160,60 @@ fn remove_labelled<T: MetricVecBuilder>(metric: &MetricVec<T>, source: &str) {
 pub struct SourceCounters {
     source: Arc<str>,
     all: Counters,
+    own: Arc<Steps>,
+}
+
+/// The steps of the work on one Source, by which it is seen that it goes on.
+#[derive(Debug, Default)]
+struct Steps {
+    taken: AtomicU64,
+    /// How many requests wait until others to the same host have ended.
+    queued: AtomicUsize,
+    /// How many pieces of work wait for what may take any time.
+    waiting: AtomicUsize,
 }
 
 impl SourceCounters {
+    /// Notes that the work on the Source has come further.
+    pub fn step(&self) {
+        self.own.taken.fetch_add(1, Ordering::Relaxed);
+        self.all.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that changes with each step of the Source, and with each of any Source while a request waits for others. `None`: it
+    /// waits for what may take any time.
+    #[must_use]
+    pub fn steps(&self) -> Option<u64> {
+        let Steps {
+            taken,
+            queued,
+            waiting,
+        } = &*self.own;
+        if waiting.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let all = match queued.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.all.steps.load(Ordering::Relaxed),
+        };
+        Some(taken.load(Ordering::Relaxed).wrapping_add(all))
+    }
+
+    /// A request waits until others to the same host have ended, until the result is dropped.
+    #[must_use]
+    pub fn queue(&self) -> CountedWait {
+        CountedWait::new(&self.own, |steps| &steps.queued)
+    }
+
+    /// Something waits for what may take any time, until the result is dropped.
+    #[must_use]
+    pub fn wait(&self) -> CountedWait {
+        CountedWait::new(&self.own, |steps| &steps.waiting)
+    }
+
     /// Counts an HTTP request. `kind`: what it was for. `result`: of [`result_of_status`], or the code of an error.
     pub fn count_request(&self, kind: &'static str, result: &'static str) {
+        self.step();
         let labels = [&*self.source, kind, result];
         self.all.requests.with_label_values(&labels).inc();
     }
@@ -168,11 +222,15 @@ impl SourceCounters {
     #[must_use]
     pub fn received(&self, kind: &'static str) -> ByteCounter {
         let labels = [&*self.source, kind];
-        ByteCounter(self.all.received.with_label_values(&labels))
+        ByteCounter {
+            bytes: self.all.received.with_label_values(&labels),
+            of: self.clone(),
+        }
     }
 
     /// Counts the tasks whose results were committed together.
     pub fn observe_commit(&self, tasks: usize) {
+        self.step();
         let commits = self.all.commits.with_label_values(&[&*self.source]);
         commits.observe(tasks as f64);
     }
@@ -237,12 +295,39 @@ impl SourceCounters {
 
 /// Counts bytes.
 #[derive(Clone)]
-pub struct ByteCounter(IntCounter);
+pub struct ByteCounter {
+    bytes: IntCounter,
+    of: SourceCounters,
+}
 
 impl ByteCounter {
     /// Counts bytes that were received.
     pub fn add(&self, bytes: usize) {
-        self.0.inc_by(bytes as u64);
+        self.bytes.inc_by(bytes as u64);
+        self.of.step();
+    }
+}
+
+/// Something that waits; dropping it ends the wait.
+#[derive(Debug)]
+pub struct CountedWait {
+    steps: Arc<Steps>,
+    count: fn(&Steps) -> &AtomicUsize,
+}
+
+impl CountedWait {
+    fn new(steps: &Arc<Steps>, count: fn(&Steps) -> &AtomicUsize) -> Self {
+        count(steps).fetch_add(1, Ordering::Relaxed);
+        Self {
+            steps: Arc::clone(steps),
+            count,
+        }
+    }
+}
+
+impl Drop for CountedWait {
+    fn drop(&mut self) {
+        (self.count)(&self.steps).fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -15,6 +15,8 @@ mod families;
 mod process;
 mod samples;
 
-pub use counters::{ByteCounter, Counters, PollOutcome, SourceCounters, result_of_status};
+pub use counters::{
+    ByteCounter, CountedWait, Counters, PollOutcome, SourceCounters, result_of_status,
+};
 pub use exposition::{ExpositionError, exposition};
 pub use families::{FAMILIES, Family, MetricKind};

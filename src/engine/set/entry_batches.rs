@@ -115,6 +115,7 @@ impl EntryBatches {
             .await
             .map_err(|error| EngineError::of_join(&error, &self.uri))??;
         self.rest = rest;
+        self.context.counters.step();
         Ok(Some(batch))
     }
 }

@@ -30,6 +30,7 @@ impl SetState {
     /// Works until the inbox has nothing but notifications that wait for an earlier one.
     pub(super) async fn work_inbox(&mut self) -> Result<(), EngineError> {
         loop {
+            self.context.counters.step();
             self.settle_held().await?;
             let deliveries = self
                 .context
@@ -43,6 +44,7 @@ impl SetState {
             while !deliveries.is_empty() {
                 let alone = self.apply_run(&mut deliveries).await?;
                 for delivery in deliveries.drain(..alone) {
+                    self.context.counters.step();
                     let id = delivery.id;
                     self.in_hand = InHand::Delivery(id);
                     let handled = self.handle_delivery(delivery).await;

@@ -145,6 +145,7 @@ impl Offering {
 
     /// Waits for a change of the Source's tasks; `false` if the work on the Source ends.
     async fn woken(&self, wakes: &mut Receiver<Wake>) -> bool {
+        let _waiting = self.context.counters.wait();
         loop {
             tokio::select! {
                 () = self.context.stop.cancelled() => return false,

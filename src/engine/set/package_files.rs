@@ -18,6 +18,7 @@ use crate::error_class::ErrorClass;
 use crate::fetch::{
     AllowedHosts, Bounds, FetchError, Package, PackageError, PartialPackage, pause,
 };
+use crate::metrics::CountedWait;
 use crate::mirror::Mirror;
 use crate::protocol::{Capability, DocumentSummary, Verifier};
 use crate::status::StatusError;
@@ -63,6 +64,8 @@ impl PackageFiles {
     ) -> Result<OpenPackage, EngineError> {
         entry.check_type()?;
         self.rejected.check(entry)?;
+        // Packages of others, or its own on a slow disk, may take any time.
+        let waiting = self.context.counters.wait();
         let place = self.context.package_places.acquire().await;
         let place = place.ok_or(EngineError::Interrupted)?;
         let mut is_second = false;
@@ -82,7 +85,13 @@ impl PackageFiles {
                     tracing::info!(code = error.code(), source = self.context.name(), %error, "resumed package unusable; downloading it again");
                     is_second = true;
                 }
-                Ok(checked) => return Ok(OpenPackage { checked, place }),
+                Ok(checked) => {
+                    return Ok(OpenPackage {
+                        checked,
+                        place,
+                        waiting,
+                    });
+                }
                 Err(error @ EngineError::Interrupted) => return Err(error),
                 Err(error) => {
                     self.rejected.add(entry, &error);
@@ -225,6 +234,7 @@ struct CheckedPackage {
 pub(super) struct OpenPackage {
     checked: CheckedPackage,
     place: PackagePlace,
+    waiting: CountedWait,
 }
 
 impl OpenPackage {
@@ -238,6 +248,7 @@ impl OpenPackage {
         let file = PackageFile {
             file,
             _place: self.place,
+            _waiting: self.waiting,
         };
         (opened, manifest, file)
     }
@@ -247,6 +258,7 @@ impl OpenPackage {
 pub(super) struct PackageFile {
     file: PartialPackage,
     _place: PackagePlace,
+    _waiting: CountedWait,
 }
 
 impl PackageFile {

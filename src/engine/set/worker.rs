@@ -96,7 +96,17 @@ impl SetWorker {
     /// Does what is due now, never waits for something to become due, and shows the result in the status. Returns the pause
     /// before the next try if the database failed.
     pub(in crate::engine) async fn work_now(&mut self) -> Option<Duration> {
-        let pause = match self.work_once().await {
+        let context = &self.state.context;
+        let counters = context.counters.clone();
+        let name = format!(
+            "worker of the set {} (Source {})",
+            self.state.record.capability_list,
+            context.name()
+        );
+        let work = context.heartbeats.work(name, move || counters.steps());
+        let worked = self.work_once().await;
+        drop(work);
+        let pause = match worked {
             Ok(()) => {
                 self.report_database(None);
                 None

@@ -513,6 +513,42 @@ mod tests {
             .unwrap();
     }
 
+    /// It blocks no thread, and moves whenever it is woken.
+    #[tokio::test]
+    async fn worker_of_a_set_stalls_that_waits_for_an_answer_that_never_comes() {
+        const LONG: Duration = Duration::from_secs(1800);
+        let (source, mut requested) = silent_source(false);
+        let context = Arc::clone(&source.context);
+        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &source.mirror));
+        let list = Url::parse("https://example.org/set").unwrap();
+        let record = context.store.begin_set(NAME, &list).await.unwrap();
+        let worker = SetWorker::new(Arc::clone(&context), Arc::clone(&packages), record);
+        let mut worker = worker.await.unwrap();
+        let working = tokio::spawn(async move {
+            worker.work_now().await;
+        });
+        let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
+        assert_eq!(requested.unwrap(), Some(list));
+        let (heartbeats, now) = (&context.heartbeats, clock::now().mono);
+        let stalled = |after: Duration| heartbeats.stalled(now + after, LONG);
+        assert!(stalled(Duration::ZERO).is_empty());
+        let expected = format!("worker of the set https://example.org/set (Source {NAME})");
+        assert_eq!(stalled(LONG), [expected.as_str()]);
+        // A package, or what others do, may take any time.
+        let waiting = context.counters.wait();
+        assert!(stalled(LONG * 2).is_empty() && stalled(LONG * 4).is_empty());
+        drop(waiting);
+        let queued = context.counters.queue();
+        assert!(stalled(LONG * 5).is_empty());
+        context.counters.step();
+        assert!(stalled(LONG * 7).is_empty());
+        assert_eq!(stalled(LONG * 8), [expected]);
+        drop(queued);
+        working.abort();
+        assert!(working.await.unwrap_err().is_cancelled());
+        assert!(stalled(LONG * 20).is_empty());
+    }
+
     /// Runs the worker of a Source until it has requested something, or what is `awaited`.
     async fn run(
         context: &Arc<SourceContext>,
