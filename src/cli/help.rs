@@ -18,7 +18,7 @@ Environment:
   RESYNCD_CONFIG  the configuration file, if there is no --config
   RUST_LOG        what is logged on standard error: error, warn, info, debug or
                   trace, also by module: info,resyncd::fetch=debug
-  NO_COLOR        no colours in this help";
+  NO_COLOR        no colours, on a terminal either";
 
 pub(super) const RUN: &str = "\
 Examples:
@@ -31,9 +31,9 @@ SIGHUP reads the configuration again: Sources are added, changed and removed,
 and the others go on. A file with faults is refused. What needs a restart is in
 the log and in `resyncd status`.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 if it can't start or go on, 2 if the
-configuration has faults. Started by systemd, 4 if a newer version wrote the
-state: the unit does not restart it for 2 and 4.";
+Exit status: 0 after SIGTERM or SIGINT, 1 if it can't start or go on or does not
+stop within 50 seconds, 2 if the configuration has faults. Started by systemd, 4
+if a newer version wrote the state: the unit does not restart it for 2 and 4.";
 
 pub(super) const CHECK: &str = "\
 Examples:
@@ -50,8 +50,8 @@ Examples:
   resyncd config --schema
   resyncd config --starter https://example.org/
 
---starter discovers what the Source offers, and writes nothing but the text. User
-names and passwords are not shown.
+--starter discovers what the Source offers, and writes nothing but the text.
+User names and passwords are not shown.
 
 Exit status: 0; 1 if --starter finds nothing that can be used; 2 if the
 configuration has faults.";
@@ -72,6 +72,8 @@ Examples:
 Not while a daemon runs on the same state_dir, except with --dry-run, which
 reads the documents of the Sources, and changes neither state nor mirror.
 
+Logs go to standard error, at the level warn unless RUST_LOG sets another.
+
 Exit status: 0 if every set is in sync, 1 otherwise; with --dry-run, 0 if
 nothing would be done.";
 
@@ -81,6 +83,8 @@ Examples:
   resyncd audit example --json
   resyncd audit --repair --delete-extra
   resyncd audit --repair --delete-extra --dry-run
+
+Logs go to standard error, at the level warn unless RUST_LOG sets another.
 
 Exit status: 0 if mirror and Source are the same, 1 otherwise.";
 
@@ -146,6 +150,8 @@ Examples:
   resyncd unsubscribe
   resyncd unsubscribe example
 
+Logs go to standard error, at the level warn unless RUST_LOG sets another.
+
 Exit status: 0 if every hub has confirmed, 1 otherwise.";
 
 pub(super) const FORGET: &str = "\
@@ -176,4 +182,6 @@ Exit status: 0 after SIGTERM or SIGINT, 1 otherwise.";
 
 pub(super) const VERSION: &str = "\
 Examples:
-  resyncd version";
+  resyncd version
+
+Exit status: 0.";

@@ -15,6 +15,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::colours::Colours;
 use super::log_throttle::{LogThrottle, Summaries};
 use crate::config::LogFormat;
 use crate::status::one_line;
@@ -68,6 +69,7 @@ where
                 .event_format(BoundedLine {
                     format: line,
                     bound: bounded_json,
+                    colours: Colours::NONE,
                 });
             registry.with(lines).try_init()
         }
@@ -75,6 +77,7 @@ where
             let lines = lines.event_format(BoundedLine {
                 format: JournalFormat,
                 bound: bounded_text,
+                colours: Colours::NONE,
             });
             registry.with(lines).try_init()
         }
@@ -83,6 +86,7 @@ where
             let lines = lines.event_format(BoundedLine {
                 format: line.with_ansi(false),
                 bound: bounded_text,
+                colours: Colours::of_stderr(),
             });
             registry.with(lines).try_init()
         }
@@ -126,6 +130,7 @@ struct BoundedLine<F> {
     format: F,
     /// Makes a line of what the format has written.
     bound: fn(&str) -> Cow<'_, str>,
+    colours: Colours,
 }
 
 impl<S, N, F> FormatEvent<S, N> for BoundedLine<F>
@@ -143,7 +148,9 @@ where
         let mut text = String::new();
         self.format
             .format_event(context, Writer::new(&mut text), event)?;
-        writeln!(line, "{}", (self.bound)(text.trim_end_matches('\n')))
+        let text = (self.bound)(text.trim_end_matches('\n'));
+        let level = *event.metadata().level();
+        writeln!(line, "{}", self.colours.log_line(level, &text))
     }
 }
 

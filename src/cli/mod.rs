@@ -17,6 +17,7 @@ mod approve;
 mod audit;
 mod backup;
 mod check;
+mod colours;
 mod configuration;
 mod daemon;
 mod daemon_client;
@@ -323,6 +324,8 @@ mod tests {
                 .filter(|line| line.contains("resyncd "))
                 .collect();
             assert!(!examples.is_empty(), "{}", command.get_name());
+            assert!(help.contains("Exit status"), "{}", command.get_name());
+            assert!(help.lines().all(|line| line.len() <= 80), "{help}");
             for example in examples {
                 // Behind `sudo -u resyncd` and variables.
                 let at = example.rfind("resyncd ").unwrap();

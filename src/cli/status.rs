@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::colours::Colours;
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
 use super::daemon_requests::print_failure;
 use super::exit_status::{FAILED, FAULTS, OK};
@@ -95,7 +96,7 @@ async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str)
     let Fetched { body, status } = fetched;
     let text = match arguments.json {
         true => format!("{body}\n"),
-        false => status_text(&status),
+        false => status_text(&status, Colours::of_stdout()),
     };
     print_text(&format!("{begin}{text}"));
     if is_healthy(&status) { OK } else { FAILED }

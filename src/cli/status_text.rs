@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use indicatif::HumanBytes;
 
+use super::colours::Colours;
 use super::human::{age, cut, short_time, with_age, wrapped};
 use super::up_to_date::up_to_date;
 use crate::status::{
@@ -17,16 +18,16 @@ const NAME: usize = 20;
 const STATE: usize = 11;
 
 /// What is printed for people. A single Source has all its details, several have a line each.
-pub(super) fn status_text(status: &Status) -> String {
+pub(super) fn status_text(status: &Status, colours: Colours) -> String {
     let now = status.now.parse().ok();
-    let mut lines = attention_lines(status, now);
+    let mut lines = attention_lines(status, now, colours);
     lines.extend(restart_lines(status));
     if !lines.is_empty() {
         lines.push(String::new());
     }
     match &status.sources[..] {
-        [source] => lines.extend(source_lines(source, now)),
-        sources => lines.extend(table(sources, now)),
+        [source] => lines.extend(source_lines(source, now, colours)),
+        sources => lines.extend(table(sources, now, colours)),
     }
     for channel in &status.unfollowed {
         lines.extend(unfollowed_lines(channel));
@@ -42,7 +43,7 @@ pub(super) fn status_text(status: &Status) -> String {
 }
 
 /// What waits for a person, with the next step.
-fn attention_lines(status: &Status, now: Option<DateTime<Utc>>) -> Vec<String> {
+fn attention_lines(status: &Status, now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
     let mut lines = Vec::new();
     let mut add = |subject: &str, of_set: &str, found: &Attention| {
         let Attention {
@@ -53,7 +54,8 @@ fn attention_lines(status: &Status, now: Option<DateTime<Utc>>) -> Vec<String> {
         } = found;
         let since = with_age(since, now);
         let text = format!("{subject}{message}{of_set} [{code}, since {since}]");
-        lines.extend(wrapped(&text, "! ", WIDTH));
+        let text = wrapped(&text, "! ", WIDTH).into_iter();
+        lines.extend(text.map(|line| colours.alarm(&line)));
         lines.extend(wrapped(next_step, "  ", WIDTH));
     };
     for found in &status.attention {
@@ -102,10 +104,10 @@ fn set_needs_look(set: &SetStatus) -> bool {
 }
 
 /// One line per Source, and below it its errors.
-fn table(sources: &[SourceStatus], now: Option<DateTime<Utc>>) -> Vec<String> {
+fn table(sources: &[SourceStatus], now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
     let mut lines = vec![row([
-        "SOURCE",
-        "STATE",
+        &format!("{:NAME$}", "SOURCE"),
+        &format!("{:STATE$}", "STATE"),
         "RESOURCES",
         "SIZE",
         "PENDING",
@@ -122,8 +124,8 @@ fn table(sources: &[SourceStatus], now: Option<DateTime<Utc>>) -> Vec<String> {
             behind,
         } = Totals::of(source, now);
         lines.push(row([
-            &cut(&source.name, NAME),
-            state,
+            &format!("{:NAME$}", cut(&source.name, NAME)),
+            &colours.state(state, &format!("{state:STATE$}")),
             &resources.to_string(),
             &HumanBytes(bytes).to_string(),
             &pending.to_string(),
@@ -140,10 +142,9 @@ fn table(sources: &[SourceStatus], now: Option<DateTime<Utc>>) -> Vec<String> {
     lines
 }
 
+/// Name and state have their widths already: colours count as characters.
 fn row([name, state, resources, size, pending, failed, behind]: [&str; 7]) -> String {
-    format!(
-        "{name:NAME$} {state:STATE$} {resources:>11} {size:>10} {pending:>8} {failed:>7} {behind:>7}"
-    )
+    format!("{name} {state} {resources:>11} {size:>10} {pending:>8} {failed:>7} {behind:>7}")
 }
 
 /// The sets of a Source together.
@@ -190,7 +191,11 @@ fn badness(state: &str) -> usize {
     place.unwrap_or(0)
 }
 
-fn source_lines(source: &SourceStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
+fn source_lines(
+    source: &SourceStatus,
+    now: Option<DateTime<Utc>>,
+    colours: Colours,
+) -> Vec<String> {
     let SourceStatus {
         name,
         state,
@@ -198,24 +203,28 @@ fn source_lines(source: &SourceStatus, now: Option<DateTime<Utc>>) -> Vec<String
         mirror,
         ..
     } = source;
+    let state = colours.state(state, state);
     let mut lines = vec![format!("{name}: {state} ({url} → {mirror})")];
     lines.extend(error_lines(source.error.as_ref(), "  "));
     lines.extend(notice_lines(&source.notices, "  "));
     lines.extend(described_by(&source.describedby, "  "));
     for hook in &source.hooks {
-        lines.extend(hook_lines(hook, now));
+        lines.extend(hook_lines(hook, now, colours));
     }
     for set in failures_first(&source.sets, set_needs_look) {
-        lines.extend(set_lines(set, now));
+        lines.extend(set_lines(set, now, colours));
     }
     lines
 }
 
-fn hook_lines(hook: &HookStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
+fn hook_lines(hook: &HookStatus, now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
     let HookStatus { name, kind, .. } = hook;
     let state = match (&hook.failing_since, hook.running) {
-        _ if hook.stopped => "stopped".to_owned(),
-        (Some(since), _) => format!("failing since {}", with_age(since, now)),
+        _ if hook.stopped => colours.state("stopped", "stopped"),
+        (Some(since), _) => {
+            let failing = colours.state("failing", "failing");
+            format!("{failing} since {}", with_age(since, now))
+        }
         (None, true) => "running".to_owned(),
         (None, false) => "waiting".to_owned(),
     };
@@ -231,10 +240,11 @@ fn hook_lines(hook: &HookStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
     lines
 }
 
-fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
+fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
+    let state = colours.state(&set.state, &set.state);
     let mut lines = vec![
         format!("  {}", set.capability_list),
-        format!("    {}, {}", set.state, up_to_date(set, now)),
+        format!("    {state}, {}", up_to_date(set, now)),
         format!(
             "    {} resources, {}; {} pending, {} failed, {} deletions held back",
             set.resources,
@@ -268,18 +278,23 @@ fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
         ));
     }
     for channel in &set.channels {
-        lines.extend(channel_lines(channel, now));
+        lines.extend(channel_lines(channel, now, colours));
     }
     lines
 }
 
-fn channel_lines(channel: &ChannelStatus, now: Option<DateTime<Utc>>) -> Vec<String> {
+fn channel_lines(
+    channel: &ChannelStatus,
+    now: Option<DateTime<Utc>>,
+    colours: Colours,
+) -> Vec<String> {
+    let state = colours.state(&channel.state, &channel.state);
     let lease = channel.lease_expires_at.as_deref();
     let lease = lease.map_or_else(|| "none".to_owned(), |lease| with_age(lease, now));
     let mut lines = vec![
         format!(
-            "    {}: {} (hub {}, lease until {lease})",
-            channel.kind, channel.state, channel.hub
+            "    {}: {state} (hub {}, lease until {lease})",
+            channel.kind, channel.hub
         ),
         format!(
             "      {} received, {} applied, {} duplicate, {} rejected, {} held, {} gaps",
@@ -485,7 +500,7 @@ pub(super) mod tests {
             ("c", "failing", &["mirror-unusable"], vec![]),
         ]);
         assert_eq!(
-            attention_lines(&status, None),
+            attention_lines(&status, None, Colours::NONE),
             [
                 "! b: wrong (held) [held-deletions, since then]",
                 "  mend it",
@@ -509,7 +524,7 @@ pub(super) mod tests {
         status.attention = serde_json::from_value(refused.into()).unwrap();
         let keys = ["http.timeout", "log.format"];
         status.configuration.restart_required = keys.map(str::to_owned).to_vec();
-        let text = status_text(&status);
+        let text = status_text(&status, Colours::NONE);
         let lines: Vec<&str> = text.lines().take(6).collect();
         assert_eq!(
             lines,
@@ -532,7 +547,7 @@ pub(super) mod tests {
             { "name": "older", "url": null, "mirror": null, "resources": 0, "bytes": 0 },
         ]);
         status.former_sources = serde_json::from_value(former).unwrap();
-        let text = status_text(&status);
+        let text = status_text(&status, Colours::NONE);
         let lines: Vec<&str> = text.lines().rev().take(4).collect();
         assert_eq!(
             lines,
@@ -581,7 +596,7 @@ pub(super) mod tests {
         let status = serde_json::json!({
             "version": "1", "started_at": "s", "now": "2026-01-03T00:10:00Z", "sources": sources,
         });
-        let text = status_text(&serde_json::from_value(status).unwrap());
+        let text = status_text(&serde_json::from_value(status).unwrap(), Colours::NONE);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 1 + 22 + 2 + 2, "{text}");
         for line in &lines {
@@ -633,7 +648,7 @@ pub(super) mod tests {
         });
         source.hooks = vec![serde_json::from_value(hook).unwrap()];
         let now = "2026-01-03T00:10:00Z".parse().ok();
-        let failing = source_lines(&source, now);
+        let failing = source_lines(&source, now, Colours::NONE);
         let line = &failing[1];
         assert!(
             line.starts_with("  hook index (command): failing since "),
@@ -646,9 +661,9 @@ pub(super) mod tests {
         assert_eq!(failing[2], "    ! exit status: 3 [command-failed, now]");
         source.hooks[0].failing_since = None;
         source.hooks[0].running = true;
-        assert!(source_lines(&source, now)[1].contains(": running; "));
+        assert!(source_lines(&source, now, Colours::NONE)[1].contains(": running; "));
         source.hooks[0].stopped = true;
-        assert!(source_lines(&source, now)[1].contains(": stopped; "));
+        assert!(source_lines(&source, now, Colours::NONE)[1].contains(": stopped; "));
     }
 
     #[test]
