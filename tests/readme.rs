@@ -5,12 +5,19 @@
     reason = "a test panics when a precondition fails"
 )]
 
+#[path = "support/addresses.rs"]
+mod addresses;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use addresses::free_address;
 use resyncd::config::Config;
+use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::metrics::{FAMILIES, MetricKind};
+use rustix::process::{Pid, Signal, kill_process};
 
 const README: &str = include_str!("../README.md");
 
@@ -94,7 +101,7 @@ fn remove_optional(line: &str) -> String {
 /// What a word stands for.
 fn value_of(word: &str) -> String {
     match word {
-        "N" => "1".to_owned(),
+        "N" | "NUMBER" => "1".to_owned(),
         "ADDRESS" => "127.0.0.1:8462".to_owned(),
         "NAME" => "example".to_owned(),
         word => word.trim_matches('\'').to_owned(),
@@ -237,6 +244,136 @@ fn commands_that_are_shown_do_what_they_say() {
         "approve", "backup", "check", "config", "failed", "forget", "poll", "retry", "status",
     ];
     assert_eq!(commands, BTreeSet::from(expected));
+}
+
+/// How long a daemon may take to be in sync, and a command to end.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Runs a command with a configuration; returns its exit status, and what it has printed.
+fn run(folder: &Path, config: &Path, arguments: &[String]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_resyncd"));
+    let command = command.arg("--config").arg(config).args(arguments);
+    let command = command.env_remove("NOTIFY_SOCKET").current_dir(folder);
+    let output = command.output().unwrap();
+    (output.status.code(), format!("{arguments:?}: {output:?}"))
+}
+
+/// Those that need more are run with a Source, and with a daemon that follows it, in the order in which they can succeed.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_are_shown_succeed_with_a_source_and_a_daemon() {
+    let options = SampleOptions {
+        resources_per_set: 3,
+        hub: ChannelHub::None,
+        ..SampleOptions::default()
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (status, url) = (free_address(), source.url());
+    let write = |file: &str, name: &str| {
+        let text = format!(
+            "state_dir = \"state\"\n[status]\nlisten = \"{status}\"\n[http]\nallow_private_addresses = true\n\
+            [[source]]\nname = \"{name}\"\nurl = \"{url}\"\nmirror = \"{name}\"\nnotifications = false\n"
+        );
+        let path = folder.path().join(file);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let config = write("config.toml", "example");
+    let without_it = write("other.toml", "other");
+    let mut shown = BTreeSet::new();
+    for mut arguments in shown_commands().into_iter().flat_map(|it| it.arguments) {
+        while let Some(at) = arguments
+            .iter()
+            .position(|it| it == "--config" || it == "-c")
+        {
+            arguments.drain(at..at + 2);
+        }
+        for argument in &mut arguments {
+            // What is shown is another one.
+            if argument.starts_with("https://") || argument == "URL" {
+                argument.clone_from(&url);
+            } else if argument.starts_with('/') {
+                *argument = "copy.db".to_owned();
+            } else if argument == "127.0.0.1:8462" {
+                *argument = status.to_string();
+            }
+        }
+        shown.insert(arguments);
+    }
+    let mut run_commands = BTreeSet::new();
+    // Each with the exit status that it has here.
+    let mut run_all = |config: &Path, names: &[&str], without: &str| {
+        for arguments in &shown {
+            let Some(name) = arguments.first().filter(|it| names.contains(&it.as_str())) else {
+                continue;
+            };
+            let is_named_only = arguments.len() == 1
+                && ["approve", "forget", "discover", "backup", "config"].contains(&name.as_str());
+            if is_named_only || arguments.iter().any(|it| it.starts_with(without)) {
+                continue;
+            }
+            let (code, shown) = run(folder.path(), config, arguments);
+            assert_eq!(code, Some(0), "{shown}");
+            run_commands.insert(arguments.join(" "));
+        }
+    };
+    run_all(&config, &["version", "config", "check", "discover"], "…");
+    let (code, synced) = run(folder.path(), &config, &["sync".to_owned()]);
+    assert_eq!(code, Some(0), "{synced}");
+    run_all(&config, &["sync", "audit"], "…");
+
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_resyncd"));
+    let daemon = daemon.arg("--config").arg(&config).arg("run");
+    let daemon = daemon
+        .env_remove("NOTIFY_SOCKET")
+        .current_dir(folder.path());
+    let mut daemon = Ended(daemon.stderr(Stdio::null()).spawn().unwrap());
+    let begun = resyncd::clock::now().mono;
+    while run(folder.path(), &config, &["status".to_owned()]).0 != Some(0) {
+        assert!(begun.elapsed() < LIMIT, "the daemon is not in sync");
+    }
+    let names = ["status", "approve", "failed", "poll", "retry", "backup"];
+    run_all(&config, &names, "--watch");
+    let former = shown
+        .iter()
+        .filter(|it| it.contains(&"--former-sets".to_owned()));
+    for arguments in former {
+        let (code, shown) = run(folder.path(), &config, arguments);
+        assert_eq!(code, Some(0), "{shown}");
+    }
+    kill_process(Pid::from_child(&daemon.0), Signal::TERM).unwrap();
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+    run_all(&config, &["unsubscribe"], "…");
+    let forgets = shown.iter().filter(|it| it[0] == "forget" && it.len() > 1);
+    for arguments in forgets.filter(|it| !it.contains(&"--former-sets".to_owned())) {
+        let (code, synced) = run(folder.path(), &config, &["sync".to_owned()]);
+        assert_eq!(code, Some(0), "{synced}");
+        let (code, shown) = run(folder.path(), &without_it, arguments);
+        assert_eq!(code, Some(0), "{shown}");
+    }
+    for part in [
+        "discover http",
+        "sync",
+        "audit --repair",
+        "poll",
+        "backup",
+        "check --environment",
+    ] {
+        assert!(
+            run_commands.iter().any(|it| it.starts_with(part)),
+            "{part}: {run_commands:?}"
+        );
+    }
+}
+
+/// A process that is killed on drop.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
