@@ -142,3 +142,54 @@ fn elsewhere(answer: &AnswerStart) -> String {
         answer.status
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::http::{Callback, SharedRedaction, callback_router};
+    use crate::protocol::Redaction;
+    use crate::store::Store;
+
+    /// Serves what stands for a proxy; returns its URL.
+    async fn serve(router: Router) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(axum::serve(listener, router).into_future());
+        url
+    }
+
+    /// The name leads nowhere: only a proxy answers.
+    async fn probe(proxy: &str, rejections: &RejectionCounters) -> Result<(), String> {
+        let text = format!(
+            "state_dir = \"state\"\n[http]\nproxy = \"{proxy}\"\n\
+             [[source]]\nname = \"a\"\nurl = \"https://library.org/\"\nmirror = \"mirror\"\n"
+        );
+        let config = Config::parse(&text, Path::new("/srv/resyncd.toml")).unwrap();
+        let url = Url::parse("http://destination.library.org/hooks/").unwrap();
+        leads_to_listener(&url, &config.http, rejections).await
+    }
+
+    #[tokio::test]
+    async fn probe_goes_through_the_proxy_and_is_recognized_by_its_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let rejections = RejectionCounters::default();
+        let secrets = SharedRedaction::new(&Redaction::default());
+        let counted = rejections.clone();
+        let callback = Callback::new(store, "/hooks/", 1 << 20, 1 << 20, counted, secrets);
+        let here = serve(callback_router(callback)).await;
+        assert_eq!(probe(&here, &rejections).await, Ok(()));
+        // Another request for a callback that there is not arrives, and the probe does not.
+        let other = format!("{here}/hooks/probe-of-another");
+        let elsewhere = Router::new().fallback(async move || {
+            let _ = reqwest::get(&other).await;
+            StatusCode::NOT_FOUND
+        });
+        let elsewhere = serve(elsewhere).await;
+        let error = probe(&elsewhere, &rejections).await.unwrap_err();
+        assert!(error.contains("leads elsewhere (answered 404"), "{error}");
+        assert_eq!(rejections.counts()["unknown-callback"], 2);
+    }
+}
