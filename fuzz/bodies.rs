@@ -23,7 +23,7 @@ use resyncd::protocol::{
     parse_hashes, parse_link_header, read_document, write_document,
 };
 use resyncd::status::{
-    Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion, Status,
+    Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion, SeenDeletions, Status,
     StatusError, UnsubscribeResult,
 };
 use resyncd::store::Store;
@@ -249,11 +249,15 @@ impl Operations for NoSources {
         false
     }
 
-    fn approve(&self, _: &str, _: Option<u64>) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+    fn approve(
+        &self,
+        _: &str,
+        _: SeenDeletions,
+    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         async { Ok(None) }.boxed()
     }
 
-    fn reject(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+    fn reject(&self, _: &str, _: Option<u64>) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         async { Ok(None) }.boxed()
     }
 
@@ -277,6 +281,7 @@ impl Operations for NoSources {
     fn held(
         &self,
         source: Option<&str>,
+        _: bool,
         _: Page,
     ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>> {
         let all = source.is_none().then(Vec::new);
