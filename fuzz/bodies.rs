@@ -23,8 +23,8 @@ use resyncd::protocol::{
     parse_hashes, parse_link_header, read_document, write_document,
 };
 use resyncd::status::{
-    Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion, SeenDeletions, Status,
-    StatusError, UnsubscribeResult,
+    Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion,
+    SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use resyncd::store::Store;
 use tokio_util::sync::CancellationToken;

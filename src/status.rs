@@ -232,15 +232,6 @@ impl SourceStatus {
     }
 }
 
-impl SourceStatus {
-    /// The number up to which the deletions of its sets are held back that this status counts; `None`: it counts none. The sets may
-    /// be of different moments: what was held back between them is left out.
-    #[must_use]
-    pub fn held_through(&self) -> Option<u64> {
-        self.sets.iter().filter_map(|set| set.held_through).min()
-    }
-}
-
 /// The status of a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookStatus {

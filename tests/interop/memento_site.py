@@ -66,12 +66,10 @@ def write_site(site, base, uri, memento):
     resource.write_bytes(VERSIONS[times[-1]])
     os.utime(resource, (1357236000, 1357236000))
     capability_list = f"{base}/capabilitylist.xml"
-    links = (
-        f'<rs:ln rel="timegate" href="{memento}/{uri}"/>'
-        f'<rs:ln rel="timemap" href="{memento}/timemap/link/{uri}" type="application/link-format"/>'
-    )
+    time_map = f'<rs:ln rel="timemap" href="{memento}/timemap/link/{uri}" type="application/link-format"/>'
+    time_gate = f'<rs:ln rel="timegate" href="{memento}/{uri}"/>'
     capability = lambda name: f'<rs:md capability="{name}"/>'
-    change = f'<rs:md change="updated" type="{TYPE}"/>{links}'
+    change = f'<rs:md change="updated" type="{TYPE}"/>{time_gate}{time_map}'
     written = {
         ".well-known/resourcesync": document(
             'capability="description"', [entry(capability_list, capability("capabilitylist"))]
@@ -86,7 +84,7 @@ def write_site(site, base, uri, memento):
         ),
         "resourcelist.xml": document(
             'capability="resourcelist" at="2013-01-03T19:00:00Z"',
-            [entry(uri, f'<rs:md type="{TYPE}"/><rs:ln rel="via" href="{uri}"/>', times[2])],
+            [entry(uri, f'<rs:md type="{TYPE}"/>{time_map}', times[2])],
             capability_list,
         ),
         "changelist.xml": document(

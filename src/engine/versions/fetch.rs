@@ -14,7 +14,7 @@ use crate::engine::apply::staged::StagedResource;
 use crate::fetch::AllowedHosts;
 use crate::mirror::{Mirror, MirrorError};
 use crate::mirror_path::MirrorPath;
-use crate::protocol::{ChangeKind, Digest, Verifier};
+use crate::protocol::{ChangeKind, Digest, SourceTime, Verifier};
 use crate::store::{
     Origin, StoreError, Task, VersionFailure, VersionKind, VersionResult, VersionTask,
 };
@@ -319,7 +319,7 @@ pub(super) fn failure_of(error: DownloadError, task: &Task) -> VersionFailure {
 }
 
 /// Whether a time is in the future, by this machine's clock.
-pub(super) fn is_in_future(at: crate::protocol::SourceTime) -> bool {
+pub(super) fn is_in_future(at: SourceTime) -> bool {
     at > latest_plausible(clock::now().wall)
 }
 

@@ -15,9 +15,7 @@ use crate::protocol::{ContentInfo, Digest, Link, ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 
 /// How many announced versions of one resource wait.
-const MAX_WAITING: usize = 1000;
-/// The code of a version that was announced beyond that.
-const TOO_MANY: &str = "too-many-versions";
+pub(in crate::store) const MAX_WAITING: usize = 1000;
 /// The code of a version that the Source has replaced before it was fetched, and that is nowhere else.
 pub(in crate::store) const MISSED: &str = "version-missed";
 /// The time of a row that stands for a TimeMap.
@@ -169,17 +167,27 @@ pub(in crate::store) fn is_known(
         .exists(params![resource, at])
 }
 
-/// Has a version stored, unless it is stored, or the same is to be stored already. Returns whether something is to be done. Beyond a
-/// limit it counts as failed.
-pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Result<bool> {
+/// What became of a version that is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum PutVersion {
+    /// Something is to be done.
+    Put,
+    /// It is stored, or the same is to be stored already.
+    Known,
+    /// As many versions of the resource wait as may.
+    TooMany,
+}
+
+/// Has a version stored, unless it is stored, or the same is to be stored already, or too many are.
+pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Result<PutVersion> {
     if is_stored(sql, version.resource, version.at)? {
-        return Ok(false);
+        return Ok(PutVersion::Known);
     }
     let content = ContentColumns::from(version.content);
     let is_announced = version.kind == VersionKind::Announced;
     let is_beyond = is_announced && announced(sql, version.resource)? >= MAX_WAITING;
     if is_beyond {
-        return beyond(sql, version).map(|()| false);
+        return Ok(PutVersion::TooMany);
     }
     let state = if version.waits { "waiting" } else { "ready" };
     let put = sql
@@ -204,7 +212,10 @@ pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Resul
             state,
             Micros(version.now),
         ])?;
-    Ok(put > 0)
+    Ok(match put {
+        0 => PutVersion::Known,
+        _ => PutVersion::Put,
+    })
 }
 
 /// How many announced versions of a resource wait, up to the limit.
@@ -217,18 +228,23 @@ fn announced(sql: &Connection, resource: ResourceId) -> Result<usize> {
     Ok(usize::try_from(found).unwrap_or_default())
 }
 
-/// Notes on the newest of the waiting versions that there are too many.
-fn beyond(sql: &Connection, version: &NewVersion<'_>) -> Result<()> {
+/// Gives up the newest of the announced versions of a resource that wait.
+pub(in crate::store) fn fail_newest(
+    sql: &Connection,
+    resource: ResourceId,
+    failure: &VersionFailure,
+    now: DateTime<Utc>,
+) -> Result<()> {
     sql.prepare_cached(
         "UPDATE version_task SET state = 'failed', error_code = ?2, error_message = ?3, error_at = ?4
          WHERE resource_id = ?1 AND at = (SELECT MAX(at) FROM version_task WHERE resource_id = ?1 AND kind = 0)
            AND error_code IS NOT ?2",
     )?
     .execute(params![
-        version.resource,
-        TOO_MANY,
-        format!("more than {MAX_WAITING} versions wait; this one and later ones are not stored"),
-        Micros(version.now),
+        resource,
+        failure.code,
+        failure.message,
+        Micros(now),
     ])
     .map(drop)
 }

@@ -15,8 +15,8 @@ use crate::store::change::{Change, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::tables::resource::{Publication, ResourceState, StoredVersion};
 use crate::store::tables::version::{
-    self, NewVersion, VersionCounts, VersionFailure, VersionKind, VersionTask, VersionedResource,
-    WaitingVersion,
+    self, MAX_WAITING, NewVersion, PutVersion, VersionCounts, VersionFailure, VersionKind,
+    VersionTask, VersionedResource, WaitingVersion,
 };
 use crate::store::{Store, Wake};
 use crate::sync::{Decision, LocalState, names_version};
@@ -75,7 +75,7 @@ pub(super) fn announce(
         waits: decision == Decision::Task && !change.content.hashes.is_empty(),
         now: context.now,
     };
-    if version::put(sql, &new)? {
+    if put(sql, &new)? {
         context.has_versions.set(true);
     }
     Ok(())
@@ -100,6 +100,23 @@ pub(super) fn announce_only(
         false => Decision::Older,
     };
     announce(sql, context, &state, change, decision)
+}
+
+/// Has a version stored; returns whether something is to be done. Beyond a limit that is reported.
+fn put(sql: &Connection, new: &NewVersion<'_>) -> Result<bool, StoreError> {
+    let put = version::put(sql, new)?;
+    if put == PutVersion::TooMany {
+        let failure = VersionFailure {
+            code: "too-many-versions",
+            message: format!(
+                "more than {MAX_WAITING} versions wait; this one and later ones are not stored"
+            ),
+            retry_at: None,
+            counts: true,
+        };
+        version::fail_newest(sql, new.resource, &failure, new.now)?;
+    }
+    Ok(put == PutVersion::Put)
 }
 
 /// Records what became of the version that was published. Returns whether it is still to be stored.
@@ -133,7 +150,7 @@ pub(super) fn note_published(
             };
             // What the entry has stated is more than what the task states.
             if !version::is_known(sql, task.resource, at)? {
-                version::put(sql, &new)?;
+                put(sql, &new)?;
             }
             version::release(sql, task.resource, None)?;
             Ok(true)
@@ -268,7 +285,7 @@ impl Store {
                 return Ok(Some(false));
             }
             let new = NewVersion::time_map(found.id, &source, &links, now);
-            version::put(tx.sql, &new)?;
+            put(tx.sql, &new)?;
             tx.wake(Wake::Versions(source));
             Ok(Some(true))
         })
@@ -343,5 +360,5 @@ fn list(
         kind: VersionKind::Listed,
         ..NewVersion::time_map(of.resource, &of.source, &links, now)
     };
-    Ok(version::put(sql, &new)?)
+    put(sql, &new)
 }
