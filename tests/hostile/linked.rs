@@ -1,12 +1,11 @@
 //! A Source whose entries link to what it has no business to have fetched.
 
 use resyncd::config::{Filter, Source};
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
-use resyncd::protocol::{ContentInfo, Link, LinkRules, MediaRange};
+use resyncd::protocol::{LinkRules, MediaRange};
 
 use crate::private_addresses::Canaries;
 use crate::site::{GuardedDaemon, PUBLIC, Site, entry, ok, redirect};
-use crate::support::{Rig, SET, files, resources};
+use crate::support::files;
 
 /// Everything that links name.
 fn follow_all(source: &mut Source) {
@@ -49,46 +48,4 @@ async fn linked_resources_at_private_addresses_are_not_requested() {
     assert!(codes.contains(&"forbidden-address"), "{codes:?}");
     let found = files(&daemon.config.sources[0].mirror);
     assert!(found.into_values().all(|bytes| bytes == b"public"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn requests_for_linked_resources_at_the_host_of_somebody_else_are_limited() {
-    const ENTRIES: usize = 11;
-    let victim = SampleSource::start(resources(0)).await.unwrap();
-    let options = SampleOptions {
-        hub: ChannelHub::None,
-        ..resources(ENTRIES)
-    };
-    let source = SampleSource::start(options).await.unwrap();
-    let content = ContentInfo {
-        media_type: Some("text/xml".to_owned()),
-        ..ContentInfo::default()
-    };
-    for owner in 0..ENTRIES {
-        let links = (0..64).map(|n| {
-            let path = format!("/{owner}/{n}.xml");
-            victim.put_document(&path, "text/xml", "x");
-            Link {
-                content: content.clone(),
-                ..Link::new("describedby", victim.base().join(&path).unwrap())
-            }
-        });
-        let links = links.collect();
-        source.set_links(SET, &format!("r{owner:04}.txt"), links);
-    }
-    source.refresh_resource_list(SET);
-    let rig = Rig::follow(source, |config| {
-        // For resources it is 600 times as many: 600 at once, and 600 more in an hour.
-        config.limits.third_party_requests = 2;
-        follow_all(&mut config.sources[0]);
-    })
-    .await;
-    let set = rig
-        .until("the limit is reached", |set| {
-            let is_limited = |code: &str| code == "third-party-limit";
-            set.errors.iter().any(|error| is_limited(&error.code))
-        })
-        .await;
-    assert!(set.resources >= 600, "{set:#?}");
-    assert!(victim.traffic().0 < 700);
 }
