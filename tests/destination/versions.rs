@@ -342,6 +342,8 @@ async fn memento_is_fetched_where_the_uri_is_gone_or_serves_other_bytes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn version_is_stored_as_a_timegate_has_it_at_its_time() {
     let rig = rig().await;
+    // A TimeGate states seconds: the version before has another one.
+    rig.source.advance(std::time::Duration::from_secs(2));
     let mut entry = update(&rig, RESOURCE, "newer by now");
     entry.md.content.hashes.clear();
     entry.md.content.length = None;
