@@ -224,7 +224,7 @@ pub struct VersionError {
 }
 
 impl SourceStatus {
-    /// The number up to which the deletions of its sets are held back that this status counts; `None`: it counts none. The sets may
+    /// The number up to which the deletions of its sets are held back that this status counts; `None`: it has no set. The sets may
     /// be of different moments: what was held back between them is left out.
     #[must_use]
     pub fn held_through(&self) -> Option<u64> {
@@ -294,7 +294,7 @@ pub struct SetStatus {
     pub failed: u64,
     /// Deletions that wait for approval.
     pub held_deletions: u64,
-    /// The number up to which they were held back: what is held back later gets a higher one. `None`: none waits.
+    /// No held-back deletion has a higher number; what is held back later gets one. `None`: a daemon of an earlier version.
     #[serde(default)]
     pub held_through: Option<u64>,
     /// Deletions that a person has rejected: the files stay.

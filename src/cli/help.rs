@@ -131,7 +131,8 @@ reads the TimeMap that the Source links to, and stores the versions that it
 names and that are not stored yet; it may be repeated. A running daemon is asked
 to do that, because only one process writes; without one, this command does.
 
-Exit status: 0; 1 if a version was given up, or the Source links to no TimeMap;
+Exit status: 0; 1 if a version was given up, --backfill has left one to be
+stored, or the Source links to no TimeMap;
 2 if no versions are stored; 3 if the daemon can't be reached any more.";
 
 pub(super) const RETRY: &str = "\

@@ -10,7 +10,7 @@ use url::form_urlencoded::byte_serialize;
 
 use super::daemon::StartError;
 use super::daemon_client::{DaemonClient, DaemonError};
-use super::daemon_requests::{client, print_failure};
+use super::daemon_requests::{client, daemon_status, print_failure};
 use super::exit_status::{FAILED, FAULTS, OK};
 use super::logging::{self, DefaultLevel};
 use super::stop_signals::StopSignals;
@@ -88,7 +88,11 @@ pub(super) async fn versions(
     match listed {
         Ok(listed) => {
             print(&listed, arguments.json);
-            match listed.iter().any(|version| version.state == "failed") {
+            let is_missing = |version: &ResourceVersion| match arguments.backfill {
+                true => version.state != "stored",
+                false => version.state == "failed",
+            };
+            match listed.iter().any(is_missing) {
                 true => FAILED,
                 false => OK,
             }
@@ -134,11 +138,20 @@ async fn through_daemon(
         // What is tried again later is left to the daemon.
         let is_due =
             |version: &ResourceVersion| version.state == "pending" && version.error.is_none();
-        if !listed.iter().any(is_due) {
+        // Nothing is stored while the folder can't be used.
+        if !listed.iter().any(is_due) || is_unusable(&client, config).await? {
             return Ok(listed);
         }
         tokio::time::sleep(PACE).await;
     }
+}
+
+/// Whether a folder of versions can't be used; the status and the log state why.
+async fn is_unusable(client: &DaemonClient, config: &Config) -> Result<bool, Failure> {
+    let status = daemon_status(client).await.map_err(Failure::Daemon)?;
+    let is_asked = |name: &str| config.sources.iter().any(|source| source.name == name);
+    let mut sources = status.sources.iter().filter(|it| is_asked(&it.name));
+    Ok(sources.any(|it| it.attention.iter().any(|it| it.code == "versions-unusable")))
 }
 
 async fn list(

@@ -187,6 +187,7 @@ fn weigh_blocking<R: BufRead>(
             weight.of += entries.len() as u64;
             let store = &context.store;
             weight.needed += store.count_needed(set, context.name(), at, &entries)?;
+            context.counters.step();
         }
         if is_last {
             return Ok(weight);

@@ -81,6 +81,7 @@ impl LateNews {
         let compared = context
             .store
             .compare_late(self.set, context.name(), changes)?;
+        context.counters.step();
         for (entry, late) in entries.into_iter().zip(compared) {
             match late {
                 LateChange::Known => {}

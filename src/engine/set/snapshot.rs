@@ -102,7 +102,10 @@ impl SetState {
             let (store, now) = (&self.context.store, clock::now().wall);
             let step = store.list_absent(&list, now, readings, wants);
             match step.await? {
-                Some(step) => contradicted += step.contradicted,
+                Some(step) => {
+                    self.context.counters.step();
+                    contradicted += step.contradicted;
+                }
                 None => break,
             }
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::fetch::store_version;
 use super::opening::{code_of, open_versions};
@@ -56,9 +57,13 @@ pub(in crate::engine) async fn begin_versions(context: &SourceContext, folder: &
     }
 }
 
-/// Waits until nothing is due of the versions of a Source, nor will be soon, or until it is stopped.
+/// Waits until nothing is due of the versions of a Source, nor will be soon, or until it is stopped, or while the folder can't be used.
 pub(in crate::engine) async fn until_stored(context: &SourceContext) {
     loop {
+        let facts = context.runtime_status.source(context.name());
+        if facts.versions_error.is_some() {
+            return;
+        }
         let now = clock::now().wall;
         match context.store.due_versions(context.name(), now, 0).await {
             Ok(due) => match due.next_due {
@@ -119,16 +124,13 @@ impl Worker {
         let context = Arc::clone(&self.apply.source);
         let mut wakes = context.store.wakes();
         let mut is_stale = true;
+        // What else wakes the worker does not delay what is due.
+        let mut due_at = Instant::from_std(clock::now().mono);
         loop {
-            let mut wait = LONGEST_WAIT;
             if is_stale && self.running.len() < AT_ONCE {
-                match self.refill().await {
-                    Some(next) => {
-                        is_stale = false;
-                        wait = next;
-                    }
-                    None => wait = PAUSE,
-                }
+                let wait = self.refill().await.unwrap_or(PAUSE);
+                due_at = Instant::from_std(clock::now().mono + wait);
+                is_stale = false;
             }
             tokio::select! {
                 () = context.stop.cancelled() => break,
@@ -149,7 +151,7 @@ impl Worker {
                     Err(RecvError::Lagged(_)) => true,
                     Ok(_) | Err(RecvError::Closed) => false,
                 },
-                () = tokio::time::sleep(wait) => is_stale = true,
+                () = tokio::time::sleep_until(due_at), if !is_stale => is_stale = true,
             }
         }
         self.running.shutdown().await;

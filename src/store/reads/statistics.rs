@@ -86,10 +86,8 @@ fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError>
         given_up_since: report::first_given_up(sql, set)?,
         held_deletions: counts.held_back,
         held_since: source_set::held_since(sql, set)?.filter(|_| counts.held_back > 0),
-        held_through: match counts.held_back {
-            0 => None,
-            _ => Some(last_hold::get(sql)?),
-        },
+        // Also without any: what another set holds back meanwhile has a higher one.
+        held_through: Some(last_hold::get(sql)?),
         rejected: counts.rejected,
         failures: failures(sql, set)?,
         baseline_done: totals.baseline == BaselineState::Done,

@@ -194,19 +194,21 @@ pub(in crate::store) fn forget_ended(
         .map(drop)
 }
 
-/// How many files go with the deletions of a set that are held back or not decided yet: those that only one resource names.
+/// How many files go with the deletions of a set that are held back or not decided yet: those that no other resource names.
 pub(in crate::store) fn count_dependent(sql: &Connection, set: SetId) -> Result<u64> {
     if !any(sql)? {
         return Ok(0);
     }
     sql.prepare_cached(
-        "SELECT COUNT(*) FROM task CROSS JOIN linked ON linked.owner_id = task.resource_id AND linked.set_id = ?1
+        "SELECT COUNT(DISTINCT linked.resource_id) FROM task CROSS JOIN linked ON linked.owner_id = task.resource_id AND linked.set_id = ?1
          CROSS JOIN resource ON resource.id = linked.resource_id
          WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'held') AND linked.named = 1
            AND resource.applied_at IS NOT NULL AND resource.deleted = 0
            AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = linked.resource_id AND member.part = -1)
            AND NOT EXISTS (SELECT 1 FROM linked AS other
-               WHERE other.resource_id = linked.resource_id AND other.set_id = ?1 AND other.named = 1 AND other.owner_id <> task.resource_id)
+               WHERE other.resource_id = linked.resource_id AND other.set_id = ?1 AND other.named = 1
+                 AND NOT EXISTS (SELECT 1 FROM task AS its WHERE its.resource_id = other.owner_id AND its.set_id = ?1
+                     AND its.kind = 'deleted' AND its.state IN ('weighed', 'held')))
            AND NOT EXISTS (SELECT 1 FROM task AS own WHERE own.resource_id = linked.resource_id AND own.kind = 'deleted')",
     )?
     .query_row([set], |row| Ok(row.get::<_, Count>(0)?.0))

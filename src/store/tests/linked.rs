@@ -263,6 +263,33 @@ async fn files_that_go_with_deleted_resources_count_with_them() {
 }
 
 #[tokio::test]
+async fn files_that_deleted_resources_share_count_once() {
+    let world = World::new().await;
+    let names: Vec<String> = (0..60).map(|n| format!("r{n}")).collect();
+    let pdfs: Vec<String> = (0..90).map(|n| format!("{n}.pdf")).collect();
+    let pdfs: Vec<&str> = pdfs.iter().map(String::as_str).collect();
+    let entries = names.iter().enumerate().map(|(n, name)| {
+        // Ten pairs, each of which links to nine.
+        let of_pair = (n / 2) * 9;
+        let shared = pdfs.get(of_pair..of_pair + 9).unwrap_or_default();
+        linking(created(name, -1), shared)
+    });
+    world.list(world.set, 10, entries.collect()).await;
+    world.work("1").await;
+    assert_eq!(world.totals(world.set).await.0, 150);
+    // Half of the pairs: what they share stays.
+    let halves = (0..20).step_by(2).map(|n| deleted(&format!("r{n}"), 20));
+    assert_eq!(world.announce(halves.collect()).await.held, 0);
+    world.work("").await;
+    assert_eq!(world.totals(world.set).await.0, 140);
+    // The others, with 90 files: no more than 100 of their own, and more together.
+    let rest = (1..20).step_by(2).chain(20..22);
+    let rest = rest.map(|n| deleted(&format!("r{n}"), 60));
+    assert_eq!(world.announce(rest.collect()).await.held, 12);
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
 async fn set_that_an_owner_leaves_keeps_nothing_of_it() {
     let world = World::new().await;
     let other = begin(&world.store, "other.xml").await;

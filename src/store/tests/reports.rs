@@ -153,7 +153,7 @@ async fn decision_is_of_the_deletions_that_were_seen() {
     assert!(later > through);
     let decided = decide(HeldDecision::Reject { through: later }).await;
     assert_eq!(decided, (DecisionResult::Decided(15), 0));
-    assert_eq!(world.statistics().await.held_through, None);
+    assert_eq!(world.statistics().await.held_through, later);
     let rejected = world.store.held_back(SOURCE, true, ResourceId(0), 99);
     let rejected = rejected.await.unwrap();
     let rejected: Vec<_> = rejected.into_iter().map(|task| task.uri).collect();

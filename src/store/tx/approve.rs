@@ -112,6 +112,17 @@ impl Store {
         {
             return Ok(DecisionResult::MoreHeld { held, seen });
         }
+        // Nothing is left of what was listed: a person has reviewed none of the recent deletions.
+        let is_bound = matches!(
+            decision,
+            HeldDecision::Approve {
+                through: Some(_),
+                ..
+            }
+        );
+        if is_bound && found.is_empty() {
+            return Ok(DecisionResult::Decided(0));
+        }
         self.begin_decision(source, decision, now).await?;
         let mut decided = 0;
         for step in found.chunks(TASKS_A_STEP) {
