@@ -38,8 +38,8 @@ const SET: &str = "set1";
 const RESOURCES: usize = 300;
 /// The port of the Source, so that a configuration can name it; another one if it is not free.
 const PORT: u16 = 8463;
-/// How long the last changes may take to be applied at the end.
-const SETTLING: Duration = Duration::from_secs(20);
+/// How long the last changes may take to be applied at the end. Another signal ends the wait.
+const SETTLING: Duration = Duration::from_secs(120);
 /// How often it is looked whether they are.
 const PACE: Duration = Duration::from_millis(100);
 
@@ -244,7 +244,7 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
     screen
         .print("\nstopping: applying the last changes, then comparing the mirror with the Source");
     tokio::select! {
-        () = settle(daemon.operations()) => {}
+        () = settle(daemon.operations(), events) => {}
         () = signals.wait() => {}
     }
     changed.cancel();
@@ -296,29 +296,46 @@ async fn change_related(source: &SampleSource, operations: &dyn Operations) {
     source.update(SET, "news.txt", "The second news.\n");
 }
 
-/// Waits until a poll has found nothing that is not applied, for some time at most: notifications that were lost are noticed only by
-/// the next one, or by a poll.
-async fn settle(operations: &dyn Operations) {
-    let polls = async || {
-        let status = operations.status().await.ok()?;
-        let set = status.sources.first()?.sets.first()?.clone();
-        Some(set)
-    };
-    let before = polls().await.and_then(|set| set.last_poll_at);
-    operations.poll("demo");
+/// Waits until a poll that began after the Source's last change has ended and nothing is left to be applied, for some time at most:
+/// notifications that were lost are noticed only by the next one, or by a poll.
+async fn settle(operations: &dyn Operations, mut events: mpsc::Receiver<TrafficEvent>) {
     let settling = async {
-        loop {
+        // The traffic has ended when nothing can send an event any more.
+        while events.recv().await.is_some() {}
+        // A set's polls follow one another: when the second one begins, the first one has ended.
+        for _ in 0..2 {
+            poll_once(operations).await;
+        }
+        let is_settled = |set: &SetStatus| set.state == "in-sync" && set.pending == 0;
+        while !set_status(operations)
+            .await
+            .as_ref()
+            .is_some_and(is_settled)
+        {
             tokio::time::sleep(PACE).await;
-            let is_settled = |set: &SetStatus| {
-                set.last_poll_at != before && set.state == "in-sync" && set.pending == 0
-            };
-            if polls().await.as_ref().is_some_and(is_settled) {
-                return;
-            }
         }
     };
     // The audit shows what is missing then.
     let _ = tokio::time::timeout(SETTLING, settling).await;
+}
+
+/// Requests a poll until one has begun.
+async fn poll_once(operations: &dyn Operations) {
+    let last = async || {
+        set_status(operations)
+            .await
+            .and_then(|set| set.last_poll_at)
+    };
+    let before = last().await;
+    while last().await == before {
+        operations.poll("demo");
+        tokio::time::sleep(PACE).await;
+    }
+}
+
+async fn set_status(operations: &dyn Operations) -> Option<SetStatus> {
+    let status = operations.status().await.ok()?;
+    status.sources.first()?.sets.first().cloned()
 }
 
 /// Compares the mirror with the Source.

@@ -133,7 +133,9 @@ async fn every_metric_is_stated_and_equals_the_status() {
             let set = &status.sources[0].sets[0];
             (set.state.clone(), format!("{:?}", set.channels))
         };
-        let has_read_all = after.sources[0].hooks[0].behind == Some(0);
+        let has_read_all = [&before, &after]
+            .iter()
+            .all(|status| status.sources[0].hooks[0].behind == Some(0));
         match shown(&before) == shown(&after) && shown(&after).0 == "in-sync" && has_read_all {
             true => Ok((metrics, after)),
             false => Err(format!("{after:?}")),
