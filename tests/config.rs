@@ -404,6 +404,7 @@ fn what_can_hardly_be_meant_is_doubted() {
                  [source.auth]\nbearer_file = \"private\"\norigins = [\"https://c.library.org\", \"http://d.library.org\"]\n",
             ),
             &[
+                "3 source[a].url private-name",
                 "5 source[a].sets unencrypted",
                 "8 source[a].auth.origins unencrypted",
             ],
@@ -473,10 +474,15 @@ fn what_can_hardly_be_meant_is_doubted() {
             source(
                 "http://127.0.0.1/",
                 "mirror",
-                "[source.auth]\nbearer_file = \"private\"\n",
+                "[http]\nallow_private_addresses = true\n[source.auth]\nbearer_file = \"private\"\n",
             ),
             &[],
         ),
+        (
+            source("http://[fd00::1]/", "mirror", ""),
+            &["3 source[a].url private-name"],
+        ),
+        (source("http://[2001:4860::1]/", "mirror", ""), &[]),
         (
             source("http://me:secret@a.library.org/", "mirror", ""),
             &["3 source[a].url unencrypted"],

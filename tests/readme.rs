@@ -568,10 +568,75 @@ fn documented_metrics_are_those_of_the_program() {
     assert_eq!(documented, rows.collect::<Vec<String>>());
 }
 
+/// The names in a text that follow a mark, up to what is no part of a name.
+fn names_after<'a>(text: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_end = |character: char| !character.is_ascii_alphanumeric() && character != '_';
+    let names = text.split(mark).skip(1);
+    names.map(move |rest| rest.split(is_end).next().unwrap())
+}
+
+/// What Grafana reads of a dashboard that is imported. That its queries can be parsed is checked by `.ci/run metrics`.
+#[test]
+fn dashboard_is_one_that_grafana_can_import() {
+    let dashboard = include_str!("../contrib/grafana/resyncd.json");
+    let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    assert!(dashboard["title"].is_string() && dashboard["uid"].is_string());
+    assert!(dashboard["schemaVersion"].is_u64());
+    assert!(dashboard.get("id").is_none_or(serde_json::Value::is_null));
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables: Vec<&str> = variables
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    let (mut ids, mut occupied) = (BTreeSet::new(), BTreeSet::new());
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}");
+        assert!(
+            ["stat", "timeseries"].contains(&panel["type"].as_str().unwrap()),
+            "{title}"
+        );
+        assert!(panel["fieldConfig"]["defaults"].is_object(), "{title}");
+        let [x, y, width, height] =
+            ["x", "y", "w", "h"].map(|it| panel["gridPos"][it].as_u64().unwrap());
+        assert!(width > 0 && height > 0 && x + width <= 24, "{title}");
+        for place in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
+            assert!(occupied.insert(place), "{title} covers another panel");
+        }
+        let mut queries = BTreeSet::new();
+        for target in panel["targets"].as_array().unwrap() {
+            assert!(queries.insert(target["refId"].as_str().unwrap()), "{title}");
+            assert_eq!(target["datasource"]["type"], "prometheus", "{title}");
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+            let query = target["expr"].as_str().unwrap();
+            for variable in names_after(query, "$") {
+                assert!(variables.contains(&variable), "{title}: ${variable}");
+            }
+            let mut families = FAMILIES.iter().filter(|family| query.contains(family.name));
+            let labels = families.next().unwrap().labels;
+            let legend = target["legendFormat"].as_str().unwrap();
+            for label in names_after(legend, "{{") {
+                let is_left = match query.split_once(" by (") {
+                    Some((_, by)) => by.split(')').next().unwrap().contains(label),
+                    None => labels.contains(&label) || ["instance", "job"].contains(&label),
+                };
+                assert!(is_left, "{title}: {label} of {query}");
+            }
+            for by in query.split(" by (").skip(1) {
+                let by = by.split(')').next().unwrap().split(", ");
+                for label in by {
+                    let exists = labels.contains(&label) || label == "le";
+                    assert!(exists, "{title}: {label} of {query}");
+                }
+            }
+        }
+        assert!(!queries.is_empty(), "{title}");
+    }
+}
+
 #[test]
 fn metrics_of_the_alerts_and_the_dashboard_exist() {
     let dashboard = include_str!("../contrib/grafana/resyncd.json");
-    let _: serde_json::Value = serde_json::from_str(dashboard).unwrap();
     let alerts = include_str!("../contrib/prometheus/resyncd.rules.yml");
     let tests_of_alerts = include_str!("../contrib/prometheus/resyncd.rules.test.yml");
     let (mut found, text) = (0, [dashboard, alerts, tests_of_alerts].join("\n"));

@@ -1,6 +1,6 @@
 //! `backup`: copies the database into a file, also while the daemon runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::HumanBytes;
 
@@ -18,6 +18,13 @@ pub(super) struct BackupArguments {
 }
 
 pub(super) async fn backup(config: &Config, arguments: &BackupArguments) -> u8 {
+    // What SQLite and the system say of it does not name it.
+    let place = arguments.file.parent();
+    if let Some(place) = place.filter(|place| *place != Path::new("") && !place.is_dir()) {
+        let place = place.display();
+        eprintln!("resyncd: there is no folder {place}: create it first [no-folder]");
+        return FAILED;
+    }
     let (folder, file) = (config.state_dir.clone(), arguments.file.clone());
     let copying = move || back_up(&folder, &file, clock::now().wall);
     let copied = match tokio::task::spawn_blocking(copying).await {

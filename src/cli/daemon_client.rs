@@ -53,7 +53,10 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 /// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DaemonError {
-    #[error("daemon not reachable at {address}: {error} [unreachable]")]
+    #[error(
+        "daemon not reachable at {address}: {error}; if it runs, compare [status] listen with the address that it logs at its \
+         start [unreachable]"
+    )]
     Unreachable { address: SocketAddr, error: String },
     #[error(
         "what answers at {address} is not resyncd: compare [status] listen with the address that the daemon logs at its \

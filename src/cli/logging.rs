@@ -54,7 +54,15 @@ where
         DefaultLevel::Warn => "warn",
         DefaultLevel::Info => "info",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = EnvFilter::try_from_default_env();
+    // An error without the variable: it is not set.
+    let is_set = std::env::var_os(EnvFilter::DEFAULT_ENV).is_some_and(|it| !it.is_empty());
+    let misread = filter
+        .as_ref()
+        .err()
+        .filter(|_| is_set)
+        .map(ToString::to_string);
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new(default));
     let (throttle, summaries) = LogThrottle::new();
     let registry = tracing_subscriber::registry().with(filter).with(throttle);
     let lines = tracing_subscriber::fmt::layer()
@@ -93,6 +101,14 @@ where
     };
     if let Err(error) = started {
         eprintln!("resyncd: logging cannot be set up: {error}");
+    }
+    if let Some(error) = misread {
+        tracing::warn!(
+            code = "rust-log-ignored",
+            error,
+            level = default,
+            "RUST_LOG is not understood, and is ignored"
+        );
     }
     summaries
 }

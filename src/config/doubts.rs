@@ -261,7 +261,7 @@ fn examine(
         doubt(
             key,
             url.filter(|_| is_refused)
-                .and_then(|url| private_name(kind, &url)),
+                .and_then(|url| private_host(kind, &url)),
         );
     }
     for (_, key, usual, effect) in DURATIONS.into_iter().filter(|(table, ..)| *table == kind) {
@@ -381,17 +381,27 @@ fn unchecked_credential(name: &str) -> FaultKind {
 }
 
 /// The doubt of a URL whose host only a private network has, while private addresses may not be contacted.
-fn private_name(table: &str, url: &Url) -> Option<FaultKind> {
-    let Some(Host::Domain(host)) = url.host() else {
-        return None;
+fn private_host(table: &str, url: &Url) -> Option<FaultKind> {
+    let (kind, is_private) = match url.host()? {
+        Host::Domain(name) => ("a name", is_private_name(name)),
+        Host::Ipv4(it) => (
+            "an address",
+            it.is_loopback() || it.is_private() || it.is_link_local(),
+        ),
+        Host::Ipv6(it) => (
+            "an address",
+            it.is_loopback() || it.is_unique_local() || it.is_unicast_link_local(),
+        ),
     };
+    let host = url.host_str()?;
     let what = match table {
         "callback" => "hubs outside of it can't reach",
-        _ => "requests are refused unless the name has a public address",
+        _ if kind == "a name" => "requests are refused unless the name has a public address",
+        _ => "requests are refused",
     };
-    is_private_name(host).then(|| {
+    is_private.then(|| {
         FaultKind::PrivateName(format!(
-            "{host} is a name of a private network: {what}; where it is meant, set `allow_private_addresses` of [http] to true"
+            "{host} is {kind} of a private network: {what}; where it is meant, set `allow_private_addresses` of [http] to true"
         ))
     })
 }

@@ -464,7 +464,15 @@ fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
         key.len() >= 3 && (known.starts_with(&key) || key.starts_with(**known))
     };
     let like = known.iter().filter_map(close).min();
-    like.map(|(_, known)| known)
+    // A word that is left out is likelier than two letters.
+    let word = |known: &&&'static str| {
+        let rest = known.strip_prefix(key.as_str());
+        rest.is_some_and(|rest| rest.starts_with('_'))
+    };
+    like.filter(|(distance, _)| *distance < 2)
+        .map(|(_, known)| known)
+        .or_else(|| known.iter().find(word).copied())
+        .or_else(|| like.map(|(_, known)| known))
         .or_else(|| known.iter().find(part).copied())
 }
 
@@ -510,5 +518,7 @@ mod tests {
         check("set", Some("sets"));
         check("password", None);
         check("x", None);
+        assert_eq!(nearest("state", keys_of("")), Some("state_dir"));
+        assert_eq!(nearest("stats", keys_of("")), Some("status"));
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::apply::members::Members;
-use super::heartbeats::Heartbeats;
+use super::heartbeats::{Heartbeats, Work};
 use super::package_places::PackagePlaces;
 use super::progress::Progress;
 use super::recent_changes::RecentChanges;
@@ -79,5 +79,12 @@ impl SourceContext {
     ) -> impl Future<Output = T> + use<T, F> {
         let name = format!("{worker} (Source {})", self.name());
         self.heartbeats.watched(&name, work)
+    }
+
+    /// A worker of the Source works on something that takes its steps, until the result is dropped.
+    pub(super) fn works_on(&self, what: &str) -> Work {
+        let counters = self.counters.clone();
+        let name = format!("{what} (Source {})", self.name());
+        self.heartbeats.work(name, move || counters.steps())
     }
 }

@@ -268,9 +268,9 @@ impl Engine {
     /// Starts the hooks of these Sources that do not run.
     pub(super) async fn start_hooks(&self, sources: &[config::Source]) {
         let mut workers = self.workers.lock().await;
-        let (handles, heartbeats) = (self.hook_handles(), &self.heartbeats);
+        let handles = self.hook_handles();
         self.hooks
-            .start(&handles, sources, heartbeats, &self.stop, &mut workers);
+            .start(&handles, sources, &self.stop, &mut workers);
     }
 
     /// What hooks work with.
@@ -279,6 +279,7 @@ impl Engine {
             store: Arc::clone(&self.store),
             client: self.shared.client.clone(),
             runtime_status: Arc::clone(&self.runtime_status),
+            heartbeats: self.heartbeats.clone(),
         }
     }
 

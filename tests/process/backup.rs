@@ -17,6 +17,10 @@ async fn restored_backup_catches_up_and_is_another_feed() {
     let nothing = home.run_command(&["backup", name]);
     assert_eq!(nothing.status.code(), Some(1), "{nothing:?}");
     assert!(text(&nothing.stderr).contains("[no-database]"));
+    let nowhere = home.folder().join("nowhere/backup.db");
+    let nowhere = home.run_command(&["backup", nowhere.to_str().unwrap()]);
+    assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
+    assert!(text(&nowhere.stderr).contains("create it first [no-folder]"));
 
     let running = home.run();
     home.settled(&source).await;

@@ -490,6 +490,21 @@ async fn daemon_is_asked_at_an_address_without_the_configuration() {
 }
 
 #[test]
+fn log_levels_that_are_not_understood_are_reported() {
+    let home = Home::new("http://127.0.0.1:1/", "");
+    for (levels, is_reported) in [("info=what=ever", true), ("info", false)] {
+        let mut command = command(&home.config);
+        let output = command
+            .arg("sync")
+            .env("RUST_LOG", levels)
+            .output()
+            .unwrap();
+        let log = text(&output.stderr);
+        assert_eq!(log.contains("rust-log-ignored"), is_reported, "{log}");
+    }
+}
+
+#[test]
 fn configuration_is_also_given_by_its_short_option() {
     let home = Home::new("http://127.0.0.1:1/", "");
     let mut command = program();

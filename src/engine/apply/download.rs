@@ -249,6 +249,7 @@ async fn download_checked(
     check: VersionCheck,
 ) -> Result<FetchOutcome, DownloadError> {
     let source = &context.source;
+    let _work = source.works_on(&format!("download of {}", task.uri));
     let hosts = AllowedHosts::new(&source.source.hosts);
     let limit = source.limits.resource;
     let wanted = Wanted {

@@ -263,10 +263,12 @@ impl Executor {
             tests::panic_once(&task);
             *self.busy.entry(task.authority.clone()).or_default() += 1;
             let context = Arc::clone(&self.context);
-            self.downloads.spawn(async move {
+            let executing = async move {
                 let outcome = execute(&context, &task).await;
                 (task, outcome)
-            });
+            };
+            let watched = self.context.source.watched("task", executing);
+            self.downloads.spawn(watched);
         }
         let queued = self.queues.values().map(VecDeque::len).sum();
         self.context.note_queued(queued);
@@ -511,6 +513,16 @@ mod tests {
         ));
         let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
         assert_eq!(requested.unwrap(), Some(()), "the task is executed");
+        // The request is never answered.
+        let (heartbeats, now) = (&context.heartbeats, clock::now().mono);
+        assert!(
+            heartbeats
+                .running()
+                .contains(&format!("task (Source {NAME})"))
+        );
+        assert!(heartbeats.stalled(now, LIMIT).is_empty());
+        let stalled = heartbeats.stalled(now + LIMIT, LIMIT);
+        assert_eq!(stalled, [format!("download of {RESOURCE} (Source {NAME})")]);
         assert!(HAS_PANICKED.load(Ordering::SeqCst));
         let error = context.runtime_status.source(NAME).executor_error;
         assert!(error.is_none(), "it works again");

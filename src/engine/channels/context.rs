@@ -8,9 +8,10 @@ use url::Url;
 use crate::clock;
 use crate::config::{self, Signatures};
 use crate::engine::context::SourceContext;
-use crate::engine::heartbeats::Heartbeats;
+use crate::engine::heartbeats::{Heartbeats, Work};
 use crate::engine::runtime_status::RuntimeStatus;
 use crate::fetch::Client;
+use crate::metrics::SourceCounters;
 use crate::status::StatusError;
 use crate::store::{ChannelRecord, Store};
 use crate::sync::{ChannelFailure, ChannelRules};
@@ -30,6 +31,8 @@ pub(super) struct ChannelContext {
     pub(super) runtime_status: Arc<RuntimeStatus>,
     /// Whether the drivers move.
     pub(super) heartbeats: Heartbeats,
+    /// The steps of the work on the Source; `None`: it is not followed.
+    pub(super) counters: Option<SourceCounters>,
     /// Whether a driver leaves a channel alone that is wanted again: the worker of its set drives it then.
     pub(super) ends_only: bool,
     /// Stops the drivers.
@@ -52,6 +55,7 @@ impl ChannelContext {
             client: context.client.clone(),
             runtime_status: Arc::clone(&context.runtime_status),
             heartbeats: context.heartbeats.clone(),
+            counters: Some(context.counters.clone()),
             stop: context.stop.clone(),
             retired: context.retired.clone(),
         }
@@ -83,9 +87,21 @@ impl ChannelContext {
             client,
             runtime_status,
             heartbeats: Heartbeats::default(),
+            counters: None,
             stop,
             retired,
         }
+    }
+
+    /// A driver waits for an answer, until the result is dropped. A request that waits for others is none that hangs.
+    pub(super) fn asks(&self, channel: &ChannelRecord) -> Work {
+        let counters = self.counters.clone();
+        let name = format!(
+            "driver of the channel {} (Source {})",
+            channel.topic, self.source
+        );
+        let steps = move || counters.as_ref().map_or(Some(0), SourceCounters::steps);
+        self.heartbeats.work(name, steps)
     }
 
     /// Shows a failure in the status, and logs it unless it is shown already.

@@ -145,7 +145,10 @@ async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) -> Resu
             }
         }
         event = match step.action {
-            ChannelAction::ReadTopic(topic) => read_topic(client, &context.source, &topic).await,
+            ChannelAction::ReadTopic(topic) => {
+                let _work = context.asks(channel);
+                read_topic(client, &context.source, &topic).await
+            }
             ChannelAction::SendRequest(request) => {
                 let has_secret =
                     record.secret.is_some() && request.asked.intent == Intent::Subscribe;
@@ -155,6 +158,7 @@ async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) -> Resu
                         "the secret of the subscription is sent unencrypted: the hub has no https");
                     warned = Some(request.hub.clone());
                 }
+                let _work = context.asks(channel);
                 send_request(client, &record, &request).await
             }
             ChannelAction::WaitUntil(time) => {
@@ -253,6 +257,11 @@ mod tests {
         assert_eq!(error.code, "worker-panicked");
         let stored = store.channel(channel.id).await.unwrap().unwrap();
         assert_eq!(stored.lease.asked.unwrap().intent, Intent::Subscribe);
+        // It is never answered.
+        let (heartbeats, now) = (&context.heartbeats, clock::now().mono);
+        assert!(heartbeats.stalled(now, LIMIT).is_empty());
+        let name = format!("driver of the channel {} (Source {NAME})", channel.topic);
+        assert_eq!(heartbeats.stalled(now + LIMIT, LIMIT), [name]);
         context.stop.cancel();
         tokio::time::timeout(LIMIT, driving).await.unwrap().unwrap();
     }

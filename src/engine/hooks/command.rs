@@ -27,6 +27,9 @@ use super::strays::{RUN, kill_strays, run_id};
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a program that was killed is waited for when its hook stops.
 const KILLED: Duration = Duration::from_secs(5);
+/// How long what has left its process group is searched for. To read the environment of a process that waits for a disk may take any
+/// time.
+const SEARCH: Duration = Duration::from_secs(5);
 /// How long what a program has written is read after its end: what it has started may hold the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How much of the end of standard error is kept, in bytes, and how many lines of it.
@@ -110,16 +113,19 @@ pub(super) async fn run_command(
     };
     let in_time = tokio::select! {
         biased;
-        () = stop.cancelled() => {
+        // Of one that has ended the result counts: what it has written since is not waited for.
+        () = stop.cancelled() => if process.has_exited() {
+            true
+        } else {
             if process.end(stop).await {
                 // It is reaped then.
                 let _ = process.status().await;
             }
             return Err(CommandError::Stopped);
-        }
-        in_time = tokio::time::timeout(run.timeout, ended) => in_time,
+        },
+        in_time = tokio::time::timeout(run.timeout, ended) => in_time.is_ok(),
     };
-    if in_time.is_err() && !has_ended.is_cancelled() {
+    if !in_time && !process.has_exited() {
         if !process.end(stop).await {
             return Err(CommandError::Stopped);
         }
@@ -253,6 +259,13 @@ impl Process {
         Ok((process, pipes))
     }
 
+    /// Whether the process has ended, also if its thread has not noticed it yet. It is not reaped by this.
+    fn has_exited(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let found = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.pid), options));
+        found.is_ok_and(|found| found.is_some())
+    }
+
     /// Has the process end, and kills what is left of its group and what has left the group. Returns whether it has ended: if not, the
     /// hook stops, and it can't be killed for now.
     async fn end(&self, stop: &CancellationToken) -> bool {
@@ -262,8 +275,7 @@ impl Process {
         signal(self.pid, Signal::KILL);
         let ended = async {
             if let Some(id) = self.id.clone() {
-                // An error: it has panicked.
-                let _ = tokio::task::spawn_blocking(move || kill_strays(&id)).await;
+                kill_strays(Path::new("/proc"), &id, SEARCH).await;
             }
             self.ended.cancelled().await;
         };
@@ -475,6 +487,34 @@ mod tests {
     fn is_running(process: &Path) -> bool {
         let state = fs::read_to_string(process.join("stat"));
         state.is_ok_and(|state| !state.contains(") Z "))
+    }
+
+    /// Its standard error is held open by what it has started, and is read still when its hook stops.
+    #[tokio::test]
+    async fn result_of_a_program_that_has_ended_counts_also_if_its_hook_stops_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let pids = folder.path().join("pids");
+        let script = format!("sleep 1000 & echo $$ $! > {}; exit 0", pids.display());
+        let stop = CancellationToken::new();
+        let stopping = async {
+            loop {
+                let pids = fs::read_to_string(&pids).unwrap_or_default();
+                let own = pids
+                    .strip_suffix('\n')
+                    .and_then(|pids| pids.split_once(' '));
+                if own.is_some_and(|(own, _)| !is_running(&Path::new("/proc").join(own))) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            stop.cancel();
+        };
+        let (ended, ()) = tokio::join!(run(&script, b"", LONG, &stop), stopping);
+        ended.unwrap();
+        let pids = fs::read_to_string(&pids).unwrap();
+        let other: i32 = pids.trim().split_once(' ').unwrap().1.parse().unwrap();
+        // What it has left behind goes on, as if its hook had not stopped.
+        rustix::process::kill_process(Pid::from_raw(other).unwrap(), Signal::KILL).unwrap();
     }
 
     #[tokio::test]

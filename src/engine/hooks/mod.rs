@@ -15,7 +15,6 @@ use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::heartbeats::Heartbeats;
 use super::restarts::restarting;
 use super::runtime_status::HookFacts;
 use crate::config::{self, HookAction};
@@ -78,7 +77,6 @@ impl Hooks {
         &self,
         handles: &HookHandles,
         sources: &[config::Source],
-        heartbeats: &Heartbeats,
         stop: &CancellationToken,
         workers: &mut JoinSet<()>,
     ) {
@@ -111,11 +109,11 @@ impl Hooks {
                 ended: ended.clone(),
             });
             let name = format!("hook {} (Source {})", hook.name, source.name);
-            let handles = handles.clone();
+            let of_worker = handles.clone();
             let restarted = restarting("hook", stop.clone(), move || {
-                HookWorker::new(Arc::clone(&target), handles.clone(), stop.clone()).run()
+                HookWorker::new(Arc::clone(&target), of_worker.clone(), stop.clone()).run()
             });
-            let watched = heartbeats.watched(&name, restarted);
+            let watched = handles.heartbeats.watched(&name, restarted);
             workers.spawn(async move {
                 // Dropped last, also after a panic.
                 let _guard = ended.drop_guard();

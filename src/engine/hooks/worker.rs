@@ -18,6 +18,7 @@ use url::Url;
 use super::command::{CommandError, CommandRun, run_command};
 use crate::clock;
 use crate::config::{Hook, HookAction};
+use crate::engine::heartbeats::Heartbeats;
 use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
 use crate::fetch::{Bounds, Client, FetchError, WebhookAnswer, WebhookReceiver, pause};
 use crate::protocol::{FeedNews, WebhookRequest};
@@ -58,6 +59,7 @@ pub(in crate::engine) struct HookHandles {
     pub(in crate::engine) store: Arc<Store>,
     pub(in crate::engine) client: Client,
     pub(in crate::engine) runtime_status: Arc<RuntimeStatus>,
+    pub(in crate::engine) heartbeats: Heartbeats,
 }
 
 /// Why something was not accepted.
@@ -315,6 +317,13 @@ impl HookWorker {
                 };
                 let request = WebhookRequest::new(&news, secret.bytes(), clock::now().wall);
                 let receiver = self.receiver(url)?;
+                // It has its time. What is left of it then hangs.
+                let (begun, timeout) = (clock::now().mono, hook.timeout);
+                let name = format!("hook {} (Source {source})", hook.name);
+                let _work = self.handles.heartbeats.work(name, move || {
+                    let passed = clock::now().mono.saturating_duration_since(begun);
+                    (passed > timeout).then_some(0)
+                });
                 let sending = receiver.send(&request);
                 let answer = tokio::select! {
                     () = self.stop.cancelled() => return Err(CommandError::Stopped.into()),
@@ -499,9 +508,16 @@ async fn news(wakes: &mut Receiver<Wake>, since: i64) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use chrono::DateTime;
+    use rusqlite::Connection;
 
     use super::*;
+    use crate::engine::test_source::{NAME, TestSource};
+
+    /// Ends a test that would hang.
+    const LONG: Duration = Duration::from_secs(180);
 
     fn entry(seq: i64, uri: &str) -> FeedEntry {
         FeedEntry {
@@ -535,5 +551,91 @@ mod tests {
         let long = "x".repeat(MOST_BYTES);
         check(&[entry(1, &long), entry(2, "b")], Some((1, 1, true)));
         check(&[entry(1, "a"), entry(2, &long)], Some((1, 1, true)));
+    }
+
+    /// Adds entries to the feed of a database that is not open, which were applied so many days ago.
+    fn feed(folder: &Path, ages: &[i64]) {
+        let now = clock::now().wall;
+        let database = Connection::open(folder.join("resyncd.db")).unwrap();
+        let set = format!(
+            "INSERT OR IGNORE INTO source_set (id, source, capability_list) VALUES (1, '{NAME}', 'http://a.example/')"
+        );
+        database.execute_batch(&set).unwrap();
+        let entry = format!(
+            "INSERT INTO feed (applied_at, source, set_id, uri, change, origin)
+             VALUES (?1, '{NAME}', 1, 'http://a.example/a', 'updated', 'change-list')"
+        );
+        for &age in ages {
+            let applied_at = (now - TimeDelta::days(age)).timestamp_micros();
+            database.execute(&entry, [applied_at]).unwrap();
+        }
+    }
+
+    /// Runs a hook until its stored position is that one.
+    async fn run_until(store: &Arc<Store>, hook: &Hook, position: i64) -> HookFacts {
+        let source = TestSource::new(&Url::parse("http://a.example/").unwrap(), |client| client);
+        let handles = HookHandles {
+            store: Arc::clone(store),
+            client: source.context.client.clone(),
+            runtime_status: Arc::clone(&source.context.runtime_status),
+            heartbeats: Heartbeats::default(),
+        };
+        let target = HookTarget {
+            source: NAME.to_owned(),
+            mirror: source.mirror.root().to_owned(),
+            hook: hook.clone(),
+        };
+        let stop = CancellationToken::new();
+        let worker = HookWorker::new(Arc::new(target), handles, stop.clone());
+        let stopping = async {
+            while store.begin_hook(NAME, &hook.name).await.unwrap().position != position
+                || source.context.runtime_status.hooks(NAME)[0].1.accepted == 0
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            stop.cancel();
+        };
+        let both = async { tokio::join!(worker.run(), stopping) };
+        tokio::time::timeout(LONG, both).await.unwrap();
+        let mut hooks = source.context.runtime_status.hooks(NAME);
+        hooks.remove(0).1
+    }
+
+    #[tokio::test]
+    async fn program_gets_a_sign_of_missed_entries_until_it_has_accepted_what_follows() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("runs");
+        // It fails once.
+        let script =
+            "echo \"missed=$RESYNCD_MISSED since=$RESYNCD_SINCE lines=$(grep -c .)\" >> \"$0\"
+            test -e \"$0.failed\" || { : > \"$0.failed\"; exit 1; }";
+        let action = HookAction::Command {
+            program: "/bin/sh".into(),
+            arguments: ["-c", script, file.to_str().unwrap()]
+                .map(str::to_owned)
+                .into(),
+        };
+        let hook = Hook::new("index", action);
+        drop(Store::open(folder.path()).unwrap());
+        feed(folder.path(), &[200, 100, 1, 1]);
+        let store = Store::open(folder.path()).unwrap();
+        store.note_hook(NAME, &hook.name, 1).await.unwrap();
+        let before = clock::now().wall - TimeDelta::days(90);
+        while store.trim_feed(before).await.unwrap() {}
+        let facts = run_until(&store, &hook, 4).await;
+        assert_eq!(
+            facts.missed.map(|notice| notice.code).as_deref(),
+            Some(MISSED)
+        );
+        let missed = "missed=1 since=2 lines=2\n".repeat(2);
+        assert_eq!(fs::read_to_string(&file).unwrap(), missed);
+        drop(store);
+
+        feed(folder.path(), &[0]);
+        let store = Store::open(folder.path()).unwrap();
+        let facts = run_until(&store, &hook, 5).await;
+        assert!(facts.missed.is_none());
+        let expected = format!("{missed}missed= since=4 lines=1\n");
+        assert_eq!(fs::read_to_string(&file).unwrap(), expected);
     }
 }

@@ -97,13 +97,8 @@ impl SetWorker {
     /// before the next try if the database failed.
     pub(in crate::engine) async fn work_now(&mut self) -> Option<Duration> {
         let context = &self.state.context;
-        let counters = context.counters.clone();
-        let name = format!(
-            "worker of the set {} (Source {})",
-            self.state.record.capability_list,
-            context.name()
-        );
-        let work = context.heartbeats.work(name, move || counters.steps());
+        let name = format!("worker of the set {}", self.state.record.capability_list);
+        let work = context.works_on(&name);
         let worked = self.work_once().await;
         drop(work);
         let pause = match worked {

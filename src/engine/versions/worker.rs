@@ -180,10 +180,12 @@ impl Worker {
             }
             self.in_progress.insert(key);
             let (apply, mirror) = (Arc::clone(&self.apply), Arc::clone(&self.mirror));
-            self.running.spawn(async move {
+            let storing = async move {
                 execute(&apply, &mirror, task).await;
                 key
-            });
+            };
+            let watched = context.watched("version", storing);
+            self.running.spawn(watched);
         }
         // Of those in progress the first is due already: what ends wakes.
         let next = due

@@ -3,7 +3,8 @@
 //! Columns: `since` is the time from which the mirror is behind because of the task, NULL if unknown; `version` grows with each
 //! change of the task, so that the result of an older one is recognized; `not_before` is when it is due, on our clock,
 //! `awaits_since` since when a deletion waits for another set, and `given_up_since` when the task was given up for the first time. `hold`
-//! is the number that a deletion got when it was held back; it counts only while it is.
+//! is the number that a deletion got when it was held back first; it counts only while it is, and while it is decided again because the
+//! same was stated once more.
 //!
 //! A deletion that a person has rejected stays as a task that nothing executes: what states the same again makes no new one. The
 //! mirror is not behind because of it, so its `since` does not count. The same holds for an update that the configuration does not
@@ -215,7 +216,9 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
                  origin = ?11, state = ?12, not_before = ?13, since = CASE state WHEN 'rejected' THEN ?14 ELSE MIN(since, ?14) END,
                  links = ?15, encoding = ?16, version = version + 1,
                  unconfirmed = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' THEN MIN(unconfirmed, ?17) ELSE ?17 END,
-                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL
+                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL,
+                 hold = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' AND changed_at IS ?6
+                                  AND state IN ('held', 'weighed', 'interrupted') THEN hold END
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
                 OR (?16 IS NOT NULL AND encoding IS NOT ?16)
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
@@ -371,7 +374,7 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
              set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
              origin = ?11, state = ?12, not_before = ?13, since = CASE state WHEN 'rejected' THEN ?14 ELSE MIN(since, ?14) END,
              encoding = ?15, version = version + 1, attempts = 0, unconfirmed = 0, contradicted = 0,
-             error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL",
+             error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL, hold = NULL",
     )?
     .execute(params![
         task.resource,
@@ -766,10 +769,11 @@ pub(in crate::store) fn release_undecided(sql: &Connection, set: SetId) -> Resul
         .map(drop)
 }
 
-/// Holds the undecided deletions of a set back, with that number, and returns how many they are.
+/// Holds the undecided deletions of a set back, and returns how many they are. Those that were held back before keep their number, the
+/// others get that one.
 pub(in crate::store) fn hold_undecided(sql: &Connection, set: SetId, hold: u64) -> Result<usize> {
     sql.prepare_cached(
-        "UPDATE task SET state = 'held', hold = ?2 WHERE set_id = ?1 AND state = 'weighed'",
+        "UPDATE task SET state = 'held', hold = COALESCE(hold, ?2) WHERE set_id = ?1 AND state = 'weighed'",
     )?
     .execute(params![set, Count(hold)])
 }

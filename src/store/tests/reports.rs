@@ -164,6 +164,57 @@ async fn decision_is_of_the_deletions_that_were_seen() {
     assert_eq!(undone, (DecisionResult::Decided(0), 15));
 }
 
+/// Undated deletions are decided again whenever a document states them.
+#[tokio::test]
+async fn deletion_that_is_held_back_again_keeps_the_number_that_was_seen() {
+    let world = World::new().await;
+    let all = (0..200).map(|n| created(&format!("r{n}"), -1)).collect();
+    world.list(world.set, 10, all).await;
+    world.work("1").await;
+    let deletions = |count: usize| (0..count).map(|n| deleted(&format!("r{n}"), -1)).collect();
+    assert_eq!(world.announce(deletions(150)).await.held, 150);
+    let through = world.statistics().await.held_through;
+    // The same, and others besides.
+    assert_eq!(world.announce(deletions(150)).await.held, 150);
+    assert_eq!(world.announce(deletions(155)).await.held, 155);
+    let decide = async |decision| {
+        let store = &world.store;
+        let decided = store.decide_deletions(SOURCE, decision, world.now, || true);
+        decided.await.unwrap()
+    };
+    let seen = HeldDecision::Reject { through };
+    assert_eq!(decide(seen).await, DecisionResult::Decided(150));
+    assert_eq!(held_names(&world, ResourceId(0), 999).await.len(), 5);
+    // What was decided is another matter when it is held back later.
+    assert_eq!(
+        decide(HeldDecision::Undo).await,
+        DecisionResult::Decided(150)
+    );
+    assert_eq!(decide(seen).await, DecisionResult::Decided(0));
+}
+
+#[tokio::test]
+async fn rejections_that_are_undone_at_once_have_one_number() {
+    let world = world_with_held_deletions().await;
+    world.store.reject_deletions(SOURCE).await.unwrap();
+    let before = world.statistics().await.held_through;
+    let store = &world.store;
+    let undo = async || {
+        let undone = store.decide_deletions(SOURCE, HeldDecision::Undo, world.now, || true);
+        undone.await.unwrap()
+    };
+    assert_eq!(undo().await, DecisionResult::Decided(150));
+    let held = store.held_back(SOURCE, false, ResourceId(0), 999);
+    let mut numbers: Vec<u64> = held.await.unwrap().iter().map(|task| task.hold).collect();
+    numbers.dedup();
+    let after = world.statistics().await.held_through;
+    assert_eq!(numbers, Vec::from_iter(after));
+    assert!(after > before);
+    // Nothing is left to be undone.
+    assert_eq!(undo().await, DecisionResult::Decided(0));
+    assert_eq!(world.statistics().await.held_through, after);
+}
+
 #[tokio::test]
 async fn decision_stays_in_what_was_committed_when_the_process_ends() {
     let world = world_with_held_deletions().await;

@@ -123,32 +123,40 @@ impl Store {
         if is_bound && found.is_empty() {
             return Ok(DecisionResult::Decided(0));
         }
-        self.begin_decision(source, decision, now).await?;
+        if found.is_empty() && decision == HeldDecision::Undo {
+            return Ok(DecisionResult::Decided(0));
+        }
+        let hold = self.begin_decision(source, decision, through, now).await?;
         let mut decided = 0;
         for step in found.chunks(TASKS_A_STEP) {
             if !goes_on() {
                 break;
             }
             let step = step.to_vec();
-            decided += self.decide_some(source, decision, through, step).await?;
+            decided += self.decide_some(source, decision, hold, step).await?;
         }
         Ok(DecisionResult::Decided(decided))
     }
 
+    /// Returns the number up to which the deletions are decided, or the one that those get which are held back again.
     async fn begin_decision(
         self: &Arc<Self>,
         source: &str,
         decision: HeldDecision,
+        through: u64,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let source = source.to_owned();
         match decision {
             // Recent deletions do not count any more: a person has reviewed them.
             HeldDecision::Approve { .. } => {
-                self.write(move |tx| Ok(loss::delete_of_source(tx.sql, &source)?))
-                    .await
+                self.write(move |tx| {
+                    loss::delete_of_source(tx.sql, &source)?;
+                    Ok(through)
+                })
+                .await
             }
-            HeldDecision::Reject { .. } => Ok(()),
+            HeldDecision::Reject { .. } => Ok(through),
             HeldDecision::Undo => {
                 self.write(move |tx| {
                     for set in forgotten::sets(tx.sql, &source)? {
@@ -156,7 +164,7 @@ impl Store {
                             source_set::set_held_since(tx.sql, set, now)?;
                         }
                     }
-                    Ok(())
+                    Ok(last_hold::next(tx.sql)?)
                 })
                 .await
             }
@@ -167,15 +175,11 @@ impl Store {
         self: &Arc<Self>,
         source: &str,
         decision: HeldDecision,
-        through: u64,
+        hold: u64,
         step: Vec<ResourceId>,
     ) -> Result<u64, StoreError> {
         let source = source.to_owned();
         self.write(move |tx| {
-            let hold = match decision {
-                HeldDecision::Undo => last_hold::next(tx.sql)?,
-                HeldDecision::Approve { .. } | HeldDecision::Reject { .. } => through,
-            };
             let mut decided = 0;
             for &resource in &step {
                 let is_decided = match decision {
