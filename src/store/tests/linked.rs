@@ -253,6 +253,9 @@ async fn files_that_go_with_deleted_resources_count_with_them() {
     let deletions = deletions.map(|(n, name)| deleted(name, 20 + n as i64));
     assert_eq!(world.announce(deletions.collect()).await.held, 40);
     assert!(world.due().await.is_empty());
+    let held = world.store.held_back(SOURCE, false, ResourceId(0), 99);
+    let linked: Vec<u64> = held.await.unwrap().iter().map(|it| it.linked).collect();
+    assert_eq!(linked, [2; 40]);
     let approved = world.store.approve_deletions(SOURCE).await;
     assert_eq!(approved.unwrap(), 40);
     for _ in 0..2 {
