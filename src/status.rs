@@ -498,6 +498,9 @@ pub struct HeldDeletion {
     /// The number that it got when it was held back: all that were held back together have the same, and later ones higher ones.
     #[serde(default)]
     pub hold: u64,
+    /// How many files go with it that only its entry and those of other deletions link to.
+    #[serde(default)]
+    pub linked: u64,
 }
 
 /// What a person has seen of the deletions of a Source that are held back, and decides about.

@@ -126,11 +126,16 @@ async fn held_through(client: &DaemonClient, source: &str) -> Result<Option<u64>
     Ok(found.and_then(SourceStatus::held_through))
 }
 
-/// The resource, with its file.
+/// The resource, with its file, and how many go with it.
 fn described(deletion: &HeldDeletion) -> String {
+    let linked = match deletion.linked {
+        0 => String::new(),
+        1 => ", with 1 linked file".to_owned(),
+        linked => format!(", with {linked} linked files"),
+    };
     match &deletion.path {
-        Some(path) => format!("{} ({path})", deletion.uri),
-        None => format!("{} (no file)", deletion.uri),
+        Some(path) => format!("{} ({path}){linked}", deletion.uri),
+        None => format!("{} (no file){linked}", deletion.uri),
     }
 }
 

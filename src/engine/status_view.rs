@@ -509,6 +509,7 @@ pub(super) fn held_deletion(context: &SourceContext, task: HeldBackTask) -> Held
         changed_at: task.changed_at.map(|time| time.to_string()),
         origin: task.origin.code().to_owned(),
         hold: task.hold,
+        linked: task.linked,
     }
 }
 

@@ -246,6 +246,8 @@ pub struct Entry {
     pub md: Metadata,
     /// Its `rs:ln`s, the first ones within [`LinkLimit`](super::LinkLimit).
     pub links: Vec<Link>,
+    /// Whether it has more links than fit: those that are not here may name anything.
+    pub has_cut_links: bool,
     /// How often it changes (`changefreq`, sitemaps.org).
     pub frequency: Option<ChangeFrequency>,
 }
@@ -322,6 +324,7 @@ impl Entry {
             lastmod: None,
             md: Metadata::default(),
             links: Vec::new(),
+            has_cut_links: false,
             frequency: None,
         }
     }

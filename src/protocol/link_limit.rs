@@ -20,6 +20,7 @@ const MAX_HEAD_BYTES: usize = 256 << 10;
 pub struct LinkLimit {
     links: usize,
     bytes: usize,
+    is_exceeded: bool,
 }
 
 impl LinkLimit {
@@ -29,6 +30,7 @@ impl LinkLimit {
         Self {
             links: MAX_LINKS,
             bytes: MAX_ENTRY_BYTES,
+            is_exceeded: false,
         }
     }
 
@@ -38,12 +40,23 @@ impl LinkLimit {
         Self {
             links: MAX_LINKS,
             bytes: MAX_HEAD_BYTES,
+            is_exceeded: false,
         }
     }
 
     /// Whether no further link fits.
     pub fn is_reached(&self) -> bool {
         self.links == 0
+    }
+
+    /// Notes that there is a link that does not fit.
+    pub fn exceed(&mut self) {
+        self.is_exceeded = true;
+    }
+
+    /// Whether there was a link that does not fit.
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded
     }
 
     /// Counts a link; returns whether it fits.
@@ -57,6 +70,7 @@ impl LinkLimit {
             }
             None => {
                 self.links = 0;
+                self.exceed();
                 false
             }
         }
@@ -102,6 +116,7 @@ mod tests {
             let fits: Vec<bool> = given.iter().map(|link| limit.admit(link)).collect();
             let expected: Vec<bool> = (0..given.len()).map(|n| n < admitted).collect();
             assert_eq!(fits, expected);
+            assert_eq!(limit.is_exceeded(), admitted < given.len());
         }
     }
 

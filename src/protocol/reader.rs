@@ -458,6 +458,7 @@ fn admitted_link(
     oddities: &mut Oddities,
 ) -> Option<Link> {
     if limit.is_reached() {
+        limit.exceed();
         oddities.add(Oddity::TooManyLinks);
         return None;
     }
@@ -602,6 +603,7 @@ impl EntryDraft {
             lastmod: lastmod.and_then(|text| SourceTime::parse_w3c(text, oddities)),
             md: std::mem::take(&mut self.md),
             links: std::mem::take(&mut self.links),
+            has_cut_links: self.link_limit.is_exceeded(),
             frequency: self.frequency.stated().and_then(ChangeFrequency::parse),
         })
     }

@@ -92,6 +92,8 @@ pub struct Change {
     pub unconfirmed: bool,
     /// What the configuration selects of it; `None`: everything.
     pub standing: Option<Standing>,
+    /// Whether its entry has more links than are read: what they name is not known.
+    pub has_cut_links: bool,
     /// Those of its related resources that are to be fetched.
     pub linked: Vec<LinkedResource>,
     /// Whether the version that it announces is to be stored.
@@ -127,6 +129,7 @@ impl Change {
             encoding: None,
             unconfirmed: false,
             standing: None,
+            has_cut_links: false,
             linked: Vec::new(),
             version: VersionRule::Ignored,
         }

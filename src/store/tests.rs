@@ -77,6 +77,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         encoding: None,
         unconfirmed: false,
         standing: None,
+        has_cut_links: false,
         linked: Vec::new(),
         version: VersionRule::Ignored,
     }

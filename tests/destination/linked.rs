@@ -306,6 +306,60 @@ async fn names_of_formats_and_excluded_and_forbidden_targets_are_not_requested()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn file_whose_link_was_cut_stays() {
+    const ALL: [&str; 2] = ["a.pdf", "a.dc.xml"];
+    let links = |source: &SampleSource| {
+        vec![
+            put(source, "alternate", "a.pdf", PDF, "pdf"),
+            bare(source, "describedby", "a.dc.xml", "record"),
+        ]
+    };
+    let rig = linking(links, following).await;
+    until_linked(&rig, &ALL, &ALL).await;
+    // More links than are read precede those.
+    let many = (0..64).map(|n| Link::new("via", rig.source.resource_uri(SET, &format!("via{n}"))));
+    let many: Vec<Link> = many.chain(links(&rig.source)).collect();
+    rig.source.set_links(SET, OWNER, many.clone());
+    until_read(&rig).await;
+    until_linked(&rig, &ALL, &ALL).await;
+    let odd = rig.set().await.oddities;
+    assert!(odd.iter().any(|it| it.code == "links-cut"), "{odd:?}");
+    // A further link is none that was cut.
+    let one_less = many[1..].to_vec();
+    rig.source.set_links(SET, OWNER, one_less[..64].to_vec());
+    until_read(&rig).await;
+    until_linked(&rig, &ALL, &["a.pdf"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn linked_resources_beyond_the_limit_are_reported_and_followed_once_there_is_room() {
+    const ALL: [&str; 2] = ["a.pdf", "a.dc.xml"];
+    let source = Way::ResourceList.start(false).await;
+    let links = vec![
+        put(&source, "alternate", "a.pdf", PDF, "pdf"),
+        bare(&source, "describedby", "a.dc.xml", "record"),
+    ];
+    // The last entry: those before it have their rows.
+    source.set_links(SET, "r0002.txt", links);
+    source.refresh_resource_list(SET);
+    let mut rig = Rig::follow(source, |config| {
+        following(config);
+        config.limits.resources = Some(3);
+    })
+    .await;
+    let is_full = |set: &SetStatus| set.notices.iter().any(|it| it.code == "too-many-resources");
+    rig.until("the links are reported", is_full).await;
+    rig.until_mirrored().await;
+    until_linked(&rig, &ALL, &[]).await;
+    assert!(rig.set().await.error.is_none());
+    rig.stop_daemon().await;
+    rig.config.limits.resources = None;
+    rig.start_daemon().await;
+    until_linked(&rig, &ALL, &ALL).await;
+    assert!(!is_full(&rig.set().await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn alternate_is_wanted_although_its_type_is_not_selected() {
     const ALL: [&str; 1] = ["a.pdf"];
     let links = |source: &SampleSource| vec![put(source, "alternate", "a.pdf", PDF, "pdf")];

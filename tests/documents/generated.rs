@@ -181,6 +181,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         lastmod,
         md,
         links,
+        has_cut_links: false,
         frequency: None,
     });
     prop::collection::vec(entry, 0..5)

@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 use crate::PROCESSOR;
 use crate::completeness::{Watch, is_complete};
 use crate::cycle::Cycle;
+use crate::linked_steps::LinkedCycle;
 use crate::reverts::{RevertingCycle, toggle};
 use crate::traced::{Fault, RunReport, Traced, Tracer};
 
@@ -65,6 +66,27 @@ async fn run_reverting_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
     let traced = Traced::start(&cycle.home, tracer, fault, Arc::default(), revert);
     cycle.run(&traced).await;
     traced.stop(async || cycle.settled().await).await
+}
+
+/// Runs the cycle of resources that links name, with one fault.
+async fn run_linked_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
+    let cycle = LinkedCycle::new().await;
+    let watch = Watch::start(&cycle.home, Duration::from_millis(50), is_complete);
+    let traced = Traced::start(&cycle.home, tracer, fault, Arc::default(), || {});
+    cycle.run().await;
+    let settled = async || {
+        cycle.settled().await;
+        cycle.check_feed().await;
+    };
+    let report = traced.stop(settled).await;
+    if report.crash.is_none() {
+        // The fault may still come while the daemon stops.
+        let restarted = cycle.home.run();
+        settled().await;
+        assert_eq!(restarted.stop().await.code(), Some(0));
+    }
+    watch.end();
+    report
 }
 
 /// Prints the fault if the test panics, and ends the other workers.
@@ -200,4 +222,14 @@ fn kill_at_any_step_of_a_change_that_the_source_reverts_leaves_the_former_versio
 #[test]
 fn failure_of_any_step_of_a_change_that_the_source_reverts_leaves_the_former_version() {
     try_steps("RESYNCD_FAULTS", Fault::Fail, run_reverting_cycle);
+}
+
+#[test]
+fn kill_at_any_step_of_following_links_leaves_what_entries_name() {
+    try_steps("RESYNCD_STEPS", Fault::Kill, run_linked_cycle);
+}
+
+#[test]
+fn failure_of_any_step_of_following_links_leaves_what_entries_name() {
+    try_steps("RESYNCD_FAULTS", Fault::Fail, run_linked_cycle);
 }

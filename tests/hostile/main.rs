@@ -53,6 +53,7 @@
 //! | a kill at any step of the work | [`every_step`]: `kill_at_any_step_…` |
 //! | a loss of power at any step of the work, also where the Source then reverts | [`power_loss`] |
 //! | a kill between a rename and its commit, and a Source that reverts the change | [`reverts`]; at any step: [`every_step`]: `…_that_the_source_reverts_…` |
+//! | the same where links name what is fetched: in the end the mirror has what entries list and link to | [`linked_steps`]; at any step: [`every_step`]: `…_of_following_links_…` |
 //! | failure of any step of the work, of the mirror or of the database | [`every_step`]: `failure_of_any_step_…` |
 //! | web pages that request the status endpoint | [`foreign_pages`]: `foreign_web_pages_…`, `every_answer_…`; `http::host_origin_guard` |
 //! | event streams that occupy the status endpoint; requests without its token | [`foreign_pages`]: `event_streams_…`, `status_endpoint_requires_…` |
@@ -110,6 +111,7 @@ mod growth;
 mod hubs;
 mod intervals;
 mod linked;
+mod linked_steps;
 mod lists_ahead;
 mod logs;
 mod lossy_disk;

@@ -308,6 +308,7 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         encoding: None,
         unconfirmed: false,
         standing: None,
+        has_cut_links: false,
         linked: Vec::new(),
         version: VersionRule::Ignored,
     }

@@ -92,6 +92,7 @@ pub(in crate::engine) fn parse_change(
         frequency: entry.frequency,
         unconfirmed: false,
         standing,
+        has_cut_links: entry.has_cut_links,
         linked,
         version: match source.versions {
             Some(_) => VersionRule::Stored,

@@ -14,6 +14,8 @@ use crate::store::{DocumentRecord, SetId};
 
 /// The code of the notice that a channel can't be used.
 const UNSUPPORTED_TRANSPORT: &str = "unsupported-transport";
+/// The code of the notice that links are left out, as of the error that documents are.
+const TOO_MANY_RESOURCES: &str = "too-many-resources";
 
 /// A document that has changed since it was read last.
 pub(super) struct ChangedDocument {
@@ -179,6 +181,33 @@ pub(super) fn note_repeated_index(context: &SourceContext, set: SetId, index: &U
         .runtime_status
         .note_oddities(set, |documents| documents.include(index, Oddity::IndexRing));
     log_oddities(context, is_news, index, &oddities);
+}
+
+/// Records that linked resources were not followed, because the Source has as many resources as it may have.
+pub(super) fn note_unfollowed(context: &SourceContext, set: SetId, count: u64) {
+    if count == 0 {
+        return;
+    }
+    let message =
+        "linked resources are not followed: the Source has as many resources as it may have";
+    let notice = StatusError::new(TOO_MANY_RESOURCES, message, clock::now().wall);
+    tracing::warn!(
+        code = notice.code,
+        source = context.name(),
+        count,
+        error = notice.message,
+        "links left out"
+    );
+    context
+        .runtime_status
+        .note_set(set, |facts| facts.notices.add(notice, count));
+}
+
+/// Forgets how many those were, before a list is read that states all of them.
+pub(super) fn clear_unfollowed(context: &SourceContext, set: SetId) {
+    context
+        .runtime_status
+        .note_set(set, |facts| facts.notices.clear(TOO_MANY_RESOURCES));
 }
 
 /// Records the oddities of a notification.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::documents::note_notification;
+use super::documents::{note_notification, note_unfollowed};
 use super::notification::{News, foreign_uris, is_dated, is_trusted, parse_delivery};
 use super::state::{InHand, SetState};
 use crate::clock;
@@ -270,6 +270,7 @@ impl SetState {
             Ok(result) => {
                 self.sequencer = trial;
                 self.report_held(result.held);
+                note_unfollowed(&self.context, self.record.id, result.unfollowed);
                 Ok(())
             }
             Err(error @ (EngineError::TooManyResources(_) | EngineError::Panicked(_))) => {

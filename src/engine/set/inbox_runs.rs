@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::documents::note_notification;
+use super::documents::{note_notification, note_unfollowed};
 use super::notification::{News, foreign_uris, is_dated, is_trusted, parse_delivery};
 use super::state::SetState;
 use crate::clock;
@@ -102,6 +102,7 @@ impl SetState {
         };
         self.sequencer = run.sequencer;
         self.report_held(result.held);
+        note_unfollowed(&self.context, self.record.id, result.unfollowed);
         for oddities in &oddities {
             note_notification(&self.context, self.record.id, topic.url(), oddities);
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::changes::{change_of, listed_change};
+use super::documents::note_unfollowed;
 use super::entry_batches::{BATCH, EntryBatches, EntrySource};
 use super::offering::Offering;
 use crate::clock;
@@ -68,6 +69,7 @@ pub(super) async fn ingest_changes(
             settled?;
         }
     }
+    note_unfollowed(context, set, sum.unfollowed);
     Ok(sum)
 }
 
@@ -100,12 +102,18 @@ pub(super) async fn ingest_part(
             // The part counts as read only if all batches before the last one were committed.
             sum.add(done(written.take()).await?);
         }
+        if sum.unfollowed > 0
+            && let Some(end) = &mut step.end
+        {
+            end.filter = None;
+        }
         let now = clock::now().wall;
         let writing = context.store.list_part(list, now, changes, step.clone());
         step.begins = false;
         sum.add(done(written.replace(writing)).await?);
     }
     sum.add(done(written).await?);
+    note_unfollowed(context, list.set, sum.unfollowed);
     Ok(sum)
 }
 
@@ -137,6 +145,7 @@ pub(super) async fn ingest_listed(
         );
         offering.settle().await?;
     }
+    note_unfollowed(context, list.set, sum.unfollowed);
     Ok(sum)
 }
 

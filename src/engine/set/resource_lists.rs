@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document};
+use super::documents::{ChangedDocument, clear_unfollowed, poll_document};
 use super::snapshot::AbsenceProof;
 use super::state::SetState;
 use crate::clock;
@@ -90,6 +90,7 @@ impl SetState {
         store.begin_parts(set, uri, trusted).await?;
         self.has_begun_parts = true;
         store.begin_list(set).await?;
+        clear_unfollowed(&self.context, set);
         // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
         let is_only_document = self.record.is_implied() && !states_time;
         let ingested_at = if is_only_document {

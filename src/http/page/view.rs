@@ -682,6 +682,7 @@ pub(super) struct HeldRow {
     pub(super) length: Option<String>,
     pub(super) changed: Option<Moment>,
     pub(super) origin: String,
+    pub(super) linked: u64,
 }
 
 pub(super) fn held_rows(
@@ -696,6 +697,7 @@ pub(super) fn held_rows(
         length: held.length.map(bytes),
         changed: Moment::parse_some(held.changed_at.as_ref(), now),
         origin: held.origin.clone(),
+        linked: held.linked,
     };
     held.iter().map(row).collect()
 }

@@ -80,6 +80,28 @@ fn only_entry(inside: &str, counted: &[Oddity]) -> Entry {
 }
 
 #[test]
+fn entry_whose_links_were_cut_states_so() {
+    let link = "<rs:ln rel=\"alternate\" href=\"/b\"/>";
+    let entry = |links: usize| {
+        let inside = format!(
+            "<url><loc>http://example.com/a</loc>{}</url>",
+            link.repeat(links)
+        );
+        // The next one begins anew.
+        let text = urlset(
+            "resourcelist",
+            &(inside + "<url><loc>http://example.com/c</loc></url>"),
+        );
+        let entries = read(&text).unwrap().entries;
+        let cut: Vec<bool> = entries.iter().map(|entry| entry.has_cut_links).collect();
+        cut
+    };
+    assert_eq!(entry(64), [false, false]);
+    assert_eq!(entry(65), [true, false]);
+    assert_eq!(entry(70), [true, false]);
+}
+
+#[test]
 fn all_parts_of_a_document_are_read() {
     let document = read_odd(WHOLE, &[]);
     let head = &document.head;

@@ -30,6 +30,7 @@ fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Cha
         encoding: None,
         unconfirmed: false,
         standing: None,
+        has_cut_links: false,
         linked: Vec::new(),
         version: crate::store::VersionRule::Ignored,
     }

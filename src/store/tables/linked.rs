@@ -4,9 +4,10 @@
 //! linked; `named` 0 where the entry has the link no longer. Such a row stays until it is decided what becomes of the target. A trigger
 //! removes the rows of a resource whose row goes.
 
+use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
 
-use super::values::Count;
+use super::values::{Count, Micros};
 use crate::protocol::{LinkedAs, ResourceUri};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -194,22 +195,37 @@ pub(in crate::store) fn forget_ended(
         .map(drop)
 }
 
-/// How many files go with the deletions of a set that are held back or not decided yet: those that no other resource names.
-pub(in crate::store) fn count_dependent(sql: &Connection, set: SetId) -> Result<u64> {
+/// A condition on a row of `linked`, and on `resource`, its target: the mirror has the file, and it goes with the resource that links to
+/// it in the set, because all owners are to be deleted, by deletions in one of those states.
+pub(super) fn goes_with(set: &str, states: &str) -> String {
+    format!(
+        "linked.named = 1 AND resource.applied_at IS NOT NULL AND resource.deleted = 0
+           AND EXISTS (SELECT 1 FROM member WHERE member.set_id = {set} AND member.resource_id = linked.resource_id AND member.part = -1)
+           AND NOT EXISTS (SELECT 1 FROM linked AS other
+               WHERE other.resource_id = linked.resource_id AND other.set_id = {set} AND other.named = 1
+                 AND NOT EXISTS (SELECT 1 FROM task AS its WHERE its.resource_id = other.owner_id AND its.set_id = {set}
+                     AND its.kind = 'deleted' AND its.state IN ({states})))
+           AND NOT EXISTS (SELECT 1 FROM task AS own WHERE own.resource_id = linked.resource_id AND own.kind = 'deleted')"
+    )
+}
+
+/// How many files go with the deletions of a set that are held back or not decided yet: those that no other resource names. Those that
+/// count as deletions since a time are left out.
+pub(in crate::store) fn count_dependent(
+    sql: &Connection,
+    set: SetId,
+    since: DateTime<Utc>,
+) -> Result<u64> {
     if !any(sql)? {
         return Ok(0);
     }
-    sql.prepare_cached(
+    // Owners whose deletion was released before are gone, too, or will be.
+    let goes = goes_with("?1", "'weighed', 'held', 'ready', 'failed'");
+    sql.prepare_cached(&format!(
         "SELECT COUNT(DISTINCT linked.resource_id) FROM task CROSS JOIN linked ON linked.owner_id = task.resource_id AND linked.set_id = ?1
          CROSS JOIN resource ON resource.id = linked.resource_id
-         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'held') AND linked.named = 1
-           AND resource.applied_at IS NOT NULL AND resource.deleted = 0
-           AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = linked.resource_id AND member.part = -1)
-           AND NOT EXISTS (SELECT 1 FROM linked AS other
-               WHERE other.resource_id = linked.resource_id AND other.set_id = ?1 AND other.named = 1
-                 AND NOT EXISTS (SELECT 1 FROM task AS its WHERE its.resource_id = other.owner_id AND its.set_id = ?1
-                     AND its.kind = 'deleted' AND its.state IN ('weighed', 'held')))
-           AND NOT EXISTS (SELECT 1 FROM task AS own WHERE own.resource_id = linked.resource_id AND own.kind = 'deleted')",
-    )?
-    .query_row([set], |row| Ok(row.get::<_, Count>(0)?.0))
+         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'held') AND {goes}
+           AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = linked.resource_id AND loss.let_go_at >= ?2)"
+    ))?
+    .query_row(params![set, Micros(since)], |row| Ok(row.get::<_, Count>(0)?.0))
 }

@@ -4,6 +4,7 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
 
+use super::linked;
 use super::values::{Count, Micros};
 use crate::store::ids::SetId;
 
@@ -52,7 +53,8 @@ pub(in crate::store) fn estimate(
         })
 }
 
-/// The deletions since a time that were not undone by a later change. There are few: more would have been held back.
+/// The deletions since a time that were not undone by a later change, with those of linked files whose owners are being deleted. There
+/// are few: more would have been held back.
 pub(in crate::store) fn count(
     sql: &Connection,
     set: SetId,
@@ -62,7 +64,11 @@ pub(in crate::store) fn count(
         "SELECT COUNT(*), COALESCE(SUM(resource.deleted), 0)
          FROM loss JOIN resource ON resource.id = loss.resource_id
          WHERE loss.set_id = ?1 AND loss.let_go_at >= ?2 AND (resource.deleted = 1 OR EXISTS (
-             SELECT 1 FROM task WHERE task.resource_id = loss.resource_id AND task.kind = 'deleted'))",
+             SELECT 1 FROM task WHERE task.resource_id = loss.resource_id AND task.kind = 'deleted')
+           OR (EXISTS (SELECT 1 FROM linked WHERE linked.resource_id = loss.resource_id AND linked.set_id = ?1 AND linked.named = 1)
+             AND NOT EXISTS (SELECT 1 FROM linked
+                 WHERE linked.resource_id = loss.resource_id AND linked.set_id = ?1 AND linked.named = 1 AND NOT EXISTS (
+                     SELECT 1 FROM task WHERE task.resource_id = linked.owner_id AND task.kind = 'deleted'))))",
     )?
     .query_row(params![set, Micros(since)], |row| {
         Ok(RecentDeletions {
@@ -86,6 +92,28 @@ pub(in crate::store) fn insert_undecided(
     )?
     .execute(params![set, Micros(now)])?;
     Ok(())
+}
+
+/// Inserts the files that go with the undecided deletions, now that these are released: what links to them is deleted, or will be.
+pub(in crate::store) fn insert_dependent(
+    sql: &Connection,
+    set: SetId,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    if !linked::any(sql)? {
+        return Ok(());
+    }
+    let goes = linked::goes_with("?1", "'weighed', 'ready', 'failed'");
+    sql.prepare_cached(&format!(
+        "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at, unconfirmed)
+         SELECT linked.resource_id, ?1, ?2, MAX(task.unconfirmed)
+         FROM task CROSS JOIN linked ON linked.owner_id = task.resource_id AND linked.set_id = ?1
+         CROSS JOIN resource ON resource.id = linked.resource_id
+         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state = 'weighed' AND {goes}
+         GROUP BY linked.resource_id"
+    ))?
+    .execute(params![set, Micros(now)])
+    .map(drop)
 }
 
 pub(in crate::store) fn delete_of_source(sql: &Connection, source: &str) -> Result<()> {

@@ -115,6 +115,19 @@ pub(in crate::store) fn is_in_another_set(
     .exists(params![resource, set])
 }
 
+/// Whether a list or a change of another set that is followed names a resource, and not only links do.
+pub(in crate::store) fn is_named_by_another_set(
+    sql: &Connection,
+    set: SetId,
+    resource: ResourceId,
+) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
+         WHERE member.resource_id = ?1 AND member.set_id <> ?2 AND member.part IS NOT ?3 AND source_set.ended = 0",
+    )?
+    .exists(params![resource, set, part::LINKED])
+}
+
 /// A set that is followed and that a resource is a member of.
 pub(in crate::store) fn any_set(sql: &Connection, resource: ResourceId) -> Result<Option<SetId>> {
     sql.prepare_cached(

@@ -253,6 +253,9 @@ async fn files_that_go_with_deleted_resources_count_with_them() {
     let deletions = deletions.map(|(n, name)| deleted(name, 20 + n as i64));
     assert_eq!(world.announce(deletions.collect()).await.held, 40);
     assert!(world.due().await.is_empty());
+    let held = world.store.held_back(SOURCE, false, ResourceId(0), 99);
+    let linked: Vec<u64> = held.await.unwrap().iter().map(|it| it.linked).collect();
+    assert_eq!(linked, [2; 40]);
     let approved = world.store.approve_deletions(SOURCE).await;
     assert_eq!(approved.unwrap(), 40);
     for _ in 0..2 {
@@ -351,4 +354,180 @@ async fn dropped_task_of_a_linked_resource_is_planned_again() {
     }
     assert_eq!(world.statistics().await.failed, 0);
     assert_eq!(world.live(&["a", "x"]).await, ["a"]);
+}
+
+#[tokio::test]
+async fn links_to_what_another_set_lists_do_not_override_what_that_set_states() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    let listed = || Change {
+        links: vec![Link::new("via", uri("origin").url().clone())],
+        ..with_content(created("x", -1), "1")
+    };
+    let owner = |content: &str| with_linked(created("a", -1), vec![alternate("x", Some(content))]);
+    let rels = async || {
+        let known = world.store.resource(&uri("x")).await.unwrap().unwrap();
+        let rels = known.links.into_iter().map(|link| link.rel);
+        rels.collect::<Vec<_>>()
+    };
+    world.list(other, 10, vec![listed()]).await;
+    world.work("1").await;
+    let before = world.store.feed(0, 100).await.unwrap().len();
+    // The link states something else: it is not news.
+    world.list(world.set, 10, vec![owner("2")]).await;
+    assert_eq!(world.due_names().await, ["created a"]);
+    world.work("3").await;
+    assert_eq!(rels().await, ["via"]);
+    // Both are read again.
+    for time in [20, 30] {
+        world.list(other, time, vec![listed()]).await;
+        world.list(world.set, time, vec![owner("2")]).await;
+        assert!(world.due().await.is_empty());
+    }
+    assert_eq!(rels().await, ["via"]);
+    // One of two owners names it no longer.
+    let both = vec![owner("2"), linking(created("b", -1), &["x"])];
+    world.list(world.set, 40, both).await;
+    world.work("4").await;
+    let one = vec![owner("2"), created("b", -1)];
+    world.list(world.set, 50, one).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(rels().await, ["via"]);
+    let lines = world.store.feed(0, 100).await.unwrap();
+    let news = lines[before..]
+        .iter()
+        .filter(|line| line.uri == uri("x").as_str());
+    assert_eq!(news.count(), 0);
+    // The other set lists it no longer: the link keeps it, and then nothing does.
+    world.list(other, 60, Vec::new()).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.live(&["x"]).await, ["x"]);
+    world
+        .list(world.set, 70, vec![created("a", -1), created("b", -1)])
+        .await;
+    assert_eq!(world.due_names().await, ["deleted x"]);
+}
+
+#[tokio::test]
+async fn resource_that_only_another_set_lists_still_keeps_the_links_that_are_stated_there() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    let listed = || Change {
+        links: vec![Link::new("via", uri("origin").url().clone())],
+        ..with_content(created("x", -1), "1")
+    };
+    let owner = || linking(created("a", -1), &["x"]);
+    world.list(world.set, 10, vec![owner(), listed()]).await;
+    world.work("1").await;
+    world.list(other, 10, vec![listed()]).await;
+    // This set only links to it from here on.
+    world.list(world.set, 20, vec![owner()]).await;
+    assert!(world.due().await.is_empty());
+    let known = world.store.resource(&uri("x")).await.unwrap().unwrap();
+    assert_eq!(known.links[0].rel, "via");
+    world.list(world.set, 30, vec![created("a", -1)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.live(&["a", "x"]).await, ["a", "x"]);
+    assert_eq!(
+        (world.totals(world.set).await.0, world.totals(other).await.0),
+        (1, 1)
+    );
+}
+
+#[tokio::test]
+async fn links_that_were_cut_end_nothing() {
+    let world = World::new().await;
+    let cut = |change: Change| Change {
+        has_cut_links: true,
+        ..change
+    };
+    let first = vec![linking(created("a", -1), &["x", "y"])];
+    world.list(world.set, 10, first).await;
+    world.work("1").await;
+    // More links than are read precede one of them, and then both.
+    let second = vec![cut(linking(created("a", -1), &["x"]))];
+    world.list(world.set, 20, second).await;
+    assert!(world.due().await.is_empty());
+    world.announce(vec![cut(updated("a", 30))]).await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    world.work("2").await;
+    assert_eq!(world.live(&["a", "x", "y"]).await, ["a", "x", "y"]);
+    // What is read completely decides again.
+    world
+        .announce(vec![linking(updated("a", 40), &["y"])])
+        .await;
+    assert_eq!(
+        world.due_names().await,
+        ["deleted x", "updated a", "updated y"]
+    );
+}
+
+#[tokio::test]
+async fn files_that_go_with_released_deletions_count_with_the_next_ones() {
+    let world = World::new().await;
+    let names: Vec<String> = (0..60).map(|n| format!("r{n}")).collect();
+    let entries = names.iter().map(|name| {
+        let (one, two) = (format!("{name}.pdf"), format!("{name}.xml"));
+        linking(created(name, -1), &[&one, &two])
+    });
+    world.list(world.set, 10, entries.collect()).await;
+    world.work("1").await;
+    assert_eq!(world.totals(world.set).await.0, 180);
+    // With their representations they are 60, then 54, at once: more than 100 together, whether the first ones are executed by then.
+    let deletions = |range: std::ops::Range<usize>| {
+        let deletions = names[range].iter().map(|name| deleted(name, 20));
+        deletions.collect::<Vec<_>>()
+    };
+    assert_eq!(world.announce(deletions(0..20)).await.held, 0);
+    assert_eq!(world.announce(deletions(20..38)).await.held, 18);
+    world.work("").await;
+    world.work("").await;
+    assert_eq!(world.totals(world.set).await.0, 120);
+    let more = world.announce(vec![deleted("r50", 20)]).await;
+    assert_eq!(more.held, 1);
+}
+
+#[tokio::test]
+async fn file_of_several_owners_counts_with_the_last_one_that_is_deleted() {
+    let world = World::new().await;
+    let shared: Vec<String> = (0..60).map(|n| format!("{n}.pdf")).collect();
+    let shared: Vec<&str> = shared.iter().map(String::as_str).collect();
+    let more: Vec<String> = (60..110).map(|n| format!("{n}.pdf")).collect();
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let entries = vec![
+        linking(created("a", -1), &shared),
+        linking(created("b", -1), &shared),
+        linking(created("c", -1), &more),
+        created("d", -1),
+    ];
+    world.list(world.set, 10, entries).await;
+    world.work("1").await;
+    // One after the other, before any of them is executed.
+    assert_eq!(world.announce(vec![deleted("a", 20)]).await.held, 0);
+    assert_eq!(world.announce(vec![deleted("b", 20)]).await.held, 0);
+    assert_eq!(world.announce(vec![deleted("c", 20)]).await.held, 1);
+}
+
+#[tokio::test]
+async fn links_beyond_the_limit_of_resources_are_skipped_and_read_again() {
+    let world = World::new().await;
+    world.store.limit_resources(Some(3)).await.unwrap();
+    let owner = |time| linking(created("a", time), &["x", "y", "z"]);
+    let applied = world.announce(vec![owner(10)]).await;
+    assert_eq!((applied.tasks, applied.unfollowed), (1, 1));
+    assert_eq!(
+        world.due_names().await,
+        ["created a", "created x", "created y"]
+    );
+    world.work("1").await;
+    // Its own updates are not concerned.
+    let applied = world
+        .announce(vec![linking(updated("a", 20), &["x", "y", "z"])])
+        .await;
+    assert_eq!((applied.tasks, applied.unfollowed), (1, 1));
+    world.work("2").await;
+    world.store.limit_resources(None).await.unwrap();
+    let listed = world.list(world.set, 30, vec![owner(-1)]).await;
+    assert_eq!(listed.unfollowed, 0);
+    assert_eq!(world.due_names().await, ["created z"]);
 }

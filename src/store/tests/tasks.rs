@@ -52,6 +52,7 @@ async fn repeated_change_does_not_restart_its_task() {
             known: 2,
             held: 0,
             contradicted: 0,
+            unfollowed: 0,
         }
     );
     let failed = in_progress

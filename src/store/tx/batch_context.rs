@@ -37,6 +37,8 @@ pub(super) struct BatchContext<'a> {
     pub(super) last_entry: Cell<Option<i64>>,
     /// Whether any resource is named by links of others; `None`: not queried yet.
     any_linked: Cell<Option<bool>>,
+    /// How many linked resources were not followed, because the Source has as many resources as it may have.
+    pub(super) unfollowed: Cell<u64>,
     /// The updates of members that are to be written; `None`: each is written at once.
     pub(super) updates: Option<MemberUpdates>,
 }
@@ -67,6 +69,7 @@ impl<'a> BatchContext<'a> {
             has_versions: Cell::new(false),
             last_entry: Cell::new(None),
             any_linked: Cell::new(None),
+            unfollowed: Cell::new(0),
             updates: None,
         })
     }
@@ -89,6 +92,11 @@ impl<'a> BatchContext<'a> {
     /// Notes that a link names a resource.
     pub(super) fn note_linked(&self) {
         self.any_linked.set(Some(true));
+    }
+
+    /// Counts a linked resource that is not followed.
+    pub(super) fn count_unfollowed(&self) {
+        self.unfollowed.set(self.unfollowed.get() + 1);
     }
 
     /// The state of a resource as the set sees it; `None`: it has no row.

@@ -57,7 +57,8 @@ pub(super) fn decide_deletions(
     } else {
         now - AT_ONCE
     };
-    let unreleased = task::count_unreleased(sql, set, since)? + linked::count_dependent(sql, set)?;
+    let unreleased =
+        task::count_unreleased(sql, set, since)? + linked::count_dependent(sql, set, since)?;
     let resources = source_set::totals(sql, set)?.resources;
     let exceeds = |recent: &RecentDeletions| {
         let deletions = unreleased + recent.all;
@@ -68,6 +69,7 @@ pub(super) fn decide_deletions(
         || (exceeds(&loss::estimate(sql, set, since)?) && exceeds(&loss::count(sql, set, since)?));
     if !hold && rules.max_share < 1.0 {
         loss::insert_undecided(sql, set, now)?;
+        loss::insert_dependent(sql, set, now)?;
     }
     if hold && task_count::of_set(sql, set)?.held_back == 0 {
         source_set::set_held_since(sql, set, now)?;

@@ -89,6 +89,8 @@ pub struct BatchResult {
     pub held: u64,
     /// What only a hub has stated, and the entries of a Resource List or Resource Dump contradict, or what they do not name.
     pub contradicted: u64,
+    /// Linked resources that were not followed, because the Source has as many resources as it may have.
+    pub unfollowed: u64,
 }
 
 /// What became of one entry of a list, or of a member that it does not name.
@@ -120,6 +122,7 @@ impl BatchResult {
         self.known += other.known;
         self.held += other.held;
         self.contradicted += other.contradicted;
+        self.unfollowed += other.unfollowed;
     }
 }
 
@@ -168,6 +171,7 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
             result.known += 1;
         }
     }
+    result.unfollowed = context.unfollowed.get();
     if let Some(end) = &batch.end {
         result.held = commit(sql, &context, end)?;
     }

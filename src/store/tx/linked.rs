@@ -25,7 +25,7 @@ use crate::store::ids::ResourceId;
 use crate::store::tables::linked::{self, LinkTarget};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::task::Task;
-use crate::store::tables::{coverage, task};
+use crate::store::tables::{coverage, member, task};
 use crate::sync::{Decision, plan_linked};
 
 /// How many resources are looked at, at the end of a document, that its links name no longer. The rest is at the end of the next one.
@@ -33,7 +33,7 @@ const MAX_ENDED: usize = 20_000;
 
 impl ResourceState {
     /// Stores what the links of an entry name, and makes tasks of what the mirror does not have. Call it for what counts of the
-    /// resource. Links that only a hub states not to be there are there still.
+    /// resource. Links that only a hub states not to be there are there still, and so are those that may have been cut.
     pub(super) fn follow_links(
         &self,
         sql: &Connection,
@@ -45,7 +45,9 @@ impl ResourceState {
         if deletes || (names_none && !context.any_linked()?) {
             return Ok(());
         }
-        let before = match change.unconfirmed {
+        // What does not fit may be what was named before.
+        let may_name_more = change.unconfirmed || change.has_cut_links;
+        let before = match may_name_more {
             true => Vec::new(),
             false => linked::named_by(sql, self.id, context.set)?,
         };
@@ -98,10 +100,19 @@ impl ResourceState {
             encoding: target.encoding.clone(),
             ..Change::deletion(target.uri.clone(), changed_at)
         };
-        let state = Self::of_change(sql, context, &named)?;
+        let state = match Self::of_change(sql, context, &named) {
+            // The entry itself counts: it is about a resource that has a row.
+            Err(StoreError::TooManyResources(_)) => {
+                context.count_unfollowed();
+                return Ok(());
+            }
+            state => state?,
+        };
         let is_new = linked::name(sql, self.id, context.set, state.id, target.linked_as)?;
         context.note_linked();
-        if state.member.is_some_and(|member| !member.is_linked()) {
+        if state.has_own_entry(sql, context)? {
+            // It is a member also if another set is the one that names it, and does so no longer.
+            state.join_linked(sql, context)?;
             // Its own entries state what there is to fetch. What they do not select is wanted because of the link.
             if is_new {
                 task::reselect(sql, state.id)?;
@@ -141,6 +152,16 @@ impl ResourceState {
             Decision::Older => return Ok(()),
         }
         state.relate(sql, context, &named)
+    }
+
+    /// Whether a list or a change names the resource itself, of this set or of another one: what links state of it does not count.
+    fn has_own_entry(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+    ) -> Result<bool, StoreError> {
+        let is_named_here = self.member.is_some_and(|member| !member.is_linked());
+        Ok(is_named_here || member::is_named_by_another_set(sql, context.set, self.id)?)
     }
 
     /// Has the Source asked for a resource to which an entry links that only a hub has stated: neither its time nor what it states of the
@@ -191,6 +212,9 @@ impl ResourceState {
         let is_deletion = |kind| kind == ChangeKind::Deleted;
         if (self.pending.as_ref()).is_some_and(|pending| is_deletion(pending.kind)) {
             self.drop_task(sql, context)?;
+        }
+        if member::is_named_by_another_set(sql, context.set, self.id)? {
+            return Ok(true);
         }
         let named = Change {
             kind: ChangeKind::Updated,
@@ -253,6 +277,9 @@ fn end(
     };
     if is_named {
         linked::forget_ended(sql, target.id, set)?;
+        if state.has_own_entry(sql, context)? {
+            return Ok(false);
+        }
         let links = Change {
             links: links_to_owners(sql, target.id)?,
             ..Change::deletion(target.uri.clone(), None)

@@ -51,7 +51,8 @@ pub struct PartStep {
 /// What is stored of a part that was read to its end.
 #[derive(Clone, Debug)]
 pub struct PartEnd {
-    /// The fingerprint of the filter with which it was read; `None`: it is damaged, and counts as incomplete.
+    /// The fingerprint of the filter with which it was read; `None`: it is damaged, or has links that were not followed, and counts as
+    /// incomplete.
     pub filter: Option<String>,
     /// By what the part is recognized as unchanged.
     pub evidence: PartEvidence,
@@ -89,7 +90,10 @@ impl Store {
             let part = begin_step(tx.sql, list.set, &step)?;
             let result = list_entries(tx, &list, now, Some(part), &entries)?;
             if let Some(end) = &step.end {
-                end_part(tx.sql, list.set, part, end)?;
+                // Once there is room they are followed, whether the part has changed or not.
+                let filter = end.filter.as_deref();
+                let filter = filter.filter(|_| result.unfollowed == 0);
+                end_part(tx.sql, list.set, part, (filter, end))?;
             }
             Ok(result)
         })
@@ -104,15 +108,14 @@ fn begin_step(sql: &Connection, set: SetId, step: &PartStep) -> Result<PartId, S
     })
 }
 
-fn end_part(sql: &Connection, set: SetId, part: PartId, end: &PartEnd) -> Result<(), StoreError> {
-    part::end(
-        sql,
-        part,
-        end.filter.as_deref(),
-        end.evidence,
-        end.bad_entries,
-        &end.page,
-    )?;
+/// `filter`: with which the part was read; `None`: it counts as incomplete.
+fn end_part(
+    sql: &Connection,
+    set: SetId,
+    part: PartId,
+    (filter, end): (Option<&str>, &PartEnd),
+) -> Result<(), StoreError> {
+    part::end(sql, part, filter, end.evidence, end.bad_entries, &end.page)?;
     if let Some(document) = &end.document {
         document::save(sql, set, document)?;
     }
@@ -146,6 +149,7 @@ fn list_entries(
             entry,
         )?);
     }
+    result.unfollowed = context.unfollowed.get();
     if let Some(updates) = &context.updates {
         updates.write(sql)?;
     }

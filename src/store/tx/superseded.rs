@@ -66,6 +66,7 @@ impl SupersededTask {
             encoding: None,
             unconfirmed: applied.unconfirmed,
             standing: None,
+            has_cut_links: false,
             linked: Vec::new(),
             version: VersionRule::Ignored,
         })))

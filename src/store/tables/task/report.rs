@@ -7,8 +7,8 @@ use super::TaskState;
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
-use crate::store::tables::mirrored_path;
 use crate::store::tables::values::{Count, Micros};
+use crate::store::tables::{linked, mirrored_path};
 
 /// A task that was given up, or is tried again after that.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub struct HeldBackTask {
     pub origin: Origin,
     /// The number that it got when it was held back: later ones have higher numbers.
     pub hold: u64,
+    /// How many files of linked resources go with it, if all deletions are approved that are held back.
+    pub linked: u64,
 }
 
 /// The tasks of a Source that were given up, of resources after that one: at most `limit`, in the order of their resources.
@@ -120,11 +122,14 @@ pub(in crate::store) fn held_back(
         true => "task INDEXED BY task_rejected WHERE state = 'rejected' AND kind = 'deleted'",
         false => "task INDEXED BY task_held WHERE state = 'held'",
     };
+    let goes = linked::goes_with("task.set_id", "'weighed', 'held', 'ready', 'failed'");
     // Only what is on the page is looked up: a million may be held back.
     sql.prepare_cached(&format!(
         "SELECT task.resource_id AS resource_id, source_set.capability_list AS capability_list, resource.uri AS uri,
                 resource.applied_at IS NOT NULL AND resource.deleted = 0 AS is_live, resource.path AS path,
-                resource.length AS length, task.changed_at AS changed_at, task.origin AS origin, COALESCE(task.hold, 0) AS hold
+                resource.length AS length, task.changed_at AS changed_at, task.origin AS origin, COALESCE(task.hold, 0) AS hold,
+                (SELECT COUNT(*) FROM linked JOIN resource ON resource.id = linked.resource_id
+                 WHERE linked.owner_id = task.resource_id AND linked.set_id = task.set_id AND {goes}) AS linked
          FROM task JOIN resource ON resource.id = task.resource_id JOIN source_set ON source_set.id = task.set_id
          WHERE task.resource_id IN (
              SELECT resource_id FROM {deletions} AND source = ?1 AND resource_id > ?2
@@ -148,6 +153,7 @@ pub(in crate::store) fn held_back(
             changed_at: row.get("changed_at")?,
             origin: row.get("origin")?,
             hold: row.get::<_, Count>("hold")?.into(),
+            linked: row.get::<_, Count>("linked")?.into(),
         })
     })?
     .collect()
