@@ -122,6 +122,11 @@ impl Standing {
     }
 }
 
+/// A media type, unless it is empty: some state that where they know none.
+fn known_type(stated: Option<&str>) -> Option<&str> {
+    stated.filter(|stated| !stated.trim().is_empty())
+}
+
 impl Selection {
     /// Of media types, and of URIs of collections and of kinds of metadata, as they are after parsing.
     #[must_use]
@@ -167,11 +172,16 @@ impl Selection {
         self.profiles.iter().any(|profile| profile == uri)
     }
 
+    /// Whether the type decides, and is not known until the resource is served.
+    #[must_use]
+    pub fn needs_served_type(&self, stated: Option<&str>) -> bool {
+        !self.types.is_empty() && known_type(stated).is_none()
+    }
+
     /// Whether a media type is wanted. One that is not known is.
     #[must_use]
     pub fn wants_type(&self, media_type: Option<&str>) -> bool {
-        // Some state an empty type where they know none.
-        let stated = media_type.filter(|stated| !stated.trim().is_empty());
+        let stated = known_type(media_type);
         self.types.is_empty()
             || stated.is_none_or(|stated| self.types.iter().any(|range| range.includes(stated)))
     }

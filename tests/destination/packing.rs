@@ -1,11 +1,8 @@
 //! Sources with Resource Dumps, and counts of their requests.
 
-use std::io::{Cursor, Write};
+use resyncd::demo::{DumpOptions, SampleOptions};
 
-use resyncd::demo::{DumpOptions, SampleOptions, SampleSource};
-use zip::ZipWriter;
-use zip::write::SimpleFileOptions;
-
+pub(crate) use crate::support::put_zip;
 use crate::support::{NAME, Rig, client, resources};
 
 /// Start of a document written by a test.
@@ -57,25 +54,6 @@ pub(crate) fn package_fetches(rig: &Rig, packages: usize) -> Vec<u64> {
 pub(crate) fn packages_left(rig: &Rig) -> usize {
     let folder = rig.config.sources[0].mirror.join(".resyncd/packages");
     std::fs::read_dir(folder).map_or(0, Iterator::count)
-}
-
-/// Serves a package written by the test; returns its length in bytes.
-pub(crate) fn put_zip(
-    source: &SampleSource,
-    path: &str,
-    manifest: &str,
-    members: &[(&str, &str)],
-) -> usize {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    let manifest = ("manifest.xml", manifest);
-    for (name, text) in [&manifest].into_iter().chain(members) {
-        zip.start_file(*name, SimpleFileOptions::default()).unwrap();
-        zip.write_all(text.as_bytes()).unwrap();
-    }
-    let zip = zip.finish().unwrap().into_inner();
-    let length = zip.len();
-    source.put_document(path, "application/zip", zip);
-    length
 }
 
 /// Serves a document of the Source with a bare ampersand in the URI that ends so.

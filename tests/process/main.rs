@@ -20,6 +20,7 @@ mod http2;
 mod logs;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
+mod related;
 mod reload;
 mod start;
 mod sync;

@@ -1,9 +1,14 @@
 //! Documents that a test writes itself instead of having the sample Source write them.
 
+use std::io::{Cursor, Write};
+
+use resyncd::demo::SampleSource;
 use resyncd::protocol::{
     Capability, ChangeKind, Entry, Head, Link, Root, SourceTime, write_document,
 };
 use url::Url;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
 
 /// An update of a resource.
 pub(crate) fn change(uri: &Url, at: SourceTime) -> Entry {
@@ -57,4 +62,23 @@ pub(crate) fn capability_list(documents: &[(&Url, Capability)]) -> Vec<u8> {
         })
         .collect();
     write_document(&head, &entries)
+}
+
+/// Serves a package written by the test; returns its length in bytes.
+pub(crate) fn put_zip(
+    source: &SampleSource,
+    path: &str,
+    manifest: &str,
+    members: &[(&str, &str)],
+) -> usize {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let manifest = ("manifest.xml", manifest);
+    for (name, text) in [&manifest].into_iter().chain(members) {
+        zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+    }
+    let zip = zip.finish().unwrap().into_inner();
+    let length = zip.len();
+    source.put_document(path, "application/zip", zip);
+    length
 }

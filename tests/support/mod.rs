@@ -11,6 +11,7 @@
 
 mod addresses;
 mod client_tls;
+mod examples;
 mod exposition;
 mod files;
 mod lists;
@@ -35,9 +36,10 @@ use url::Url;
 
 pub(crate) use addresses::free_address;
 pub(crate) use client_tls::{CLIENT_CERTIFICATE, NAMING_AUTHORITY, asking_tls_server};
+pub(crate) use examples::{Examples, KEYS, Way};
 pub(crate) use exposition::Exposition;
 pub(crate) use files::{Files, difference, expected_files, files, path_of};
-pub(crate) use lists::{capability_list, change, change_list, change_list_index};
+pub(crate) use lists::{capability_list, change, change_list, change_list_index, put_zip};
 pub(crate) use operator::{FeedLine, Operator, client, send};
 pub(crate) use tls::{AUTHORITY, tls_server};
 pub(crate) use webdriver::Browser;

@@ -1,7 +1,8 @@
 //! Fetches a resource from one candidate after another, until one of them has the right bytes.
 //!
 //! The candidates, in their order: a patch of the version that the mirror has; the member of an open package, which needs no
-//! request; then the URIs, in the order of [`plan_candidates`].
+//! request; then the URIs, in the order of [`plan_candidates`]. No member is used where only the type that the Source serves decides
+//! whether the resource is selected.
 
 use std::sync::Arc;
 
@@ -62,7 +63,10 @@ fn plan(context: &ApplyContext, task: &Task) -> impl Iterator<Item = TaskCandida
         &expected_of(task),
         &task.links,
     );
-    let member = member.and_then(|member| {
+    // A package states no types.
+    let selection = source.source.filter.selection();
+    let needs_type = selection.needs_served_type(task.content.media_type.as_deref());
+    let member = member.filter(|_| !needs_type).and_then(|member| {
         let path = member.path.clone()?;
         Some(TaskCandidate::Member(member, path))
     });

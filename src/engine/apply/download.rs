@@ -343,8 +343,7 @@ fn unselected_type(content: &Content, task: &Task, context: &ApplyContext) -> Op
     let selection = source.source.filter.selection();
     let stated = task.content.media_type.as_deref();
     let served = content.media_type()?;
-    let is_known = stated.is_some_and(|stated| !stated.trim().is_empty());
-    let is_unselected = !is_known && !selection.wants_type(Some(served));
+    let is_unselected = selection.needs_served_type(stated) && !selection.wants_type(Some(served));
     let secrets = source.client.redaction();
     is_unselected.then(|| secrets.excerpt(served, LONGEST_TYPE))
 }
