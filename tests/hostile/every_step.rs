@@ -17,6 +17,7 @@ use crate::completeness::{Watch, is_complete};
 use crate::cycle::Cycle;
 use crate::reverts::{RevertingCycle, toggle};
 use crate::traced::{Fault, RunReport, Traced, Tracer};
+use crate::versions::VersionsCycle;
 
 /// How many steps are tried by default.
 const SAMPLE: usize = 12;
@@ -64,6 +65,14 @@ async fn run_reverting_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
     let revert = move || toggle(&source);
     let traced = Traced::start(&cycle.home, tracer, fault, Arc::default(), revert);
     cycle.run(&traced).await;
+    traced.stop(async || cycle.settled().await).await
+}
+
+/// Runs the cycle in which versions are stored, with one fault.
+async fn run_versions_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
+    let cycle = VersionsCycle::new().await;
+    let traced = Traced::start(&cycle.home, tracer, fault, Arc::default(), || {});
+    cycle.settled().await;
     traced.stop(async || cycle.settled().await).await
 }
 
@@ -131,6 +140,7 @@ fn kind(step: &str) -> String {
         _ if path.contains("/.resyncd/work/") => "working file",
         _ if path.contains("/.resyncd") => "own folder",
         _ if path.contains("/mirror") => "mirror",
+        _ if path.contains("/versions") => "versions",
         _ => "state",
     };
     format!("{call}, {place}")
@@ -200,4 +210,14 @@ fn kill_at_any_step_of_a_change_that_the_source_reverts_leaves_the_former_versio
 #[test]
 fn failure_of_any_step_of_a_change_that_the_source_reverts_leaves_the_former_version() {
     try_steps("RESYNCD_FAULTS", Fault::Fail, run_reverting_cycle);
+}
+
+#[test]
+fn kill_at_any_step_stores_every_version_whole() {
+    try_steps("RESYNCD_STEPS", Fault::Kill, run_versions_cycle);
+}
+
+#[test]
+fn failure_of_any_step_stores_every_version_whole() {
+    try_steps("RESYNCD_FAULTS", Fault::Fail, run_versions_cycle);
 }
