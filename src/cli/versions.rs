@@ -135,9 +135,11 @@ async fn through_daemon(
     }
     loop {
         let listed = list(&client, config, &query).await?;
-        // What is tried again later is left to the daemon.
-        let is_due =
-            |version: &ResourceVersion| version.state == "pending" && version.error.is_none();
+        // What is tried again later is left to the daemon, and so is what waits for its resource.
+        let is_due = |version: &ResourceVersion| {
+            let is_ready = version.next_try_at.is_some();
+            version.state == "pending" && version.error.is_none() && is_ready
+        };
         // Nothing is stored while the folder can't be used.
         if !listed.iter().any(is_due) || is_unusable(&client, config).await? {
             return Ok(listed);

@@ -11,6 +11,7 @@ pub(super) struct Progress {
     applied: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
+    versions: AtomicU64,
     is_finished: AtomicBool,
 }
 
@@ -25,6 +26,8 @@ pub struct Counts {
     pub failed: u64,
     /// Bytes of resources that were received.
     pub bytes: u64,
+    /// Versions that were stored or could not be stored, and TimeMaps that were read.
+    pub versions: u64,
     /// Whether a single run has nothing more to do for the Source.
     pub is_finished: bool,
 }
@@ -46,6 +49,10 @@ impl Progress {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    pub(super) fn count_version(&self) {
+        self.versions.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn note_end(&self) {
         self.is_finished.store(true, Ordering::Relaxed);
     }
@@ -56,6 +63,7 @@ impl Progress {
             applied: self.applied.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
+            versions: self.versions.load(Ordering::Relaxed),
             is_finished: self.is_finished.load(Ordering::Relaxed),
         }
     }

@@ -58,6 +58,12 @@ pub enum MirrorError {
         /// The path.
         path: String,
     },
+    /// There is a file already, which must not be replaced.
+    #[error("{path} is stored already, with other bytes; it stays as it is")]
+    Exists {
+        /// The path.
+        path: String,
+    },
     /// There is no such file.
     #[error("{path} is not in the mirror")]
     Missing {
@@ -79,6 +85,7 @@ impl MirrorError {
             Self::Locked { .. } => "mirror-locked",
             Self::NotMounted { .. } => "mirror-missing",
             Self::Blocked { .. } => "path-blocked",
+            Self::Exists { .. } => "version-conflict",
             Self::Missing { .. } => "missing-file",
             Self::BadPath(error) => error.code(),
         }
@@ -100,6 +107,7 @@ impl MirrorError {
                 ..
             }
             | Self::Blocked { .. }
+            | Self::Exists { .. }
             | Self::Missing { .. }
             | Self::BadPath(_) => "`mirror` must be a folder, or a path where one can be created",
             Self::Io { .. } => "check the disk and the path",
@@ -115,9 +123,10 @@ impl MirrorError {
         match self {
             Self::DiskFull { .. } | Self::ReadOnly { .. } | Self::Io { .. } => ErrorClass::Fatal,
             Self::Locked { .. } | Self::NotMounted { .. } => ErrorClass::Retry,
-            Self::Blocked { .. } | Self::Missing { .. } | Self::BadPath { .. } => {
-                ErrorClass::Unusable
-            }
+            Self::Blocked { .. }
+            | Self::Exists { .. }
+            | Self::Missing { .. }
+            | Self::BadPath { .. } => ErrorClass::Unusable,
         }
     }
 

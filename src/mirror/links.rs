@@ -4,7 +4,7 @@
 //! the Source states another one for the same bytes.)
 
 use std::fs::File;
-use std::io::{Read, Result as IoResult};
+use std::io::{BufRead, BufReader, Read, Result as IoResult};
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{AtFlags, Dir, FileType, linkat};
@@ -31,6 +31,18 @@ impl Mirror {
         other: &Self,
         path: &MirrorPath,
     ) -> Result<CompletedFile, MirrorError> {
+        match self.link_file_of(other, path)? {
+            Some(file) => Ok(file),
+            None => self.stage_copy_of(&other.open_file(path)?, path),
+        }
+    }
+
+    /// Stages a hard link to a published file of another mirror; `None`: that is not possible. It blocks.
+    fn link_file_of(
+        &self,
+        other: &Self,
+        path: &MirrorPath,
+    ) -> Result<Option<CompletedFile>, MirrorError> {
         let failed = |errno| MirrorError::classify_lookup("linking", path.as_str(), errno);
         let folder = other.tree.folder(path.folder()).map_err(failed)?;
         if kind(&folder, path.name()).map_err(failed)? == Some(FileType::RegularFile) {
@@ -39,7 +51,7 @@ impl Mirror {
                 linkat(&folder, path.name(), staging, name, AtFlags::empty())
             };
             match CompletedFile::linked(&self.staging, linking) {
-                Ok(file) => return Ok(file),
+                Ok(file) => return Ok(Some(file)),
                 // Another file system, one without hard links, too many of them, or a file of somebody else.
                 Err(
                     Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::ACCESS,
@@ -47,7 +59,26 @@ impl Mirror {
                 Err(errno) => return Err(failed(errno)),
             }
         }
-        self.stage_copy_of(&other.open_file(path)?, path)
+        Ok(None)
+    }
+
+    /// As [`stage_file_of`](Self::stage_file_of), but copies no more than `most` bytes, and lowers that; `None`: it is longer. It blocks.
+    pub fn stage_short_file_of(
+        &self,
+        other: &Self,
+        path: &MirrorPath,
+        most: &mut u64,
+    ) -> Result<Option<CompletedFile>, MirrorError> {
+        if let Some(file) = self.link_file_of(other, path)? {
+            return Ok(Some(file));
+        }
+        let file = other.open_file(path)?;
+        let length = file.metadata().map_or(u64::MAX, |found| found.len());
+        let Some(left) = most.checked_sub(length) else {
+            return Ok(None);
+        };
+        *most = left;
+        self.stage_copy_of(&file, path).map(Some)
     }
 
     fn stage_copy_of(&self, file: &File, path: &MirrorPath) -> Result<CompletedFile, MirrorError> {
@@ -81,6 +112,34 @@ impl CompletedFile {
     /// Opens the file for reading.
     pub fn open(&self) -> IoResult<File> {
         self.open_staged().map_err(Into::into)
+    }
+
+    /// Whether it has the same bytes as another file. It blocks.
+    pub fn has_bytes_of(&self, other: &File) -> IoResult<bool> {
+        let own = self.open()?;
+        let (left, right) = (own.metadata()?, other.metadata()?);
+        if (left.dev(), left.ino()) == (right.dev(), right.ino()) {
+            return Ok(true);
+        }
+        if left.len() != right.len() {
+            return Ok(false);
+        }
+        let (mut own, mut other) = (
+            BufReader::with_capacity(CHUNK, own),
+            BufReader::with_capacity(CHUNK, other),
+        );
+        loop {
+            let (left, right) = (own.fill_buf()?, other.fill_buf()?);
+            let common = left.len().min(right.len());
+            if common == 0 {
+                return Ok(left.len() == right.len());
+            }
+            if left[..common] != right[..common] {
+                return Ok(false);
+            }
+            own.consume(common);
+            other.consume(common);
+        }
     }
 }
 
@@ -118,6 +177,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::mirror::fault_injection::FaultPlan;
 
     fn path(text: &str) -> MirrorPath {
         MirrorPath::parse(text).unwrap()
@@ -174,6 +234,59 @@ mod tests {
         fs::create_dir(folder.path().join("mirror/h")).unwrap();
         std::os::unix::fs::symlink(&secret, folder.path().join("mirror/h/a")).unwrap();
         assert!(versions.stage_file_of(&mirror, &path("h/a")).is_err());
+    }
+
+    #[test]
+    fn copies_are_bounded_where_files_cannot_be_linked() {
+        let folder = tempfile::tempdir().unwrap();
+        let [mirror, versions] =
+            ["mirror", "versions"].map(|name| Mirror::open(&folder.path().join(name)).unwrap());
+        fs::create_dir(folder.path().join("mirror/h")).unwrap();
+        fs::write(folder.path().join("mirror/h/a"), "bytes").unwrap();
+        let mut most = 9;
+        let mut staged = |is_linked: bool| {
+            let on_another = FaultPlan {
+                of: &[Call::Create],
+                after: 0,
+                errno: Errno::XDEV,
+                lasting: false,
+                injected: 0,
+            };
+            if !is_linked {
+                on_another.begin();
+            }
+            let staged = versions.stage_short_file_of(&mirror, &path("h/a"), &mut most);
+            FaultPlan::end();
+            (staged.unwrap().is_some(), most)
+        };
+        assert_eq!(staged(true), (true, 9));
+        assert_eq!(staged(false), (true, 4));
+        assert_eq!(staged(false), (false, 4));
+        assert_eq!(staged(true), (true, 4));
+    }
+
+    #[test]
+    fn published_file_stays_where_only_new_ones_are_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let versions = Mirror::open(folder.path()).unwrap();
+        let publish = |bytes: &str| {
+            let mut staged = versions.stage().unwrap();
+            staged.write(bytes.as_bytes()).unwrap();
+            let file = staged.finish(None).unwrap();
+            let mut published = versions.publish_new(vec![(file, path("h/a/1"))]);
+            published.remove(0)
+        };
+        publish("first").unwrap();
+        let stored = || File::open(folder.path().join("h/a/1")).unwrap();
+        for (bytes, is_same) in [("first", true), ("other", false), ("longer", false)] {
+            let failed = publish(bytes).unwrap_err();
+            assert_eq!(failed.error.code(), "version-conflict");
+            let file = failed.file.unwrap();
+            assert_eq!(file.has_bytes_of(&stored()).unwrap(), is_same, "{bytes}");
+        }
+        let mut bytes = String::new();
+        stored().read_to_string(&mut bytes).unwrap();
+        assert_eq!(bytes, "first");
     }
 
     #[test]

@@ -30,6 +30,13 @@ pub struct PublishError {
     pub file: Option<CompletedFile>,
 }
 
+/// What becomes of a file that is at the path of one that is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Existing {
+    Replaced,
+    Kept,
+}
+
 /// The folder that was opened last: a batch is processed folder by folder.
 type OpenFolder<'a> = Option<(&'a str, OwnedFd)>;
 
@@ -47,6 +54,26 @@ impl Mirror {
         &self,
         batch: Vec<(CompletedFile, MirrorPath)>,
     ) -> Vec<Result<(), PublishError>> {
+        self.publish_beside(batch, Existing::Replaced)
+    }
+
+    /// As [`publish`](Self::publish), but a file that is at a path stays. It blocks.
+    ///
+    /// # Errors
+    /// Also [`MirrorError::Exists`]: there is a file. Of two files for one path the earlier is published.
+    #[must_use = "a file may not be published"]
+    pub fn publish_new(
+        &self,
+        batch: Vec<(CompletedFile, MirrorPath)>,
+    ) -> Vec<Result<(), PublishError>> {
+        self.publish_beside(batch, Existing::Kept)
+    }
+
+    fn publish_beside(
+        &self,
+        batch: Vec<(CompletedFile, MirrorPath)>,
+        existing: Existing,
+    ) -> Vec<Result<(), PublishError>> {
         let (files, paths): (Vec<CompletedFile>, Vec<MirrorPath>) = batch.into_iter().unzip();
         let files = self.staging.sync(files);
         let mut unsynced = self.unsynced.lock();
@@ -57,13 +84,17 @@ impl Mirror {
             let path = &paths[index];
             let synced = files[index].take().expect("each index occurs once");
             let renamed = match synced {
-                Ok(file) => {
-                    self.rename(file, path, &mut opened, &mut unsynced)
-                        .map_err(|(errno, file)| PublishError {
-                            error: MirrorError::classify("publishing", path.as_str(), errno),
-                            file: Some(file),
-                        })
-                }
+                Ok(file) => self
+                    .rename(file, path, existing, &mut opened, &mut unsynced)
+                    .map_err(|(errno, file)| PublishError {
+                        error: match (errno, existing) {
+                            (Errno::EXIST, Existing::Kept) => MirrorError::Exists {
+                                path: path.to_string(),
+                            },
+                            _ => MirrorError::classify("publishing", path.as_str(), errno),
+                        },
+                        file: Some(file),
+                    }),
                 Err(errno) => Err(PublishError {
                     error: not_synced(path.as_str(), errno),
                     file: None,
@@ -114,6 +145,7 @@ impl Mirror {
         &self,
         file: CompletedFile,
         path: &'a MirrorPath,
+        existing: Existing,
         opened: &mut OpenFolder<'a>,
         unsynced: &mut UnsyncedFolders,
     ) -> Result<(), (Errno, CompletedFile)> {
@@ -129,7 +161,11 @@ impl Mirror {
             }
         };
         // A rename would replace a symlink, a FIFO or a device.
+        // Nothing else publishes here meanwhile: the folders are locked, and so is the mirror for other processes.
         let renamed = match kind(&folder, path.name()) {
+            Ok(Some(FileType::RegularFile)) if existing == Existing::Kept => {
+                Err((Errno::EXIST, file))
+            }
             Ok(None | Some(FileType::RegularFile)) => {
                 unsynced.record(path.folder(), failures);
                 file.move_to(&folder, path.name())

@@ -561,3 +561,29 @@ async fn folder_that_cannot_be_used_does_not_stop_the_mirror() {
     assert_eq!(files(&path).len(), 3);
     std::fs::remove_dir_all(path).unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_bytes_of_the_same_time_do_not_replace_a_stored_version() {
+    let rig = rig().await;
+    let first = update(&rig, RESOURCE, "first");
+    let at = first.lastmod.unwrap();
+    announce(&rig, &[first.clone()]).await;
+    until_stored(&rig, RESOURCE, at, "first").await;
+    rig.until_holds(RESOURCE, "first").await;
+    // As a Source has it whose times are whole seconds.
+    let mut second = update(&rig, RESOURCE, "second");
+    (second.lastmod, second.md.datetime) = (first.lastmod, first.md.datetime);
+    announce(&rig, &[second.clone()]).await;
+    rig.until_holds(RESOURCE, "second").await;
+    let conflicting = until_failing(&rig, RESOURCE, "version-conflict").await;
+    assert_eq!(conflicting.state, "stored");
+    assert_eq!(conflicting.at, Some(at.to_string()));
+    until_stored(&rig, RESOURCE, at, "first").await;
+    let counted = until_counted(&rig, 0, 1).await;
+    assert_eq!(counted.error.unwrap().code, "version-conflict");
+    // A person's retry does not replace it either.
+    let (status, body) = rig.operator.post(&format!("/sources/{NAME}/retry")).await;
+    assert_eq!(status, 202, "{body}");
+    until_counted(&rig, 0, 1).await;
+    until_stored(&rig, RESOURCE, at, "first").await;
+}

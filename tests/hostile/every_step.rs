@@ -18,6 +18,7 @@ use crate::cycle::Cycle;
 use crate::linked_steps::LinkedCycle;
 use crate::reverts::{RevertingCycle, toggle};
 use crate::traced::{Fault, RunReport, Traced, Tracer};
+use crate::versions::VersionsCycle;
 
 /// How many steps are tried by default.
 const SAMPLE: usize = 12;
@@ -89,6 +90,14 @@ async fn run_linked_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
     report
 }
 
+/// Runs the cycle in which versions are stored, with one fault.
+async fn run_versions_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
+    let cycle = VersionsCycle::new().await;
+    let traced = Traced::start(&cycle.home, tracer, fault, Arc::default(), || {});
+    cycle.settled().await;
+    traced.stop(async || cycle.settled().await).await
+}
+
 /// Prints the fault if the test panics, and ends the other workers.
 struct StepReporter<'a>(Fault, &'a AtomicUsize);
 
@@ -153,6 +162,7 @@ fn kind(step: &str) -> String {
         _ if path.contains("/.resyncd/work/") => "working file",
         _ if path.contains("/.resyncd") => "own folder",
         _ if path.contains("/mirror") => "mirror",
+        _ if path.contains("/versions") => "versions",
         _ => "state",
     };
     format!("{call}, {place}")
@@ -232,4 +242,13 @@ fn kill_at_any_step_of_following_links_leaves_what_entries_name() {
 #[test]
 fn failure_of_any_step_of_following_links_leaves_what_entries_name() {
     try_steps("RESYNCD_FAULTS", Fault::Fail, run_linked_cycle);
+}
+
+fn kill_at_any_step_stores_every_version_whole() {
+    try_steps("RESYNCD_STEPS", Fault::Kill, run_versions_cycle);
+}
+
+#[test]
+fn failure_of_any_step_stores_every_version_whole() {
+    try_steps("RESYNCD_FAULTS", Fault::Fail, run_versions_cycle);
 }

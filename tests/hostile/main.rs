@@ -134,6 +134,7 @@ mod tls_site;
 mod traced;
 mod unresponsive_hosts;
 mod uris;
+mod versions;
 
 use tokio::sync::RwLock;
 

@@ -166,10 +166,12 @@ pub(in crate::engine) enum VersionCheck {
     NotInFuture,
     /// This time, if there is one: of a memento that a TimeMap names.
     Exactly(SourceTime),
-    /// There must be one, not later than `at`, and later than `after`: of a TimeGate, which may not know the version yet.
+    /// There must be one, not later than `at`, and later than `after`: of a TimeGate, which may not know the version yet. `asked`: the
+    /// time that is asked for.
     AsOf {
         at: SourceTime,
         after: Option<SourceTime>,
+        asked: SourceTime,
     },
 }
 
@@ -177,9 +179,24 @@ impl VersionCheck {
     /// The time that is asked for.
     fn as_of(self) -> Option<SourceTime> {
         match self {
-            Self::AsOf { at, .. } => Some(at),
+            Self::AsOf { asked, .. } => Some(asked),
             Self::Any | Self::NotInFuture | Self::Exactly(_) => None,
         }
+    }
+
+    /// The same, asking for the end of the version's second: a request states whole seconds, and a TimeGate that knows fractions has
+    /// none of this version at the begin of its second. `None`: that is what is asked for.
+    pub(in crate::engine) fn at_end_of_second(self) -> Option<Self> {
+        let Self::AsOf { at, after, asked } = self else {
+            return None;
+        };
+        let begin = at.micros() - at.micros().rem_euclid(1_000_000);
+        let end = SourceTime::from_micros(begin.saturating_add(1_000_000));
+        (begin != at.micros() && asked != end).then_some(Self::AsOf {
+            at,
+            after,
+            asked: end,
+        })
     }
 
     /// The times of versions are whole seconds.
@@ -199,9 +216,12 @@ impl VersionCheck {
             Self::AsOf { at, .. } if second(found) > second(at) => {
                 other("later than the version", "memento-too-late")
             }
+            // Two versions may have one second.
             Self::AsOf {
-                after: Some(after), ..
-            } if second(found) <= second(after) => {
+                at,
+                after: Some(after),
+                ..
+            } if second(found) <= second(after) && second(found) < second(at) => {
                 other("not later than the version before", "memento-too-early")
             }
             Self::Exactly(at) if second(found) != second(at) => {
@@ -565,7 +585,11 @@ mod tests {
         let time = |text: &str| -> SourceTime { text.parse().unwrap() };
         let at = time("2013-01-03T18:00:00.5Z");
         let after = Some(time("2013-01-02T18:00:00Z"));
-        let as_of = |after| VersionCheck::AsOf { at, after };
+        let as_of = |after| VersionCheck::AsOf {
+            at,
+            after,
+            asked: at,
+        };
         let future = "9000-01-01";
         for (check, found, expected) in [
             (VersionCheck::Any, None, None),
@@ -590,6 +614,16 @@ mod tests {
             (
                 as_of(after),
                 Some("2013-01-02T18:00:00Z"),
+                Some("memento-too-early"),
+            ),
+            (
+                as_of(Some(time("2013-01-03T18:00:00.2Z"))),
+                Some("2013-01-03T18:00:00Z"),
+                None,
+            ),
+            (
+                as_of(Some(time("2013-01-03T18:00:00.2Z"))),
+                Some("2013-01-03T17:59:59Z"),
                 Some("memento-too-early"),
             ),
             (VersionCheck::Exactly(at), None, None),

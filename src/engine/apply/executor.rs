@@ -16,7 +16,7 @@ use super::publisher::{ExecutedTask, publish_all};
 use crate::clock::{self, ClockStepDetector, Now};
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
-use crate::engine::versions::worker::{begin_versions, store_versions};
+use crate::engine::versions::worker::store_versions;
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Task, TasksInProgress, Wake};
 
@@ -35,7 +35,7 @@ pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror
     let Some(versions) = context.versions.clone() else {
         return execute_restarting(context, mirror).await;
     };
-    begin_versions(&context, &versions).await;
+    // It opens its folder: a disk that does not answer delays no task.
     let storing = store_versions(&context, &versions, &mirror);
     let executing = execute_restarting(Arc::clone(&context), Arc::clone(&mirror));
     tokio::join!(executing, storing);

@@ -93,8 +93,9 @@ pub(in crate::engine) async fn drain(context: &SourceContext) {
 /// When the first of the tasks is due, or of the versions that can be stored.
 async fn next_due(context: &SourceContext) -> Result<Option<DateTime<Utc>>, StoreError> {
     let of_tasks = context.store.next_due(context.name()).await?;
-    let opened = context.versions.as_ref().and_then(|it| it.opened());
-    if opened.is_none() {
+    // Only a daemon waits for a folder that can't be used. One that is being opened is waited for.
+    let facts = context.runtime_status.source(context.name());
+    if context.versions.is_none() || facts.versions_error.is_some() {
         return Ok(of_tasks);
     }
     let now = clock::now().wall;
@@ -112,5 +113,5 @@ fn progress_of(context: &SourceContext) -> u64 {
     } else {
         counts.bytes
     };
-    counts.documents + counts.applied + counts.failed + bytes
+    counts.documents + counts.applied + counts.failed + counts.versions + bytes
 }

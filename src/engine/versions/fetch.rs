@@ -46,44 +46,16 @@ pub(super) async fn store_version(
         Ok(false) => {}
         Err(error) => return Ok(failed(error, &task)),
     }
-    let places = plan_version(&version.uri, &expected_of(version), &version.links);
     let hosts = &apply.source.source.hosts;
     let hosts = AllowedHosts::new(hosts);
-    let mut candidates: Vec<(Candidate, VersionCheck)> = Vec::new();
-    for memento in places.mementos {
-        let check = match version.kind {
-            VersionKind::Listed => VersionCheck::Exactly(version.at),
-            VersionKind::Announced | VersionKind::TimeMap => VersionCheck::NotInFuture,
-        };
-        candidates.push((memento, check));
-    }
-    if let Some(timegate) = places.timegate {
-        let after = apply.source.store.stored_version_before(version).await?;
-        let candidate = Candidate {
-            uri: timegate,
-            is_own: false,
-            expected: Expected {
-                modified: None,
-                ..expected_of(version)
-            },
-        };
-        // A digest decides by itself.
-        let after = after.filter(|_| version.content.hashes.is_empty());
-        candidates.push((
-            candidate,
-            VersionCheck::AsOf {
-                at: version.at,
-                after,
-            },
-        ));
-    }
+    let mut candidates = candidates_of(apply, version).await?;
     if candidates.is_empty() {
         return Ok(without_place(apply, mirror, version, &paths, &task).await);
     }
     candidates.retain(|(candidate, _)| hosts.allows(candidate.uri.url()));
     let mut last = None;
     for (candidate, check) in candidates {
-        let fetched = download_version(apply, &task, &candidate, check).await;
+        let fetched = download_as_of(apply, &task, &candidate, check).await;
         let error = match fetched {
             Ok(FetchOutcome::Fetched(fetched)) => {
                 match publish_fetched(apply, mirror, version, &paths, *fetched).await {
@@ -91,9 +63,11 @@ pub(super) async fn store_version(
                     Err(error) => return Ok(failed(error, &task)),
                 }
             }
-            Ok(FetchOutcome::Unselected(_)) => return Ok(VersionResult::Unwanted),
+            Ok(FetchOutcome::Unselected(served)) => return Ok(VersionResult::Unwanted(served)),
             Ok(FetchOutcome::NotModified) => continue,
-            Err(DownloadError::UnselectedType(_)) => return Ok(VersionResult::Unwanted),
+            Err(DownloadError::UnselectedType(served)) => {
+                return Ok(VersionResult::Unwanted(served));
+            }
             Err(error) => error,
         };
         tracing::debug!(code = error.code(), source = apply.name(), uri = %version.uri, at = %version.at,
@@ -115,6 +89,64 @@ pub(super) async fn store_version(
         }
     }
     Ok(VersionResult::Failed(failure))
+}
+
+/// Where a version may be fetched, and what its `Memento-Datetime` must be there.
+async fn candidates_of(
+    apply: &ApplyContext,
+    version: &VersionTask,
+) -> Result<Vec<(Candidate, VersionCheck)>, StoreError> {
+    let places = plan_version(&version.uri, &expected_of(version), &version.links);
+    let check = match version.kind {
+        VersionKind::Listed => VersionCheck::Exactly(version.at),
+        VersionKind::Announced | VersionKind::TimeMap => VersionCheck::NotInFuture,
+    };
+    let mementos = places.mementos.into_iter().map(|memento| {
+        // It is this version whenever it was modified: an archive may state when the resource itself was.
+        let expected = Expected {
+            modified: None,
+            ..memento.expected
+        };
+        let memento = Candidate {
+            expected,
+            ..memento
+        };
+        (memento, check)
+    });
+    let mut candidates: Vec<(Candidate, VersionCheck)> = mementos.collect();
+    if let Some(timegate) = places.timegate {
+        let after = apply.source.store.stored_version_before(version).await?;
+        let candidate = Candidate {
+            uri: timegate,
+            is_own: false,
+            expected: expected_of(version),
+        };
+        // A digest decides by itself.
+        let after = after.filter(|_| version.content.hashes.is_empty());
+        let at = version.at;
+        let check = VersionCheck::AsOf {
+            at,
+            after,
+            asked: at,
+        };
+        candidates.push((candidate, check));
+    }
+    Ok(candidates)
+}
+
+/// Downloads a version from one candidate. A TimeGate that has only an earlier one is asked again for the end of the second.
+async fn download_as_of(
+    apply: &ApplyContext,
+    task: &Task,
+    candidate: &Candidate,
+    check: VersionCheck,
+) -> Result<FetchOutcome, DownloadError> {
+    let fetched = download_version(apply, task, candidate, check).await;
+    let is_early = matches!(&fetched, Err(DownloadError::OtherMemento { code, .. }) if *code == "memento-too-early");
+    match check.at_end_of_second().filter(|_| is_early) {
+        Some(later) => download_version(apply, task, candidate, later).await,
+        None => fetched,
+    }
 }
 
 /// A version that has no place of its own: what the mirror has, or nothing.
@@ -163,16 +195,9 @@ async fn store_without_request(
     paths: &[MirrorPath],
 ) -> Result<bool, DownloadError> {
     let (versions, of_check) = (Arc::clone(&apply.mirror), paths.to_vec());
-    let checking = tokio::task::spawn_blocking(move || {
-        let mut found = of_check
-            .iter()
-            .filter(|path| versions.open_file(path).is_ok());
-        let Some(path) = found.next() else {
-            return Ok(false);
-        };
-        // It may be there because the sync of its folder has failed.
-        versions.sync_entry(path).map(|()| true)
-    });
+    let hashes = version.content.hashes.clone();
+    let checking =
+        tokio::task::spawn_blocking(move || is_stored_file(&versions, &of_check, &hashes));
     let is_there = checking
         .await
         .map_err(|error| DownloadError::of_join(&error))?;
@@ -183,6 +208,33 @@ async fn store_without_request(
         return Ok(false);
     }
     link(apply, mirror, version, paths).await
+}
+
+/// Whether one of these paths has the version: what a crash has left without a record. Other bytes stay as they are, which is an error.
+/// For a blocking thread.
+fn is_stored_file(
+    versions: &Mirror,
+    paths: &[MirrorPath],
+    hashes: &[Digest],
+) -> Result<bool, MirrorError> {
+    let mut found = paths
+        .iter()
+        .filter_map(|path| Some((path, versions.open_file(path).ok()?)));
+    let Some((path, mut file)) = found.next() else {
+        return Ok(false);
+    };
+    let mut verifier = Verifier::new(None, hashes);
+    if !hashes.is_empty() {
+        let read = verifier.read_all(&mut file, |_| {});
+        read.map_err(|error| MirrorError::reading(path.as_str(), &error))?;
+        if verifier.finish().is_err() {
+            return Err(MirrorError::Exists {
+                path: path.to_string(),
+            });
+        }
+    }
+    // It may be there because the sync of its folder has failed.
+    versions.sync_entry(path).map(|()| true)
 }
 
 /// Stores the mirror's file; `false`: it is not there, or not as it is recorded.
@@ -256,7 +308,7 @@ fn expected_of(version: &VersionTask) -> Expected {
     Expected {
         content: version.content.clone(),
         encoding: version.encoding.clone(),
-        modified: Some(version.at),
+        modified: None,
     }
 }
 
@@ -333,10 +385,11 @@ mod tests {
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::versions::folder::VersionsFolder;
     use crate::fetch::FetchError;
     use crate::fetch::transport::Transport;
-    use crate::protocol::{ContentInfo, Link, ResourceUri};
-    use crate::store::{ResourceId, SetId};
+    use crate::protocol::{Algorithm, ContentInfo, Link, ResourceUri};
+    use crate::store::{Change, Publication, ResourceId, SetId, StoredVersion, TaskResult};
 
     /// Redirects each request to this machine.
     struct Redirecting;
@@ -352,33 +405,158 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn timegate_does_not_lead_to_private_addresses() {
-        let url = Url::parse("https://example.org/").unwrap();
-        let source = TestSource::new(&url, |client| client.with_transport(Arc::new(Redirecting)));
-        let versions = source.mirror.root().with_file_name("versions");
-        let versions = Arc::new(Mirror::open(&versions).unwrap());
-        let apply = Arc::new(ApplyContext::new(
-            Arc::clone(&source.context),
-            versions,
-            true,
-        ));
-        let task = |rel: &str, href: &str| VersionTask {
+    /// Answers each request with what a function returns for its path and `Accept-Datetime`: headers and body.
+    struct Archive<F>(F);
+
+    impl<F> Transport for Archive<F>
+    where
+        F: Fn(&str, Option<&str>) -> (Vec<(&'static str, String)>, String) + Send + Sync,
+    {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            let datetime = request.headers().get("accept-datetime");
+            let datetime = datetime.map(|value| value.to_str().unwrap());
+            let (headers, body) = (self.0)(request.url().path(), datetime);
+            let mut answer = http::Response::builder();
+            for (name, value) in headers {
+                answer = answer.header(name, value);
+            }
+            let answer = answer.body(body.into_bytes()).unwrap();
+            std::future::ready(Ok(answer.into())).boxed()
+        }
+    }
+
+    fn archive<F>(answer: F) -> Archive<F>
+    where
+        F: Fn(&str, Option<&str>) -> (Vec<(&'static str, String)>, String) + Send + Sync,
+    {
+        Archive(answer)
+    }
+
+    struct Versions {
+        source: TestSource,
+        apply: Arc<ApplyContext>,
+    }
+
+    impl Versions {
+        fn from(transport: impl Transport + 'static) -> Self {
+            let url = Url::parse("https://example.org/").unwrap();
+            let source = TestSource::new(&url, |client| client.with_transport(Arc::new(transport)));
+            let versions = source.mirror.root().with_file_name("versions");
+            let versions = Arc::new(Mirror::open(&versions).unwrap());
+            let apply = ApplyContext::new(Arc::clone(&source.context), versions, true);
+            let apply = Arc::new(apply);
+            Self { source, apply }
+        }
+
+        /// Stores a version: its code where it failed.
+        async fn store(&self, task: &VersionTask) -> Result<(), &'static str> {
+            let stored = store_version(&self.apply, &self.source.mirror, task).await;
+            match stored.unwrap() {
+                VersionResult::Stored => Ok(()),
+                VersionResult::Failed(failure) => Err(failure.code),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn file(&self, task: &VersionTask) -> std::path::PathBuf {
+            let paths = version_paths(&task.path, &task.uri, task.at);
+            self.apply.mirror.root().join(paths[0].as_str())
+        }
+
+        fn bytes(&self, task: &VersionTask) -> String {
+            std::fs::read_to_string(self.file(task)).unwrap()
+        }
+    }
+
+    fn announced(at: &str, rel: &str) -> VersionTask {
+        let href = Url::parse(&format!("https://example.org/{rel}")).unwrap();
+        VersionTask {
             resource: ResourceId(1),
-            at: "2013-01-03T18:00:00Z".parse().unwrap(),
+            at: at.parse().unwrap(),
             kind: VersionKind::Announced,
             uri: ResourceUri::parse("https://example.org/a").unwrap(),
             source: NAME.to_owned(),
             set: SetId(1),
             content: ContentInfo::default(),
             encoding: None,
-            links: vec![Link::new(rel, Url::parse(href).unwrap())],
+            links: vec![Link::new(rel, href)],
             attempts: 0,
             path: "example.org/a".to_owned(),
             live: false,
             live_hashes: Vec::new(),
             live_at: [None, None],
             is_pending: false,
+        }
+    }
+
+    fn digests(bytes: &str) -> Vec<Digest> {
+        vec![Digest::of(Algorithm::Sha256, bytes.as_bytes())]
+    }
+
+    #[tokio::test]
+    async fn stored_version_is_never_replaced_by_other_bytes() {
+        let versions = Versions::from(archive(|_, _| (Vec::new(), "second".to_owned())));
+        let mut task = announced("2013-01-03T18:00:00Z", "memento");
+        let file = versions.file(&task);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "first").unwrap();
+        // What a crash has left is proven by the digest.
+        task.content.hashes = digests("first");
+        assert_eq!(versions.store(&task).await, Ok(()));
+        task.content.hashes = digests("second");
+        assert_eq!(versions.store(&task).await, Err("version-conflict"));
+        assert_eq!(versions.bytes(&task), "first");
+    }
+
+    #[tokio::test]
+    async fn memento_may_have_been_modified_earlier_than_announced() {
+        let versions = Versions::from(archive(|_, _| {
+            let modified = "Wed, 02 Jan 2013 10:00:00 GMT".to_owned();
+            (vec![("last-modified", modified)], "first".to_owned())
+        }));
+        let mut task = announced("2013-01-03T18:00:00Z", "memento");
+        task.links[0].modified = Some(task.at);
+        assert_eq!(versions.store(&task).await, Ok(()));
+        assert_eq!(versions.bytes(&task), "first");
+    }
+
+    #[tokio::test]
+    async fn timegate_is_asked_for_the_whole_second_of_a_version() {
+        // It has the version at half a second past, and what it states has whole seconds.
+        let versions = Versions::from(archive(|_, asked| {
+            let (found, bytes) = match asked.unwrap() {
+                "Thu, 03 Jan 2013 18:00:00 GMT" => ("Wed, 02 Jan 2013 18:00:00 GMT", "before"),
+                _ => ("Thu, 03 Jan 2013 18:00:00 GMT", "as it was"),
+            };
+            (
+                vec![("memento-datetime", found.to_owned())],
+                bytes.to_owned(),
+            )
+        }));
+        let url = Url::parse("https://example.org/").unwrap();
+        let store = &versions.source.store;
+        let mut task = announced("2013-01-03T18:00:00.5Z", "timegate");
+        task.set = store.begin_set(NAME, &url).await.unwrap().id;
+        let change = Change {
+            kind: ChangeKind::Created,
+            ..Change::deletion(task.uri.clone(), Some("2013-01-01".parse().unwrap()))
+        };
+        versions.source.announce(vec![change]).await;
+        let mut before = task.clone();
+        before.at = "2013-01-02T18:00:00Z".parse().unwrap();
+        let now = clock::now().wall;
+        let stored = store.complete_version(now, before, VersionResult::Stored);
+        stored.await.unwrap();
+        assert_eq!(versions.store(&task).await, Ok(()));
+        assert_eq!(versions.bytes(&task), "as it was");
+    }
+
+    #[tokio::test]
+    async fn timegate_does_not_lead_to_private_addresses() {
+        let versions = Versions::from(Redirecting);
+        let task = |rel: &str, href: &str| VersionTask {
+            links: vec![Link::new(rel, Url::parse(href).unwrap())],
+            ..announced("2013-01-03T18:00:00Z", rel)
         };
         for (rel, href) in [
             ("timegate", "http://example.org/timegate"),
@@ -386,7 +564,7 @@ mod tests {
             ("memento", "http://example.org/1"),
             ("memento", "http://192.168.0.1/1"),
         ] {
-            let result = store_version(&apply, &source.mirror, &task(rel, href))
+            let result = store_version(&versions.apply, &versions.source.mirror, &task(rel, href))
                 .await
                 .unwrap();
             let VersionResult::Failed(failure) = result else {
@@ -397,6 +575,61 @@ mod tests {
                 ("forbidden-address", None),
                 "{href}"
             );
+        }
+    }
+
+    #[test]
+    fn publication_does_not_replace_a_stored_version() {
+        let root = tempfile::tempdir().unwrap();
+        let mirror = Mirror::open(&root.path().join("mirror")).unwrap();
+        let folder = VersionsFolder::at(root.path().join("versions"));
+        folder.set_opened(Mirror::open(folder.root()).unwrap());
+        let path = MirrorPath::parse("example.org/a").unwrap();
+        let store = |bytes: &str| {
+            let mut staged = mirror.stage().unwrap();
+            staged.write(bytes.as_bytes()).unwrap();
+            let file = staged.finish(None).unwrap();
+            let published = mirror.publish(vec![(file, path.clone())]);
+            assert!(published.iter().all(Result::is_ok));
+            let mut results = [TaskResult::Published(published_now(bytes))];
+            folder.store_published(&mirror, &mut results, clock::now().wall);
+            let TaskResult::Published(publication) = &results[0] else {
+                unreachable!();
+            };
+            let [first, _] = &version_paths("example.org/a", &publication.task.uri, time())[..]
+            else {
+                unreachable!();
+            };
+            let stored = std::fs::read_to_string(folder.root().join(first.as_str()));
+            (stored.unwrap(), publication.stored_version)
+        };
+        let stored = StoredVersion::Stored(time());
+        assert_eq!(store("first"), ("first".to_owned(), stored));
+        // An audit fetches the same, or other bytes of the same time.
+        assert_eq!(store("first"), ("first".to_owned(), stored));
+        let conflicting = StoredVersion::Conflicting(time());
+        assert_eq!(store("other"), ("first".to_owned(), conflicting));
+    }
+
+    fn time() -> SourceTime {
+        "2013-01-03T18:00:00Z".parse().unwrap()
+    }
+
+    /// The publication of a resource of that time.
+    fn published_now(bytes: &str) -> Publication {
+        let version = announced("2013-01-03T18:00:00Z", "up");
+        Publication {
+            path: version.path.clone(),
+            length: bytes.len() as u64,
+            media_type: None,
+            encoding: None,
+            hashes: Vec::new(),
+            lastmod: Some(version.at),
+            version: None,
+            news: true,
+            is_patched: false,
+            stored_version: StoredVersion::Ignored,
+            task: task_of(&version),
         }
     }
 }

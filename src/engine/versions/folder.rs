@@ -3,11 +3,13 @@
 //! It is a mirror of its own: staged files, syncs, the lock and the rules of paths are the same. Where something is in the way of that
 //! path, the version gets the made path of its resource.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::mirror::{CompletedFile, Mirror, MirrorError};
 use crate::mirror_path::{MirrorPath, made_path};
@@ -15,10 +17,15 @@ use crate::protocol::{ResourceUri, SourceTime, version_name};
 use crate::store::{Publication, StoredVersion, TaskResult};
 use crate::sync::{is_plausible, names_version};
 
+/// How many bytes are copied at once before the commit of their tasks, which waits for that. Beyond, the worker copies.
+const MAX_COPIED: u64 = 8 << 20;
+
 /// The folder of a Source's versions, open or not.
 pub(in crate::engine) struct VersionsFolder {
     root: PathBuf,
     opened: Mutex<Option<Arc<Mirror>>>,
+    /// For one page of a TimeMap in memory at once. Each Source has its own: another one may be slow.
+    pub(super) reading: Semaphore,
 }
 
 impl VersionsFolder {
@@ -26,6 +33,7 @@ impl VersionsFolder {
         Self {
             root,
             opened: Mutex::default(),
+            reading: Semaphore::new(1),
         }
     }
 
@@ -49,7 +57,8 @@ impl VersionsFolder {
         *self.opened.lock() = None;
     }
 
-    /// Stores what was published in the mirror as versions, and notes that in the results. For a blocking thread.
+    /// Stores what was published in the mirror as versions, and notes that in the results. What is not done quickly is left to the
+    /// worker. For a blocking thread.
     pub(in crate::engine) fn store_published(
         &self,
         mirror: &Mirror,
@@ -58,11 +67,13 @@ impl VersionsFolder {
     ) {
         let opened = self.opened();
         let (mut files, mut publications) = (Vec::new(), Vec::new());
+        let mut copied = MAX_COPIED;
         for result in results {
             let TaskResult::Published(publication) = result else {
                 continue;
             };
             let Some(at) = version_time(publication, now) else {
+                publication.stored_version = StoredVersion::Timeless;
                 continue;
             };
             // Until it is.
@@ -79,8 +90,13 @@ impl VersionsFolder {
                 publication.stored_version = StoredVersion::Stored(at);
                 continue;
             }
-            match versions.stage_file_of(mirror, &of) {
-                Ok(file) => {
+            match versions.stage_short_file_of(mirror, &of, &mut copied) {
+                Ok(None) => {}
+                Ok(Some(file)) if is_stored_at(versions, &paths) => {
+                    let stored = publish_version(versions, file, &paths);
+                    note(publication, at, stored);
+                }
+                Ok(Some(file)) => {
                     files.push((file, path.clone()));
                     publications.push((publication, paths, at));
                 }
@@ -91,23 +107,39 @@ impl VersionsFolder {
             return;
         };
         for (result, (publication, paths, at)) in
-            versions.publish(files).into_iter().zip(publications)
+            versions.publish_new(files).into_iter().zip(publications)
         {
             let result = match result {
                 Err(failed) => match (failed.file, &failed.error) {
-                    (Some(file), MirrorError::Blocked { .. }) => {
-                        publish_version(&versions, file, &paths[1..])
+                    (Some(file), MirrorError::Blocked { .. } | MirrorError::Exists { .. }) => {
+                        publish_version(&versions, file, &paths)
                     }
                     _ => Err(failed.error),
                 },
                 Ok(()) => Ok(()),
             };
-            match result {
-                Ok(()) => publication.stored_version = StoredVersion::Stored(at),
-                Err(error) => report(publication, &error),
-            }
+            note(publication, at, result);
         }
     }
+}
+
+/// Notes what became of a publication as a version.
+fn note(publication: &mut Publication, at: SourceTime, stored: Result<(), MirrorError>) {
+    match stored {
+        Ok(()) => publication.stored_version = StoredVersion::Stored(at),
+        Err(error @ MirrorError::Exists { .. }) => {
+            let (source, uri) = (&publication.task.source, &publication.task.uri);
+            tracing::warn!(code = error.code(), source, %uri, %at, %error,
+                "the Source serves other bytes of the same time; the stored version stays");
+            publication.stored_version = StoredVersion::Conflicting(at);
+        }
+        Err(error) => report(publication, &error),
+    }
+}
+
+/// Whether one of these paths has a file.
+fn is_stored_at(versions: &Mirror, paths: &[MirrorPath]) -> bool {
+    paths.iter().any(|path| versions.open_file(path).is_ok())
 }
 
 /// The worker tries again, and reports what stays.
@@ -149,7 +181,8 @@ pub(super) fn version_paths(path: &str, uri: &ResourceUri, at: SourceTime) -> Ve
     paths
 }
 
-/// Publishes a file at the first of these paths that is not blocked. For a blocking thread.
+/// Publishes a file at the first of these paths that is not blocked. A version that is stored at one of them stays as it is: the same
+/// bytes are stored then, others are an error. For a blocking thread.
 pub(super) fn publish_version(
     versions: &Mirror,
     file: CompletedFile,
@@ -160,11 +193,20 @@ pub(super) fn publish_version(
         path: String::new(),
     };
     for path in paths {
+        if let (Some(file), Ok(stored)) = (&file, versions.open_file(path)) {
+            return compare(versions, file, &stored, path);
+        }
+    }
+    for path in paths {
         let Some(next) = file.take() else { break };
-        let published = versions.publish(vec![(next, path.clone())]);
+        let published = versions.publish_new(vec![(next, path.clone())]);
         match published.into_iter().next() {
             None | Some(Ok(())) => return Ok(()),
             Some(Err(failed)) => {
+                // Another task has stored it in this moment.
+                if let (Some(file), Ok(stored)) = (&failed.file, versions.open_file(path)) {
+                    return compare(versions, file, &stored, path);
+                }
                 if !matches!(failed.error, MirrorError::Blocked { .. }) {
                     return Err(failed.error);
                 }
@@ -173,6 +215,22 @@ pub(super) fn publish_version(
         }
     }
     Err(blocked)
+}
+
+fn compare(
+    versions: &Mirror,
+    file: &CompletedFile,
+    stored: &File,
+    path: &MirrorPath,
+) -> Result<(), MirrorError> {
+    let is_same = file.has_bytes_of(stored);
+    match is_same.map_err(|error| MirrorError::reading(path.as_str(), &error))? {
+        // It may be there because the sync of its folder has failed.
+        true => versions.sync_entry(path),
+        false => Err(MirrorError::Exists {
+            path: path.to_string(),
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -20,16 +20,18 @@ const MAX_PAGES: usize = 100;
 const MAX_VERSIONS: usize = 10_000;
 /// The length of the longest page, in bytes.
 const MAX_PAGE: u64 = 8 << 20;
-/// How many pages are in memory at once, of all Sources together.
-static READING: Semaphore = Semaphore::const_new(2);
 
 /// Reads the TimeMap of a task.
 pub(super) async fn read_time_map(apply: &ApplyContext, task: &VersionTask) -> VersionResult {
     let start = task.links.first().map(|link| link.href.clone());
     let Some(start) = start else {
-        return VersionResult::Unwanted;
+        return VersionResult::Pointless;
+    };
+    let Some(folder) = &apply.source.versions else {
+        return VersionResult::Pointless;
     };
     let pages = Pages {
+        reading: &folder.reading,
         client: &apply.source.client,
         hosts: &apply.source.source.hosts,
         max_uri_bytes: apply.source.limits.uri,
@@ -87,6 +89,8 @@ impl Found {
 }
 
 struct Pages<'a> {
+    /// One page is in memory at once, of each Source.
+    reading: &'a Semaphore,
     client: &'a Client,
     hosts: &'a [String],
     max_uri_bytes: usize,
@@ -135,7 +139,7 @@ impl Pages<'_> {
     async fn page(&self, url: &Url, most: usize) -> Result<TimeMap, FetchError> {
         let uri = ResourceUri::try_from(url.clone()).map_err(|_| FetchError::LongUri)?;
         let hosts = AllowedHosts::new(self.hosts);
-        let _reading = READING.acquire().await;
+        let _reading = self.reading.acquire().await;
         let asked = self.client.get_content(&uri, &hosts, Some(MAX_PAGE), None);
         let Some(mut content) = asked.await? else {
             return Ok(TimeMap::default());
@@ -188,7 +192,9 @@ mod tests {
         let serving = Arc::new(Serving(page, AtomicUsize::new(0)));
         let client = Client::new(&HttpConfig::default()).unwrap();
         let client = client.with_transport(serving.clone());
+        let reading = Semaphore::new(1);
         let pages = Pages {
+            reading: &reading,
             client: &client,
             hosts: &[],
             max_uri_bytes: 1000,

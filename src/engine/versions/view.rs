@@ -62,9 +62,12 @@ pub(in crate::engine) async fn versions_of(
         versions.insert(it.at, shown);
     }
     for (at, file) in stored {
+        // What was given up of a version that is stored: the Source has served other bytes of its time.
+        let given_up = versions.remove(&Some(at)).filter(|it| it.state == "failed");
         let shown = ResourceVersion {
             path: Some(file.path),
             length: Some(file.length),
+            error: given_up.and_then(|it| it.error),
             ..version(Some(at), "stored")
         };
         versions.insert(Some(at), shown);

@@ -21,7 +21,7 @@ use crate::engine::versions::folder::VersionsFolder;
 use crate::mirror::Mirror;
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
-use crate::store::{ResourceId, VersionKind, VersionResult, VersionTask, Wake};
+use crate::store::{ResourceId, StoreError, VersionKind, VersionResult, VersionTask, Wake};
 
 /// How many versions are fetched at once.
 const AT_ONCE: usize = 4;
@@ -31,8 +31,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(100);
 /// The pause between two queries of what is due.
 const PACE: Duration = Duration::from_millis(250);
-/// How long it is waited for a wake at most.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+/// How long it is waited for a wake at most, and how often it is looked for versions that wait for nothing any more.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Stores versions until it is stopped. A worker that panics is replaced after a pause.
 pub(in crate::engine) async fn store_versions(
@@ -50,16 +50,31 @@ pub(in crate::engine) async fn store_versions(
     }
 }
 
-/// Opens the folder once, before anything is published; a failure is retried by the worker.
+/// Opens the folder once; a failure is retried by the worker.
 pub(in crate::engine) async fn begin_versions(context: &SourceContext, folder: &VersionsFolder) {
     if let Err(error) = open_versions(context, folder).await {
         note(context, folder, code_of(&error), &error.to_string());
     }
 }
 
-/// Waits until nothing is due of the versions of a Source, nor will be soon, or until it is stopped, or while the folder can't be used.
+/// Waits until nothing is due of the versions of a Source, nor will be soon, or until it is stopped, or the folder can't be used, or
+/// none makes progress any more.
 pub(in crate::engine) async fn until_stored(context: &SourceContext) {
+    let limit = PATIENCE + context.client.timeout();
+    let done = || context.progress.counts().versions;
+    let mut last = (done(), clock::now().mono);
     loop {
+        if done() != last.0 {
+            last = (done(), clock::now().mono);
+        }
+        if clock::now().mono.saturating_duration_since(last.1) > limit {
+            tracing::warn!(
+                code = "stalled",
+                source = context.name(),
+                "no version makes progress any more; the rest is left to another run"
+            );
+            return;
+        }
         let facts = context.runtime_status.source(context.name());
         if facts.versions_error.is_some() {
             return;
@@ -83,14 +98,9 @@ pub(in crate::engine) async fn until_stored(context: &SourceContext) {
 
 async fn work(context: &Arc<SourceContext>, folder: &VersionsFolder, mirror: &Arc<Mirror>) {
     let versions = loop {
-        let opened = match open_versions(context, folder).await {
-            Ok(opened) => context
-                .store
-                .release_versions(context.name())
-                .await
-                .map(|()| opened)
-                .map_err(Into::into),
-            Err(error) => Err(error),
+        let opened = tokio::select! {
+            () = context.stop.cancelled() => return,
+            opened = open_versions(context, folder) => opened,
         };
         match opened {
             Ok(opened) => break opened,
@@ -108,6 +118,7 @@ async fn work(context: &Arc<SourceContext>, folder: &VersionsFolder, mirror: &Ar
         mirror: Arc::clone(mirror),
         in_progress: HashSet::new(),
         running: JoinSet::new(),
+        checked: None,
     };
     worker.run().await;
 }
@@ -117,6 +128,8 @@ struct Worker {
     mirror: Arc<Mirror>,
     in_progress: HashSet<(ResourceId, SourceTime)>,
     running: JoinSet<(ResourceId, SourceTime)>,
+    /// When it was looked last for versions that wait for nothing.
+    checked: Option<std::time::Instant>,
 }
 
 impl Worker {
@@ -157,8 +170,32 @@ impl Worker {
         self.running.shutdown().await;
     }
 
+    /// Releases what waits for nothing any more, at the begin and from time to time.
+    async fn release(&mut self) -> Result<(), StoreError> {
+        let (context, now) = (&self.apply.source, clock::now());
+        let is_recent = |at| now.mono.saturating_duration_since(at) < LONGEST_WAIT;
+        if self.checked.is_some_and(is_recent) {
+            return Ok(());
+        }
+        let (store, name) = (&context.store, context.name());
+        if self.checked.is_none() {
+            // The configuration may select more than it did.
+            let selection = context.source.filter.selection();
+            let selects = |served: &str| selection.wants_type(Some(served));
+            store.reselect_versions(name, now.wall, selects).await?;
+        }
+        store.release_versions(name, now.wall).await?;
+        self.checked = Some(now.mono);
+        Ok(())
+    }
+
     /// Begins what is due. Returns how long nothing more is; `None`: the database can't be read.
     async fn refill(&mut self) -> Option<Duration> {
+        if let Err(error) = self.release().await {
+            let source = self.apply.name();
+            tracing::error!(code = error.code(), source, %error, "waiting versions can't be read; retrying");
+            return None;
+        }
         let (context, now) = (Arc::clone(&self.apply.source), clock::now().wall);
         let limit = AT_ONCE + self.in_progress.len();
         let due = match context.store.due_versions(context.name(), now, limit).await {
@@ -168,14 +205,13 @@ impl Worker {
                 return None;
             }
         };
-        let mut is_full = false;
         for task in due.tasks {
             let key = (task.resource, task.at);
             if self.in_progress.contains(&key) {
                 continue;
             }
+            // What ends wakes.
             if self.running.len() == AT_ONCE {
-                is_full = true;
                 break;
             }
             self.in_progress.insert(key);
@@ -187,14 +223,11 @@ impl Worker {
             let watched = context.watched("version", storing);
             self.running.spawn(watched);
         }
-        // Of those in progress the first is due already: what ends wakes.
-        let next = due
-            .next_due
-            .map(|next| (next - now).to_std().unwrap_or_default());
-        match next {
-            Some(next) if self.running.is_empty() && !is_full => Some(next.min(LONGEST_WAIT)),
-            _ => Some(LONGEST_WAIT),
-        }
+        // What is in progress delays nothing that becomes due.
+        let next = due.next_later.map_or(LONGEST_WAIT, |next| {
+            (next - now).to_std().unwrap_or_default().max(PACE)
+        });
+        Some(next.min(LONGEST_WAIT))
     }
 }
 
@@ -214,6 +247,9 @@ async fn execute(apply: &Arc<ApplyContext>, mirror: &Arc<Mirror>, task: VersionT
         }
     };
     report(apply, &task, &result);
+    if is_progress(&result) {
+        context.progress.count_version();
+    }
     while let Err(error) = context
         .store
         .complete_version(clock::now().wall, task.clone(), result.clone())
@@ -224,6 +260,11 @@ async fn execute(apply: &Arc<ApplyContext>, mirror: &Arc<Mirror>, task: VersionT
     }
 }
 
+/// Whether something was done: a full disk, or a wait for the resource, is no progress.
+fn is_progress(result: &VersionResult) -> bool {
+    !matches!(result, VersionResult::Failed(failure) if !failure.counts)
+}
+
 fn report(apply: &ApplyContext, task: &VersionTask, result: &VersionResult) {
     let (context, source, uri, at) = (&apply.source, apply.name(), &task.uri, task.at);
     match result {
@@ -231,7 +272,10 @@ fn report(apply: &ApplyContext, task: &VersionTask, result: &VersionResult) {
             note_usable(context);
             tracing::debug!(source, %uri, %at, "version stored");
         }
-        VersionResult::Unwanted => tracing::debug!(source, %uri, %at, "version not selected"),
+        VersionResult::Unwanted(served) => {
+            tracing::debug!(source, %uri, %at, media_type = served, "version not selected");
+        }
+        VersionResult::Pointless => {}
         VersionResult::Listed(found, _) => {
             tracing::info!(source, %uri, versions = found.len(), "TimeMap read");
         }
@@ -285,5 +329,57 @@ fn note_usable(context: &SourceContext) {
     });
     if was_not {
         tracing::info!(source, "versions can be stored again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+    use crate::clock::simulated::SimulatedClock;
+    use crate::engine::test_source::TestSource;
+    use crate::protocol::{ChangeKind, Link, ResourceUri};
+    use crate::store::{Change, VersionRule};
+
+    /// Waits for a version that nothing stores, as where its resource is never fetched. Returns whether the wait ends.
+    async fn ends(clock: Arc<SimulatedClock>) -> bool {
+        let url = Url::parse("https://example.org/").unwrap();
+        let source = TestSource::new(&url, |client| client);
+        let uri = ResourceUri::parse("https://example.org/a").unwrap();
+        let at = "2013-01-03T18:00:00Z".parse().unwrap();
+        let memento = Url::parse("https://example.org/m").unwrap();
+        let change = Change {
+            kind: ChangeKind::Created,
+            links: vec![Link::new("memento", memento)],
+            version: VersionRule::Stored,
+            ..Change::deletion(uri, Some(at))
+        };
+        source.announce(vec![change]).await;
+        let moving = async {
+            for second in 1..10_000 {
+                clock.set(second * 1000);
+                tokio::time::sleep(PACE).await;
+            }
+        };
+        tokio::select! {
+            () = until_stored(&source.context) => true,
+            () = moving => false,
+        }
+    }
+
+    #[test]
+    fn wait_for_versions_ends_where_none_makes_progress() {
+        // The clock is one of the thread.
+        let waiting = std::thread::spawn(|| {
+            let clock = SimulatedClock::new(clock::now());
+            clock.install();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .start_paused(true)
+                .build();
+            runtime.unwrap().block_on(ends(clock))
+        });
+        assert!(waiting.join().unwrap());
     }
 }

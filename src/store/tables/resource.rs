@@ -380,9 +380,13 @@ pub struct Publication {
 /// What becomes of a published file as a version of its resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredVersion {
-    /// Versions are not stored, or it has no time.
+    /// Versions are not stored.
     #[default]
     Ignored,
+    /// It has no time.
+    Timeless,
+    /// Other bytes are stored as the version of that time.
+    Conflicting(SourceTime),
     /// It is stored as the version of that time.
     Stored(SourceTime),
     /// The version of that time is to be stored later.

@@ -2,10 +2,12 @@
 //! read for that (section 14.6).
 //!
 //! Columns: `at` is the time of the version, or [`TIME_MAP`] of a TimeMap; `links` are those to the places of the version. A trigger
-//! removes the rows of a resource whose row goes. What is stored once is not stored again, also where its file is gone: a person may
-//! have removed it.
+//! removes the rows of a resource whose row goes. The states: `waiting` for the resource's own task, `ready`, `failed`: given up, and
+//! `unwanted`: not selected, which is remembered so that it is not requested again.
+//!
+//! What is stored once is not stored again, also where its file is gone: a person may have removed it.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::mirrored_path;
@@ -18,6 +20,12 @@ use crate::store::ids::{ResourceId, SetId};
 pub(in crate::store) const MAX_WAITING: usize = 1000;
 /// The code of a version that the Source has replaced before it was fetched, and that is nowhere else.
 pub(in crate::store) const MISSED: &str = "version-missed";
+/// The code of a version that is stored, and of which the Source has served other bytes.
+const CONFLICT: &str = "version-conflict";
+/// The code of a version beyond [`MAX_WAITING`].
+const TOO_MANY: &str = "too-many-versions";
+/// What is due later than this was dated by a clock that was set back since: no pause is so long.
+const LONGEST_PAUSE: TimeDelta = TimeDelta::days(1);
 /// The time of a row that stands for a TimeMap.
 const TIME_MAP: SourceTime = SourceTime::MIN;
 
@@ -178,26 +186,34 @@ pub(in crate::store) enum PutVersion {
     TooMany,
 }
 
-/// Has a version stored, unless it is stored, or the same is to be stored already, or too many are.
+/// Has a version stored, unless it is stored, or the same is to be stored already, or too many are: then that is reported.
 pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Result<PutVersion> {
     if is_stored(sql, version.resource, version.at)? {
         return Ok(PutVersion::Known);
     }
-    let content = ContentColumns::from(version.content);
     let is_announced = version.kind == VersionKind::Announced;
-    let is_beyond = is_announced && announced(sql, version.resource)? >= MAX_WAITING;
-    if is_beyond {
+    if is_announced
+        && announced(sql, version.resource)? >= MAX_WAITING
+        && !is_pending(sql, version.resource, version.at)?
+    {
+        let message = format!("more than {MAX_WAITING} versions wait; it is not stored");
+        give_up(sql, version, TOO_MANY, &message)?;
         return Ok(PutVersion::TooMany);
     }
+    let content = ContentColumns::from(version.content);
     let state = if version.waits { "waiting" } else { "ready" };
+    // A TimeMap names another place of a version that was given up. What was announced of its bytes holds.
     let put = sql
         .prepare_cached(
             "INSERT INTO version_task (resource_id, at, source, kind, length, media_type, hashes, encoding, links, state, not_before)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-             ON CONFLICT (resource_id, at) DO UPDATE SET kind = ?4, length = ?5, media_type = ?6, hashes = ?7, encoding = ?8, links = ?9,
-                 state = ?10, not_before = ?11, attempts = 0, error_code = NULL, error_message = NULL, error_at = NULL
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM resource WHERE id = ?1
+             ON CONFLICT (resource_id, at) DO UPDATE SET
+                 length = CASE WHEN kind < ?4 THEN length ELSE ?5 END, media_type = CASE WHEN kind < ?4 THEN media_type ELSE ?6 END,
+                 hashes = CASE WHEN kind < ?4 THEN hashes ELSE ?7 END, encoding = CASE WHEN kind < ?4 THEN encoding ELSE ?8 END,
+                 kind = ?4, links = ?9, state = ?10, not_before = ?11, attempts = 0,
+                 error_code = NULL, error_message = NULL, error_at = NULL
              WHERE (kind = ?4 AND (length IS NOT ?5 OR hashes IS NOT ?7 OR links IS NOT ?9)) OR kind > ?4 OR kind = 2
-                OR (kind = 1 AND ?4 = 1 AND state = 'failed')",
+                OR (kind <= 1 AND ?4 = 1 AND state = 'failed') OR error_code IS ?12",
         )?
         .execute(params![
             version.resource,
@@ -211,6 +227,7 @@ pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Resul
             LinkList(version.links),
             state,
             Micros(version.now),
+            TOO_MANY,
         ])?;
     Ok(match put {
         0 => PutVersion::Known,
@@ -218,35 +235,87 @@ pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Resul
     })
 }
 
+/// Records a version as given up, unless it is known.
+fn give_up(
+    sql: &Connection,
+    version: &NewVersion<'_>,
+    code: &'static str,
+    message: &str,
+) -> Result<()> {
+    let content = ContentColumns::from(version.content);
+    sql.prepare_cached(
+        "INSERT OR IGNORE INTO version_task (resource_id, at, source, kind, length, media_type, hashes, encoding, links, state, not_before,
+             error_code, error_message, error_at)
+         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'failed', ?10, ?11, ?12, ?10 FROM resource WHERE id = ?1",
+    )?
+    .execute(params![
+        version.resource,
+        version.at,
+        version.source,
+        version.kind.number(),
+        content.length,
+        content.media_type,
+        content.hashes,
+        version.encoding,
+        LinkList(version.links),
+        Micros(version.now),
+        code,
+        message,
+    ])?;
+    bound_given_up(sql, version.resource)
+}
+
+/// Forgets the oldest announced versions of a resource that were given up, or not wanted, beyond a limit.
+fn bound_given_up(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached(
+        "DELETE FROM version_task WHERE resource_id = ?1 AND kind = 0 AND state IN ('failed', 'unwanted')
+           AND at <= (SELECT at FROM version_task WHERE resource_id = ?1 AND kind = 0 AND state IN ('failed', 'unwanted')
+                      ORDER BY at DESC LIMIT 1 OFFSET ?2)",
+    )?
+    .execute(params![resource, Count::of_rows(MAX_WAITING)])
+    .map(drop)
+}
+
+/// Whether a version is to be stored, and is not given up.
+fn is_pending(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM version_task WHERE resource_id = ?1 AND at = ?2 AND state IN ('waiting', 'ready')",
+    )?
+    .exists(params![resource, at])
+}
+
+/// The time of the version that a TimeMap names, whose times are whole seconds: of one that was announced within that second, or the
+/// same.
+pub(in crate::store) fn time_in_second(
+    sql: &Connection,
+    resource: ResourceId,
+    at: SourceTime,
+) -> Result<SourceTime> {
+    let next = SourceTime::from_micros(at.micros().saturating_add(1_000_000));
+    let stored: Option<SourceTime> = sql
+        .prepare_cached(
+            "SELECT MIN(at) FROM version WHERE resource_id = ?1 AND at >= ?2 AND at < ?3",
+        )?
+        .query_row(params![resource, at, next], |row| row.get(0))?;
+    // Beside one that is stored, only a digest proves that it is another one.
+    let announced: Option<SourceTime> = sql
+        .prepare_cached(
+            "SELECT at FROM version_task WHERE resource_id = ?1 AND at >= ?2 AND at < ?3 AND kind < 2 AND (?4 OR hashes <> '')
+             ORDER BY state = 'failed' DESC, at LIMIT 1",
+        )?
+        .query_row(params![resource, at, next, stored.is_none()], |row| row.get(0))
+        .optional()?;
+    Ok(announced.or(stored).unwrap_or(at))
+}
+
 /// How many announced versions of a resource wait, up to the limit.
 fn announced(sql: &Connection, resource: ResourceId) -> Result<usize> {
     let found: i64 = sql
         .prepare_cached(
-            "SELECT COUNT(*) FROM (SELECT 1 FROM version_task WHERE resource_id = ?1 AND kind = 0 LIMIT ?2)",
+            "SELECT COUNT(*) FROM (SELECT 1 FROM version_task WHERE resource_id = ?1 AND kind = 0 AND state IN ('waiting', 'ready') LIMIT ?2)",
         )?
         .query_row(params![resource, Count::of_rows(MAX_WAITING)], |row| row.get(0))?;
     Ok(usize::try_from(found).unwrap_or_default())
-}
-
-/// Gives up the newest of the announced versions of a resource that wait.
-pub(in crate::store) fn fail_newest(
-    sql: &Connection,
-    resource: ResourceId,
-    failure: &VersionFailure,
-    now: DateTime<Utc>,
-) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE version_task SET state = 'failed', error_code = ?2, error_message = ?3, error_at = ?4
-         WHERE resource_id = ?1 AND at = (SELECT MAX(at) FROM version_task WHERE resource_id = ?1 AND kind = 0)
-           AND error_code IS NOT ?2",
-    )?
-    .execute(params![
-        resource,
-        failure.code,
-        failure.message,
-        Micros(now),
-    ])
-    .map(drop)
 }
 
 /// Records that a version can't be had any more, unless it is stored or is to be.
@@ -257,22 +326,34 @@ pub(in crate::store) fn put_missed(
     at: SourceTime,
     now: DateTime<Utc>,
 ) -> Result<()> {
-    if is_stored(sql, resource, at)? || announced(sql, resource)? >= MAX_WAITING {
+    if is_stored(sql, resource, at)? {
         return Ok(());
     }
-    sql.prepare_cached(
-        "INSERT OR IGNORE INTO version_task (resource_id, at, source, kind, hashes, state, not_before, error_code, error_message, error_at)
-         VALUES (?1, ?2, ?3, 0, '', 'failed', ?4, ?5, ?6, ?4)",
-    )?
-    .execute(params![
-        resource,
+    let missed = NewVersion {
         at,
-        source,
-        Micros(now),
-        MISSED,
-        "the Source has replaced it before it was fetched, and links to no other place of it",
-    ])
-    .map(drop)
+        kind: VersionKind::Announced,
+        ..NewVersion::time_map(resource, source, &[], now)
+    };
+    let message =
+        "the Source has replaced it before it was fetched, and links to no other place of it";
+    give_up(sql, &missed, MISSED, message)
+}
+
+/// Records that the Source has served other bytes than those of a stored version.
+pub(in crate::store) fn put_conflict(
+    sql: &Connection,
+    resource: ResourceId,
+    source: &str,
+    at: SourceTime,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    let conflict = NewVersion {
+        at,
+        kind: VersionKind::Announced,
+        ..NewVersion::time_map(resource, source, &[], now)
+    };
+    let message = "the Source has served other bytes of the same time; the first ones stay stored";
+    give_up(sql, &conflict, CONFLICT, message)
 }
 
 /// The time of the version that a pending update of a resource announces, if that is the only place of it.
@@ -304,30 +385,98 @@ pub(in crate::store) fn release(
     Ok(released > 0)
 }
 
-/// Deletes the versions of a resource that wait for its task: the resource is not wanted.
-pub(in crate::store) fn drop_waiting(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached("DELETE FROM version_task WHERE resource_id = ?1 AND state = 'waiting'")?
-        .execute([resource])
-        .map(drop)
+/// The versions of a resource that wait for its task are not wanted, as the resource is not. `served`: its type.
+pub(in crate::store) fn unselect_waiting(
+    sql: &Connection,
+    resource: ResourceId,
+    served: &str,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE version_task SET state = 'unwanted', error_code = NULL, error_message = ?2
+         WHERE resource_id = ?1 AND state = 'waiting'",
+    )?
+    .execute(params![resource, served])?;
+    bound_given_up(sql, resource)
 }
 
-/// Lets the versions of a Source be fetched that wait for tasks that are no more.
-pub(in crate::store) fn release_orphans(sql: &Connection, source: &str) -> Result<()> {
+/// Records that a version is not wanted: it is served in that type, which is not selected.
+pub(in crate::store) fn unselect(
+    sql: &Connection,
+    resource: ResourceId,
+    at: SourceTime,
+    served: &str,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE version_task SET state = 'unwanted', error_code = NULL, error_message = ?3
+         WHERE resource_id = ?1 AND at = ?2",
+    )?
+    .execute(params![resource, at, served])?;
+    bound_given_up(sql, resource)
+}
+
+/// The types in which the versions of a Source are served that are not wanted.
+pub(in crate::store) fn unwanted_types(sql: &Connection, source: &str) -> Result<Vec<String>> {
+    sql.prepare_cached(
+        "SELECT DISTINCT error_message FROM version_task WHERE source = ?1 AND state = 'unwanted' AND error_message IS NOT NULL",
+    )?
+    .query_map([source], |row| row.get(0))?
+    .collect()
+}
+
+/// Has the versions of a Source fetched that were not wanted because of that type.
+pub(in crate::store) fn reselect(
+    sql: &Connection,
+    source: &str,
+    served: &str,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE version_task SET state = 'ready', attempts = 0, not_before = ?3, error_message = NULL
+         WHERE source = ?1 AND state = 'unwanted' AND error_message = ?2",
+    )?
+    .execute(params![source, served, Micros(now)])
+    .map(drop)
+}
+
+/// Whether versions of a Source wait for tasks that are no more, or for a time that only a clock has shown that was set back.
+pub(in crate::store) fn any_overdue(
+    sql: &Connection,
+    source: &str,
+    now: DateTime<Utc>,
+) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM version_task WHERE source = ?1 AND state = 'waiting'
+               AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = version_task.resource_id AND task.state = 'ready'))
+           OR EXISTS (SELECT 1 FROM version_task WHERE source = ?1 AND state = 'ready' AND not_before > ?2)",
+    )?
+    .exists(params![source, Micros(now + LONGEST_PAUSE)])
+}
+
+/// Lets the versions of a Source be fetched for which [`any_overdue`] holds.
+pub(in crate::store) fn release_overdue(
+    sql: &Connection,
+    source: &str,
+    now: DateTime<Utc>,
+) -> Result<()> {
     sql.prepare_cached(
         "UPDATE version_task SET state = 'ready' WHERE source = ?1 AND state = 'waiting'
            AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = version_task.resource_id AND task.state = 'ready')",
     )?
-    .execute([source])
+    .execute([source])?;
+    sql.prepare_cached(
+        "UPDATE version_task SET not_before = ?2 WHERE source = ?1 AND state = 'ready' AND not_before > ?3",
+    )?
+    .execute(params![source, Micros(now), Micros(now + LONGEST_PAUSE)])
     .map(drop)
 }
 
-/// Tries again now what has failed of a Source; returns how many. What is nowhere stays.
+/// Tries again now what has failed of a Source; returns how many. What is nowhere stays, and what is stored otherwise.
 pub(in crate::store) fn retry(sql: &Connection, source: &str, now: DateTime<Utc>) -> Result<usize> {
     sql.prepare_cached(
         "UPDATE version_task SET state = 'ready', attempts = 0, not_before = ?2
-         WHERE source = ?1 AND state IN ('ready', 'failed') AND error_code <> ?3",
+         WHERE source = ?1 AND state IN ('ready', 'failed') AND error_code NOT IN (?3, ?4)",
     )?
-    .execute(params![source, Micros(now), MISSED])
+    .execute(params![source, Micros(now), MISSED, CONFLICT])
 }
 
 /// Records that a version is stored.
@@ -387,8 +536,11 @@ pub(in crate::store) fn fail(
         failure.code,
         failure.message,
         Micros(now),
-    ])
-    .map(drop)
+    ])?;
+    match failure.retry_at {
+        Some(_) => Ok(()),
+        None => bound_given_up(sql, task.resource),
+    }
 }
 
 /// What is due of a Source, the longest due first.
@@ -418,13 +570,24 @@ pub(in crate::store) fn due(
     .collect()
 }
 
-/// When the first of what is ready is, or was, due.
-pub(in crate::store) fn next_due(sql: &Connection, source: &str) -> Result<Option<DateTime<Utc>>> {
+/// When the first of what is ready is, or was, due. `after`: of what is due later than that.
+pub(in crate::store) fn next_due(
+    sql: &Connection,
+    source: &str,
+    after: Option<DateTime<Utc>>,
+) -> Result<Option<DateTime<Utc>>> {
+    // As in `due`: what has no resource is never due.
     let next: Option<Micros> = sql
         .prepare_cached(
-            "SELECT MIN(not_before) FROM version_task WHERE source = ?1 AND state = 'ready'",
+            "SELECT not_before FROM version_task WHERE source = ?1 AND state = 'ready' AND not_before > ?2
+               AND EXISTS (SELECT 1 FROM resource WHERE resource.id = version_task.resource_id)
+             ORDER BY not_before LIMIT 1",
         )?
-        .query_row([source], |row| row.get(0))?;
+        .query_row(
+            params![source, after.map_or(i64::MIN, |after| after.timestamp_micros())],
+            |row| row.get(0),
+        )
+        .optional()?;
     Ok(next.map(DateTime::from))
 }
 
@@ -457,7 +620,8 @@ pub(in crate::store) fn waiting(
     resource: ResourceId,
 ) -> Result<Vec<WaitingVersion>> {
     sql.prepare_cached(
-        "SELECT at, state, error_code, error_message, not_before FROM version_task WHERE resource_id = ?1 ORDER BY at",
+        "SELECT at, state, error_code, error_message, not_before FROM version_task
+         WHERE resource_id = ?1 AND state <> 'unwanted' ORDER BY at",
     )?
     .query_map([resource], |row| {
         let (at, state): (SourceTime, String) = (row.get(0)?, row.get(1)?);
@@ -485,7 +649,7 @@ pub struct VersionCounts {
 
 pub(in crate::store) fn counts(sql: &Connection, source: &str) -> Result<VersionCounts> {
     sql.prepare_cached(
-        "SELECT COUNT(*) FILTER (WHERE state <> 'failed'), COUNT(*) FILTER (WHERE state = 'failed') FROM version_task WHERE source = ?1",
+        "SELECT COUNT(*) FILTER (WHERE state IN ('waiting', 'ready')), COUNT(*) FILTER (WHERE state = 'failed') FROM version_task WHERE source = ?1",
     )?
     .query_row([source], |row| {
         Ok(VersionCounts {

@@ -1,3 +1,5 @@
+use chrono::TimeDelta;
+
 use super::*;
 use crate::protocol::{Link, Memento};
 
@@ -54,11 +56,25 @@ impl World {
         self.complete(results.collect()).await;
     }
 
+    async fn release(&self) {
+        let released = self.store.release_versions(SOURCE, self.now);
+        released.await.unwrap();
+    }
+
     async fn conclude_version(&self, result: VersionResult) {
         let task = self.due_versions().await.remove(0);
         let concluded = self.store.complete_version(self.now, task, result);
         concluded.await.unwrap();
     }
+}
+
+fn failed_version(retry_at: Option<DateTime<Utc>>) -> VersionResult {
+    VersionResult::Failed(VersionFailure {
+        code: "not-found",
+        message: "404".to_owned(),
+        retry_at,
+        counts: true,
+    })
 }
 
 #[tokio::test]
@@ -173,19 +189,35 @@ async fn failed_versions_are_tried_again_and_given_up() {
     world
         .announce(vec![only(kept("a", 10, "1", &["timegate"]))])
         .await;
-    let failure = |retry_at| {
-        VersionResult::Failed(VersionFailure {
-            code: "not-found",
-            message: "404".to_owned(),
-            retry_at,
-            counts: true,
-        })
-    };
+    let failure = failed_version;
     let later = world.now + chrono::TimeDelta::seconds(5);
     world.conclude_version(failure(Some(later))).await;
     assert!(world.due_versions().await.is_empty());
     let due = world.store.due_versions(SOURCE, later, 10).await.unwrap();
     assert_eq!((due.tasks[0].attempts, due.next_due), (1, Some(later)));
+    assert_eq!(due.next_later, None);
+    // What is due already does not hide what will be.
+    world
+        .announce(vec![only(kept("a", 5, "0", &["timegate"]))])
+        .await;
+    let both = world.store.due_versions(SOURCE, world.now, 10).await;
+    let both = both.unwrap();
+    assert_eq!(both.tasks.len(), 1);
+    assert_eq!(
+        (both.next_due, both.next_later),
+        (Some(world.now), Some(later))
+    );
+    world.conclude_version(VersionResult::Stored).await;
+    // A clock that was set back does not delay it for days.
+    let before = world.now - TimeDelta::days(30);
+    let released = world.store.release_versions(SOURCE, before);
+    assert!(released.await.unwrap());
+    let due = world.store.due_versions(SOURCE, before, 10).await.unwrap();
+    assert_eq!(due.next_due, Some(before));
+    let released = world.store.release_versions(SOURCE, before);
+    assert!(!released.await.unwrap());
+    world.conclude_version(failure(Some(later))).await;
+    let due = world.store.due_versions(SOURCE, later, 10).await.unwrap();
     let given_up = world
         .store
         .complete_version(later, due.tasks[0].clone(), failure(None));
@@ -283,9 +315,22 @@ async fn versions_of_a_resource_that_wait_are_bounded() {
         let entries = (0..500).map(|n| only(kept("a", 1 + 500 * step + n, "1", &["memento"])));
         world.announce(entries.collect()).await;
     }
-    assert_eq!(world.version_counts().await, (999, 1));
+    // None of those that wait is given up for another one.
+    assert_eq!(world.version_counts().await, (1000, 500));
     let (_, last) = world.store.version_counts(SOURCE).await.unwrap();
     assert_eq!(last.unwrap().0, "too-many-versions");
+    // What was given up takes no place, and is bounded too.
+    for _ in 0..1000 {
+        world.conclude_version(failed_version(None)).await;
+    }
+    assert_eq!(world.version_counts().await, (0, 1000));
+    let next = only(kept("a", 1501, "1", &["memento"]));
+    world.announce(vec![next]).await;
+    assert_eq!(world.version_times().await, [1501]);
+    // What found no place gets one when it is announced again.
+    let again = only(kept("a", 1400, "1", &["memento"]));
+    world.announce(vec![again]).await;
+    assert_eq!(world.version_times().await, [1400, 1501]);
 }
 
 #[tokio::test]
@@ -310,4 +355,153 @@ async fn versions_go_with_the_row_of_their_resource() {
     let forgotten = store.forget_resources(SOURCE, now, found, FilesOfForgotten::Stay);
     forgotten.await.unwrap();
     assert_eq!(rows().await, 0);
+}
+
+#[tokio::test]
+async fn backfill_has_a_version_fetched_that_was_given_up() {
+    let world = World::new().await;
+    world.announce(vec![kept("a", 30, "3", &["timemap"])]).await;
+    world.publish_version("3", true).await;
+    // The one in whole seconds, as a TimeMap has it.
+    let mut missed = only(kept("a", 20, "2", &["timegate"]));
+    missed.lastmod = Some(SourceTime::from_micros(20_500_000));
+    let given_up = only(kept("a", 10, "1", &["timegate"]));
+    world.announce(vec![given_up, missed]).await;
+    for _ in 0..2 {
+        world.conclude_version(failed_version(None)).await;
+    }
+    assert_eq!(world.version_counts().await, (0, 2));
+    let mementos = [10, 20, 30].map(|time| Memento {
+        uri: uri(&format!("m{time}")),
+        at: at(time),
+    });
+    let requested = world
+        .store
+        .request_time_map(SOURCE, &uri("a"), world.now)
+        .await;
+    assert_eq!(requested.unwrap(), Some(true));
+    world
+        .conclude_version(VersionResult::Listed(mementos.to_vec(), None))
+        .await;
+    let mut due = world.due_versions().await;
+    due.sort_by_key(|task| task.at);
+    let found = due.iter().map(|task| {
+        let place = task.links[0].href.as_str().to_owned();
+        (task.at.micros(), place, task.content.hashes.clone())
+    });
+    let place = |name: &str| uri(name).as_str().to_owned();
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [
+            (10_000_000, place("m10"), sha256("1")),
+            (20_500_000, place("m20"), sha256("2")),
+        ]
+    );
+    assert_eq!(world.version_counts().await, (2, 0));
+}
+
+#[tokio::test]
+async fn no_version_waits_for_a_task_that_has_ended() {
+    let waiting = async || {
+        let world = World::new().await;
+        world.announce(vec![kept("a", 10, "1", &["memento"])]).await;
+        assert!(world.due_versions().await.is_empty());
+        world
+    };
+    // A list does not name it.
+    let world = waiting().await;
+    world.list(world.set, 100, Vec::new()).await;
+    let task = world.due().await.remove(0);
+    assert_eq!(task.kind, ChangeKind::Deleted);
+    let removed = TaskResult::Removed { task, kept: false };
+    world.complete(vec![removed]).await;
+    assert_eq!(world.version_times().await, [10]);
+    // What only a hub has stated takes the place of its task, and is no version.
+    let world = waiting().await;
+    let by_hub = Change {
+        unconfirmed: true,
+        ..updated("a", 20)
+    };
+    world.announce(vec![by_hub]).await;
+    let task = world.due().await.remove(0);
+    assert!(task.unconfirmed);
+    let timeless = Publication {
+        stored_version: StoredVersion::Timeless,
+        ..publication(task, "2")
+    };
+    world.complete(vec![TaskResult::Published(timeless)]).await;
+    assert_eq!(world.version_times().await, [10]);
+    // Its task is not selected any more.
+    let world = waiting().await;
+    let task = world.due().await.remove(0);
+    let sql = move |tx: &mut Tx<'_>| Ok(tables::task::unselect(tx.sql, task.resource)?);
+    world.store.write(sql).await.unwrap();
+    world.release().await;
+    assert_eq!(world.version_times().await, [10]);
+}
+
+#[tokio::test]
+async fn version_that_is_not_wanted_is_requested_once() {
+    let world = World::new().await;
+    world.announce(vec![kept("a", 20, "2", &[])]).await;
+    world.publish_version("2", true).await;
+    let announced = || vec![only(kept("a", 10, "1", &["memento"]))];
+    world.announce(announced()).await;
+    let unwanted = VersionResult::Unwanted("text/html".to_owned());
+    world.conclude_version(unwanted).await;
+    world.announce(announced()).await;
+    assert!(world.due_versions().await.is_empty());
+    assert_eq!(world.version_counts().await, (0, 0));
+    let (_, shown) = world
+        .store
+        .versioned_resource(SOURCE, &uri("a"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(shown.is_empty(), "{shown:?}");
+    // Unless the configuration selects its type.
+    for (selected, times) in [("image/png", vec![]), ("text/html", vec![10])] {
+        let selects = |served: &str| served == selected;
+        let reselected = world.store.reselect_versions(SOURCE, world.now, selects);
+        reselected.await.unwrap();
+        assert_eq!(world.version_times().await, times, "{selected}");
+    }
+    world.conclude_version(VersionResult::Stored).await;
+    // The resource itself is served in a type that is not selected.
+    world.announce(vec![kept("b", 10, "1", &["memento"])]).await;
+    let task = world.due().await.remove(0);
+    let unselected = || TaskResult::Unselected {
+        task: task.clone(),
+        served: "text/html".to_owned(),
+    };
+    world.complete(vec![unselected()]).await;
+    world.announce(vec![kept("b", 10, "1", &["memento"])]).await;
+    world.release().await;
+    assert_eq!(world.version_counts().await, (0, 0));
+    assert!(world.due_versions().await.is_empty());
+}
+
+#[tokio::test]
+async fn versions_of_a_forgotten_resource_are_not_due() {
+    let world = World::new().await;
+    world.announce(vec![kept("a", 30, "3", &["timemap"])]).await;
+    world.publish_version("3", true).await;
+    let requested = world
+        .store
+        .request_time_map(SOURCE, &uri("a"), world.now)
+        .await;
+    assert_eq!(requested.unwrap(), Some(true));
+    let reading = world.due_versions().await.remove(0);
+    let found = world.store.begin_forgetting(SOURCE).await.unwrap();
+    let (store, now) = (&world.store, world.now);
+    let forgotten = store.forget_resources(SOURCE, now, found, FilesOfForgotten::Stay);
+    forgotten.await.unwrap();
+    let memento = Memento {
+        uri: uri("m"),
+        at: at(10),
+    };
+    let read = VersionResult::Listed(vec![memento], None);
+    store.complete_version(now, reading, read).await.unwrap();
+    let due = store.due_versions(SOURCE, now, 10).await.unwrap();
+    assert_eq!((due.tasks.len(), due.next_due), (0, None));
 }

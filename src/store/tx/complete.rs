@@ -119,13 +119,9 @@ impl Store {
                     }
                     TaskResult::Unselected { task, served } => {
                         task::reject_type(tx.sql, task, served)?;
-                        version::drop_waiting(tx.sql, task.resource)?;
+                        version::unselect_waiting(tx.sql, task.resource, served)?;
                     }
                     TaskResult::Failed { task, failure } => {
-                        // They need not wait for the resource any longer.
-                        if version::release(tx.sql, task.resource, None)? {
-                            tx.wake(Wake::Versions(task.source.clone()));
-                        }
                         if failure.is_in_doubt {
                             doubt_and_restore(tx.sql, task.resource)?;
                         }
@@ -147,6 +143,7 @@ impl Store {
                     }
                 }
                 let task = result.task();
+                release_versions(tx, result)?;
                 // One task of a resource is executed at a time: an older one has ended, too.
                 if any_dropped {
                     dropped_task::delete(tx.sql, task.resource)?;
@@ -162,6 +159,22 @@ impl Store {
         })
         .await
     }
+}
+
+/// Versions need not wait any longer for a resource that was not published.
+fn release_versions(tx: &mut Tx<'_>, result: &TaskResult) -> Result<(), StoreError> {
+    let task = match result {
+        // Those say themselves what becomes of its versions.
+        TaskResult::Published(_) | TaskResult::Unselected { .. } => return Ok(()),
+        TaskResult::Removed { task, .. }
+        | TaskResult::Left { task, .. }
+        | TaskResult::Contradicted { task, .. }
+        | TaskResult::Failed { task, .. } => task,
+    };
+    if version::release(tx.sql, task.resource, None)? {
+        tx.wake(Wake::Versions(task.source.clone()));
+    }
+    Ok(())
 }
 
 fn publish(

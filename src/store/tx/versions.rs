@@ -15,8 +15,8 @@ use crate::store::change::{Change, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::tables::resource::{Publication, ResourceState, StoredVersion};
 use crate::store::tables::version::{
-    self, MAX_WAITING, NewVersion, PutVersion, VersionCounts, VersionFailure, VersionKind,
-    VersionTask, VersionedResource, WaitingVersion,
+    self, NewVersion, PutVersion, VersionCounts, VersionFailure, VersionKind, VersionTask,
+    VersionedResource, WaitingVersion,
 };
 use crate::store::{Store, Wake};
 use crate::sync::{Decision, LocalState, names_version};
@@ -102,21 +102,9 @@ pub(super) fn announce_only(
     announce(sql, context, &state, change, decision)
 }
 
-/// Has a version stored; returns whether something is to be done. Beyond a limit that is reported.
+/// Has a version stored; returns whether something is to be done.
 fn put(sql: &Connection, new: &NewVersion<'_>) -> Result<bool, StoreError> {
-    let put = version::put(sql, new)?;
-    if put == PutVersion::TooMany {
-        let failure = VersionFailure {
-            code: "too-many-versions",
-            message: format!(
-                "more than {MAX_WAITING} versions wait; this one and later ones are not stored"
-            ),
-            retry_at: None,
-            counts: true,
-        };
-        version::fail_newest(sql, new.resource, &failure, new.now)?;
-    }
-    Ok(put == PutVersion::Put)
+    Ok(version::put(sql, new)? == PutVersion::Put)
 }
 
 /// Records what became of the version that was published. Returns whether it is still to be stored.
@@ -129,6 +117,12 @@ pub(super) fn note_published(
     match publication.stored_version {
         // Most Sources store none: this costs them nothing.
         StoredVersion::Ignored => Ok(false),
+        StoredVersion::Timeless => Ok(version::release(sql, task.resource, None)?),
+        StoredVersion::Conflicting(at) => {
+            version::set_stored(sql, task.resource, at)?;
+            version::put_conflict(sql, task.resource, &task.source, at, now)?;
+            Ok(version::release(sql, task.resource, None)?)
+        }
         StoredVersion::Stored(at) => {
             version::set_stored(sql, task.resource, at)?;
             Ok(version::release(sql, task.resource, None)?)
@@ -165,6 +159,8 @@ pub struct DueVersions {
     pub tasks: Vec<VersionTask>,
     /// When the first of what is ready is, or was, due.
     pub next_due: Option<DateTime<Utc>>,
+    /// When the first of what is not due yet will be.
+    pub next_later: Option<DateTime<Utc>>,
 }
 
 /// What became of a version that was to be stored.
@@ -172,8 +168,10 @@ pub struct DueVersions {
 pub enum VersionResult {
     /// Its file was published.
     Stored,
-    /// It is not wanted.
-    Unwanted,
+    /// It is not wanted: it is served in that type.
+    Unwanted(String),
+    /// There is nothing to do.
+    Pointless,
     /// It could not be stored.
     Failed(VersionFailure),
     /// The TimeMap was read: the versions that it names are to be stored. With what of it was not used.
@@ -192,17 +190,54 @@ impl Store {
         self.read(move |sql| {
             Ok(DueVersions {
                 tasks: version::due(sql, &source, now, limit)?,
-                next_due: version::next_due(sql, &source)?,
+                next_due: version::next_due(sql, &source, None)?,
+                next_later: version::next_due(sql, &source, Some(now))?,
             })
         })
         .await
     }
 
-    /// Lets the versions of a Source be fetched that wait for tasks that are no more.
-    pub async fn release_versions(self: &Arc<Self>, source: &str) -> Result<(), StoreError> {
+    /// Lets the versions of a Source be fetched that wait for tasks that are no more, or since the clock was set back. Returns whether
+    /// there were any.
+    pub async fn release_versions(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        let of_read = source.to_owned();
+        let any = self.read(move |sql| Ok(version::any_overdue(sql, &of_read, now)?));
+        if !any.await? {
+            return Ok(false);
+        }
         let source = source.to_owned();
-        self.write(move |tx| Ok(version::release_orphans(tx.sql, &source)?))
-            .await
+        self.write(move |tx| Ok(version::release_overdue(tx.sql, &source, now)?))
+            .await?;
+        Ok(true)
+    }
+
+    /// Has the versions of a Source fetched that were not selected because of a type that `selects` selects now.
+    pub async fn reselect_versions(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+        selects: impl Fn(&str) -> bool + Send,
+    ) -> Result<(), StoreError> {
+        let name = source.to_owned();
+        let types = self.read(move |sql| Ok(version::unwanted_types(sql, &name)?));
+        let mut types = types.await?;
+        types.retain(|served| selects(served));
+        if types.is_empty() {
+            return Ok(());
+        }
+        let source = source.to_owned();
+        self.write(move |tx| {
+            for served in &types {
+                version::reselect(tx.sql, &source, served, now)?;
+            }
+            tx.wake(Wake::Versions(source));
+            Ok(())
+        })
+        .await
     }
 
     /// Tries again what was given up of the versions of a Source; returns how many.
@@ -341,7 +376,10 @@ fn complete(
 ) -> Result<(), StoreError> {
     Ok(match result {
         VersionResult::Stored => version::set_stored(sql, task.resource, task.at)?,
-        VersionResult::Unwanted | VersionResult::Listed(..) => {
+        VersionResult::Unwanted(served) => {
+            version::unselect(sql, task.resource, task.at, served)?;
+        }
+        VersionResult::Pointless | VersionResult::Listed(..) => {
             version::delete(sql, task.resource, task.at)?;
         }
         VersionResult::Failed(failure) => version::fail(sql, task, failure, now)?,
@@ -356,7 +394,7 @@ fn list(
 ) -> Result<bool, StoreError> {
     let links = [Link::new("memento", memento.uri.url().clone())];
     let new = NewVersion {
-        at: memento.at,
+        at: version::time_in_second(sql, of.resource, memento.at)?,
         kind: VersionKind::Listed,
         ..NewVersion::time_map(of.resource, &of.source, &links, now)
     };
