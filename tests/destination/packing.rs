@@ -2,6 +2,8 @@
 
 use std::io::{Cursor, Write};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use resyncd::demo::{DumpOptions, SampleOptions, SampleSource};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -76,6 +78,25 @@ pub(crate) fn put_zip(
     let length = zip.len();
     source.put_document(path, "application/zip", zip);
     length
+}
+
+/// A tar file with its manifest first.
+pub(crate) fn tar_of(manifest: &str, members: &[(&str, &str)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let manifest = ("manifest.xml", manifest);
+    for (name, text) in [&manifest].into_iter().chain(members) {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(text.len() as u64);
+        tar.append_data(&mut header, name, text.as_bytes()).unwrap();
+    }
+    tar.into_inner().unwrap()
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// Serves a document of the Source with a bare ampersand in the URI that ends so.
