@@ -55,7 +55,7 @@ pub(super) enum EngineError {
     OlderResourceList(String),
     #[error("{0} has no entries and states no capability")]
     EmptyDocument(String),
-    #[error("the package {uri} is {media_type}, not a ZIP file")]
+    #[error("the package {uri} is {media_type}, which is not read")]
     UnsupportedPackage { uri: String, media_type: String },
     #[error("{0} lists packages among changes: what they hold is not read")]
     MixedPackages(String),

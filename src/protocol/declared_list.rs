@@ -1,6 +1,6 @@
 //! Whether an entry declares itself as a list, or as a package, or states so little that it may be a list.
 
-use super::{Capability, Entry, Head, Metadata, archive_suffix, is_archive, is_zip};
+use super::{Capability, Entry, Head, Metadata, archive_suffix, is_archive, is_package_type};
 
 /// Whether an entry of a `urlset` declares itself as a list: some Sources serve an index so. A dump counts only within a
 /// dump of the same capability, as in other documents it may be a mere reference. A package is no list, whatever its
@@ -20,7 +20,8 @@ pub(super) fn is_list(entry: &Entry, head: &Head) -> bool {
 
 /// Whether an entry declares itself as a package of a dump.
 pub(super) fn is_package(entry: &Entry) -> bool {
-    entry.md.content.media_type.as_deref().is_some_and(is_zip)
+    let stated = entry.md.content.media_type.as_deref();
+    stated.is_some_and(is_package_type)
 }
 
 impl Entry {

@@ -1,8 +1,8 @@
-//! Media types and content codings, as far as they decide something (sections 11 and 13: packages are ZIP files).
+//! Media types and content codings, as far as they decide something (sections 11 and 13: packages are ZIP files, or of another type
+//! that the dump states).
 
 /// Whether a media type is that of a ZIP file, in any of the spellings in use.
-#[must_use]
-pub fn is_zip(media_type: &str) -> bool {
+fn is_zip(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
     let is_named = matches!(
         essence.as_str(),
@@ -12,6 +12,40 @@ pub fn is_zip(media_type: &str) -> bool {
             | "multipart/x-zip"
     );
     is_named || essence.ends_with("+zip")
+}
+
+/// Whether a media type is that of a package and of nothing else: an archive in a format that is read.
+#[must_use]
+pub fn is_package_type(media_type: &str) -> bool {
+    let essence = media_type_essence(media_type);
+    let subtype = essence.strip_prefix("application/").unwrap_or_default();
+    let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);
+    is_zip(media_type)
+        || matches!(
+            subtype,
+            "tar"
+                | "gtar"
+                | "ustar"
+                | "tar+gzip"
+                | "tar+zstd"
+                | "tgz"
+                | "gtar-compressed"
+                | "compressed-tar"
+                | "zstd-compressed-tar"
+        )
+}
+
+/// Whether packages of a media type are read: also what is compressed may be an archive.
+#[must_use]
+pub fn may_be_package(media_type: &str) -> bool {
+    let essence = media_type_essence(media_type);
+    let is_coded = matches!(
+        essence.as_str(),
+        "application/gzip" | "application/x-gzip" | "application/zstd" | "application/x-zstd"
+    );
+    let suffixes = ["+gzip", "+zstd"];
+    let has_suffix = suffixes.iter().any(|suffix| essence.ends_with(suffix));
+    is_package_type(media_type) || is_coded || has_suffix
 }
 
 /// Type and subtype in lower case, without parameters.
@@ -29,20 +63,44 @@ pub fn content_coding(stated: &str) -> Option<String> {
     (!matches!(coding.as_str(), "" | "identity" | "utf-8" | "none")).then_some(coding)
 }
 
-/// The names under which archives are published: that of a ZIP file is the first.
-const ARCHIVE_SUFFIXES: [&str; 15] = [
-    ".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tar.zst", ".tzst",
-    ".7z", ".rar", ".xz", ".zst", ".bz2",
+/// The names under which archives are published, and whether those are read.
+const ARCHIVE_SUFFIXES: [(&str, bool); 15] = [
+    (".zip", true),
+    (".tar", true),
+    (".tar.gz", true),
+    (".tgz", true),
+    (".tar.xz", false),
+    (".txz", false),
+    (".tar.bz2", false),
+    (".tbz2", false),
+    (".tar.zst", true),
+    (".tzst", true),
+    (".7z", false),
+    (".rar", false),
+    (".xz", false),
+    (".zst", true),
+    (".bz2", false),
 ];
 
 /// The suffix of an archive's name; `None` if a path is none of an archive.
 #[must_use]
 pub fn archive_suffix(path: &str) -> Option<&'static str> {
+    archive_name(path).map(|(suffix, _)| suffix)
+}
+
+/// The suffix of the name of an archive that is not read.
+#[must_use]
+pub fn unread_archive_suffix(path: &str) -> Option<&'static str> {
+    let (suffix, is_read) = archive_name(path)?;
+    (!is_read).then_some(suffix)
+}
+
+fn archive_name(path: &str) -> Option<(&'static str, bool)> {
     let path = path.to_ascii_lowercase();
     let suffixes = ARCHIVE_SUFFIXES.into_iter();
     suffixes
-        .filter(|suffix| path.ends_with(suffix))
-        .max_by_key(|suffix| suffix.len())
+        .filter(|(suffix, _)| path.ends_with(suffix))
+        .max_by_key(|(suffix, _)| suffix.len())
 }
 
 /// Whether a media type is that of an archive, ZIP or another one.
@@ -51,19 +109,16 @@ pub fn is_archive(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
     let subtype = essence.strip_prefix("application/").unwrap_or_default();
     let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);
-    is_zip(media_type)
+    is_package_type(media_type)
         || matches!(
             subtype,
-            "tar"
-                | "gtar"
-                | "gzip"
+            "gzip"
                 | "xz"
                 | "bzip2"
                 | "zstd"
                 | "7z-compressed"
                 | "rar-compressed"
                 | "vnd.rar"
-                | "compressed-tar"
                 | "xz-compressed-tar"
                 | "compressed"
                 | "archive"
@@ -93,6 +148,35 @@ mod tests {
             ("/zip", None),
         ] {
             assert_eq!(archive_suffix(path), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn types_of_packages_that_are_read() {
+        for (text, is_package, may_be) in [
+            ("application/zip", true, true),
+            ("application/x-tar", true, true),
+            ("application/x-tar+gzip", true, true),
+            ("Application/X-GTAR; a=b", true, true),
+            ("application/gzip", false, true),
+            ("application/x-gzip", false, true),
+            ("application/zstd", false, true),
+            ("application/bagit+gzip", false, true),
+            ("application/x-xz", false, false),
+            ("application/x-7z-compressed", false, false),
+            ("text/x-tar", false, false),
+            ("", false, false),
+        ] {
+            let found = (is_package_type(text), may_be_package(text));
+            assert_eq!(found, (is_package, may_be), "{text}");
+        }
+        for (path, expected) in [
+            ("/a.tar.xz", Some(".tar.xz")),
+            ("/a.tar.zst", None),
+            ("/a.TGZ", None),
+            ("/a", None),
+        ] {
+            assert_eq!(unread_archive_suffix(path), expected, "{path}");
         }
     }
 

@@ -22,7 +22,7 @@ pub struct DocumentSummary {
     pub head: Head,
     /// Whether its entries are documents of its own capability: a `sitemapindex`, or a `urlset` whose first entry is a list.
     pub is_index: bool,
-    /// Whether its first entry is declared as a ZIP file, or is a package of changes.
+    /// Whether its first entry is declared as an archive, or is a package of changes.
     pub holds_packages: bool,
     /// How many of its entries are packages of changes.
     pub packages_of_changes: u64,

@@ -6,7 +6,7 @@ use resyncd::demo::SampleSource;
 use resyncd::protocol::{Capability, SourceTime};
 
 use super::change_dumps::{DUMP, fetches, only_dumped, polled};
-use super::packing::{HEAD, put_zip};
+use super::packing::{HEAD, gzip, put_zip, tar_of};
 use crate::support::{NAME, Rig, SET, capability_list, time};
 
 /// Serves a Change Dump with one package written by the test.
@@ -117,6 +117,33 @@ async fn dump_labelled_changelist_with_a_manifest_newest_first_is_accepted() {
     let last = lines.iter().rfind(|line| line.uri == rig.uri("r0001.txt"));
     assert_eq!(last.unwrap().change, "updated");
     assert_eq!((fetches(&rig, "r0001.txt"), fetches(&rig, "n.txt")), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_of_a_change_dump_that_is_a_tar_file_is_read() {
+    let rig = polled(only_dumped()).await;
+    let (source, from) = (&rig.source, "2020-01-01T00:00:00Z");
+    let until = source.boundary();
+    let manifest = format!(
+        r#"{HEAD}<rs:md capability="changedump-manifest" from="{from}" until="{until}"/>
+        <url><loc>/set1/res/r0001.txt</loc><lastmod>{until}</lastmod><rs:md change="updated" path="r1"/></url>
+        <url><loc>/set1/res/r0002.txt</loc><lastmod>{until}</lastmod><rs:md change="deleted"/></url></urlset>"#
+    );
+    let tar = gzip(&tar_of(&manifest, &[("r1", "new")]));
+    source.put_document("/set1/own.tar.gz", "application/gzip", tar);
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="changedump" from="{from}"/>
+        <url><loc>/set1/own.tar.gz</loc><rs:md type="application/gzip" until="{until}"/></url></urlset>"#
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    let before = fetches(&rig, "r0001.txt");
+    rig.until_holds("r0001.txt", "new").await;
+    rig.until("deleted", |set| {
+        set.state == "in-sync" && set.resources == 2
+    })
+    .await;
+    assert_eq!(rig.mirrored("r0002.txt"), None);
+    assert_eq!(fetches(&rig, "r0001.txt"), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

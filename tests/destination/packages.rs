@@ -3,10 +3,11 @@
 use resyncd::clock;
 use resyncd::config::Baseline;
 use resyncd::demo::{ChannelHub, Fault, MemberFault, PathForm, SampleOptions, SampleSource};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::packing::{
-    DUMP, HEAD, LIST, damage, dumped, only_dumped, package, package_fetches, packages_left,
-    poll_twice, put_zip, single_fetches,
+    DUMP, HEAD, LIST, damage, dumped, gzip, only_dumped, package, package_fetches, packages_left,
+    poll_twice, put_zip, single_fetches, tar_of,
 };
 use crate::support::{NAME, Rig, SET, eventually, files};
 
@@ -35,6 +36,98 @@ async fn members_are_found_in_every_form_of_path() {
         rig.settled().await;
         assert_eq!(single_fetches(&rig, 12), 0, "{paths:?}");
     }
+}
+
+/// Serves a dump with one package at a path, of which the entry states that type.
+fn put_archive(source: &SampleSource, path: &str, media_type: Option<&str>, bytes: Vec<u8>) {
+    let at = source.boundary();
+    let stated = media_type.map(|it| format!("<rs:md type=\"{it}\"/>"));
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="resourcedump" at="{at}"/><url><loc>{path}</loc>{}</url></urlset>"#,
+        stated.unwrap_or_default()
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    source.put_document(path, "application/octet-stream", bytes);
+}
+
+/// A manifest of the first resources of the set, whose members are r0, r1 and so on.
+fn manifest_of(source: &SampleSource, resources: usize) -> String {
+    let at = source.boundary();
+    let entries: String = (0..resources)
+        .map(|number| {
+            format!("<url><loc>/set1/res/r{number:04}.txt</loc><rs:md path=\"/r{number}\"/></url>")
+        })
+        .collect();
+    format!(r#"{HEAD}<rs:md {MANIFEST} at="{at}"/>{entries}</urlset>"#)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packages_that_are_tar_files_are_read() {
+    for (path, media_type, pack) in [
+        ("/set1/own.tar", Some("application/x-tar"), None),
+        ("/set1/own.tgz", None, Some(gzip as fn(&[u8]) -> Vec<u8>)),
+        ("/set1/own", Some("application/gzip"), Some(gzip)),
+        ("/set1/own.tar.zst", Some("application/zstd"), Some(zstd)),
+        ("/set1/own", Some("application/octet-stream"), Some(zstd)),
+    ] {
+        let source = SampleSource::start(only_dumped(3)).await.unwrap();
+        let members = [("r0", "zero"), ("r1", "one"), ("r2", "two")];
+        let tar = tar_of(&manifest_of(&source, 3), &members);
+        let bytes = pack.map_or(tar.clone(), |pack| pack(&tar));
+        put_archive(&source, path, media_type, bytes);
+        let rig = Rig::follow(source, |_| {}).await;
+        let set = rig
+            .until("in sync", |set| {
+                set.state == "in-sync" && set.resources == 3
+            })
+            .await;
+        assert!(set.error.is_none(), "{path} {media_type:?}: {set:#?}");
+        assert_eq!(rig.mirrored("r0001.txt").unwrap(), b"one", "{path}");
+        assert_eq!(single_fetches(&rig, 3), 0, "{path}");
+        assert_eq!(rig.source.hits(path), 1, "{path}");
+        assert_eq!(packages_left(&rig), 0, "{path}");
+    }
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    compress_to_vec(bytes, CompressionLevel::Fastest)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_a_tar_file_that_are_no_files_are_fetched_from_their_own_uris() {
+    let source = SampleSource::start(only_dumped(2)).await.unwrap();
+    let mut tar = tar_of(&manifest_of(&source, 2), &[("r0", "zero")]);
+    tar.truncate(tar.len() - 1024);
+    let mut link = tar::Header::new_gnu();
+    link.set_entry_type(tar::EntryType::Symlink);
+    link.set_path("r1").unwrap();
+    link.set_link_name("/etc/passwd").unwrap();
+    link.set_size(0);
+    link.set_cksum();
+    tar.extend(link.as_bytes());
+    put_archive(&source, "/set1/own.tar", Some("application/x-tar"), tar);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until("in sync", |set| {
+        set.state == "in-sync" && set.resources == 2
+    })
+    .await;
+    let state = rig.source.state(SET);
+    let own = &state[&rig.uri("r0001.txt")];
+    assert_eq!(rig.mirrored("r0000.txt").unwrap(), b"zero");
+    assert_eq!(rig.mirrored("r0001.txt").unwrap(), **own);
+    assert_eq!(single_fetches(&rig, 2), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_is_a_compression_bomb_is_reported_and_the_list_is_used() {
+    let source = SampleSource::start(dumped(3)).await.unwrap();
+    let bomb = gzip(&vec![0; 65 << 20]);
+    put_archive(&source, "/set1/own.tar.gz", None, bomb);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig.settled().await;
+    assert_eq!(set.error.unwrap().code, "expansion");
+    assert_eq!(rig.source.hits(LIST), 1);
+    assert_eq!(packages_left(&rig), 0);
 }
 
 /// Serves a dump with one package written by the test.
@@ -335,7 +428,7 @@ async fn partial_download_of_an_abandoned_package_is_removed() {
     .await;
 }
 
-/// Serves a dump whose package is not a ZIP file.
+/// Serves a dump whose package is in no format that is read.
 fn put_unsupported(source: &SampleSource, contents: bool) {
     let link = if contents {
         r#"<rs:ln rel="contents" href="/set1/contents.xml"/>"#
@@ -371,7 +464,7 @@ async fn unsupported_package_is_reported_and_the_list_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_is_not_a_zip_file_is_unsupported() {
+async fn package_whose_bytes_are_of_no_format_that_is_read_is_unsupported() {
     let source = SampleSource::start(SampleOptions {
         digests: false,
         ..dumped(3)

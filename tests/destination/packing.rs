@@ -1,5 +1,9 @@
 //! Sources with Resource Dumps, and counts of their requests.
 
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use resyncd::demo::{DumpOptions, SampleOptions};
 
 pub(crate) use crate::support::put_zip;
@@ -54,6 +58,25 @@ pub(crate) fn package_fetches(rig: &Rig, packages: usize) -> Vec<u64> {
 pub(crate) fn packages_left(rig: &Rig) -> usize {
     let folder = rig.config.sources[0].mirror.join(".resyncd/packages");
     std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+/// A tar file with its manifest first.
+pub(crate) fn tar_of(manifest: &str, members: &[(&str, &str)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let manifest = ("manifest.xml", manifest);
+    for (name, text) in [&manifest].into_iter().chain(members) {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(text.len() as u64);
+        tar.append_data(&mut header, name, text.as_bytes()).unwrap();
+    }
+    tar.into_inner().unwrap()
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// Serves a document of the Source with a bare ampersand in the URI that ends so.

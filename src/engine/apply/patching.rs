@@ -252,7 +252,9 @@ fn unpack(
 ) -> Result<Vec<u8>, PatchingError> {
     let mut packed = member.package.member(path)?;
     let mut verifier = Verifier::new(content.length, &content.hashes);
-    verifier.check_length(packed.length())?;
+    if let Some(length) = packed.length() {
+        verifier.check_length(length)?;
+    }
     let bytes = read_short(&mut packed).map_err(PackageError::from)?;
     let bytes = bytes.ok_or(PatchError::Limit("too long"))?;
     context.source.progress.count_bytes(bytes.len());

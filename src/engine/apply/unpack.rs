@@ -72,18 +72,26 @@ fn copy(
     }
     let length = bytes.length();
     let mut verifier = Verifier::new(task.content.length, &task.content.hashes);
-    verifier.check_length(length)?;
     let limit = context.source.limits.resource;
-    if let Some(limit) = limit.filter(|&limit| length > limit) {
-        return Err(UnpackError::TooLarge { limit });
+    let check_limit = |length: u64| match limit {
+        Some(limit) if length > limit => Err(UnpackError::TooLarge { limit }),
+        _ => Ok(()),
+    };
+    let mut size = CHUNK;
+    if let Some(length) = length {
+        verifier.check_length(length)?;
+        check_limit(length)?;
+        size = size.min(usize::try_from(length).unwrap_or(CHUNK)).max(1);
     }
     let mut staged = context.mirror.stage()?;
-    let mut chunk = vec![0; CHUNK.min(usize::try_from(length).unwrap_or(CHUNK)).max(1)];
+    let (mut chunk, mut received) = (vec![0; size], 0);
     loop {
         let read = bytes.read(&mut chunk).map_err(PackageError::from)?;
         if read == 0 {
             break;
         }
+        received += read as u64;
+        check_limit(received)?;
         verifier.update(&chunk[..read])?;
         context.source.progress.count_bytes(read);
         staged.write(&chunk[..read])?;

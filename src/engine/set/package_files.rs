@@ -301,7 +301,8 @@ fn open(
     let mut file = file.ok_or(EngineError::Interrupted)?;
     verify(partial, &mut file, entry)?;
     let of_package = |error| EngineError::of_package(uri, error);
-    let package = Package::open(file).map_err(of_package)?;
+    let package = Package::open(file, partial.folder(), context.limits.package);
+    let package = package.map_err(of_package)?;
     let latest = latest_source_time(clock::now().wall);
     // With the limits that hold when its entries are ingested: what they cut is counted here.
     let manifest = package.manifest(context.base_uri(uri), context.limits.document);

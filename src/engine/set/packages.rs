@@ -8,7 +8,8 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
 use crate::protocol::{
-    Capability, ContentInfo, Entry, SourceTime, archive_suffix, is_zip, media_type_essence,
+    Capability, ContentInfo, Entry, SourceTime, may_be_package, media_type_essence,
+    unread_archive_suffix,
 };
 use crate::store::SetId;
 use crate::sync::latest_source_time;
@@ -55,14 +56,14 @@ impl PackageEntry {
         parts.join(" ")
     }
 
-    /// Rejects a package whose stated type is not ZIP, or whose name is that of another archive where the type is generic or not
-    /// stated.
+    /// Rejects a package whose stated type is in none of the formats that are read, or whose name is that of such an archive where
+    /// the type is generic or not stated. What it is its first bytes say.
     pub(in crate::engine) fn check_type(&self) -> Result<(), EngineError> {
         let stated = self.content.media_type.as_deref();
         let stated = stated.filter(|it| !media_type_essence(it).ends_with("/octet-stream"));
         let other = match stated {
-            Some(stated) => Some(stated).filter(|stated| !is_zip(stated)),
-            None => archive_suffix(self.uri.path()).filter(|suffix| *suffix != ".zip"),
+            Some(stated) => Some(stated).filter(|stated| !may_be_package(stated)),
+            None => unread_archive_suffix(self.uri.path()),
         };
         match other {
             Some(other) => Err(EngineError::UnsupportedPackage {
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stated_type_other_than_zip_is_rejected() {
+    fn stated_type_that_is_not_read_is_rejected() {
         for (stated, rejected) in [
             ("application/zip", false),
             ("Application/ZIP; charset=binary", false),
@@ -112,9 +113,11 @@ mod tests {
             ("application/bagit+zip", false),
             ("application/octet-stream", false),
             ("binary/octet-stream", false),
-            ("application/gzip", true),
+            ("application/gzip", false),
+            ("application/x-tar", false),
+            ("application/zstd", false),
             ("application/x-xz", true),
-            ("application/warc", true),
+            ("application/x-7z-compressed", true),
         ] {
             let url = Url::parse("https://example.org/package").unwrap();
             let mut entry = Entry::new(url);
@@ -125,12 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn name_of_another_archive_is_rejected_where_no_type_is_stated() {
+    fn name_of_an_archive_that_is_not_read_is_rejected_where_no_type_is_stated() {
         for (name, stated, rejected) in [
             ("a.tar.xz", None, true),
             ("a.tar.xz", Some("application/octet-stream"), true),
             ("a.tar.xz", Some("application/zip"), false),
             ("a.zip", None, false),
+            ("a.tar.gz", None, false),
             ("package", None, false),
         ] {
             let url = Url::parse(&format!("https://example.org/{name}")).unwrap();

@@ -1,20 +1,12 @@
-//! The directory of a package: its members and their positions.
+//! The directory of a package whose members have the names of files: the members and their positions.
 //!
 //! Names are not stored: a member takes the same few bytes whatever its name, so that a package with a million members is
 //! opened in about fifty megabytes. Members are found by a hash with a random key, so that collisions can't be prepared.
 
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 
-use super::PackageError;
+use super::error::PackageError;
 use super::name;
-use super::records::{CentralHeader, LOCAL_LENGTH, find_directory};
-use super::section::Section;
-
-/// The file type of a symbolic link, and the mask of file types, in a Unix mode.
-const SYMLINK: u32 = 0o120_000;
-const FILE_TYPE: u32 = 0o170_000;
 
 /// How the bytes of a member are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,20 +15,31 @@ pub(super) enum Method {
     Deflated,
     Encrypted,
     Folder,
-    /// Not a file: its bytes are the path of another one.
-    Symlink,
+    /// A link, or a device.
+    NotFile,
+    /// A file whose name leads out of the package.
+    Outside,
     Unknown(u16),
+}
+
+/// Where the bytes of a member are, and how they are stored.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    /// The position of the member in the file.
+    pub(super) at: u64,
+    pub(super) packed: u64,
+    pub(super) length: u64,
+    /// A checksum, or in a format without checksums a number of its own: members with the same one and of the same length have the
+    /// same bytes.
+    pub(super) check: u32,
+    pub(super) method: Method,
 }
 
 /// The entry of a member in the directory.
 #[derive(Clone, Debug)]
-pub(super) struct MemberEntry {
+struct MemberEntry {
     name: u64,
-    pub(super) header: u64,
-    pub(super) packed: u64,
-    pub(super) length: u64,
-    pub(super) crc: u32,
-    pub(super) method: Method,
+    stored: Stored,
 }
 
 /// The members of a package.
@@ -53,6 +56,7 @@ pub(super) struct Directory {
     /// A manifest with a name in another case.
     odd_manifest: ManifestEntry,
     members: usize,
+    limit: usize,
 }
 
 /// The members that may be the manifest.
@@ -60,17 +64,15 @@ pub(super) struct Directory {
 enum ManifestEntry {
     #[default]
     Missing,
-    One(MemberEntry),
+    One(Stored),
     /// Several with different content.
     Ambiguous,
 }
 
 impl Directory {
-    /// Reads the directory of a package with at most `limit` members.
-    pub(super) fn read(file: &Arc<File>, length: u64, limit: usize) -> Result<Self, PackageError> {
-        let location = find_directory(file, length)?;
-        let mut headers = Section::new(Arc::clone(file), location.start, location.length);
-        let mut directory = Self {
+    /// A directory for at most `limit` members.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
             hashes: RandomState::new(),
             entries: Vec::new(),
             tops: Vec::new(),
@@ -78,55 +80,28 @@ impl Directory {
             manifest: ManifestEntry::Missing,
             odd_manifest: ManifestEntry::Missing,
             members: 0,
-        };
-        while let Some(header) = CentralHeader::read(&mut headers)? {
-            directory.members += 1;
-            if directory.members > limit {
-                return Err(PackageError::TooManyMembers { limit });
-            }
-            directory.add(header, location.prefix)?;
+            limit,
         }
-        // Without ZIP64 the number has 16 bits, and some tools write more members than that.
-        let count = directory.members as u64;
-        if count != location.count && count % (1 << 16) != location.count {
-            return Err(PackageError::Damaged(
-                "the directory has another number of members than stated".to_owned(),
-            ));
-        }
-        directory.check_overlaps(location.start)?;
-        // A folder has a position but no bytes: after the check it is not needed.
-        directory
-            .entries
-            .retain(|entry| entry.method != Method::Folder);
-        directory.entries.sort_unstable_by_key(|entry| entry.name);
-        directory.tops.sort_unstable();
-        directory.tops.dedup();
-        Ok(directory)
     }
 
-    fn add(&mut self, header: CentralHeader, prefix: u64) -> Result<(), PackageError> {
-        let method = method(&header);
-        let decoded = name::decode(&header.name);
-        let segments = name::segments(&decoded);
-        let entry = MemberEntry {
-            name: self.hash(&segments),
-            header: header.header.checked_add(prefix).ok_or_else(|| {
-                PackageError::Damaged("a position in the directory is too large".to_owned())
-            })?,
-            packed: header.packed,
-            length: header.length,
-            crc: header.crc,
-            method,
-        };
+    /// Adds a member.
+    pub(super) fn add(&mut self, name: &str, stored: Stored) -> Result<(), PackageError> {
+        self.members += 1;
+        if self.members > self.limit {
+            return Err(PackageError::TooManyMembers { limit: self.limit });
+        }
+        let method = stored.method;
+        let segments = name::segments(name);
         let is_manifest = name::is_manifest(&segments) && method != Method::Folder;
         if is_manifest {
             let manifest = match segments[..] {
                 ["manifest.xml"] => &mut self.manifest,
                 _ => &mut self.odd_manifest,
             };
-            manifest.add(&entry);
+            manifest.add(&stored);
         }
-        self.entries.push(entry);
+        let name = self.hash(&segments);
+        self.entries.push(MemberEntry { name, stored });
         if let [top, _, ..] = segments[..] {
             let top = self.hash(&[top]);
             // Members of one folder are mostly adjacent.
@@ -143,6 +118,16 @@ impl Directory {
         Ok(())
     }
 
+    /// Ends the directory: members can be searched from now on.
+    pub(super) fn finish(&mut self) {
+        // A folder has a position but no bytes.
+        self.entries
+            .retain(|entry| entry.stored.method != Method::Folder);
+        self.entries.sort_unstable_by_key(|entry| entry.name);
+        self.tops.sort_unstable();
+        self.tops.dedup();
+    }
+
     fn narrow_common(&mut self, folder: &[&str]) {
         match &mut self.common {
             None => self.common = Some(folder.iter().copied().map(str::to_owned).collect()),
@@ -157,15 +142,17 @@ impl Directory {
         }
     }
 
-    /// Rejects overlapping members: they unpack to more than the package could contain, and no honest tool creates them.
-    fn check_overlaps(&mut self, directory: u64) -> Result<(), PackageError> {
-        self.entries.sort_unstable_by_key(|entry| entry.header);
-        let ends = self.entries.iter().skip(1).map(|next| next.header);
-        for (entry, end) in self.entries.iter().zip(ends.chain([directory])) {
+    /// Rejects overlapping members: they unpack to more than the package could contain, and no honest tool creates them. `header`: the
+    /// length of what precedes the bytes of a member, in bytes; `end`: where the last one ends.
+    pub(super) fn check_overlaps(&mut self, header: u64, end: u64) -> Result<(), PackageError> {
+        self.entries.sort_unstable_by_key(|entry| entry.stored.at);
+        let ends = self.entries.iter().skip(1).map(|next| next.stored.at);
+        for (entry, end) in self.entries.iter().zip(ends.chain([end])) {
             let own_end = entry
-                .header
-                .checked_add(LOCAL_LENGTH)
-                .and_then(|at| at.checked_add(entry.packed));
+                .stored
+                .at
+                .checked_add(header)
+                .and_then(|at| at.checked_add(entry.stored.packed));
             if own_end.is_none_or(|own_end| own_end > end) {
                 return Err(PackageError::Damaged("members overlap".to_owned()));
             }
@@ -174,7 +161,7 @@ impl Directory {
     }
 
     /// The manifest at the top.
-    pub(super) fn manifest(&self) -> Result<&MemberEntry, PackageError> {
+    pub(super) fn manifest(&self) -> Result<&Stored, PackageError> {
         let manifest = match &self.manifest {
             ManifestEntry::Missing => &self.odd_manifest,
             manifest => manifest,
@@ -189,11 +176,15 @@ impl Directory {
     }
 
     /// The members of that name.
-    pub(super) fn named(&self, segments: &[&str]) -> &[MemberEntry] {
+    pub(super) fn named<'a>(
+        &'a self,
+        segments: &[&str],
+    ) -> impl Iterator<Item = &'a Stored> + use<'a> {
         let hash = self.hash(segments);
         let start = self.entries.partition_point(|entry| entry.name < hash);
         let count = self.entries[start..].partition_point(|entry| entry.name == hash);
-        &self.entries[start..start + count]
+        let found = &self.entries[start..start + count];
+        found.iter().map(|entry| &entry.stored)
     }
 
     /// Whether any member is in the top-level folder of that name.
@@ -217,7 +208,7 @@ impl Directory {
 }
 
 impl ManifestEntry {
-    fn add(&mut self, entry: &MemberEntry) {
+    fn add(&mut self, entry: &Stored) {
         *self = match std::mem::take(self) {
             Self::Missing => Self::One(entry.clone()),
             Self::One(known) if known.same_bytes(entry) => Self::One(known),
@@ -226,25 +217,9 @@ impl ManifestEntry {
     }
 }
 
-impl MemberEntry {
+impl Stored {
     /// Whether two members have the same content according to the directory.
     pub(super) fn same_bytes(&self, other: &Self) -> bool {
-        self.crc == other.crc && self.length == other.length
-    }
-}
-
-fn method(header: &CentralHeader) -> Method {
-    if name::is_folder(&name::decode(&header.name)) {
-        return Method::Folder;
-    }
-    let is_symlink = |mode: u32| mode & FILE_TYPE == SYMLINK;
-    if header.unix_mode.is_some_and(is_symlink) {
-        return Method::Symlink;
-    }
-    match (header.flags & 1, header.method) {
-        (1, _) => Method::Encrypted,
-        (_, 0) => Method::Stored,
-        (_, 8) => Method::Deflated,
-        (_, other) => Method::Unknown(other),
+        self.check == other.check && self.length == other.length
     }
 }

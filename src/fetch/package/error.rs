@@ -7,10 +7,10 @@ use crate::protocol::ReadError;
 /// Why a package, or a member of it, is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
-    /// Not a ZIP file.
-    #[error("the package is not a ZIP file: {0}")]
+    /// In none of the formats that are read.
+    #[error("the package is in a format that is not read: {0}")]
     Unsupported(&'static str),
-    /// A ZIP file that is damaged, cut short, or hostile.
+    /// A file that is damaged, cut short, or hostile.
     #[error("the package is damaged: {0}")]
     Damaged(String),
     /// More members than allowed.
@@ -37,9 +37,15 @@ pub enum PackageError {
     /// The member contradicts its entry in the directory.
     #[error("the member is damaged: {0}")]
     BadMember(String),
-    /// The member expands out of proportion.
-    #[error("the member expands more than a hundredfold when decompressed")]
+    /// A member, or the package, expands out of proportion.
+    #[error("it expands more than a hundredfold when decompressed")]
     Expansion,
+    /// The package is too long when it is decompressed.
+    #[error("the package is larger than {limit} bytes when decompressed; see [limits] package")]
+    TooLargeUnpacked {
+        /// The maximum length in bytes.
+        limit: u64,
+    },
     /// The manifest is too long.
     #[error("the manifest is larger than {limit} bytes")]
     TooLarge {
@@ -49,8 +55,8 @@ pub enum PackageError {
     /// The manifest is not a valid ResourceSync document.
     #[error("the manifest: {0}")]
     Manifest(ReadError),
-    /// The package can't be read from disk.
-    #[error("read error: {0}")]
+    /// The package can't be read from disk, or not be decompressed there.
+    #[error("I/O error: {0}")]
     Io(io::Error),
 }
 
@@ -68,11 +74,16 @@ impl PackageError {
             Self::Compression(_) => "unsupported-compression",
             Self::BadMember(_) => "bad-member",
             Self::Expansion => "expansion",
-            Self::TooLarge { .. } => "too-large",
+            Self::TooLarge { .. } | Self::TooLargeUnpacked { .. } => "too-large",
             Self::Manifest(error) => error.code(),
+            Self::Io(error) if is_full(error) => "disk-full",
             Self::Io(_) => "io",
         }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind())
 }
 
 /// Unwraps an error of a [`MemberReader`](super::MemberReader), which returns its errors within `io::Error`s.

@@ -53,6 +53,11 @@ struct RecordFile<R> {
 }
 
 impl PartialPackage {
+    /// The folder of its files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Opens the package of a URI; empty if nothing was received. Blocks.
     ///
     /// # Errors
@@ -131,11 +136,6 @@ impl PartialPackage {
             }
         }
         Ok(())
-    }
-
-    /// The folder of its files.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     pub(super) fn record(&self) -> &DownloadRecord {

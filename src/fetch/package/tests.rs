@@ -4,14 +4,15 @@ mod hostile;
 mod names;
 mod producers;
 mod resuming;
+mod tars;
 
 use std::io::{Cursor, Read, Write};
 
+use ::zip::write::SimpleFileOptions;
+use ::zip::{CompressionMethod, ZipWriter};
 use flate2::Compression;
-use flate2::write::DeflateEncoder;
+use flate2::write::{DeflateEncoder, GzEncoder};
 use url::Url;
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipWriter};
 
 use super::*;
 
@@ -22,14 +23,18 @@ fn on_disk(bytes: &[u8]) -> File {
 }
 
 fn open(bytes: &[u8]) -> Result<Package, PackageError> {
-    Package::open(on_disk(bytes))
+    Package::open(on_disk(bytes), &std::env::temp_dir(), None)
 }
 
 fn read(package: &Package, path: &str) -> Result<Vec<u8>, PackageError> {
     let mut member = package.member(path)?;
     let mut bytes = Vec::new();
     member.read_to_end(&mut bytes)?;
-    assert_eq!(member.length(), bytes.len() as u64);
+    assert!(
+        member
+            .length()
+            .is_none_or(|length| length == bytes.len() as u64)
+    );
     Ok(bytes)
 }
 
@@ -39,6 +44,12 @@ fn code(package: &Package, path: &str) -> &'static str {
         Ok(_) => "none",
         Err(error) => error.code(),
     }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// A ZIP file of the crate `zip`: every other member is deflated.

@@ -77,7 +77,7 @@ fn package(number: usize) -> OpenedPackage {
         zip.write_all(text.as_bytes()).unwrap();
     }
     OpenedPackage {
-        package: Package::open(zip.finish().unwrap()).unwrap(),
+        package: Package::open(zip.finish().unwrap(), &std::env::temp_dir(), None).unwrap(),
         uri: Url::parse("https://example.org/dump.zip").unwrap(),
     }
 }

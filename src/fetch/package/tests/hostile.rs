@@ -7,19 +7,16 @@ use super::*;
 #[test]
 fn other_formats_are_recognized_and_rejected() {
     let inner = zip(&[("manifest.xml", b"<urlset/>")]);
-    let mut tar = vec![0; 512];
-    tar[257..262].copy_from_slice(b"ustar");
-    tar.extend(&inner);
     for (beginning, name) in [
         (b"".as_slice(), "empty"),
-        (b"\x1f\x8b\x08\0", "gzip"),
         (b"\xfd7zXZ\0\0\x04", "xz"),
         (b"BZh91AY", "bzip2"),
         (b"<!DOCTYPE html><html>", "HTML or XML"),
         (b"\xef\xbb\xbf\n <html>", "HTML or XML"),
         (b"{\"error\": 1}", "JSON"),
         (b"no such dump", "an unknown format"),
-        (&tar, "tar"),
+        (&gzip(b"no package"), "gzip of an unknown format"),
+        (&gzip(b""), "gzip of an unknown format"),
     ] {
         let error = open(beginning).unwrap_err();
         assert_eq!(error.code(), "unsupported-package", "{name}");
@@ -27,7 +24,7 @@ fn other_formats_are_recognized_and_rejected() {
     }
     // Even if it ends with a ZIP file.
     let hidden = [b"\x1f\x8b\x08\0".as_slice(), &inner].concat();
-    assert_eq!(open(&hidden).unwrap_err().code(), "unsupported-package");
+    assert_eq!(open(&hidden).unwrap_err().code(), "bad-package");
     assert_eq!(
         open(b"PK\x03\x04 and no more").unwrap_err().code(),
         "bad-package"
@@ -96,6 +93,20 @@ fn zeros(length: u64) -> Raw {
     }
 }
 
+/// Counts what is written.
+struct Counted(u64);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
 fn zip_bombs_are_rejected() {
     let bomb = zeros(32 << 20);
@@ -114,9 +125,10 @@ fn zip_bombs_are_rejected() {
         };
         let package = open(&raw_zip(&[lying])).unwrap();
         let mut member = package.member("zeros").unwrap();
-        let read = std::io::copy(&mut member, &mut std::io::sink());
+        let mut written = Counted(0);
+        let read = std::io::copy(&mut member, &mut written);
         assert_eq!(PackageError::from(read.unwrap_err()).code(), "bad-member");
-        assert!(member.position() <= u64::from(length) + (64 << 10));
+        assert!(written.0 <= u64::from(length) + (64 << 10));
     }
     // The expansion of short members is not limited.
     let package = open(&raw_zip(&[zeros(4 << 20)])).unwrap();
@@ -185,7 +197,7 @@ fn a_package_within_a_package_is_a_member() {
     }
     let package = open(&inner).unwrap();
     assert_eq!(
-        read(&package, "b.zip").unwrap().len() as u64,
+        Some(read(&package, "b.zip").unwrap().len() as u64),
         package.member("b.zip").unwrap().length()
     );
     assert_eq!(code(&package, "zeros"), "no-member");
@@ -301,7 +313,8 @@ fn the_number_of_members_is_limited() {
     let members: Vec<Raw> = names.iter().map(|name| Raw::stored(name, b"")).collect();
     let bytes = raw_zip(&members);
     let file = Arc::new(on_disk(&bytes));
-    let directory = |limit| Directory::read(&file, bytes.len() as u64, limit);
+    let directory =
+        |limit| crate::fetch::package::zip::read_directory(&file, bytes.len() as u64, limit);
     assert_eq!(directory(10).unwrap().len(), 10);
     assert_eq!(directory(9).unwrap_err().code(), "too-many-members");
 

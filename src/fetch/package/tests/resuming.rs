@@ -532,7 +532,12 @@ async fn a_package_of_the_sample_source_is_fetched_and_read() {
     };
     assert_eq!(get().await.unwrap_err(), FetchError::CutShort);
     assert_eq!(get().await.unwrap_err(), FetchError::CutShort);
-    let package = Package::open(get().await.unwrap().file().unwrap().unwrap()).unwrap();
+    let package = Package::open(
+        get().await.unwrap().file().unwrap().unwrap(),
+        folder.path(),
+        None,
+    )
+    .unwrap();
     let mut manifest = package.manifest(&uri, 1 << 20).unwrap();
     let mut found = 0;
     while let Some(entry) = manifest.next_entry().unwrap() {

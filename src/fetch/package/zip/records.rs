@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::os::unix::fs::FileExt;
 
-use super::PackageError;
-use super::section::Section;
+use super::super::error::PackageError;
+use super::super::section::Section;
 
 const END: [u8; 4] = *b"PK\x05\x06";
 const END_64: [u8; 4] = *b"PK\x06\x06";

@@ -1,0 +1,43 @@
+//! What every format of packages provides, and the bounds that hold for all of them.
+//!
+//! A format is a file with a [`Format`]; `format.rs` lists them. Adding one changes nothing else.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use super::error::PackageError;
+use super::member::MemberReader;
+
+/// The maximum number of members of a package.
+pub(super) const MAX_MEMBERS: usize = 1_000_000;
+
+/// The maximum expansion of what unpacks to more than [`RATIO_FROM`] bytes.
+pub(super) const RATIO: u64 = 100;
+
+/// The expansion of what is shorter is not limited, in bytes.
+const RATIO_FROM: u64 = 16 << 20;
+
+/// A format of packages.
+pub(super) struct Format {
+    /// Whether a file of the format begins so.
+    pub(super) begins: fn(&[u8]) -> bool,
+    /// Opens a file of this length; `None`: it must be decompressed as a whole first.
+    pub(super) open: fn(&Arc<File>, u64) -> Result<Option<Arc<dyn Archive>>, PackageError>,
+}
+
+/// The members of an open package. They can be read concurrently.
+pub(super) trait Archive: Send + Sync {
+    /// Opens the manifest.
+    fn manifest(&self) -> Result<MemberReader, PackageError>;
+
+    /// Opens the member that the path in a manifest refers to.
+    fn member(&self, path: &str) -> Result<MemberReader, PackageError>;
+
+    /// The number of members, including folders and the manifest.
+    fn members(&self) -> usize;
+}
+
+/// Whether a compressed length expands too much.
+pub(super) fn is_out_of_proportion(length: u64, packed: u64) -> bool {
+    length > RATIO_FROM && length / RATIO > packed
+}
