@@ -244,6 +244,7 @@ fn failure_of_any_step_of_following_links_leaves_what_entries_name() {
     try_steps("RESYNCD_FAULTS", Fault::Fail, run_linked_cycle);
 }
 
+#[test]
 fn kill_at_any_step_stores_every_version_whole() {
     try_steps("RESYNCD_STEPS", Fault::Kill, run_versions_cycle);
 }
