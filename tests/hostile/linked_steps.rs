@@ -28,7 +28,7 @@ impl LinkedCycle {
     pub(crate) async fn new() -> Self {
         let options = SampleOptions {
             hub: ChannelHub::None,
-            ..resources(3)
+            ..resources(0)
         };
         let source = SampleSource::start(options).await.unwrap();
         let home = Home::new(&source.url(), FOLLOWING);
@@ -38,6 +38,9 @@ impl LinkedCycle {
             linked: RefCell::default(),
             number: Cell::new(0),
         };
+        for name in OWNERS.into_iter().chain(["r0002.txt"]) {
+            cycle.source.create(SET, name, cycle.content());
+        }
         let pdf = cycle.put("alternate", "a.pdf", "application/pdf");
         let record = cycle.put("describedby", "a.xml", "text/xml");
         cycle.source.set_links(SET, OWNERS[0], vec![pdf, record]);
@@ -67,11 +70,16 @@ impl LinkedCycle {
         self.polled().await;
     }
 
-    /// Serves a version of a resource that no list names, and returns a link to it. No two contents have the same length.
-    fn put(&self, rel: &str, name: &str, media_type: &str) -> Link {
+    /// A content. No two have the same length.
+    fn content(&self) -> String {
         self.number.set(self.number.get() + 1);
         let number = self.number.get();
-        let bytes = content_of_length(number, 900 + 170 * number);
+        content_of_length(number, 900 + 170 * number)
+    }
+
+    /// Serves a version of a resource that no list names, and returns a link to it.
+    fn put(&self, rel: &str, name: &str, media_type: &str) -> Link {
+        let bytes = self.content();
         let uri = self.source.resource_uri(SET, name);
         self.source
             .put_document(uri.path(), media_type, bytes.clone());
@@ -94,11 +102,8 @@ impl LinkedCycle {
     }
 
     fn change(&self, name: &str, links: Vec<Link>) {
-        self.number.set(self.number.get() + 1);
-        let number = self.number.get();
         self.source.set_links(SET, name, links);
-        let bytes = content_of_length(number, 900 + 170 * number);
-        self.source.update(SET, name, bytes);
+        self.source.update(SET, name, self.content());
     }
 
     async fn polled(&self) {

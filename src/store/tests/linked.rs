@@ -509,6 +509,27 @@ async fn file_of_several_owners_counts_with_the_last_one_that_is_deleted() {
 }
 
 #[tokio::test]
+async fn last_owner_that_is_deleted_is_held_back_with_what_others_shared() {
+    let world = World::new().await;
+    let shared: Vec<String> = (0..110).map(|n| format!("{n}.pdf")).collect();
+    let shared: Vec<&str> = shared.iter().map(String::as_str).collect();
+    let entries = vec![
+        linking(created("a", -1), &shared),
+        linking(created("b", -1), &shared),
+        created("c", -1),
+    ];
+    world.list(world.set, 10, entries).await;
+    world.work("1").await;
+    // Whether the first one is executed by then, or not.
+    assert_eq!(world.announce(vec![deleted("a", 20)]).await.held, 0);
+    assert_eq!(world.announce(vec![deleted("b", 20)]).await.held, 1);
+    let held = world.store.held_back(SOURCE, false, ResourceId(0), 9);
+    assert_eq!(held.await.unwrap()[0].linked, 110);
+    world.work("").await;
+    assert_eq!(world.totals(world.set).await.0, 112);
+}
+
+#[tokio::test]
 async fn links_beyond_the_limit_of_resources_are_skipped_and_read_again() {
     let world = World::new().await;
     world.store.limit_resources(Some(3)).await.unwrap();
