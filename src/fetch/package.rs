@@ -20,6 +20,7 @@ mod tar;
 #[cfg(test)]
 mod tests;
 mod unpacked;
+mod warc;
 mod zip;
 
 use std::fmt;
@@ -79,6 +80,17 @@ impl Package {
     /// [`PackageError::Compression`], [`PackageError::Expansion`], [`PackageError::BadMember`], [`PackageError::Io`].
     pub fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
         self.0.member(path)
+    }
+
+    /// The path of the member with the bytes of a resource, if a manifest states this `path` of it, or none: some formats find members
+    /// by the URI. `None` if there is no such member.
+    pub fn path_of(&self, path: Option<String>, uri: &str) -> Option<String> {
+        self.0.path_of(path, uri)
+    }
+
+    /// Whether it has no manifest of its own, and [`Package::manifest`] makes one of what the members state.
+    pub fn makes_manifest(&self) -> bool {
+        self.0.makes_manifest()
     }
 
     /// The number of members, including folders and the manifest.

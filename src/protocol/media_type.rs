@@ -23,7 +23,9 @@ pub fn is_package_type(media_type: &str) -> bool {
     is_zip(media_type)
         || matches!(
             subtype,
-            "tar"
+            "warc"
+                | "warc+gzip"
+                | "tar"
                 | "gtar"
                 | "ustar"
                 | "tar+gzip"
@@ -64,8 +66,10 @@ pub fn content_coding(stated: &str) -> Option<String> {
 }
 
 /// The names under which archives are published, and whether those are read.
-const ARCHIVE_SUFFIXES: [(&str, bool); 15] = [
+const ARCHIVE_SUFFIXES: [(&str, bool); 17] = [
     (".zip", true),
+    (".warc", true),
+    (".warc.gz", true),
     (".tar", true),
     (".tar.gz", true),
     (".tgz", true),
@@ -156,6 +160,7 @@ mod tests {
         for (text, is_package, may_be) in [
             ("application/zip", true, true),
             ("application/x-tar", true, true),
+            ("application/warc", true, true),
             ("application/x-tar+gzip", true, true),
             ("Application/X-GTAR; a=b", true, true),
             ("application/gzip", false, true),

@@ -7,7 +7,7 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::packing::{
     DUMP, HEAD, LIST, damage, dumped, gzip, only_dumped, package, package_fetches, packages_left,
-    poll_twice, put_zip, single_fetches, tar_of,
+    poll_twice, put_zip, single_fetches, tar_of, warc_record,
 };
 use crate::support::{NAME, Rig, SET, eventually, files};
 
@@ -87,6 +87,117 @@ async fn packages_that_are_tar_files_are_read() {
         assert_eq!(rig.source.hits(path), 1, "{path}");
         assert_eq!(packages_left(&rig), 0, "{path}");
     }
+}
+
+/// The records of a WARC with resources of these names and bytes.
+fn warc_of(source: &SampleSource, kind: &str, resources: &[(&str, &str)]) -> Vec<Vec<u8>> {
+    let at = source.boundary().to_string();
+    let record = |(name, text): &(&str, &str)| {
+        let uri = source.base().join(&format!("/set1/res/{name}")).unwrap();
+        let block = match kind {
+            "response" => format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{text}\r\n0\r\n\r\n",
+                text.len()
+            ),
+            _ => (*text).to_owned(),
+        };
+        warc_record(kind, uri.as_str(), &at, &block)
+    };
+    resources.iter().map(record).collect()
+}
+
+const RESOURCES: [(&str, &str); 3] = [
+    ("r0000.txt", "zero"),
+    ("r0001.txt", "one"),
+    ("r0002.txt", "two"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packages_that_are_warc_files_are_read() {
+    for (kind, path, is_packed) in [
+        ("resource", "/set1/own.warc", false),
+        ("response", "/set1/own.warc.gz", true),
+    ] {
+        let source = SampleSource::start(only_dumped(3)).await.unwrap();
+        let mut records = warc_of(&source, kind, &RESOURCES);
+        let manifest = manifest_of(&source, 3);
+        let at = source.boundary().to_string();
+        let uri = "http://example.org/manifest.xml";
+        records.insert(0, warc_record("resource", uri, &at, &manifest));
+        if is_packed {
+            records = records.iter().map(|record| gzip(record)).collect();
+        }
+        put_archive(&source, path, Some("application/warc"), records.concat());
+        let rig = Rig::follow(source, |_| {}).await;
+        let set = rig
+            .until("in sync", |set| {
+                set.state == "in-sync" && set.resources == 3
+            })
+            .await;
+        assert!(set.error.is_none(), "{kind}: {set:#?}");
+        assert_eq!(rig.mirrored("r0001.txt").unwrap(), b"one", "{kind}");
+        assert_eq!(single_fetches(&rig, 3), 0, "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn warc_without_a_manifest_is_applied_and_deletes_nothing() {
+    let rig = Rig::start(SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..only_dumped(4)
+    })
+    .await;
+    rig.settled().await;
+    let source = &rig.source;
+    source.advance(std::time::Duration::from_secs(2));
+    let warc = warc_of(source, "resource", &RESOURCES).concat();
+    put_archive(source, "/set1/own.warc", None, warc);
+    rig.operator.poll(NAME).await;
+    rig.until_holds("r0001.txt", "one").await;
+    rig.until_holds("r0002.txt", "two").await;
+    let set = rig.until("reported", |set| set.error.is_some()).await;
+    assert_eq!(set.error.unwrap().code, "unproven-manifest");
+    assert_eq!(set.resources, 4);
+    assert!(rig.mirrored("r0003.txt").is_some());
+    assert_eq!(single_fetches(&rig, 4), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baseline_is_made_from_a_warc_without_a_manifest() {
+    let source = SampleSource::start(only_dumped(3)).await.unwrap();
+    let warc = warc_of(&source, "response", &RESOURCES).concat();
+    put_archive(&source, "/set1/own.warc", None, warc);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig.until("applied", |set| set.resources == 3).await;
+    assert_eq!(rig.mirrored("r0001.txt").unwrap(), b"one", "{set:#?}");
+    let set = rig.until("reported", |set| set.error.is_some()).await;
+    assert_eq!(set.error.unwrap().code, "unproven-manifest");
+    assert_eq!(single_fetches(&rig, 3), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copy_of_a_manifest_states_what_a_warc_without_one_has() {
+    let source = SampleSource::start(only_dumped(3)).await.unwrap();
+    let warc = warc_of(&source, "resource", &RESOURCES).concat();
+    put_archive(&source, "/set1/own.warc", None, warc);
+    let at = source.boundary();
+    let manifest = manifest_of(&source, 3);
+    source.put_document("/set1/contents.xml", "application/xml", manifest);
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="resourcedump" at="{at}"/><url><loc>/set1/own.warc</loc>
+        <rs:ln rel="contents" href="/set1/contents.xml"/></url></urlset>"#
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig
+        .until("in sync", |set| {
+            set.state == "in-sync" && set.resources == 3
+        })
+        .await;
+    assert!(set.error.is_none(), "{set:#?}");
+    assert_eq!(rig.mirrored("r0002.txt").unwrap(), b"two");
+    assert_eq!(single_fetches(&rig, 3), 0);
 }
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {

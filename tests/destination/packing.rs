@@ -73,6 +73,20 @@ pub(crate) fn tar_of(manifest: &str, members: &[(&str, &str)]) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
+/// A record of a WARC, with a gzip member of its own if it is packed.
+pub(crate) fn warc_record(kind: &str, uri: &str, date: &str, block: &str) -> Vec<u8> {
+    let media_type = match kind {
+        "response" => "application/http; msgtype=response",
+        _ => "text/plain",
+    };
+    let length = block.len();
+    let record = format!(
+        "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {uri}\r\nWARC-Date: {date}\r\nContent-Type: {media_type}\r\n\
+         Content-Length: {length}\r\n\r\n{block}\r\n\r\n"
+    );
+    record.into_bytes()
+}
+
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).unwrap();

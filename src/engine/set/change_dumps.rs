@@ -261,6 +261,7 @@ impl SetState {
             return Ok(PackageReach::of(package));
         }
         let manifest = Capability::ChangeDumpManifest;
+        let mut copied = None;
         if let Some(copy) = manifest_copy(&self.context, set, package, &manifest).await? {
             let filter = self.news_filter(package, &copy.summary);
             let weighing = weigh(&self.context, set, copy.document, None, filter);
@@ -271,9 +272,11 @@ impl SetState {
                 let reach = reach.await?;
                 return expect_undamaged(&copy.summary, &package.uri).map(|()| reach);
             }
+            copied = Some((document, copy.summary));
         }
-        let open = self.packages.open(set, package, &manifest).await?;
-        let (opened, summary, file) = open.split();
+        let has_copy = copied.is_some();
+        let opening = self.packages.open(set, package, &manifest, has_copy);
+        let (opened, summary, file) = opening.await?.split(copied);
         let entries = EntrySource::Package(opened);
         let reach = self
             .ingest_package_changes(package, entries, &summary, record)

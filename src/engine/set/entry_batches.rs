@@ -141,7 +141,11 @@ impl Rest {
 fn open(entries: EntrySource, context: &SourceContext) -> Result<OwnedReader, EngineError> {
     match entries {
         EntrySource::Document(document) => Ok(document.into_reader()?),
-        EntrySource::Package(OpenedPackage { package, uri }) => {
+        EntrySource::Package(OpenedPackage {
+            manifest: Some(document),
+            ..
+        }) => Ok(document.into_reader()?),
+        EntrySource::Package(OpenedPackage { package, uri, .. }) => {
             let base = context.base_uri(&uri);
             let manifest = package.manifest(base, context.limits.document);
             manifest.map_err(|error| EngineError::of_package(&uri, error))

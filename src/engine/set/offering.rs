@@ -62,6 +62,7 @@ impl Offering {
         let Some(package) = &self.package else {
             return;
         };
+        let path = package.path_of(path, change.uri.as_str());
         let is_packed = |link: &Link| link.path.is_some() && PatchKind::of_link(link).is_some();
         let has_patch = self.context.source.patches && change.links.iter().any(is_packed);
         let is_no_task =

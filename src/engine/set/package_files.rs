@@ -16,7 +16,7 @@ use crate::engine::documents::{expect_capability, expect_undamaged};
 use crate::engine::package_places::PackagePlace;
 use crate::error_class::ErrorClass;
 use crate::fetch::{
-    AllowedHosts, Bounds, FetchError, Package, PackageError, PartialPackage, pause,
+    AllowedHosts, Bounds, FetchError, FetchedDocument, Package, PackageError, PartialPackage, pause,
 };
 use crate::metrics::CountedWait;
 use crate::mirror::Mirror;
@@ -55,12 +55,14 @@ impl PackageFiles {
     }
 
     /// Waits for a place, downloads a package, opens it, and summarizes its manifest. The place is free again when its file is
-    /// dropped or removed. An unusable package is deleted, and rejected for a while.
+    /// dropped or removed. An unusable package is deleted, and rejected for a while. `has_copy`: whether there is a copy of the
+    /// manifest, which states what the package has if it has none of its own.
     pub(super) async fn open(
         &self,
         set: SetId,
         entry: &PackageEntry,
         capability: &Capability,
+        has_copy: bool,
     ) -> Result<OpenPackage, EngineError> {
         entry.check_type()?;
         self.rejected.check(entry)?;
@@ -74,7 +76,9 @@ impl PackageFiles {
             let checking = {
                 let (entry, capability) = (entry.clone(), capability.clone());
                 let context = Arc::clone(&self.context);
-                tokio::task::spawn_blocking(move || check(partial, &entry, &capability, &context))
+                tokio::task::spawn_blocking(move || {
+                    check(partial, &entry, &capability, has_copy, &context)
+                })
             };
             let checked = checking
                 .await
@@ -221,7 +225,12 @@ pub(super) struct OpenedPackage {
     pub(super) package: Package,
     /// The base of its manifest's relative URIs.
     pub(super) uri: Url,
+    /// The copy of its manifest, if it has none of its own.
+    pub(super) manifest: Option<Box<FetchedDocument>>,
 }
+
+/// A copy of a manifest with its summary.
+pub(super) type ManifestCopy = (Box<FetchedDocument>, DocumentSummary);
 
 /// An open package with the summary of its manifest and its file.
 struct CheckedPackage {
@@ -238,13 +247,23 @@ pub(super) struct OpenPackage {
 }
 
 impl OpenPackage {
-    /// Separates what is read from the file that is removed after reading.
-    pub(super) fn split(self) -> (OpenedPackage, DocumentSummary, PackageFile) {
+    /// Separates what is read from the file that is removed after reading. If the package has no manifest of its own, its `copy`
+    /// states what it has.
+    pub(super) fn split(
+        self,
+        copy: Option<ManifestCopy>,
+    ) -> (OpenedPackage, DocumentSummary, PackageFile) {
         let CheckedPackage {
-            opened,
-            manifest,
+            mut opened,
+            mut manifest,
             file,
         } = self.checked;
+        if let Some((document, summary)) = copy
+            && opened.package.makes_manifest()
+        {
+            opened.manifest = Some(document);
+            manifest = summary;
+        }
         let file = PackageFile {
             file,
             _place: self.place,
@@ -273,9 +292,10 @@ fn check(
     file: PartialPackage,
     entry: &PackageEntry,
     capability: &Capability,
+    has_copy: bool,
     context: &SourceContext,
 ) -> Result<CheckedPackage, EngineError> {
-    match open(&file, entry, capability, context) {
+    match open(&file, entry, capability, has_copy, context) {
         Ok((opened, manifest)) => Ok(CheckedPackage {
             opened,
             manifest,
@@ -293,6 +313,7 @@ fn open(
     partial: &PartialPackage,
     entry: &PackageEntry,
     capability: &Capability,
+    has_copy: bool,
     context: &SourceContext,
 ) -> Result<(OpenedPackage, DocumentSummary), EngineError> {
     let uri = &entry.uri;
@@ -303,6 +324,11 @@ fn open(
     let of_package = |error| EngineError::of_package(uri, error);
     let package = Package::open(file, partial.folder(), context.limits.package);
     let package = package.map_err(of_package)?;
+    // What its members state does not say what has changed, nor what was deleted.
+    let states_changes = *capability == Capability::ChangeDumpManifest;
+    if package.makes_manifest() && states_changes && !has_copy {
+        return Err(of_package(PackageError::NoManifest));
+    }
     let latest = latest_source_time(clock::now().wall);
     // With the limits that hold when its entries are ingested: what they cut is counted here.
     let manifest = package.manifest(context.base_uri(uri), context.limits.document);
@@ -310,8 +336,12 @@ fn open(
     let summary =
         DocumentSummary::read(manifest, latest).map_err(|error| of_package(error.into()))?;
     expect_capability(&summary, capability, format_args!("the manifest of {uri}"))?;
-    let uri = uri.clone();
-    Ok((OpenedPackage { package, uri }, summary))
+    let opened = OpenedPackage {
+        package,
+        uri: uri.clone(),
+        manifest: None,
+    };
+    Ok((opened, summary))
 }
 
 /// Verifies a package against its announced length and digests. It is read only if there are digests.
@@ -373,7 +403,7 @@ mod tests {
             PackageEntry::of(Entry::new(uri)),
             Capability::ResourceDumpManifest,
         );
-        let mut opening = Box::pin(packages.open(set, &entry, &capability));
+        let mut opening = Box::pin(packages.open(set, &entry, &capability, false));
         assert!(futures_util::poll!(&mut opening).is_pending());
         // A write that it had queued would be on disk by then.
         assert!(store.answers().await);

@@ -116,6 +116,7 @@ mod tests {
             ("application/gzip", false),
             ("application/x-tar", false),
             ("application/zstd", false),
+            ("application/warc", false),
             ("application/x-xz", true),
             ("application/x-7z-compressed", true),
         ] {

@@ -252,9 +252,11 @@ impl SetState {
             }
             copy = Some((document, found.summary, undamaged));
         }
-        match self.packages.open(set, package, &manifest).await {
+        let opening = self.packages.open(set, package, &manifest, copy.is_some());
+        match opening.await {
             Ok(open) => {
-                let (opened, summary, file) = open.split();
+                let copy = copy.map(|(document, summary, _)| (document, summary));
+                let (opened, summary, file) = open.split(copy);
                 let entries = EntrySource::Package(opened);
                 let proves = self.ingest_manifest(entries, &summary, at, proof).await?;
                 self.packages.end(package, &summary, file).await?;

@@ -33,6 +33,16 @@ pub(super) trait Archive: Send + Sync {
     /// Opens the member that the path in a manifest refers to.
     fn member(&self, path: &str) -> Result<MemberReader, PackageError>;
 
+    /// The path that finds the member of a resource: the one that a manifest states, unless the format finds it by the URI.
+    fn path_of(&self, path: Option<String>, _uri: &str) -> Option<String> {
+        path
+    }
+
+    /// Whether the manifest is made of what the members state.
+    fn makes_manifest(&self) -> bool {
+        false
+    }
+
     /// The number of members, including folders and the manifest.
     fn members(&self) -> usize;
 }

@@ -34,6 +34,9 @@ pub enum PackageError {
     /// The member is compressed with an unsupported method.
     #[error("the member is compressed with the unsupported method {0}")]
     Compression(u16),
+    /// The member is coded in a way that can't be undone.
+    #[error("the member has the unsupported content coding {0:?}")]
+    Coding(String),
     /// The member contradicts its entry in the directory.
     #[error("the member is damaged: {0}")]
     BadMember(String),
@@ -61,6 +64,18 @@ pub enum PackageError {
 }
 
 impl PackageError {
+    /// The error of a decoder: of the file that it reads, or of what that contains.
+    pub(super) fn of_decoder(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::UnexpectedEof => {
+                Self::Damaged(format!("it can't be decompressed: {error}"))
+            }
+            _ => Self::from(error),
+        }
+    }
+
     /// The stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {
@@ -71,7 +86,7 @@ impl PackageError {
             Self::NoMember(_) => "no-member",
             Self::AmbiguousMember(_) => "ambiguous-member",
             Self::Encrypted => "encrypted-member",
-            Self::Compression(_) => "unsupported-compression",
+            Self::Compression(_) | Self::Coding(_) => "unsupported-compression",
             Self::BadMember(_) => "bad-member",
             Self::Expansion => "expansion",
             Self::TooLarge { .. } | Self::TooLargeUnpacked { .. } => "too-large",

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use super::archive::{Archive, Format};
 use super::error::PackageError;
 use super::unpacked::{Coding, Room};
-use super::{tar, zip};
+use super::{tar, warc, zip};
 
 /// The formats that are read.
-const FORMATS: [&Format; 2] = [&zip::FORMAT, &tar::FORMAT];
+const FORMATS: [&Format; 3] = [&zip::FORMAT, &tar::FORMAT, &warc::FORMAT];
 
 /// Other formats that are served as packages, by their signatures. Such a file may end like a ZIP file, but is none.
 const OTHER_FORMATS: [(&[u8], &str); 6] = [

@@ -32,6 +32,19 @@ impl Section {
     }
 }
 
+impl Section {
+    /// The position in the file.
+    pub(super) fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// Passes over this number of bytes; `None` if there are fewer.
+    pub(super) fn skip(&mut self, length: u64) -> Option<()> {
+        let at = self.at.checked_add(length)?;
+        (at <= self.end).then(|| self.at = at)
+    }
+}
+
 impl BufRead for Section {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         let known = self.buffered_at..self.buffered_at + self.buffer.len() as u64;

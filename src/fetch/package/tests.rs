@@ -5,6 +5,7 @@ mod names;
 mod producers;
 mod resuming;
 mod tars;
+mod warcs;
 
 use std::io::{Cursor, Read, Write};
 

@@ -111,7 +111,7 @@ impl Unpacked {
                 Ok(0) => return Ok(()),
                 Ok(read) => self.add(&chunk[..read])?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(of_decoder(error)),
+                Err(error) => return Err(PackageError::of_decoder(error)),
             }
         }
     }
@@ -157,16 +157,6 @@ fn unpack_zstd(mut input: Section, unpacked: &mut Unpacked) -> Result<(), Packag
         }
     }
     Ok(())
-}
-
-/// The error of a decoder: of the file that it reads, or of what that contains.
-fn of_decoder(error: io::Error) -> PackageError {
-    match error.kind() {
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-            damaged(&error)
-        }
-        _ => PackageError::Io(error),
-    }
 }
 
 fn damaged(reason: &dyn std::fmt::Display) -> PackageError {

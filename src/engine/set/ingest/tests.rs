@@ -79,6 +79,7 @@ fn package(number: usize) -> OpenedPackage {
     OpenedPackage {
         package: Package::open(zip.finish().unwrap(), &std::env::temp_dir(), None).unwrap(),
         uri: Url::parse("https://example.org/dump.zip").unwrap(),
+        manifest: None,
     }
 }
 
