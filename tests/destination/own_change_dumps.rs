@@ -6,7 +6,7 @@ use resyncd::demo::SampleSource;
 use resyncd::protocol::{Capability, SourceTime};
 
 use super::change_dumps::{DUMP, fetches, only_dumped, polled};
-use super::packing::{HEAD, gzip, put_zip, tar_of};
+use super::packing::{HEAD, gzip, put_zip, tar_of, warc_record};
 use crate::support::{NAME, Rig, SET, capability_list, time};
 
 /// Serves a Change Dump with one package written by the test.
@@ -144,6 +144,25 @@ async fn package_of_a_change_dump_that_is_a_tar_file_is_read() {
     .await;
     assert_eq!(rig.mirrored("r0002.txt"), None);
     assert_eq!(fetches(&rig, "r0001.txt"), before);
+}
+
+/// Its records state neither deletions nor the times of changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn change_dump_of_a_warc_without_a_manifest_is_reported_and_not_applied() {
+    let rig = polled(only_dumped()).await;
+    let source = &rig.source;
+    let (uri, until) = (rig.uri("r0001.txt"), source.boundary().to_string());
+    let before = rig.mirrored("r0001.txt");
+    let warc = warc_record("resource", &uri, &until, "new");
+    source.put_document("/set1/own.warc", "application/warc", warc);
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="changedump" from="2020-01-01T00:00:00Z"/>
+        <url><loc>/set1/own.warc</loc><rs:md type="application/warc" until="{until}"/></url></urlset>"#
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    let set = rig.until("reported", |set| set.error.is_some()).await;
+    assert_eq!(set.error.unwrap().code, "no-manifest");
+    assert_eq!(rig.mirrored("r0001.txt"), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
