@@ -423,7 +423,10 @@ async fn packages_in_a_change_list_are_not_resources() {
     }
     let span = "from=\"2026-03-01T00:00:00Z\" until=\"2026-03-02T00:00:00Z\"";
     let packages = entry("/1.tar.xz", &format!("<rs:md {span}/>"))
-        + &entry("/2", &format!("<rs:md {span} type=\"application/x-tar\"/>"));
+        + &entry(
+            "/2",
+            &format!("<rs:md {span} type=\"application/x-7z-compressed\"/>"),
+        );
     let mixed = packages.clone() + &changed("/b", "created", "02T00:00:00");
     site.put("/b", "b");
     site.put("/changes.xml", &change_list(&packages));
