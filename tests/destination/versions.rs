@@ -120,11 +120,13 @@ fn put_memento(rig: &Rig, entry: &mut Entry, path: &str, bytes: &str) {
 /// What an archive answers to a path and an `Accept-Datetime`: status, headers and body.
 type Answer = (u16, Vec<(&'static str, String)>, String);
 
+/// A path that was requested, with its `Accept-Datetime`.
+type Asked = (String, Option<String>);
+
 /// A server of versions.
 struct Archive {
     url: Url,
-    /// The paths that were requested, each with its `Accept-Datetime`.
-    requests: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    requests: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Archive {
@@ -285,7 +287,7 @@ async fn version_that_was_replaced_before_it_was_fetched_is_stored() {
     put_memento(&rig, &mut first, "/m/1", "first");
     // Until the second one is announced, nothing serves it.
     rig.source.fail("/m/1", Fault::Status(503), usize::MAX);
-    announce(&rig, &[first.clone()]).await;
+    announce(&rig, std::slice::from_ref(&first)).await;
     rig.until("pending", |set| set.pending == 1).await;
     rig.source.advance(std::time::Duration::from_secs(1));
     let second = update(&rig, RESOURCE, "second");
@@ -567,7 +569,7 @@ async fn other_bytes_of_the_same_time_do_not_replace_a_stored_version() {
     let rig = rig().await;
     let first = update(&rig, RESOURCE, "first");
     let at = first.lastmod.unwrap();
-    announce(&rig, &[first.clone()]).await;
+    announce(&rig, std::slice::from_ref(&first)).await;
     until_stored(&rig, RESOURCE, at, "first").await;
     rig.until_holds(RESOURCE, "first").await;
     // As a Source has it whose times are whole seconds.

@@ -21,9 +21,12 @@ const RATIO_FROM: u64 = 16 << 20;
 pub(super) struct Format {
     /// Whether a file of the format begins so.
     pub(super) begins: fn(&[u8]) -> bool,
-    /// Opens a file of this length; `None`: it must be decompressed as a whole first.
-    pub(super) open: fn(&Arc<File>, u64) -> Result<Option<Arc<dyn Archive>>, PackageError>,
+    /// Opens a file of this length.
+    pub(super) open: fn(&Arc<File>, u64) -> Opened,
 }
+
+/// An open package; `None`: it must be decompressed as a whole first.
+pub(super) type Opened = Result<Option<Arc<dyn Archive>>, PackageError>;
 
 /// The members of an open package. They can be read concurrently.
 pub(super) trait Archive: Send + Sync {

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::archive::{Archive, Format};
+use super::archive::{Archive, Format, Opened};
 use super::error::PackageError;
 use super::unpacked::{Coding, Room};
 use super::{tar, warc, zip};
@@ -50,7 +50,7 @@ pub(super) fn open(file: File, room: &Room<'_>) -> Result<Arc<dyn Archive>, Pack
 }
 
 /// Opens a file in the format that it begins with; `None` if that is none.
-fn open_begun(file: &Arc<File>, start: &[u8]) -> Result<Option<Arc<dyn Archive>>, PackageError> {
+fn open_begun(file: &Arc<File>, start: &[u8]) -> Opened {
     let format = FORMATS.into_iter().find(|format| (format.begins)(start));
     match format {
         Some(format) => (format.open)(file, length(file)?),

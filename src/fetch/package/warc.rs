@@ -23,7 +23,7 @@ use url::Url;
 use self::head::{HttpHead, RecordHead};
 use self::made::MadeManifest;
 use self::payload::RecordFile;
-use super::archive::{Archive, Format, is_out_of_proportion};
+use super::archive::{Archive, Format, Opened, is_out_of_proportion};
 use super::error::PackageError;
 use super::member::MemberReader;
 use crate::protocol::{Capability, DocumentReader};
@@ -48,7 +48,7 @@ fn begins(start: &[u8]) -> bool {
     is_gzip && GzDecoder::new(start).read_exact(&mut unpacked).is_ok() && unpacked == SIGNATURE
 }
 
-fn open(file: &Arc<File>, length: u64) -> Result<Option<Arc<dyn Archive>>, PackageError> {
+fn open(file: &Arc<File>, length: u64) -> Opened {
     let file = RecordFile::of(file, length)?;
     let mut scan = Scan {
         hashes: RandomState::new(),

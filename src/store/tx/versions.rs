@@ -374,7 +374,7 @@ fn complete(
     task: &VersionTask,
     result: &VersionResult,
 ) -> Result<(), StoreError> {
-    Ok(match result {
+    match result {
         VersionResult::Stored => version::set_stored(sql, task.resource, task.at)?,
         VersionResult::Unwanted(served) => {
             version::unselect(sql, task.resource, task.at, served)?;
@@ -383,7 +383,8 @@ fn complete(
             version::delete(sql, task.resource, task.at)?;
         }
         VersionResult::Failed(failure) => version::fail(sql, task, failure, now)?,
-    })
+    }
+    Ok(())
 }
 
 fn list(

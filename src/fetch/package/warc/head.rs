@@ -118,12 +118,12 @@ impl HttpHead {
             return Ok(Self::default());
         }
         for (name, value) in read_fields(&mut input)? {
-            let tokens = value
+            let mut tokens = value
                 .split(',')
                 .map(|token| token.trim().to_ascii_lowercase());
             match name.as_str() {
                 "transfer-encoding" => {
-                    head.is_chunked |= tokens.last().as_deref() == Some("chunked")
+                    head.is_chunked |= tokens.next_back().as_deref() == Some("chunked")
                 }
                 "content-encoding" => head.codings.extend(tokens.filter(|it| is_coding(it))),
                 "content-type" => head.content_type = Some(value),
