@@ -29,7 +29,6 @@ mod hints;
 mod hooks;
 mod indexes;
 mod late;
-mod left_out;
 mod limits;
 mod linked;
 mod metrics;
