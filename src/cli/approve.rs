@@ -151,3 +151,35 @@ fn tally(rows: usize, are_rejected: bool) -> String {
         rows => format!("{rows} deletions are {what}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn deletion_is_described_with_what_goes_with_it() {
+        let uri = "https://example.org/a";
+        for (path, linked, expected) in [
+            (Some("a"), 0, "https://example.org/a (a)"),
+            (
+                Some("a"),
+                1,
+                "https://example.org/a (a), with 1 linked file",
+            ),
+            (
+                None,
+                2,
+                "https://example.org/a (no file), with 2 linked files",
+            ),
+        ] {
+            let deletion = json!({
+                "id": 1, "source": "sample", "set": "set", "uri": uri, "path": path, "length": null, "changed_at": null,
+                "origin": "resource-list", "hold": 1, "linked": linked
+            });
+            let deletion: HeldDeletion = serde_json::from_value(deletion).unwrap();
+            assert_eq!(described(&deletion), expected);
+        }
+    }
+}

@@ -304,7 +304,7 @@ async fn settle(operations: &dyn Operations, mut events: mpsc::Receiver<TrafficE
         while events.recv().await.is_some() {}
         // A set's polls follow one another: when the second one begins, the first one has ended.
         for _ in 0..2 {
-            poll_once(operations).await;
+            begin_poll(operations).await;
         }
         let is_settled = |set: &SetStatus| set.state == "in-sync" && set.pending == 0;
         while !set_status(operations)
@@ -320,7 +320,7 @@ async fn settle(operations: &dyn Operations, mut events: mpsc::Receiver<TrafficE
 }
 
 /// Requests a poll until one has begun.
-async fn poll_once(operations: &dyn Operations) {
+async fn begin_poll(operations: &dyn Operations) {
     let last = async || {
         set_status(operations)
             .await

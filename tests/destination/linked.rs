@@ -3,7 +3,7 @@
 use resyncd::config::{Baseline, Config, Filter};
 use resyncd::demo::{ChannelHub, DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::{Algorithm, ContentInfo, Digest, Link, LinkRules, MediaRange, Selection};
-use resyncd::status::SetStatus;
+use resyncd::status::{HeldDeletion, SetStatus};
 use serde_json::json;
 
 use crate::support::{NAME, Rig, SET, eventually, resources};
@@ -357,6 +357,38 @@ async fn linked_resources_beyond_the_limit_are_reported_and_followed_once_there_
     rig.start_daemon().await;
     until_linked(&rig, &ALL, &ALL).await;
     assert!(!is_full(&rig.set().await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_back_deletions_state_the_linked_files_that_go_with_them() {
+    const ALL: [&str; 2] = ["a.pdf", "a.dc.xml"];
+    let links = |source: &SampleSource| {
+        vec![
+            put(source, "alternate", "a.pdf", PDF, "pdf"),
+            bare(source, "describedby", "a.dc.xml", "record"),
+        ]
+    };
+    let rig = linking(links, following).await;
+    until_linked(&rig, &ALL, &ALL).await;
+    for number in 0..3 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    // A list that names nothing.
+    rig.source.refresh_resource_list(SET);
+    rig.operator.poll(NAME).await;
+    rig.until("held back", |set| set.held_deletions == 3).await;
+    let (_, held) = rig.operator.get("/held").await;
+    let held = held.lines().map(|line| {
+        let deletion: HeldDeletion = serde_json::from_str(line).unwrap();
+        (deletion.uri, deletion.linked)
+    });
+    let expected = [(OWNER, 2), ("r0001.txt", 0), ("r0002.txt", 0)];
+    let expected = expected.map(|(name, linked)| (rig.uri(name), linked));
+    assert_eq!(held.collect::<Vec<_>>(), expected);
+    let (_, page) = rig.operator.get(&format!("/page/sources/{NAME}")).await;
+    assert!(page.contains(" with 2 linked"), "{page}");
+    rig.operator.post(&format!("/sources/{NAME}/approve")).await;
+    until_linked(&rig, &ALL, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::completeness::{content_of_length, is_complete};
 use crate::process::Home;
-use crate::support::{FeedLine, NAME, SET, client, eventually, files};
+use crate::support::{FeedLine, NAME, SET, eventually, files};
 use crate::traced::Crash;
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
@@ -170,7 +170,7 @@ impl Cycle {
         self.write("polled.txt");
         self.delete("r4.txt");
         source.notify(SET);
-        self.poll().await;
+        self.home.operator.poll_in_the_end(NAME).await;
         self.until_in_sync().await;
         assert_eq!(source.hits(RESOURCE_LIST), lists, "no second baseline");
 
@@ -247,7 +247,7 @@ impl Cycle {
             if deliveries.is_empty() && self.is_unverified().await {
                 // There is no subscription: only a poll of the Change List finds the changes.
                 self.source.freeze_change_list(SET, false);
-                self.poll().await;
+                self.home.operator.poll_in_the_end(NAME).await;
                 return Ok(());
             }
             Err(format!("{deliveries:#?}"))
@@ -261,17 +261,6 @@ impl Cycle {
         let set = self.home.until("the status", |_| true).await;
         let unverified = self.source.hub().unwrap().counts().not_verified > 0;
         unverified && set.channels.iter().all(|channel| channel.state == "active")
-    }
-
-    async fn poll(&self) {
-        let url = format!("http://{}/sources/{NAME}/poll", self.home.status);
-        let client = client();
-        eventually("the poll is accepted", None, async || {
-            let answer = client.post(&url).send().await;
-            let answer = answer.and_then(|answer| answer.error_for_status());
-            answer.map_err(|error| error.to_string())
-        })
-        .await;
     }
 
     async fn gaps(&self) -> usize {

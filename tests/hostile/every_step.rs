@@ -16,6 +16,7 @@ use crate::PROCESSOR;
 use crate::completeness::{Watch, is_complete};
 use crate::cycle::Cycle;
 use crate::linked_steps::LinkedCycle;
+use crate::process::Home;
 use crate::reverts::{RevertingCycle, toggle};
 use crate::traced::{Fault, RunReport, Traced, Tracer};
 use crate::versions::VersionsCycle;
@@ -41,20 +42,25 @@ async fn run_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
         || {},
     );
     cycle.run().await;
-    // The fault may still come while the daemon stops: the end is checked on a daemon without a fault.
     let settled = async || {
         cycle.settled().await;
         cycle.check_end().await;
     };
-    let report = traced.stop(settled).await;
-    if report.crash.is_none() {
-        let restarted = cycle.home.run();
-        settled().await;
-        assert_eq!(restarted.stop().await.code(), Some(0));
-    }
+    let report = end_run(traced, &cycle.home, settled).await;
     watch.end();
     if let Some(crash) = &report.crash {
         cycle.check_crash(crash).await;
+    }
+    report
+}
+
+/// Stops the daemon. Its fault may still come while it stops: the end is checked on a daemon without a fault.
+async fn end_run(traced: Traced, home: &Home, settled: impl AsyncFn()) -> RunReport {
+    let report = traced.stop(&settled).await;
+    if report.crash.is_none() {
+        let restarted = home.run();
+        settled().await;
+        assert_eq!(restarted.stop().await.code(), Some(0));
     }
     report
 }
@@ -79,13 +85,7 @@ async fn run_linked_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
         cycle.settled().await;
         cycle.check_feed().await;
     };
-    let report = traced.stop(settled).await;
-    if report.crash.is_none() {
-        // The fault may still come while the daemon stops.
-        let restarted = cycle.home.run();
-        settled().await;
-        assert_eq!(restarted.stop().await.code(), Some(0));
-    }
+    let report = end_run(traced, &cycle.home, settled).await;
     watch.end();
     report
 }

@@ -8,7 +8,7 @@ use resyncd::protocol::{Algorithm, ContentInfo, Digest, Link};
 
 use crate::completeness::content_of_length;
 use crate::process::Home;
-use crate::support::{Files, NAME, SET, client, eventually, files, resources};
+use crate::support::{Files, NAME, SET, eventually, files, resources};
 
 const FOLLOWING: &str =
     "metadata = \"follow\"\nrepresentations = [\"application/pdf\"]\npoll_interval = \"2s\"";
@@ -107,14 +107,7 @@ impl LinkedCycle {
     }
 
     async fn polled(&self) {
-        let url = format!("http://{}/sources/{NAME}/poll", self.home.status);
-        let client = client();
-        eventually("the poll is accepted", None, async || {
-            let answer = client.post(&url).send().await;
-            let answer = answer.and_then(|answer| answer.error_for_status());
-            answer.map_err(|error| error.to_string())
-        })
-        .await;
+        self.home.operator.poll_in_the_end(NAME).await;
         self.settled().await;
     }
 

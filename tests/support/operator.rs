@@ -8,6 +8,8 @@ use resyncd::status::Status;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::eventually;
+
 /// A line of the feed.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct FeedLine {
@@ -128,6 +130,17 @@ impl Operator {
     pub(crate) async fn poll(&self, source: &str) {
         let (status, body) = self.post(&format!("/sources/{source}/poll")).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    }
+
+    /// Requests a poll until it is accepted: the daemon may be killed, or be started again.
+    pub(crate) async fn poll_in_the_end(&self, source: &str) {
+        eventually("the poll is accepted", None, async || {
+            let url = self.url(&format!("/sources/{source}/poll"));
+            let answer = self.client.post(url).send().await;
+            let answer = answer.and_then(|answer| answer.error_for_status());
+            answer.map_err(|error| error.to_string())
+        })
+        .await;
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn kill_strays(processes: &Path, id: &str, limit: Duration) {
         });
     if started.is_ok() && tokio::time::timeout(limit, is_done).await.is_err() {
         tracing::info!(
-            "a process can't be looked at for now; what a program has started may go on"
+            "the environment of a process can't be read for now; what a program has started may go on"
         );
     }
 }
@@ -129,7 +129,7 @@ mod tests {
 
     /// To open a pipe without a writer waits, as reading the environment of a process does that waits for a disk.
     #[tokio::test]
-    async fn process_that_cannot_be_looked_at_is_not_waited_for() {
+    async fn process_whose_environment_cannot_be_read_is_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sleep");
         command

@@ -102,6 +102,7 @@ pub(super) async fn ingest_part(
             // The part counts as read only if all batches before the last one were committed.
             sum.add(done(written.take()).await?);
         }
+        // An earlier batch has left links out: as after the last one, the part is read again once there is room.
         if sum.unfollowed > 0
             && let Some(end) = &mut step.end
         {

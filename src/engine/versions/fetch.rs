@@ -357,7 +357,7 @@ fn failed(error: DownloadError, task: &Task) -> VersionResult {
     VersionResult::Failed(failure_of(error, task))
 }
 
-/// Why a version, or a TimeMap, could not be had, and when it is tried again.
+/// Why a version, or a TimeMap, could not be fetched, and when it is tried again.
 pub(super) fn failure_of(error: DownloadError, task: &Task) -> VersionFailure {
     let has_patience = may_pass(&error) && task.attempts + 1 < LONG_TRIES;
     let failure = error.into_failure(task);

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(100);
 /// The pause between two queries of what is due.
 const PACE: Duration = Duration::from_millis(250);
-/// How long it is waited for a wake at most, and how often it is looked for versions that wait for nothing any more.
+/// The longest wait for a wake, and the pause between two searches for versions that wait for nothing any more.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Stores versions until it is stopped. A worker that panics is replaced after a pause.
@@ -128,7 +128,7 @@ struct Worker {
     mirror: Arc<Mirror>,
     in_progress: HashSet<(ResourceId, SourceTime)>,
     running: JoinSet<(ResourceId, SourceTime)>,
-    /// When it was looked last for versions that wait for nothing.
+    /// When versions that wait for nothing were searched for last.
     checked: Option<std::time::Instant>,
 }
 

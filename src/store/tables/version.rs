@@ -3,7 +3,7 @@
 //!
 //! Columns: `at` is the time of the version, or [`TIME_MAP`] of a TimeMap; `links` are those to the places of the version. A trigger
 //! removes the rows of a resource whose row goes. The states: `waiting` for the resource's own task, `ready`, `failed`: given up, and
-//! `unwanted`: not selected, which is remembered so that it is not requested again.
+//! `unwanted`: not selected, which is remembered so that it is not requested again; its `error_message` is the type in which it is served.
 //!
 //! What is stored once is not stored again, also where its file is gone: a person may have removed it.
 
@@ -318,7 +318,7 @@ fn announced(sql: &Connection, resource: ResourceId) -> Result<usize> {
     Ok(usize::try_from(found).unwrap_or_default())
 }
 
-/// Records that a version can't be had any more, unless it is stored or is to be.
+/// Records that a version is nowhere any more, unless it is stored or waits to be.
 pub(in crate::store) fn put_missed(
     sql: &Connection,
     resource: ResourceId,

@@ -164,7 +164,7 @@ impl Store {
 /// Versions need not wait any longer for a resource that was not published.
 fn release_versions(tx: &mut Tx<'_>, result: &TaskResult) -> Result<(), StoreError> {
     let task = match result {
-        // Those say themselves what becomes of its versions.
+        // Those state what becomes of its versions.
         TaskResult::Published(_) | TaskResult::Unselected { .. } => return Ok(()),
         TaskResult::Removed { task, .. }
         | TaskResult::Left { task, .. }

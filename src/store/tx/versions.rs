@@ -1,7 +1,7 @@
 //! The versions of resources that are to be stored (core, section 14.6).
 //!
 //! Invariants: what an entry announces becomes a row in the transaction of the entry; a version counts as stored only after its file
-//! was published. A version that can't be had changes nothing of the mirror, nor of what is claimed of it.
+//! was published. A version that can't be fetched changes nothing of the mirror, nor of what is claimed of it.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const TIME_MAP: &str = "timemap";
 /// How many versions of a TimeMap are stored in one transaction.
 const AT_ONCE: usize = 1000;
 
-/// Has the version stored that a change announces, as far as it can be had: where the mirror is to have it, and at places of its own.
+/// Has the version stored that a change announces, as far as it can be fetched: where the mirror is to have it, and at places of its own.
 pub(super) fn announce(
     sql: &Connection,
     context: &BatchContext<'_>,
