@@ -355,14 +355,16 @@ impl Engine {
 
     /// The status of all Sources.
     pub(super) async fn status_of_sources(&self) -> Result<Status, EngineError> {
+        // Noted first: a configuration is never shown as loaded with Sources and hooks of the former one.
+        let configuration = self.configuration.lock().clone();
         let contexts = self.sources.contexts();
         let contexts = contexts.iter().map(|context| &**context);
         let mut status = status_view::status(self.started_at, contexts).await?;
         let channels = self.store.unfollowed_channels(self.sources.sets()).await?;
         status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
         status.former_sources = self.former_sources().await?;
-        status.configuration = self.configuration.lock().clone();
-        status.attention = attention::of_configuration(&status.configuration);
+        status.attention = attention::of_configuration(&configuration);
+        status.configuration = configuration;
         let public_url = self.public_url_error.lock().clone();
         // A router may not lead requests from inside to its own public address.
         let public_url =

@@ -127,6 +127,24 @@ fn known_type(stated: Option<&str>) -> Option<&str> {
     stated.filter(|stated| !stated.trim().is_empty())
 }
 
+/// Whether a media type may be that of a document, compressed or not, or of a package. Stated of a part of an index it says nothing
+/// about the resources that the part names.
+fn is_of_documents(media_type: &str) -> bool {
+    let essence = media_type_essence(media_type);
+    essence.ends_with("/xml")
+        || essence.ends_with("+xml")
+        || matches!(
+            essence.as_str(),
+            "text/plain"
+                | "text/html"
+                | "application/octet-stream"
+                | "application/zip"
+                | "application/gzip"
+                | "application/x-gzip"
+                | "application/x-tar"
+        )
+}
+
 impl Selection {
     /// Of media types, and of URIs of collections and of kinds of metadata, as they are after parsing.
     #[must_use]
@@ -186,6 +204,24 @@ impl Selection {
             || stated.is_none_or(|stated| self.types.iter().any(|range| range.includes(stated)))
     }
 
+    /// Whether nothing is selected of what a part of an index names, as the index states of the part: it names members of other collections,
+    /// metadata of other kinds, or resources of other types. `media_type`, `links`: of its entry in the index.
+    #[must_use]
+    pub fn rules_out_part(&self, media_type: Option<&str>, links: &[Link]) -> bool {
+        let names_others = |rel: &str, wanted: &[String]| {
+            let mut stated = links.iter().filter(|link| link.is(rel)).peekable();
+            stated.peek().is_some()
+                && stated.all(|link| wanted.iter().all(|it| it != link.href.as_str()))
+        };
+        if self.collections.is_empty() && self.profiles.is_empty() {
+            let contained = known_type(media_type).filter(|it| !is_of_documents(it));
+            return contained.is_some() && !self.wants_type(contained);
+        }
+        // What lacks one of them may give the other to what it describes.
+        (self.collections.is_empty() || names_others("collection", &self.collections))
+            && (self.profiles.is_empty() || names_others("profile", &self.profiles))
+    }
+
     /// What the selection states of an entry; `None`: everything is wanted.
     #[must_use]
     pub fn standing(&self, media_type: Option<&str>, links: &[Link]) -> Option<Standing> {
@@ -233,6 +269,72 @@ mod tests {
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         let types = types.iter().filter_map(|it| MediaRange::parse(it));
         Selection::new(types.collect(), texts(collections), texts(profiles))
+    }
+
+    #[test]
+    fn part_is_ruled_out_by_what_its_index_states_of_its_contents() {
+        let of = |rels: &[(&str, &str)]| -> Vec<Link> {
+            rels.iter().map(|(rel, href)| link(rel, href)).collect()
+        };
+        let (c1, c2) = (
+            ("collection", "http://e.org/1"),
+            ("collection", "http://e.org/2"),
+        );
+        let (p1, p2) = (("profile", "http://e.org/1"), ("profile", "http://e.org/2"));
+        let (pdf, one) = (&["application/pdf"][..], &["http://e.org/1"][..]);
+        for (selection, media_type, links, is_ruled_out) in [
+            (
+                selection(&[], &[], &[]),
+                Some("text/csv"),
+                &[c2, p2][..],
+                false,
+            ),
+            (
+                selection(pdf, &[], &[]),
+                Some("application/pdf;a=b"),
+                &[],
+                false,
+            ),
+            (selection(pdf, &[], &[]), Some("text/csv"), &[c2], true),
+            (selection(pdf, &[], &[]), None, &[c2], false),
+            (selection(pdf, &[], &[]), Some(" "), &[], false),
+            // These may be types of the part.
+            (
+                selection(pdf, &[], &[]),
+                Some("application/xml"),
+                &[],
+                false,
+            ),
+            (
+                selection(pdf, &[], &[]),
+                Some("application/rss+xml"),
+                &[],
+                false,
+            ),
+            (
+                selection(pdf, &[], &[]),
+                Some("application/gzip"),
+                &[],
+                false,
+            ),
+            (selection(&[], one, &[]), None, &[], false),
+            (selection(&[], one, &[]), None, &[c2], true),
+            (selection(&[], one, &[]), None, &[c2, c1], false),
+            (selection(&[], one, &[]), None, &[p2], false),
+            (selection(&[], &[], one), None, &[p2], true),
+            (selection(&[], &[], one), None, &[p1], false),
+            (selection(&[], one, one), None, &[c2], false),
+            (selection(&[], one, one), None, &[c2, p1], false),
+            (selection(&[], one, one), None, &[c2, p2], true),
+            // Records of another type may select what they describe.
+            (selection(pdf, one, &[]), Some("text/csv"), &[c1], false),
+        ] {
+            let found = selection.rules_out_part(media_type, &of(links));
+            assert_eq!(
+                found, is_ruled_out,
+                "{selection:?} {media_type:?} {links:?}"
+            );
+        }
     }
 
     #[test]

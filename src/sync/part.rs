@@ -3,6 +3,9 @@
 //! An index states for each part when it was modified last. If that time is the same as when the part was read, the part need
 //! not be requested. Some Sources write times that never change, so the server is asked once a day in any case.
 //!
+//! A part of which the index states that nothing in it is selected is left out, as long as it was never read. That it does not name a
+//! resource is unknown: where something would be deleted because no part names it, the list is read once more, with all of its parts.
+//!
 //! Invariants: a part that was not read completely is read; a time that is not over yet proves nothing.
 //!
 //! Must not know what a part contains, nor how it is fetched or stored.
@@ -41,6 +44,8 @@ pub struct KnownPart {
 /// What to do with a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartPlan {
+    /// Nothing: the index states that nothing in it is selected. It proves no absence.
+    LeftOut,
     /// Nothing: the index names it twice.
     Repeated,
     /// Nothing: the index states that it is unchanged.
@@ -51,15 +56,20 @@ pub enum PartPlan {
     Read,
 }
 
-/// Decides what to do with a part. `modified`: the time that the index states for it now.
+/// Decides what to do with a part. `modified`: the time that the index states for it now; `is_ruled_out`: whether the index states that
+/// nothing in it is selected, and this reading may leave it out.
 #[must_use]
 pub fn plan_part(
     known: Option<KnownPart>,
     modified: Option<SourceTime>,
+    is_ruled_out: bool,
     now: DateTime<Utc>,
 ) -> PartPlan {
     let Some(known) = known else {
-        return PartPlan::Read;
+        return match is_ruled_out {
+            true => PartPlan::LeftOut,
+            false => PartPlan::Read,
+        };
     };
     if known.is_done {
         return PartPlan::Repeated;
@@ -118,8 +128,16 @@ mod tests {
             announced: modified,
             asked_at: Some(time("2026-01-10T11:00:00Z")),
         };
-        let check =
-            |known, modified, plan| assert_eq!(plan_part(known, modified, now), plan, "{known:?}");
+        let check = |known, modified, plan| {
+            assert_eq!(plan_part(known, modified, false, now), plan, "{known:?}");
+            // What was read before is read again.
+            let ruled_out = known.map_or(PartPlan::LeftOut, |_| plan);
+            assert_eq!(
+                plan_part(known, modified, true, now),
+                ruled_out,
+                "{known:?}"
+            );
+        };
         check(None, modified, PartPlan::Read);
         check(Some(complete), modified, PartPlan::Unchanged);
         check(Some(complete), None, PartPlan::Revalidate);

@@ -29,6 +29,7 @@ mod hints;
 mod hooks;
 mod indexes;
 mod late;
+mod left_out;
 mod limits;
 mod linked;
 mod metrics;

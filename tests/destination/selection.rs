@@ -13,7 +13,7 @@ const LIST: &str = "/set1/resourcelist.xml";
 const DC: &str = "http://purl.org/dc/terms/";
 const XMLNS: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
 
-fn selecting(types: &[&str], collections: &[&str], profiles: &[&str]) -> Filter {
+pub(super) fn selecting(types: &[&str], collections: &[&str], profiles: &[&str]) -> Filter {
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     let types = types.iter().map(|it| MediaRange::parse(it).unwrap());
     let selection = Selection::new(types.collect(), texts(collections), texts(profiles));
@@ -64,7 +64,7 @@ async fn polled(change: impl FnOnce(&mut Config)) -> Rig {
 }
 
 /// Waits until the mirror has exactly these of the named resources, and everything is in sync.
-async fn until_mirrored(rig: &Rig, all: &[&str], wanted: &[&str]) {
+pub(super) async fn until_mirrored(rig: &Rig, all: &[&str], wanted: &[&str]) {
     eventually(
         "selected resources mirrored",
         Some(rig.wakes()),

@@ -15,7 +15,7 @@ use super::summarized::SummarizedDocument;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
-use crate::protocol::{Capability, Entry, SourceTime};
+use crate::protocol::{Capability, Entry, Link, Selection, SourceTime};
 use crate::sync::latest_source_time;
 
 /// How deep indexes may be nested.
@@ -44,10 +44,40 @@ pub(in crate::engine) struct Child {
     pub(in crate::engine) until: Option<SourceTime>,
     /// When it was modified last, as the index states.
     pub(in crate::engine) modified: Option<SourceTime>,
+    /// What the index states of what it names; `None`: nothing.
+    contents: Option<Box<Contents>>,
     /// Whether the page before has led here, and no index.
     pub(in crate::engine) is_page: bool,
     /// Whether it is a page that has led to itself.
     repeats: bool,
+}
+
+/// What an index states of the resources that one of its lists names.
+#[derive(Clone, Debug)]
+struct Contents {
+    media_type: Option<String>,
+    links: Vec<Link>,
+}
+
+impl Contents {
+    fn of(entry: &Entry) -> Option<Box<Self>> {
+        let is_about_resources = |link: &&Link| link.is("collection") || link.is("profile");
+        let links: Vec<Link> = entry
+            .links
+            .iter()
+            .filter(is_about_resources)
+            .cloned()
+            .collect();
+        let media_type = entry.md.content.media_type.clone();
+        let states_any = media_type.is_some() || !links.is_empty();
+        states_any.then(|| Box::new(Self { media_type, links }))
+    }
+
+    fn bytes(&self) -> usize {
+        let media_type = self.media_type.as_ref().map_or(0, String::len);
+        let of_link = |link: &Link| size_of::<Link>() + link.href.as_str().len();
+        size_of::<Self>() + media_type + self.links.iter().map(of_link).sum::<usize>()
+    }
 }
 
 impl From<&Entry> for Child {
@@ -58,6 +88,7 @@ impl From<&Entry> for Child {
             until: entry.md.closed_at(latest_source_time(clock::now().wall)),
             modified: entry.lastmod.max(entry.md.at),
             uri: entry.loc.clone(),
+            contents: Contents::of(entry),
             is_page: false,
             repeats: false,
         }
@@ -71,6 +102,7 @@ impl Child {
             from: None,
             until: None,
             modified: None,
+            contents: None,
             is_page: true,
             repeats,
         }
@@ -84,8 +116,15 @@ impl Child {
         Ok(())
     }
 
+    /// Whether the index states that nothing is selected of what it names.
+    pub(in crate::engine) fn is_ruled_out(&self, selection: &Selection) -> bool {
+        let contents = self.contents.as_ref();
+        contents.is_some_and(|it| selection.rules_out_part(it.media_type.as_deref(), &it.links))
+    }
+
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.uri.as_str().len()
+        let contents = self.contents.as_ref().map_or(0, |it| it.bytes());
+        size_of::<Self>() + self.uri.as_str().len() + contents
     }
 }
 

@@ -1,5 +1,5 @@
 //! The parts of a Resource List: the lists that its index names, or its pages, or the one list that it is. Parts that have not
-//! changed since they were read last are not read again.
+//! changed since they were read last are not read again, and those that the index rules out by what it states of them are left out.
 
 use url::Url;
 
@@ -28,6 +28,12 @@ pub(super) struct ListParts {
     bad_index_entries: u64,
     /// Whether any resource is named.
     pub(super) names_any: bool,
+    /// Whether this reading leaves parts out.
+    leaves_out: bool,
+    /// Whether any part was left out: its index states that nothing in it is selected.
+    pub(super) has_left_out: bool,
+    /// Whether any part was read, or is known and unchanged.
+    pub(super) has_read: bool,
     /// Whether a part may change while the document that names it does not.
     pub(super) may_change_unseen: bool,
     /// The times of its pages; `None` where it has none.
@@ -68,15 +74,20 @@ impl PageTimes {
 
 impl SetState {
     /// Ingests a list with its pages, or all lists of an index. An error of one does not keep the others from being ingested; but
-    /// a list that was not read completely proves nothing. `is_stated`: whether the list states that it is one.
+    /// a list that was not read completely proves nothing. `is_stated`: whether the list states that it is one; `leaves_out`: whether parts are
+    /// left out that the index rules out.
     pub(super) async fn ingest_parts(
         &mut self,
         uri: &Url,
         changed: ChangedDocument,
         at: SourceTime,
         is_stated: bool,
+        leaves_out: bool,
     ) -> Result<ListParts, EngineError> {
-        let mut parts = ListParts::default();
+        let mut parts = ListParts {
+            leaves_out,
+            ..ListParts::default()
+        };
         let mut walk = DocumentWalk::of(Capability::ResourceList);
         let stated = changed.read.summary.head.md.at;
         parts.bad_entries = changed.read.summary.bad_entries();
@@ -96,7 +107,7 @@ impl SetState {
                 read: list,
                 record: changed.record,
             };
-            self.fetch_parts_ahead(uri, walk.upcoming(AHEAD), &mut ahead)
+            self.fetch_parts_ahead(uri, walk.upcoming(AHEAD), leaves_out, &mut ahead)
                 .await;
             let ingested = self.ingest_list_part(uri, list, None, at, &mut parts).await;
             self.note_part_failure(uri, ingested, &mut dead, &mut failures)?;
@@ -124,10 +135,15 @@ impl SetState {
         self.report.add_dead_list_parts(dead.count());
         dead.into_result(uri, named)?;
         failures.into_result()?;
-        parts.names_any = parts.names_any || self.unchanged_parts_name_any().await?;
+        parts.names_any =
+            parts.names_any || parts.has_left_out || self.unchanged_parts_name_any().await?;
         // The time of an index is that of all its lists, that of a page only its own.
         parts.may_change_unseen &= stated.is_none() || parts.pages.is_some();
         Ok(parts)
+    }
+
+    fn rules_out(&self, list: &Child) -> bool {
+        list.is_ruled_out(self.context.source.filter.selection())
     }
 
     /// Counts a list that could not be read, or not completely. Only errors that end the whole poll are returned.
@@ -165,7 +181,13 @@ impl SetState {
         let now = clock::now().wall;
         let early = ahead.take(&list.uri);
         let part = self.context.store.part(set, &list.uri).await?;
-        let plan = plan_part(part.as_ref().map(|part| part.known), list.modified, now);
+        let is_ruled_out = parts.leaves_out && self.rules_out(list);
+        let known = part.as_ref().map(|part| part.known);
+        let plan = plan_part(known, list.modified, is_ruled_out, now);
+        if plan == PartPlan::LeftOut {
+            parts.has_left_out = true;
+            return Ok(());
+        }
         if let Some(part) = part.as_ref().filter(|_| plan == PartPlan::Unchanged) {
             parts.add_unchanged(part, None);
             follow_page_after(part, &list.uri, walk)?;
@@ -203,7 +225,7 @@ impl SetState {
                 let own = read.summary.head.md.at.filter(|_| list.is_page);
                 let at = own.map_or(at, |own| own.min(at));
                 let changed = ChangedDocument { read, record };
-                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), ahead)
+                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts.leaves_out, ahead)
                     .await;
                 self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
                     .await?;
@@ -213,7 +235,7 @@ impl SetState {
                 parts.add_unchanged(&part, Some(stated));
                 parts.note_unchanged_page(list, &part);
                 follow_page_after(&part, &list.uri, walk)?;
-                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), ahead)
+                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts.leaves_out, ahead)
                     .await;
             }
             (None, None) => {}
@@ -224,7 +246,13 @@ impl SetState {
 
     /// Begins to fetch the parts that come next, unless they need not be read. It is called once the one in hand has turned out to be a
     /// list: where it is an index, what it names comes first, and those after it are likely to be indexes, too.
-    async fn fetch_parts_ahead(&self, current: &Url, upcoming: Vec<Child>, ahead: &mut FetchAhead) {
+    async fn fetch_parts_ahead(
+        &self,
+        current: &Url,
+        upcoming: Vec<Child>,
+        leaves_out: bool,
+        ahead: &mut FetchAhead,
+    ) {
         ahead.retain(upcoming.iter().map(|next| &next.uri));
         for next in upcoming {
             // What is known of the part in hand is not committed yet.
@@ -237,8 +265,9 @@ impl SetState {
                 return;
             };
             let known = part.map(|part| part.known);
-            match plan_part(known, next.modified, clock::now().wall) {
-                PartPlan::Repeated | PartPlan::Unchanged => {}
+            let is_ruled_out = leaves_out && self.rules_out(&next);
+            match plan_part(known, next.modified, is_ruled_out, clock::now().wall) {
+                PartPlan::LeftOut | PartPlan::Repeated | PartPlan::Unchanged => {}
                 plan => ahead.begin(next.uri, plan == PartPlan::Read).await,
             }
         }
@@ -262,6 +291,7 @@ impl SetState {
             .is_none()
             .then(|| (uri.clone(), changed.record.digest));
         let is_new = first_page.is_none() || first_page != self.first_page;
+        parts.has_read = true;
         parts.names_any |= changed.read.summary.entries > 0;
         parts.entries += changed.read.summary.entries;
         let filter = self.context.source.filter.fingerprint().to_owned();
@@ -326,6 +356,7 @@ fn follow_page_after(part: &Part, uri: &Url, walk: &mut DocumentWalk) -> Result<
 
 impl ListParts {
     fn add_unchanged(&mut self, part: &Part, asked: Option<PartEvidence>) {
+        self.has_read = true;
         self.bad_entries += part.bad_entries;
         self.unchanged.push(UnchangedPart {
             id: part.id,

@@ -6,7 +6,7 @@
 
 use url::Url;
 
-use super::documents::poll_document;
+use super::documents::{ChangedDocument, poll_document};
 use super::entry_batches::EntrySource;
 use super::ingest::{ingest_listed, weigh};
 use super::packages::{PackageEntry, manifest_copy};
@@ -40,6 +40,25 @@ impl SetState {
         let Some(changed) = poll_document(&self.context, set, uri, anew).await? else {
             return Ok(());
         };
+        if self.ingest_resource_dump(uri, changed, true).await? {
+            return Ok(());
+        }
+        // The packages that were read are not read again.
+        if let Some(changed) = poll_document(&self.context, set, uri, true).await? {
+            self.ingest_resource_dump(uri, changed, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Ingests a Resource Dump, and commits what it proves. `leaves_out`: whether dumps are left out that their index rules out, as parts of a
+    /// Resource List are. Returns whether that was enough: what seems absent may be named by one of those.
+    async fn ingest_resource_dump(
+        &mut self,
+        uri: &Url,
+        changed: ChangedDocument,
+        leaves_out: bool,
+    ) -> Result<bool, EngineError> {
+        let set = self.record.id;
         changed.read.expect(&Capability::ResourceDump)?;
         changed.read.expect_something()?;
         let (at, states_time) = time_of(&changed.read);
@@ -66,6 +85,7 @@ impl SetState {
             !changed.read.summary.is_index || changed.read.summary.head.md.at.is_some();
         let mut proof = DumpProof::of(&changed.read.summary);
         proof.states_time = states_time;
+        proof.leaves_out = leaves_out;
         let mut failures = PartFailures::default();
         let ingested = self
             .ingest_dumps(uri, changed.read, at, &mut proof, &mut failures)
@@ -75,6 +95,11 @@ impl SetState {
         }
         ingested?;
         failures.into_result()?;
+        let store = &self.context.store;
+        let may_delete = proof.is_complete() && store.has_absent_members(set).await?;
+        if proof.has_left_out && (may_delete || !proof.has_read) {
+            return Ok(false);
+        }
         if proof.is_complete() {
             self.delete_absent(Origin::ResourceDump, at, 1).await?;
         }
@@ -83,7 +108,7 @@ impl SetState {
         self.commit_snapshot(Origin::ResourceDump, at, record, proof.names_any)
             .await?;
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, "Resource Dump read");
-        Ok(())
+        Ok(true)
     }
 
     /// Ingests a dump, or all dumps of an index. A dump that was not read completely proves nothing; but an error of one does
@@ -104,6 +129,11 @@ impl SetState {
         }
         self.note_dump(uri, all_named, failures)?;
         while let Some(child) = walk.next().await? {
+            if proof.leaves_out && child.is_ruled_out(self.context.source.filter.selection()) {
+                proof.has_left_out = true;
+                proof.names_any = true;
+                continue;
+            }
             let entered = self.dump_at(&child).await.and_then(|read| {
                 proof.add(&read.summary);
                 let all_named = expect_all_named(&read);
@@ -168,6 +198,7 @@ impl SetState {
         failures: &mut PartFailures,
     ) -> Result<(), EngineError> {
         let (set, store) = (self.record.id, self.context.store.clone());
+        proof.has_read = true;
         let mut packages = Entries::of(dump.document);
         while let Some(entry) = packages.next().await? {
             let package = PackageEntry::of(entry);
@@ -283,6 +314,10 @@ struct DumpProof {
     packages_prove: bool,
     /// Whether any resource is named.
     names_any: bool,
+    /// Whether dumps are left out that their index rules out, whether one was, and whether another one was read.
+    leaves_out: bool,
+    has_left_out: bool,
+    has_read: bool,
 }
 
 impl DumpProof {
@@ -293,6 +328,9 @@ impl DumpProof {
             bad_entries: 0,
             packages_prove: true,
             names_any: false,
+            leaves_out: false,
+            has_left_out: false,
+            has_read: false,
         };
         proof.add(summary);
         proof

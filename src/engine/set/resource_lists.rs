@@ -48,7 +48,9 @@ impl SetState {
         };
         let mut changed = Some(changed);
         // Parts that were read since the start of this process are not read again while others keep the list from being complete.
-        let mut reading = Reading::First {
+        let mut reading = Reading {
+            is_second: false,
+            leaves_out: true,
             skips_unchanged: !anew || self.has_begun_parts,
         };
         while let Some(list) = changed {
@@ -86,7 +88,7 @@ impl SetState {
         let record = changed.record.clone();
         let filter = self.context.source.filter.fingerprint();
         let store = &self.context.store;
-        let trusted = reading.skips_unchanged().then_some(filter);
+        let trusted = reading.skips_unchanged.then_some(filter);
         store.begin_parts(set, uri, trusted).await?;
         self.has_begun_parts = true;
         store.begin_list(set).await?;
@@ -99,7 +101,7 @@ impl SetState {
             first_at
         };
         let parts = self
-            .ingest_parts(uri, changed, ingested_at, is_stated)
+            .ingest_parts(uri, changed, ingested_at, is_stated, reading.leaves_out)
             .await?;
         let pages = parts.pages;
         let at = pages.map_or(first_at, |pages| pages.of_list(first_at, states_time));
@@ -109,23 +111,36 @@ impl SetState {
             true if is_older(at) => AbsenceProof::Older,
             true => AbsenceProof::Complete.without(parts.bad_entries),
         };
-        if proof == AbsenceProof::Complete {
-            let store = &self.context.store;
+        let store = &self.context.store;
+        let is_proof = proof == AbsenceProof::Complete;
+        // What seems absent may be named by a part that was left out. Where there are no others, nothing would show that the selection has
+        // changed.
+        if parts.has_left_out
+            && (!parts.has_read || (is_proof && store.has_absent_members(set).await?))
+        {
+            return Ok(Some(Reading {
+                is_second: false,
+                leaves_out: false,
+                // Those that were read now are complete.
+                skips_unchanged: true,
+            }));
+        }
+        if is_proof {
             if store.has_uncertain_members(set).await? {
-                return Ok(Some(Reading::First {
+                return Ok(Some(Reading {
+                    is_second: false,
                     skips_unchanged: false,
+                    ..reading
                 }));
             }
             let may_have_moved = parts.pages.is_some_and(|pages| !pages.are_one);
-            let is_confirmed = !may_have_moved || reading == Reading::Second;
+            let is_confirmed = !may_have_moved || reading.is_second;
             if !is_confirmed && store.has_absent_members(set).await? {
                 // What a skipped page names was named at another time: two whole readings decide.
-                return Ok(Some(if reading.skips_unchanged() {
-                    Reading::First {
-                        skips_unchanged: false,
-                    }
-                } else {
-                    Reading::Second
+                return Ok(Some(Reading {
+                    is_second: !reading.skips_unchanged,
+                    skips_unchanged: false,
+                    ..reading
                 }));
             }
             let readings = if may_have_moved { 2 } else { 1 };
@@ -145,22 +160,14 @@ impl SetState {
 }
 
 /// One reading of a Resource List, of perhaps several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    First {
-        /// Whether unchanged parts are not read again.
-        skips_unchanged: bool,
-    },
-    /// The list changed while its pages were read: what it does not name now, and did not name a moment ago, is absent.
-    Second,
-}
-
-impl Reading {
-    fn skips_unchanged(self) -> bool {
-        self == Self::First {
-            skips_unchanged: true,
-        }
-    }
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// Whether the list changed while its pages were read: what it does not name now, and did not name a moment ago, is absent.
+    is_second: bool,
+    /// Whether unchanged parts are not read again.
+    skips_unchanged: bool,
+    /// Whether parts are not read that the index rules out.
+    leaves_out: bool,
 }
 
 /// The time of a Resource List, and whether it states it. Without an `at` it is that of the newest entry: the list may be of any

@@ -82,13 +82,14 @@ impl SetState {
         let unread = context.store.unread_of_parts(record.id, MAX_UNREAD).await?;
         context.runtime_status.restore_unread(record.id, &unread);
         let filter = &context.source.filter;
-        let selects = |uri: &ResourceUri, media_type: Option<&str>, links: &[Link]| {
+        let selects = |media_type: Option<&str>, links: &[Link]| {
             let standing = filter.selection().standing(media_type, links);
-            filter.wants(uri) && standing.is_none_or(Standing::is_wanted)
+            standing.is_none_or(Standing::is_wanted)
         };
-        // The configuration may select more than it did.
+        // The configuration may select and want others than it did.
         let (store, name) = (&context.store, context.name());
-        store.reselect(record.id, name, selects).await?;
+        let wants = |uri: &ResourceUri| filter.wants(uri);
+        store.reselect(record.id, name, wants, selects).await?;
         let (coverage, gaps) = context.store.progress(record.id).await?;
         let limits = Limits {
             reorder_window: context.source.reorder_window,

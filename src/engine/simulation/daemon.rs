@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 
 use super::documents::{Target, topic};
 use super::downloads::Downloads;
-use super::source::{Notification, RESOURCES, SetNo};
+use super::source::{EXCLUDED, Notification, RESOURCES, SetNo, type_of};
 use super::stage::Stage;
 use super::world::Settings;
 use crate::clock;
@@ -25,15 +25,13 @@ use crate::engine::source::discovery::{KnownSets, begin_set, find_sets, had_reso
 use crate::engine::{Engine, EngineError};
 use crate::fetch::{Bounds, Client, DiscoveryCache};
 use crate::mirror::Mirror;
-use crate::protocol::{Capability, TopicUri};
+use crate::protocol::{Capability, MediaRange, Selection, TopicUri};
 use crate::status::SetStatus;
 use crate::store::{CallbackKeys, ChannelId, Receipt, SetId, SetRecord, Store, Wake};
 use crate::sync::ChannelState;
 
 /// The label of the only Source.
 pub(super) const NAME: &str = "source";
-/// The resource that the operator may exclude.
-pub(super) const EXCLUDED: usize = 4;
 /// How the operator excludes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filtering {
@@ -42,6 +40,8 @@ pub(super) enum Filtering {
     Exclude,
     /// By including all others.
     Include,
+    /// By its type.
+    Select,
 }
 
 impl Filtering {
@@ -50,6 +50,11 @@ impl Filtering {
         let others = (0..RESOURCES).filter(|&resource| resource != EXCLUDED);
         let (included, excluded): (Vec<String>, Vec<String>) = match self {
             Self::Nothing => Default::default(),
+            Self::Select => {
+                let types = vec![MediaRange::parse(type_of(0)).unwrap()];
+                let selection = Selection::new(types, Vec::new(), Vec::new());
+                return Filter::selecting::<&str>(&[], &[], selection).unwrap();
+            }
             Self::Exclude => (Vec::new(), vec![pattern(EXCLUDED)]),
             Self::Include => (others.map(pattern).collect(), Vec::new()),
         };

@@ -9,7 +9,7 @@ use url::Url;
 use super::network::Form;
 use super::source::{
     Change, ChangeLists, Content, Fault, List, Notification, Offered, PartForm, Place, ResourceNo,
-    ServerValidators, SetNo, Source, bytes, digest,
+    ServerValidators, SetNo, Source, bytes, digest, type_of,
 };
 use crate::protocol::{Capability, ChangeKind, Entry, Head, Link, Root, write_document};
 
@@ -241,7 +241,7 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
                         PartForm::Pages => {
                             Some((resource_list(source, set, 0)?, list.parts[0].written))
                         }
-                        PartForm::Dated | PartForm::Undated => {
+                        PartForm::Dated | PartForm::Undated | PartForm::Typed => {
                             Some((resource_list_index(source, set), list.written))
                         }
                     }
@@ -323,6 +323,7 @@ fn resource_list(source: &Source, set: SetNo, number: usize) -> Option<Vec<u8>> 
         .map(|change| {
             let mut entry = Entry::new(Target::Resource(change.resource).url());
             entry.lastmod = Some(change.at);
+            entry.md.content.media_type = Some(type_of(change.resource).to_owned());
             if source.habits.hashes {
                 entry.md.content.hashes = vec![digest(change.resource, change.version)];
             }
@@ -341,6 +342,10 @@ fn resource_list_index(source: &Source, set: SetNo) -> Vec<u8> {
         .map(|(number, part)| {
             let mut entry = Entry::new(Target::Document(set, Place::Part(number)).url());
             entry.lastmod = Some(part.at).filter(|_| source.habits.part_form == PartForm::Dated);
+            if source.habits.part_form == PartForm::Typed {
+                let first = part.entries.first();
+                entry.md.content.media_type = first.map(|it| type_of(it.resource).to_owned());
+            }
             entry
         })
         .collect();
@@ -380,6 +385,9 @@ fn change(source: &Source, change: &Change) -> Entry {
     let mut entry = Entry::new(Target::Resource(change.resource).url());
     entry.md.change = Some(change.kind);
     entry.md.datetime = Some(change.at).filter(|_| !source.habits.undated);
+    if change.kind != ChangeKind::Deleted {
+        entry.md.content.media_type = Some(type_of(change.resource).to_owned());
+    }
     if source.habits.hashes && change.kind != ChangeKind::Deleted {
         entry.md.content.hashes = vec![digest(change.resource, change.version)];
     }

@@ -157,6 +157,7 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
     let part_form = prop_oneof![
         Just(PartForm::Dated),
         Just(PartForm::Undated),
+        Just(PartForm::Typed),
         Just(PartForm::Pages),
     ];
     let validators = prop_oneof![
@@ -282,6 +283,7 @@ fn filtering() -> impl Strategy<Value = Filtering> {
         2 => Just(Filtering::Nothing),
         1 => Just(Filtering::Exclude),
         1 => Just(Filtering::Include),
+        1 => Just(Filtering::Select),
     ]
 }
 

@@ -7,9 +7,8 @@ use std::fmt::Write;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::daemon::EXCLUDED;
 use super::documents::Target;
-use super::source::{Boundary, Change, Content, Notification, ResourceNo, SetNo};
+use super::source::{Boundary, Change, Content, EXCLUDED, Notification, ResourceNo, SetNo};
 use super::stage::Scene;
 use crate::protocol::{ChangeKind, Interval, SourceTime};
 use crate::store::Origin;

@@ -739,6 +739,41 @@ fn part_that_is_gone_proves_no_absence() {
     }
 }
 
+/// A part of which the index states that nothing in it is selected is left out: nothing is deleted for that, what another part names no
+/// longer is deleted, and the part is read once it is selected.
+#[test]
+fn part_that_is_ruled_out_proves_no_absence() {
+    let habits = Habits {
+        parts: 3,
+        part_form: PartForm::Typed,
+        offered_first: Offered::Nothing,
+        ..habits(ChangeLists::Absent)
+    };
+    let restart = |filtering| Act::Order(Order::Restart { filtering });
+    let mut acts = vec![
+        Act::Change(4),
+        Act::WriteResourceList(0),
+        restart(Filtering::Select),
+        Act::Offer(0, Offered::Everything),
+        Act::Pass(1_800_000),
+    ];
+    let files = |acts: &[Act]| {
+        run_and(habits.clone(), acts, async |world| {
+            let scene = world.stage.scene();
+            scene.files.keys().copied().collect::<Vec<ResourceNo>>()
+        })
+    };
+    assert_eq!(files(&acts), [0, 1, 2]);
+    acts.extend([
+        Act::Delete(1),
+        Act::WriteResourceList(0),
+        Act::Pass(1_800_000),
+    ]);
+    assert_eq!(files(&acts), [0, 2]);
+    acts.extend([restart(Filtering::Nothing), Act::Pass(1_800_000)]);
+    assert_eq!(files(&acts), [0, 2, 4]);
+}
+
 /// What a part named before, and names no longer, is deleted, once all parts were read.
 #[test]
 fn resource_that_leaves_its_part_is_deleted() {

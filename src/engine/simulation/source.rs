@@ -16,6 +16,17 @@ pub(super) type SetNo = usize;
 /// How many resources change; half of them exist at first.
 pub(super) const RESOURCES: usize = 6;
 
+/// The resource that the operator may exclude.
+pub(super) const EXCLUDED: ResourceNo = 4;
+
+/// The type of a resource: only that of the one that may be excluded is another.
+pub(super) fn type_of(resource: ResourceNo) -> &'static str {
+    match resource {
+        EXCLUDED => "text/csv",
+        _ => "application/pdf",
+    }
+}
+
 /// What a document that ends at `until` does with changes that bear that very time, or a later one: where times are whole
 /// seconds, some have happened already, and more of them may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +77,8 @@ pub(super) enum PartForm {
     Dated,
     /// By an index that does not.
     Undated,
+    /// By an index that states the type of what each of them names: the last one names the only resource of another type.
+    Typed,
     /// Each by the one before it: they are pages.
     Pages,
 }
@@ -627,6 +640,15 @@ impl Source {
         self.write_change_lists(moment, set);
     }
 
+    /// The number of the part that names a resource.
+    fn part_of(&self, resource: ResourceNo, parts: usize) -> usize {
+        match self.habits.part_form {
+            PartForm::Typed if parts > 1 && resource == EXCLUDED => parts - 1,
+            PartForm::Typed if parts > 1 => resource % (parts - 1),
+            _ => resource % parts,
+        }
+    }
+
     pub(super) fn write_resource_list(&mut self, moment: u64, set: SetNo) {
         let at = self.stamp(moment);
         let parts = self.habits.parts.max(1);
@@ -637,7 +659,8 @@ impl Source {
         };
         let written = (0..parts).map(|number| {
             let here = self.resources().filter(|&resource| {
-                self.exists[resource] && self.is_in(resource, set) && resource % parts == number
+                let is_here = self.part_of(resource, parts) == number;
+                is_here && self.exists[resource] && self.is_in(resource, set)
             });
             let entries: Vec<Change> = here
                 .filter_map(|resource| self.last_change(resource).cloned())

@@ -604,6 +604,14 @@ pub(in crate::store) fn is_failed(sql: &Connection, resource: ResourceId) -> Res
         .exists([resource])
 }
 
+/// Whether a resource has an update that is not selected.
+pub(in crate::store) fn is_unselected(sql: &Connection, resource: ResourceId) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM task WHERE resource_id = ?1 AND state = 'rejected' AND kind <> 'deleted'",
+    )?
+    .exists([resource])
+}
+
 /// Makes the failed tasks of a set due again and returns their number. `but_since`: those that have failed since then stay failed.
 pub(in crate::store) fn retry_failed(
     sql: &Connection,

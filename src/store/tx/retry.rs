@@ -42,12 +42,14 @@ impl Store {
         .await
     }
 
-    /// Makes the updates of a set ready that were not selected, and are now. `selects` decides by what they state of themselves.
+    /// Makes the updates of a set ready that were not selected, and are now, and drops those that are not wanted any more. `wants` and
+    /// `selects` decide by their URIs, and by what they state of themselves.
     pub async fn reselect(
         self: &Arc<Self>,
         set: SetId,
         source: &str,
-        selects: impl Fn(&ResourceUri, Option<&str>, &[Link]) -> bool,
+        wants: impl Fn(&ResourceUri) -> bool,
+        selects: impl Fn(Option<&str>, &[Link]) -> bool,
     ) -> Result<(), StoreError> {
         let mut after = (String::new(), ResourceId(0));
         loop {
@@ -61,18 +63,22 @@ impl Store {
                 return Ok(());
             };
             after = (last.origin.clone(), last.resource);
-            let is_selected =
-                |it: &UnselectedTask| selects(&it.uri, it.media_type.as_deref(), &it.links);
-            let selected: Vec<ResourceId> = step
-                .iter()
-                .filter(|&it| is_selected(it))
-                .map(|it| it.resource)
-                .collect();
-            if selected.is_empty() {
+            let (wanted, unwanted): (Vec<_>, Vec<_>) = step.iter().partition(|it| wants(&it.uri));
+            let unwanted: Vec<ResourceId> = unwanted.iter().map(|it| it.resource).collect();
+            let is_selected = |it: &&&UnselectedTask| selects(it.media_type.as_deref(), &it.links);
+            let selected = wanted.iter().filter(is_selected);
+            let selected: Vec<ResourceId> = selected.map(|it| it.resource).collect();
+            if selected.is_empty() && unwanted.is_empty() {
                 continue;
             }
             let source = source.to_owned();
             self.write(move |tx| {
+                for &id in &unwanted {
+                    if task::is_unselected(tx.sql, id)? {
+                        resource::raise_next_version(tx.sql, id)?;
+                        task::delete(tx.sql, id)?;
+                    }
+                }
                 for &resource in &selected {
                     task::reselect(tx.sql, resource)?;
                 }

@@ -211,7 +211,9 @@ async fn each_list_is_requested_once_and_proves_nothing_of_the_time_after_that()
     store.begin_parts(set, &uri("index"), None).await.unwrap();
     store.begin_list(set).await.unwrap();
     let at: SourceTime = AT.parse().unwrap();
-    let ingested = state.ingest_parts(&uri("index"), list, at, true).await;
+    let ingested = state
+        .ingest_parts(&uri("index"), list, at, true, true)
+        .await;
     assert_eq!(ingested.unwrap().entries, 3);
     for name in ["1", "2", "3"] {
         let requested = index.requested(name);
