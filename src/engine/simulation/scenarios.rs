@@ -541,6 +541,29 @@ fn task_that_is_excluded_does_not_stay() {
     run(habits(ChangeLists::Open), &acts);
 }
 
+/// An update that is not selected waits; it goes when the operator excludes its resource, too.
+#[test]
+fn unselected_task_stays_until_its_resource_is_excluded() {
+    let restart = |filtering| Act::Order(Order::Restart { filtering });
+    let mut acts = vec![
+        Act::Change(4),
+        Act::Contents(false),
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(1000),
+        restart(Filtering::Select),
+        Act::Pass(1000),
+    ];
+    let tasks = |acts: &[Act]| {
+        run_and(habits(ChangeLists::Absent), acts, async |world| {
+            world.database().await.tasks.len()
+        })
+    };
+    assert_eq!(tasks(&acts), 1);
+    acts.extend([restart(Filtering::Include), Act::Pass(1000)]);
+    assert_eq!(tasks(&acts), 0);
+}
+
 /// What was excluded, and is not any more, is fetched, although no Change List lists it.
 #[test]
 fn resource_that_is_included_again_is_fetched() {

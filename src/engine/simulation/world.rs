@@ -10,14 +10,15 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::daemon::{Daemon, Filtering};
+use super::documents::Target;
 use super::history::Act;
 use super::network::Network;
-use super::source::{Boundary, EPOCH_SECONDS, Habits, RESOURCES, Source};
+use super::source::{Boundary, EPOCH_SECONDS, EXCLUDED, Habits, RESOURCES, Source};
 use super::stage::{Order, Requests, Scene, Stage};
 use crate::clock::simulated::SimulatedClock;
 use crate::clock::{self, Now};
 use crate::status::SetStatus;
-use crate::store::commit_hook::Snapshot;
+use crate::store::commit_hook::{Snapshot, TaskSnapshot};
 use crate::store::{BaselineState, Store};
 use crate::sync::Limits;
 
@@ -453,7 +454,12 @@ impl World {
             if !differing.is_empty() {
                 return Some(format!("{differing:?} differ"));
             }
-            if !database.tasks.is_empty() {
+            // An update that is not selected waits until it is.
+            let waits = |task: &TaskSnapshot| {
+                let is_excluded = Target::resource(&task.uri) == EXCLUDED;
+                self.filtering == Filtering::Select && is_excluded && task.state == "rejected"
+            };
+            if !database.tasks.iter().all(waits) {
                 return Some("tasks are left".to_owned());
             }
             if !database.inbox.is_empty() {
