@@ -6,12 +6,16 @@ use crate::status::Status;
 pub(super) fn front_text(status: &Status) -> String {
     let mut page = format!(
         "resyncd {}, up since {}\n",
-        status.version, status.started_at
+        status.version,
+        whole_seconds(&status.started_at)
     );
     for attention in &status.attention {
         page.push_str(&format!(
             "\n! {} [{}, since {}]\n  {}\n",
-            attention.message, attention.code, attention.since, attention.next_step
+            attention.message,
+            attention.code,
+            whole_seconds(&attention.since),
+            attention.next_step
         ));
     }
     for source in &status.sources {
@@ -22,7 +26,7 @@ pub(super) fn front_text(status: &Status) -> String {
                 source.name,
                 attention.message,
                 attention.code,
-                attention.since,
+                whole_seconds(&attention.since),
                 attention.next_step
             ));
         }
@@ -45,7 +49,10 @@ pub(super) fn front_text(status: &Status) -> String {
             for gap in &set.gaps {
                 page.push_str(&format!(
                     "    gap from {} until {} [{}, since {}]\n",
-                    gap.from, gap.until, gap.reason, gap.since
+                    gap.from,
+                    gap.until,
+                    gap.reason,
+                    whole_seconds(&gap.since)
                 ));
             }
         }
@@ -54,4 +61,26 @@ pub(super) fn front_text(status: &Status) -> String {
         "\nMore: /status /metrics /changes /failed /held /resource?uri= /healthz /readyz\n",
     );
     page
+}
+
+/// A time of our own clock without the fraction of its second. Times of a Source are shown as they are.
+fn whole_seconds(time: &str) -> String {
+    let whole = time.split_once('.').map(|(whole, _)| format!("{whole}Z"));
+    whole.unwrap_or_else(|| time.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_of_seconds_are_not_shown() {
+        let cases = [
+            ("2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05Z"),
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
+        ];
+        for (time, shown) in cases {
+            assert_eq!(whole_seconds(time), shown);
+        }
+    }
 }
