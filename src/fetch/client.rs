@@ -161,13 +161,14 @@ impl Client {
         })
     }
 
-    /// The same client, whose requests are answered by a simulated network.
+    /// The same client, whose requests are answered by a simulated network. It knows nothing of the hosts there.
     #[cfg(test)]
     pub(crate) fn with_transport(
         mut self,
         transport: Arc<dyn super::transport::Transport>,
     ) -> Self {
         self.transport = Some(transport);
+        self.permits = Arc::new(self.permits.anew());
         self
     }
 

@@ -387,6 +387,14 @@ impl Drop for Permit {
 
 #[cfg(test)]
 impl Permits {
+    /// The same limits, with nothing known of any host.
+    pub(super) fn anew(&self) -> Self {
+        Self {
+            most: self.most,
+            hosts: Mutex::default(),
+        }
+    }
+
     /// The requests of a pool that are in progress, of all hosts together.
     pub(super) fn in_progress(&self, pool: Pool) -> usize {
         let hosts = self.hosts.lock();

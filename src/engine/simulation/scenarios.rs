@@ -1426,3 +1426,26 @@ fn notification_may_announce_what_is_gone() {
         history.run();
     }
 }
+
+/// Histories that run one after the other on one thread do not depend on each other: a daemon that begins knows of no host that it is
+/// slow.
+#[test]
+fn history_does_not_depend_on_the_one_before() {
+    let history = |faulty_first| History {
+        habits: Habits {
+            parts: 2,
+            part_form: PartForm::Undated,
+            faulty_first,
+            ..habits(ChangeLists::Absent)
+        },
+        settings: Settings {
+            latency: 700,
+            ..settings()
+        },
+        acts: vec![Act::Pass(10_000)],
+        last_resource_list: true,
+    };
+    let first = history(None).run();
+    history(Some((Place::ResourceList, Fault::Unavailable))).run();
+    assert_eq!(history(None).run().trace, first.trace);
+}
