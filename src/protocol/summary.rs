@@ -113,7 +113,10 @@ impl DocumentSummary {
         while let Some(entry) = reader.next_entry()? {
             let changed_at = entry.changed_at();
             order.note(changed_at);
-            future_times += u64::from(changed_at.is_some_and(|time| time > latest));
+            // A resource may be announced to expire.
+            let is_expiry = changed_at == entry.expires;
+            let is_future = changed_at.is_some_and(|time| time > latest) && !is_expiry;
+            future_times += u64::from(is_future);
             let is_bare = (all_timed || all_named) && entry.is_bare();
             all_timed &= is_bare && entry.md.at.is_some();
             all_named &= is_bare && entry.is_named_xml();
@@ -190,6 +193,11 @@ impl DocumentSummary {
         self.lists = self.entries;
         self.lists_from = self.oldest_content;
         self.oddities.add(Oddity::IndexAsUrlset);
+    }
+
+    /// Whether it is of the dialect of version 0.1.
+    pub fn is_dialect(&self) -> bool {
+        self.oddities.count(Oddity::Draft01) > 0
     }
 
     /// Whether it is a sitemap as plain text.

@@ -60,6 +60,7 @@ impl MadeManifest {
                 root: Root::Urlset,
                 md: Metadata::default(),
                 links: Vec::new(),
+                interfaces: Vec::new(),
             };
             self.writer = Some(DocumentWriter::start(self.written.clone(), &head)?);
             return Ok(true);
