@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::changes::{ListedChange, change_of, listed_change, only_version};
+use super::changes::{ListedChange, change_of, listed_change, note_expiry, only_version};
 use super::late_news::LateNews;
 use super::package_files::OpenedPackage;
 use crate::clock;
@@ -208,6 +208,7 @@ impl NewsSelection {
             return Ok(self.end(changes, rest));
         }
         while let Some(mut entry) = reader.next_entry()? {
+            note_expiry(&mut entry, self.now);
             let changed_at = self.time_of(&entry);
             let path = entry.md.path.take();
             if !self.filter.includes(entry.md.change, changed_at) {
