@@ -148,12 +148,30 @@ impl SetState {
         }
     }
 
+    /// Whether a document that states changes is a Change Set: it says so, or a Sitemap has led to it, and it has no interval.
+    fn is_change_set(&self, changed: &ChangedDocument) -> bool {
+        let summary = &changed.read.summary;
+        let is_dialect = summary.is_dialect() || self.record.is_implied();
+        is_dialect && summary.head.md.from.is_none()
+    }
+
     async fn read_new_list(
         &mut self,
         uri: &Url,
         changed: ChangedDocument,
     ) -> Result<ListRead, EngineError> {
         changed.read.expect(&Capability::ChangeList)?;
+        if self.is_change_set(&changed) {
+            let span = Box::pin(self.read_change_sets(uri, changed)).await?;
+            let list = ReadList {
+                uri: uri.clone(),
+                span,
+                is_closed: false,
+                index: None,
+            };
+            self.lists.remember(list.clone());
+            return self.read_index_of(list, true).await;
+        }
         let is_closed = changed.read.summary.head.md.until.is_some();
         let index = changed.read.index_of_closed(uri).cloned();
         let mut list = ReadList {

@@ -1,9 +1,11 @@
 //! What the Capability List offers (section 9), polled like any other document.
 
+use std::sync::Arc;
+
 use super::documents::{note_capability_list, note_document, record_of_list};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::protocol::{MAX_OFFERS, Oddities, Offer};
+use crate::protocol::{Head, MAX_OFFERS, Oddities, Offer};
 
 impl SetState {
     /// Polls the Capability List, stores what it offers, and subscribes to its channels.
@@ -12,7 +14,7 @@ impl SetState {
             // A sitemap that stands alone has no Capability List.
             return Ok(());
         }
-        let context = &self.context;
+        let context = Arc::clone(&self.context);
         let uri = &self.record.capability_list;
         let known = context.store.document(self.record.id, uri).await?;
         // Only the offers are stored of what it states: once after each start it is read in any case.
@@ -33,7 +35,7 @@ impl SetState {
         let Some(list) = found else {
             return Ok(());
         };
-        note_capability_list(context, self.record.id, &list);
+        note_capability_list(&context, self.record.id, &list);
         let mut offers = list.capabilities.clone();
         if list.oddities.damaged_entries() > 0 {
             // It may offer what it offered before.
@@ -46,20 +48,30 @@ impl SetState {
             .store
             .save_offers(self.record.id, &offers, record_of_list(&list))
             .await?;
+        self.adopt_offers(offers).await
+    }
+
+    /// Follows what the head of a Sitemap names that stands for the Capability List (version 0.1). A plain one names nothing.
+    pub(super) async fn follow_sitemap(&mut self, head: &Head) -> Result<(), EngineError> {
+        let offers = Offer::of_sitemap(&self.record.capability_list, head);
         if offers != self.record.offers {
-            let is_gone = |old: &&Offer| offers.iter().all(|offer| offer.uri != old.uri);
-            for gone in self.record.offers.iter().filter(is_gone) {
-                note_document(
-                    context,
-                    self.record.id,
-                    &gone.uri,
-                    None,
-                    &Oddities::default(),
-                );
-            }
-            self.record.offers = offers;
-            self.channels.follow(&self.record.offers).await?;
+            let store = &self.context.store;
+            store.save_offers(self.record.id, &offers, None).await?;
         }
+        self.adopt_offers(offers).await
+    }
+
+    async fn adopt_offers(&mut self, offers: Vec<Offer>) -> Result<(), EngineError> {
+        if offers == self.record.offers {
+            return Ok(());
+        }
+        let is_gone = |old: &&Offer| offers.iter().all(|offer| offer.uri != old.uri);
+        for gone in self.record.offers.iter().filter(is_gone) {
+            let (context, nothing) = (&self.context, Oddities::default());
+            note_document(context, self.record.id, &gone.uri, None, &nothing);
+        }
+        self.record.offers = offers;
+        self.channels.follow(&self.record.offers).await?;
         Ok(())
     }
 }

@@ -76,6 +76,9 @@ impl SetState {
         if !self.record.is_implied() {
             changed.read.expect_something()?;
         }
+        if self.record.is_implied() {
+            self.follow_sitemap(&changed.read.summary.head).await?;
+        }
         let (first_at, states_time) = time_of(&changed);
         let known = self.record.list_at;
         let is_older = |at| known.is_some_and(|known| at < known);
@@ -94,7 +97,7 @@ impl SetState {
         store.begin_list(set).await?;
         clear_unfollowed(&self.context, set);
         // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
-        let is_only_document = self.record.is_implied() && !states_time;
+        let is_only_document = self.record.has_only_list() && !states_time;
         let ingested_at = if is_only_document {
             SourceTime::MAX
         } else {

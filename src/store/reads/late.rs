@@ -25,6 +25,53 @@ impl Store {
                 .collect()
         })
     }
+
+    /// Whether any of these changes is known: one of its time was applied or is pending, or it happened before `covered`, the end of
+    /// what was covered, and what is known of its resource is not older. For a caller on a blocking thread.
+    pub fn knows_any(
+        &self,
+        set: SetId,
+        source: &str,
+        covered: SourceTime,
+        changes: &[Change],
+    ) -> Result<bool, StoreError> {
+        self.read_blocking(|sql| {
+            let listed_at = source_set::list_at(sql, set)?;
+            for change in changes {
+                if is_recorded(sql, set, source, change)? {
+                    return Ok(true);
+                }
+                let latest = change.changed_at.map(SourceTime::latest_possible);
+                let is_covered = latest.is_some_and(|latest| latest < covered);
+                if is_covered && compare(sql, set, source, listed_at, change)? != LateChange::News {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+}
+
+/// Whether a change of that time of that resource was applied, or is pending.
+fn is_recorded(
+    sql: &Connection,
+    set: SetId,
+    source: &str,
+    change: &Change,
+) -> Result<bool, StoreError> {
+    let Some(state) = resource::state(sql, source, &change.uri, set)? else {
+        return Ok(false);
+    };
+    let known = state.known.as_ref();
+    let times = [
+        known.and_then(|known| known.changed_at),
+        known.and_then(|known| known.lastmod),
+        state
+            .pending
+            .as_ref()
+            .and_then(|pending| pending.changed_at),
+    ];
+    Ok(change.changed_at.is_some() && times.contains(&change.changed_at))
 }
 
 fn compare(

@@ -1,0 +1,509 @@
+//! Sources of the draft of version 0.1: a Sitemap stands for the Capability List, and its head names Change Sets and dumps.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use resyncd::config::{Config, Source};
+use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd::protocol::{Algorithm, Digest};
+use resyncd::status::SetStatus;
+
+use crate::selection::selecting;
+use crate::support::{Rig, eventually, files, path_of, put_zip};
+
+const SITEMAP: &str = "/sitemap.xml";
+const CURRENT: &str = "/changesets/most_recent.xml";
+const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/" xmlns:xhtml="http://www.w3.org/1999/xhtml""#;
+
+/// A time of the day of the examples; most tests write only the hour.
+fn at(time: &str) -> String {
+    match time.len() {
+        2 => format!("2012-08-08T{time}:00:00Z"),
+        _ => time.to_owned(),
+    }
+}
+
+fn loc(path: &str) -> String {
+    format!("<loc>{{site}}{path}</loc>")
+}
+
+/// An entry of a Sitemap.
+fn listed(path: &str, time: &str) -> String {
+    let time = at(time);
+    format!("<url>{}<lastmod>{time}</lastmod></url>", loc(path))
+}
+
+fn expired(path: &str, time: &str) -> String {
+    let time = at(time);
+    format!("<url>{}<expires>{time}</expires></url>", loc(path))
+}
+
+/// An entry of a Change Set that states no deletion.
+fn changed(path: &str, kind: &str, time: &str) -> String {
+    let time = at(time);
+    let lastmod = format!("<lastmod rs:type=\"{kind}\">{time}</lastmod>");
+    format!("<url>{}{lastmod}</url>", loc(path))
+}
+
+/// A link of the head.
+fn link(rel: &str, path: &str) -> String {
+    format!("<xhtml:link href=\"{{site}}{path}\" rel=\"{rel}\"/>")
+}
+
+fn change_set_link(which: &str, path: &str) -> String {
+    let rel = format!("{which} http://www.openarchives.org/rs/changeset");
+    link(&rel, path)
+}
+
+fn document(root: &str, modified: &str, links: &[String], entries: &[String]) -> String {
+    let meta = match modified {
+        "" => String::new(),
+        time => {
+            let time = at(time);
+            format!("<xhtml:meta name=\"DCTERMS.modified\" content=\"{time}\"/>")
+        }
+    };
+    let (links, entries) = (links.concat(), entries.concat());
+    format!("<urlset {root} {NAMESPACES}>{meta}{links}{entries}</urlset>")
+}
+
+fn sitemap(modified: &str, links: &[String], entries: &[String]) -> String {
+    document("", modified, links, entries)
+}
+
+/// A Change Set; `before`: the path of the one before it.
+fn change_set(before: Option<&str>, entries: &[String]) -> String {
+    let mut links = vec![change_set_link("current", CURRENT)];
+    links.extend(before.map(|path| change_set_link("prev", path)));
+    document("rs:type=\"changeset\"", "23", &links, entries)
+}
+
+/// A site that the test writes, and a daemon that follows its Sitemap.
+struct Draft(Rig);
+
+/// A site of these pages. The content of each is its path.
+async fn site(pages: &[&str]) -> SampleSource {
+    let source = SampleSource::start(SampleOptions {
+        sets: Vec::new(),
+        hub: ChannelHub::None,
+        ..SampleOptions::default()
+    })
+    .await
+    .unwrap();
+    source.fail("/.well-known/resourcesync", Fault::Status(404), usize::MAX);
+    for page in pages {
+        put(&source, page, page);
+    }
+    source
+}
+
+fn put(source: &SampleSource, path: &str, text: &str) {
+    let base = source.base();
+    let text = text.replace("{site}", base.as_str().trim_end_matches('/'));
+    source.put_document(path, "text/plain", text);
+}
+
+impl Draft {
+    async fn follow(source: SampleSource) -> Self {
+        Self::follow_with(source, |_| {}).await
+    }
+
+    async fn follow_with(source: SampleSource, change: impl FnOnce(&mut Source)) -> Self {
+        let url = source.base().join(SITEMAP).unwrap();
+        let configure = |config: &mut Config| {
+            config.sources[0].url = url;
+            config.sources[0].poll_interval = Duration::from_secs(1);
+            change(&mut config.sources[0]);
+        };
+        Self(Rig::follow(source, configure).await)
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        put(&self.0.source, path, text);
+    }
+
+    fn hits(&self, path: &str) -> u64 {
+        self.0.source.hits(path)
+    }
+
+    /// Waits until the set satisfies a condition.
+    async fn until(&self, what: &str, wanted: impl Fn(&SetStatus) -> bool) -> SetStatus {
+        eventually(what, Some(self.0.wakes()), async || {
+            let status = self.0.operator.status().await;
+            let sets = status.sources.into_iter().flat_map(|source| source.sets);
+            let sets: Vec<SetStatus> = sets.collect();
+            match &sets[..] {
+                [set] if wanted(set) => Ok(set.clone()),
+                sets => Err(format!("{sets:#?}")),
+            }
+        })
+        .await
+    }
+
+    async fn in_sync_until(&self, time: &str) -> SetStatus {
+        let wanted = at(time);
+        let what = format!("in sync until {wanted}");
+        let set = self.until(&what, |set| {
+            let until = set.synced_until.as_deref();
+            set.state == "in-sync" && set.pending == 0 && until == Some(wanted.as_str())
+        });
+        set.await
+    }
+
+    /// Waits until the mirror holds exactly these pages.
+    async fn until_pages(&self, pages: &[(&str, &str)]) {
+        let base = self.0.source.base();
+        let mut wanted = String::new();
+        for (page, text) in pages {
+            let path = path_of(&base.join(page).unwrap());
+            writeln!(wanted, "{path} {text}").unwrap();
+        }
+        eventually("pages mirrored", Some(self.0.wakes()), async || {
+            let mut found = String::new();
+            for (path, bytes) in files(&self.0.config.sources[0].mirror) {
+                writeln!(found, "{path} {}", String::from_utf8_lossy(&bytes)).unwrap();
+            }
+            match found == wanted {
+                true => Ok(()),
+                false => Err(format!("{found}, not {wanted}")),
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_entry_of_a_sitemap_is_a_deletion() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    let entries = [
+        listed("/a", "08"),
+        expired("/b", "09"),
+        // It is to be deleted, some time.
+        expired("/c", "2999-01-01T00:00:00Z"),
+        listed("/d", "08"),
+    ];
+    put(&source, SITEMAP, &sitemap("", &[], &entries));
+    let draft = Draft::follow(source).await;
+    draft
+        .until_pages(&[("/a", "/a"), ("/c", "/c"), ("/d", "/d")])
+        .await;
+    assert_eq!(draft.hits("/b"), 0, "what is deleted is not requested");
+    let entries = [
+        listed("/a", "08"),
+        expired("/c", "2999-01-01T00:00:00Z"),
+        // Deleted since, and modified since.
+        format!(
+            "<url>{}<lastmod>2012-08-08T08:00:00Z</lastmod><expires>2012-08-08T09:00:00Z</expires></url>",
+            loc("/d")
+        ),
+    ];
+    draft.put(SITEMAP, &sitemap("", &[], &entries));
+    draft.until_pages(&[("/a", "/a"), ("/c", "/c")]).await;
+    let uri = draft.0.source.base().join("/d").unwrap().to_string();
+    eventually("deletion in the feed", Some(draft.0.wakes()), async || {
+        let lines = draft.0.operator.changes(0).await;
+        let deleted = lines.iter().filter(|line| line.change == "deleted");
+        let deleted: Vec<_> = deleted
+            .map(|line| (line.origin.as_str(), &line.uri))
+            .collect();
+        match deleted == [("resource-list", &uri)] {
+            true => Ok(()),
+            false => Err(format!("{lines:#?}")),
+        }
+    })
+    .await;
+}
+
+/// A Source with a Sitemap of 12 o'clock and a Change Set, followed and in sync.
+async fn followed(entries: &[String]) -> Draft {
+    let source = site(&["/a", "/b", "/c"]).await;
+    let listed = [listed("/a", "08"), listed("/b", "09"), listed("/c", "10")];
+    let current = change_set_link("current", CURRENT);
+    put(&source, SITEMAP, &sitemap("12", &[current], &listed));
+    put(&source, CURRENT, &change_set(None, entries));
+    let draft = Draft::follow(source).await;
+    draft
+        .until_pages(&[("/a", "/a"), ("/b", "/b"), ("/c", "/c")])
+        .await;
+    draft
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_is_mirrored_by_its_sitemap_and_change_sets_over_a_restart() {
+    let mut draft = followed(&[changed("/c", "created", "10")]).await;
+    let set = draft.in_sync_until("12").await;
+    assert_eq!((set.resources, set.gaps.len()), (3, 0));
+    assert!(set.error.is_none(), "{set:#?}");
+    let mut oddities: Vec<_> = set.oddities.iter().map(|odd| odd.code.as_str()).collect();
+    oddities.dedup();
+    assert_eq!(oddities, ["draft-0.1"]);
+
+    // The Change Set grows.
+    draft.put("/a", "new");
+    draft.put("/d", "/d");
+    let day = [
+        changed("/c", "created", "10"),
+        changed("/a", "updated", "13"),
+        expired("/b", "14"),
+        changed("/d", "created", "15"),
+    ];
+    draft.put(CURRENT, &change_set(None, &day));
+    let set = draft.in_sync_until("15").await;
+    assert!(set.gaps.is_empty(), "{set:#?}");
+    let pages = [("/a", "new"), ("/c", "/c"), ("/d", "/d")];
+    draft.until_pages(&pages).await;
+    assert_eq!(draft.hits("/c"), 1, "a known change is not applied again");
+
+    // Two more Change Sets are published while nobody follows.
+    draft.0.stop_daemon().await;
+    draft.put(
+        "/changesets/1.xml",
+        &change_set(Some("/changesets/0.xml"), &day),
+    );
+    let evening = [changed("/a", "updated", "16"), expired("/d", "17")];
+    draft.put(
+        "/changesets/2.xml",
+        &change_set(Some("/changesets/1.xml"), &evening),
+    );
+    let night = [
+        changed("/d", "created", "18"),
+        changed("/e", "created", "19"),
+    ];
+    draft.put(CURRENT, &change_set(Some("/changesets/2.xml"), &night));
+    for (page, text) in [("/a", "newer"), ("/d", "again"), ("/e", "/e")] {
+        draft.put(page, text);
+    }
+    let hits = draft.hits(SITEMAP);
+    draft.0.start_daemon().await;
+    let set = draft.in_sync_until("19").await;
+    assert!(
+        set.gaps.is_empty() && set.closed_gaps.is_empty(),
+        "{set:#?}"
+    );
+    let pages = [("/a", "newer"), ("/c", "/c"), ("/d", "again"), ("/e", "/e")];
+    draft.until_pages(&pages).await;
+    assert_eq!(
+        draft.hits("/changesets/0.xml"),
+        0,
+        "the one after it states known changes"
+    );
+    assert!(draft.hits("/changesets/1.xml") > 0);
+    // Only the discovery looks at the Sitemap.
+    assert!(
+        draft.hits(SITEMAP) <= hits + 2,
+        "{}",
+        draft.hits(SITEMAP) - hits
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chain_that_ends_too_early_is_a_gap_until_the_sitemap_fills_it() {
+    let draft = followed(&[]).await;
+    draft.in_sync_until("12").await;
+    draft.put("/a", "new");
+    draft.put("/d", "/d");
+    draft.put(
+        CURRENT,
+        &change_set(None, &[changed("/a", "updated", "14")]),
+    );
+    let set = draft
+        .until("gap open", |set| !set.gaps.is_empty() && set.pending == 0)
+        .await;
+    let gap = &set.gaps[0];
+    assert_eq!(
+        (gap.from.as_str(), gap.until.as_str(), gap.reason.as_str()),
+        (&at("12")[..], &at("14")[..], "change-list-starts-late")
+    );
+    assert_eq!(set.synced_until, Some(at("12")));
+    // What is known is applied, whatever is missing.
+    draft
+        .until_pages(&[("/a", "new"), ("/b", "/b"), ("/c", "/c")])
+        .await;
+    let current = change_set_link("current", CURRENT);
+    let entries = [
+        listed("/a", "14"),
+        listed("/b", "09"),
+        // Neither a deletion nor a proof: /c is not listed any more.
+        listed("/d", "13"),
+    ];
+    draft.put(SITEMAP, &sitemap("15", &[current], &entries));
+    let set = draft.in_sync_until("15").await;
+    assert!(set.gaps.is_empty(), "{set:#?}");
+    draft
+        .until_pages(&[("/a", "new"), ("/b", "/b"), ("/c", "/c"), ("/d", "/d")])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ring_of_change_sets_is_read_once_and_reported() {
+    let draft = followed(&[]).await;
+    draft.put("/a", "new");
+    let one = [changed("/b", "updated", "16")];
+    draft.put("/changesets/1.xml", &change_set(Some(CURRENT), &one));
+    let current = [changed("/a", "updated", "17")];
+    draft.put(CURRENT, &change_set(Some("/changesets/1.xml"), &current));
+    let set = draft
+        .until("ring reported", |set| {
+            let mut notices = set.notices.iter();
+            let is_cut = notices.any(|notice| notice.code == "change-sets-cut");
+            is_cut && !set.gaps.is_empty() && set.pending == 0
+        })
+        .await;
+    assert_eq!(set.gaps.len(), 1, "{set:#?}");
+    draft
+        .until_pages(&[("/a", "new"), ("/b", "/b"), ("/c", "/c")])
+        .await;
+    // It has not changed: it is not read again, although the gap is open.
+    let hits = (draft.hits("/changesets/1.xml"), draft.hits(CURRENT));
+    draft.0.source.wait_for_hits(CURRENT, hits.1 + 2).await;
+    assert_eq!(draft.hits("/changesets/1.xml"), hits.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_sets_that_state_no_type_are_known_by_what_led_to_them() {
+    let draft = followed(&[]).await;
+    draft.put("/a", "new");
+    let entries = [listed("/c", "10"), listed("/a", "14"), expired("/b", "15")];
+    draft.put(CURRENT, &document("", "", &[], &entries));
+    let set = draft.in_sync_until("15").await;
+    assert!(set.gaps.is_empty(), "{set:#?}");
+    draft.until_pages(&[("/a", "new"), ("/c", "/c")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dump_is_the_baseline_and_its_resources_are_not_requested() {
+    let source = site(&["/a", "/b", "/c"]).await;
+    let fixity = |text: &str| {
+        let digest = Digest::of(Algorithm::Sha256, text.as_bytes()).to_string();
+        let (algorithm, hex) = digest.split_once(':').unwrap();
+        format!("<rs:fixity type=\"{algorithm}\">{hex}</rs:fixity>")
+    };
+    let packed = |path: &str, time: &str, text: &str, member: &str| {
+        let about = fixity(text) + "<rs:size>2</rs:size><rs:mimetype>text/plain</rs:mimetype>";
+        let stated = format!(
+            "<lastmod>{}</lastmod>{about}<rs:path>{member}</rs:path>",
+            at(time)
+        );
+        let site = source.base().as_str().trim_end_matches('/').to_owned();
+        format!("<url>{}{stated}</url>", loc(path)).replace("{site}", &site)
+    };
+    let manifest = document(
+        "",
+        "12",
+        &[],
+        &[
+            packed("/a", "08", "/a", "resources/1"),
+            packed("/b", "09", "/b", "resources/2"),
+        ],
+    );
+    let members = [("resources/1", "/a"), ("resources/2", "/b")];
+    put_zip(&source, "/dump/dump.zip", &manifest, &members);
+    let links = [
+        link("http://www.openarchives.org/rs/dump", "/dump/dump.zip"),
+        change_set_link("current", CURRENT),
+    ];
+    let entries = [listed("/a", "08"), listed("/b", "09"), listed("/c", "13")];
+    put(&source, SITEMAP, &sitemap("14", &links, &entries));
+    let changes = [
+        changed("/b", "created", "09"),
+        changed("/c", "created", "13"),
+    ];
+    put(&source, CURRENT, &change_set(None, &changes));
+    let draft = Draft::follow(source).await;
+    draft
+        .until_pages(&[("/a", "/a"), ("/b", "/b"), ("/c", "/c")])
+        .await;
+    let set = draft.in_sync_until("13").await;
+    assert!(set.gaps.is_empty() && set.error.is_none(), "{set:#?}");
+    let hits = [draft.hits("/a"), draft.hits("/b"), draft.hits("/c")];
+    assert_eq!(
+        hits,
+        [0, 0, 1],
+        "only the change after the dump is requested"
+    );
+    let lines = draft.0.operator.changes(0).await;
+    let packed = lines.iter().filter(|line| line.origin == "resource-dump");
+    assert_eq!(packed.count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn categories_select_resources_as_collections_do() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    let entry = |path: &str, category: &str| {
+        let time = at("08");
+        format!(
+            "<url>{}<lastmod>{time}</lastmod>{category}</url>",
+            loc(path)
+        )
+    };
+    let frogs = r#"<xhtml:link rel="DCTERMS.subject" href="http://en.wikipedia.org/wiki/Category:Frogs" title="Frogs"/>"#;
+    let fish = frogs.replace("Frogs", "Fish");
+    let crocodiles = r#"<xhtml:meta name="DC.subject" content="Crocodiles"/>"#;
+    let first = [entry("/a", crocodiles), entry("/b", &fish)];
+    put(&source, "/1.xml", &sitemap("12", &[], &first));
+    let second = [entry("/c", frogs), entry("/d", "")];
+    put(&source, "/2.xml", &sitemap("12", &[], &second));
+    put(
+        &source,
+        "/3.xml",
+        &sitemap("12", &[], &[entry("/d", &fish)]),
+    );
+    // The index states of each part what its resources state.
+    let part = |path: &str, categories: &str| {
+        let time = at("10");
+        format!(
+            "<sitemap>{}<lastmod>{time}</lastmod>{categories}</sitemap>",
+            loc(path)
+        )
+    };
+    let parts = [
+        part("/1.xml", &format!("{fish}{crocodiles}")),
+        part("/2.xml", frogs),
+        part("/3.xml", &fish),
+    ];
+    let index = sitemap("12", &[], &parts).replace("urlset", "sitemapindex");
+    put(&source, SITEMAP, &index);
+    let wanted = [
+        "http://en.wikipedia.org/wiki/Category:Frogs",
+        "data:,Crocodiles",
+    ];
+    let draft = Draft::follow_with(source, |followed| {
+        followed.filter = selecting(&[], &wanted, &[]);
+    })
+    .await;
+    draft.until_pages(&[("/a", "/a"), ("/c", "/c")]).await;
+    draft.until("in sync", |set| set.state == "in-sync").await;
+    assert_eq!(draft.hits("/3.xml"), 0, "nothing in it is selected");
+    let lines = draft.0.operator.changes(0).await;
+    let mut stated: Vec<_> = lines
+        .iter()
+        .filter_map(|line| line.collections.clone())
+        .collect();
+    stated.sort();
+    assert_eq!(stated, [[wanted[1]], [wanted[0]]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_of_another_protocol_is_left_out_and_a_mirror_is_used() {
+    let source = site(&["/mirror/a"]).await;
+    let digest = Digest::of(Algorithm::Md5, b"/mirror/a").to_string();
+    let hex = digest.trim_start_matches("md5:");
+    let mirrored = format!(
+        "<url>{}<lastmod>{}</lastmod><rs:fixity type=\"md5\">{hex}</rs:fixity>{}</url>",
+        loc("/a"),
+        at("08"),
+        link(
+            "alternate http://www.openarchives.org/rs/mirror",
+            "/mirror/a"
+        )
+    );
+    let other = r#"<url><loc rs:protocol="http://www.openarchives.org/OAI/openarchivesprotocol.html">{site}/oaipmh</loc></url>"#.to_owned();
+    put(&source, SITEMAP, &sitemap("12", &[], &[mirrored, other]));
+    let draft = Draft::follow(source).await;
+    draft.until_pages(&[("/a", "/mirror/a")]).await;
+    let set = draft.in_sync_until("12").await;
+    assert_eq!((set.resources, draft.hits("/oaipmh")), (1, 0));
+    let mut codes: Vec<_> = set.oddities.iter().map(|odd| odd.code.as_str()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, ["draft-0.1", "other-protocol"]);
+}
