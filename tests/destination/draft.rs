@@ -8,6 +8,7 @@ use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::{Algorithm, Digest};
 use resyncd::status::SetStatus;
 
+use crate::packing::{tar_of, warc_record};
 use crate::selection::selecting;
 use crate::support::{Rig, eventually, files, path_of, put_zip};
 
@@ -370,60 +371,189 @@ async fn change_sets_that_state_no_type_are_known_by_what_led_to_them() {
     draft.until_pages(&[("/a", "new"), ("/c", "/c")]).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn dump_is_the_baseline_and_its_resources_are_not_requested() {
-    let source = site(&["/a", "/b", "/c"]).await;
-    let fixity = |text: &str| {
+/// The package of a dump of `/a` and `/b`.
+type Packing = fn(&SampleSource, manifest: &str) -> Vec<u8>;
+
+const MEMBERS: [(&str, &str); 2] = [("resources/1", "/a"), ("resources/2", "/b")];
+
+/// The manifest of a dump.
+fn manifest(source: &SampleSource) -> String {
+    let packed = |path: &str, time: &str, text: &str, member: &str| {
         let digest = Digest::of(Algorithm::Sha256, text.as_bytes()).to_string();
         let (algorithm, hex) = digest.split_once(':').unwrap();
-        format!("<rs:fixity type=\"{algorithm}\">{hex}</rs:fixity>")
-    };
-    let packed = |path: &str, time: &str, text: &str, member: &str| {
-        let about = fixity(text) + "<rs:size>2</rs:size><rs:mimetype>text/plain</rs:mimetype>";
-        let stated = format!(
-            "<lastmod>{}</lastmod>{about}<rs:path>{member}</rs:path>",
+        format!(
+            "<url>{}<lastmod>{}</lastmod><rs:fixity type=\"{algorithm}\">{hex}</rs:fixity>\
+             <rs:size>2</rs:size><rs:mimetype>text/plain</rs:mimetype><rs:path>{member}</rs:path></url>",
+            loc(path),
             at(time)
-        );
-        let site = source.base().as_str().trim_end_matches('/').to_owned();
-        format!("<url>{}{stated}</url>", loc(path)).replace("{site}", &site)
+        )
     };
-    let manifest = document(
-        "",
-        "12",
-        &[],
-        &[
-            packed("/a", "08", "/a", "resources/1"),
-            packed("/b", "09", "/b", "resources/2"),
-        ],
+    let entries = [
+        packed("/a", "08", "/a", "resources/1"),
+        packed("/b", "09", "/b", "resources/2"),
+    ];
+    let base = source.base();
+    document("", "12", &[], &entries).replace("{site}", base.as_str().trim_end_matches('/'))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dump_is_the_baseline_and_its_resources_are_not_requested() {
+    let packings: [(&str, Packing); 3] = [
+        ("/dump/dump.zip", |source, manifest| {
+            put_zip(source, "/dump/dump.zip", manifest, &MEMBERS);
+            Vec::new()
+        }),
+        ("/dump/dump.tar", |_, manifest| tar_of(manifest, &MEMBERS)),
+        // It needs no manifest.
+        ("/dump/dump.warc", |source, _| {
+            let record = |path: &str, time: &str| {
+                let uri = source.base().join(path).unwrap();
+                warc_record("resource", uri.as_str(), &at(time), path)
+            };
+            [record("/a", "08"), record("/b", "09")].concat()
+        }),
+    ];
+    for (dump, pack) in packings {
+        let source = site(&["/a", "/b", "/c"]).await;
+        let packed = pack(&source, &manifest(&source));
+        if !packed.is_empty() {
+            source.put_document(dump, "application/octet-stream", packed);
+        }
+        let links = [
+            link("http://www.openarchives.org/rs/dump", dump),
+            change_set_link("current", CURRENT),
+        ];
+        let entries = [listed("/a", "08"), listed("/b", "09"), listed("/c", "13")];
+        put(&source, SITEMAP, &sitemap("14", &links, &entries));
+        let changes = [
+            changed("/b", "created", "09"),
+            changed("/c", "created", "13"),
+        ];
+        put(&source, CURRENT, &change_set(None, &changes));
+        let draft = Draft::follow(source).await;
+        draft
+            .until_pages(&[("/a", "/a"), ("/b", "/b"), ("/c", "/c")])
+            .await;
+        let set = draft.in_sync_until("13").await;
+        assert!(set.gaps.is_empty() && set.error.is_none(), "{set:#?}");
+        let hits = [draft.hits("/a"), draft.hits("/b"), draft.hits("/c")];
+        assert_eq!(hits, [0, 0, 1], "{dump}: only what has changed since");
+        let lines = draft.0.operator.changes(0).await;
+        let packed = lines.iter().filter(|line| line.origin == "resource-dump");
+        assert_eq!(packed.count(), 2, "{dump}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_is_read_where_the_dump_is_unusable() {
+    let source = site(&["/a", "/b"]).await;
+    source.put_document("/dump.zip", "application/zip", "no archive");
+    let dump = link("http://www.openarchives.org/rs/dump", "/dump.zip");
+    let entries = [listed("/a", "08"), listed("/b", "09")];
+    put(&source, SITEMAP, &sitemap("12", &[dump], &entries));
+    let draft = Draft::follow(source).await;
+    draft.until_pages(&[("/a", "/a"), ("/b", "/b")]).await;
+    draft.in_sync_until("12").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_set_that_is_gone_is_a_gap_and_one_that_fails_is_read_later() {
+    let draft = followed(&[]).await;
+    draft.in_sync_until("12").await;
+    let (one, two) = ("/changesets/1.xml", "/changesets/2.xml");
+    let source = &draft.0.source;
+    source.fail(two, Fault::Status(503), usize::MAX);
+    draft.put("/a", "new");
+    draft.put("/d", "/d");
+    let first = [
+        changed("/c", "created", "10"),
+        changed("/d", "created", "13"),
+    ];
+    draft.put(two, &change_set(None, &first));
+    draft.put(
+        one,
+        &change_set(Some(two), &[changed("/b", "updated", "14")]),
     );
-    let members = [("resources/1", "/a"), ("resources/2", "/b")];
-    put_zip(&source, "/dump/dump.zip", &manifest, &members);
-    let links = [
-        link("http://www.openarchives.org/rs/dump", "/dump/dump.zip"),
-        change_set_link("current", CURRENT),
-    ];
-    let entries = [listed("/a", "08"), listed("/b", "09"), listed("/c", "13")];
-    put(&source, SITEMAP, &sitemap("14", &links, &entries));
-    let changes = [
-        changed("/b", "created", "09"),
-        changed("/c", "created", "13"),
-    ];
+    draft.put(
+        CURRENT,
+        &change_set(Some(one), &[changed("/a", "updated", "15")]),
+    );
+    // What can be read is applied meanwhile, and nothing is claimed.
+    draft
+        .until_pages(&[("/a", "new"), ("/b", "/b"), ("/c", "/c")])
+        .await;
+    let set = draft.until("failing", |set| set.error.is_some()).await;
+    assert!(set.gaps.is_empty(), "{set:#?}");
+    assert_eq!(set.synced_until, Some(at("12")));
+    draft.0.source.heal(two);
+    let set = draft.in_sync_until("15").await;
+    assert!(set.gaps.is_empty() && set.closed_gaps.is_empty());
+    let pages = [("/a", "new"), ("/b", "/b"), ("/c", "/c"), ("/d", "/d")];
+    draft.until_pages(&pages).await;
+
+    // The Source keeps only few of them.
+    let later = [changed("/a", "updated", "18")];
+    draft.put("/a", "newer");
+    draft.put(CURRENT, &change_set(Some("/changesets/9.xml"), &later));
+    let set = draft
+        .until("gap open", |set| !set.gaps.is_empty() && set.pending == 0)
+        .await;
+    let gap = &set.gaps[0];
+    assert_eq!(
+        (gap.from.as_str(), gap.until.as_str()),
+        (&at("15")[..], &at("18")[..])
+    );
+    assert!(
+        set.notices
+            .iter()
+            .any(|notice| notice.code == "change-sets-cut"),
+        "{set:#?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_may_be_one_of_the_configured_sets() {
+    let source = site(&["/a"]).await;
+    let current = change_set_link("current", CURRENT);
+    let listed = [listed("/a", "08")];
+    put(&source, SITEMAP, &sitemap("12", &[current], &listed));
+    let changes = [changed("/a", "created", "08"), expired("/a", "13")];
     put(&source, CURRENT, &change_set(None, &changes));
+    let set = source.base().join(SITEMAP).unwrap();
+    let draft = Draft::follow_with(source, |followed| {
+        followed.url.set_path("/nothing");
+        followed.sets = vec![set];
+    })
+    .await;
+    draft.in_sync_until("13").await;
+    draft.until_pages(&[]).await;
+}
+
+/// An example of the draft, of this site.
+fn example(text: &str) -> String {
+    text.replace("http://example.com", "{site}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_of_the_examples_is_mirrored() {
+    let source = site(&["/res1", "/res2", "/res3"]).await;
+    let listed = include_str!("../documents/draft-0.1/5.1.xml");
+    put(&source, SITEMAP, &example(listed));
+    put(&source, CURRENT, &change_set(None, &[]));
     let draft = Draft::follow(source).await;
     draft
-        .until_pages(&[("/a", "/a"), ("/b", "/b"), ("/c", "/c")])
+        .until_pages(&[("/res1", "/res1"), ("/res2", "/res2")])
         .await;
-    let set = draft.in_sync_until("13").await;
-    assert!(set.gaps.is_empty() && set.error.is_none(), "{set:#?}");
-    let hits = [draft.hits("/a"), draft.hits("/b"), draft.hits("/c")];
-    assert_eq!(
-        hits,
-        [0, 0, 1],
-        "only the change after the dump is requested"
-    );
-    let lines = draft.0.operator.changes(0).await;
-    let packed = lines.iter().filter(|line| line.origin == "resource-dump");
-    assert_eq!(packed.count(), 2);
+    draft.in_sync_until("2012-08-08T16:30:00Z").await;
+    // A deletion, an update that is known, and a creation, all of them before the time of the Sitemap.
+    let changes = include_str!("../documents/draft-0.1/6.1.xml");
+    draft.put(CURRENT, &example(changes));
+    draft
+        .until_pages(&[("/res1", "/res1"), ("/res3", "/res3")])
+        .await;
+    draft.in_sync_until("2012-08-08T16:30:00Z").await;
+    assert_eq!(draft.hits("/res1"), 1);
+    assert_eq!(draft.hits("/changesets/20120807.xml"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
