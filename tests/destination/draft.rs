@@ -346,7 +346,9 @@ async fn ring_of_change_sets_is_read_once_and_reported() {
     let set = draft
         .until("ring reported", |set| {
             let mut notices = set.notices.iter();
-            let is_cut = notices.any(|notice| notice.code == "change-sets-cut");
+            let is_cut = notices.any(|notice| {
+                notice.code == "change-sets-cut" && notice.message.contains("named again")
+            });
             is_cut && !set.gaps.is_empty() && set.pending == 0
         })
         .await;
