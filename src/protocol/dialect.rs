@@ -33,6 +33,14 @@ impl Head {
         link.map(|link| &link.href)
     }
 
+    /// Whether it names a Change Set or a dump.
+    pub fn names_documents(&self) -> bool {
+        let change_set = self
+            .current_change_set()
+            .or_else(|| self.previous_change_set());
+        change_set.is_some() || self.dumps().next().is_some()
+    }
+
     /// The dumps, each of them a package.
     pub fn dumps(&self) -> impl Iterator<Item = &Url> {
         let dumps = self.links.iter().filter(|link| link.is(DUMP_RELATION));

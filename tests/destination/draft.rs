@@ -639,3 +639,52 @@ async fn resource_of_another_protocol_is_left_out_and_a_mirror_is_used() {
     codes.sort_unstable();
     assert_eq!(codes, ["draft-0.1", "other-protocol"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn part_of_an_index_may_name_the_change_set() {
+    let source = site(&["/a", "/b"]).await;
+    let part = |path: &str| format!("<sitemap>{}</sitemap>", loc(path));
+    let index = sitemap("12", &[], &[part("/1.xml"), part("/2.xml")]);
+    put(&source, SITEMAP, &index.replace("urlset", "sitemapindex"));
+    let current = change_set_link("current", CURRENT);
+    put(
+        &source,
+        "/1.xml",
+        &sitemap("12", &[], &[listed("/a", "08")]),
+    );
+    put(
+        &source,
+        "/2.xml",
+        &sitemap("12", &[current], &[listed("/b", "09")]),
+    );
+    let changes = [changed("/b", "created", "09"), expired("/a", "14")];
+    put(&source, CURRENT, &change_set(None, &changes));
+    let mut draft = Draft::follow(source).await;
+    draft.in_sync_until("14").await;
+    draft.until_pages(&[("/b", "/b")]).await;
+    draft.0.stop_daemon().await;
+    let changes = [expired("/a", "14"), changed("/a", "created", "15")];
+    draft.put(CURRENT, &change_set(None, &changes));
+    draft.0.start_daemon().await;
+    draft.in_sync_until("15").await;
+    draft.until_pages(&[("/a", "/a"), ("/b", "/b")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_of_robots_txt_leads_to_the_change_set() {
+    let source = site(&["/a", "/b"]).await;
+    source.fail("/", Fault::Status(404), usize::MAX);
+    put(
+        &source,
+        "/robots.txt",
+        "User-agent: *\nSitemap: {site}/maps/1.xml\n",
+    );
+    let current = change_set_link("current", CURRENT);
+    let listed = [listed("/a", "08"), listed("/b", "09")];
+    put(&source, "/maps/1.xml", &sitemap("12", &[current], &listed));
+    let changes = [changed("/b", "created", "09"), expired("/a", "14")];
+    put(&source, CURRENT, &change_set(None, &changes));
+    let draft = Draft::follow_with(source, |followed| followed.url.set_path("/")).await;
+    draft.in_sync_until("14").await;
+    draft.until_pages(&[("/b", "/b")]).await;
+}

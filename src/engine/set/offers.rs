@@ -51,7 +51,8 @@ impl SetState {
         self.adopt_offers(offers).await
     }
 
-    /// Follows what the head of a Sitemap names that stands for the Capability List (version 0.1). A plain one names nothing.
+    /// Follows what the head of a Sitemap names that stands for the Capability List, or the head of a part of it (version 0.1). A plain
+    /// one names nothing.
     pub(super) async fn follow_sitemap(&mut self, head: &Head) -> Result<(), EngineError> {
         let offers = Offer::of_sitemap(&self.record.capability_list, head);
         if offers != self.record.offers {

@@ -76,8 +76,11 @@ impl SetState {
         if !self.record.is_implied() {
             changed.read.expect_something()?;
         }
-        if self.record.is_implied() {
-            self.follow_sitemap(&changed.read.summary.head).await?;
+        let summary = &changed.read.summary;
+        // Where an index names nothing, its parts may.
+        let is_naming = summary.head.names_documents() || !summary.is_index;
+        if self.record.is_implied() && is_naming {
+            self.follow_sitemap(&summary.head).await?;
         }
         let (first_at, states_time) = time_of(&changed);
         let known = self.record.list_at;
