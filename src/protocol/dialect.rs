@@ -33,12 +33,14 @@ impl Head {
         link.map(|link| &link.href)
     }
 
+    /// Whether it names a Change Set.
+    pub fn names_change_set(&self) -> bool {
+        self.current_change_set().is_some() || self.previous_change_set().is_some()
+    }
+
     /// Whether it names a Change Set or a dump.
     pub fn names_documents(&self) -> bool {
-        let change_set = self
-            .current_change_set()
-            .or_else(|| self.previous_change_set());
-        change_set.is_some() || self.dumps().next().is_some()
+        self.names_change_set() || self.dumps().next().is_some()
     }
 
     /// The dumps, each of them a package.
@@ -49,13 +51,14 @@ impl Head {
 }
 
 impl Entry {
-    /// When its resource was deleted, as `expires` states; `None` if it states nothing, or a time after `latest`, or one before the
-    /// last modification.
+    /// When its resource was deleted, as `expires` states; `None` if it states nothing, or a time after `latest`, or one before another
+    /// change or the last modification.
     #[must_use]
     pub fn expired_at(&self, latest: SourceTime) -> Option<SourceTime> {
         let expires = self.expires?;
         let is_over = expires.latest_possible() <= latest;
-        let is_last = self.lastmod.is_none_or(|lastmod| lastmod <= expires);
+        let last = self.changed_at().max(self.lastmod);
+        let is_last = last.is_none_or(|last| last <= expires);
         (is_over && is_last).then_some(expires)
     }
 }
@@ -91,6 +94,15 @@ mod tests {
             entry.lastmod = lastmod.map(time);
             let expired = entry.expired_at(time("2026-01-03T08:00:00Z"));
             assert_eq!(expired, entry.expires.filter(|_| is_deleted), "{expires:?}");
+            // What has happened since counts, too.
+            entry.md.datetime = Some(time("2026-01-03T07:59:59Z"));
+            let expired = entry.expired_at(time("2026-01-03T08:00:00Z"));
+            let is_last = entry.expires >= entry.md.datetime;
+            assert_eq!(
+                expired,
+                entry.expires.filter(|_| is_deleted && is_last),
+                "{expires:?}"
+            );
         }
     }
 }

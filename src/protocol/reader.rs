@@ -343,7 +343,9 @@ impl<R: BufRead> DocumentReader<R> {
             return Ok(None);
         }
         let unknown_change = self.oddities.count(Oddity::BadChange) > bad_changes;
-        if entry.md.change.is_none() && !unknown_change && needs_change(&self.head, &entry.md) {
+        // Whether it has expired is not known here.
+        let states_change = entry.md.change.is_some() || entry.expires.is_some();
+        if !states_change && !unknown_change && needs_change(&self.head, &entry.md) {
             self.oddities.add(Oddity::BadChange);
         }
         self.conformance.note(&self.head, &entry);
@@ -425,7 +427,7 @@ pub fn read_document(bytes: &[u8], base: &Url) -> Result<Document, ReadError> {
 
 /// Whether an entry of such a document must have a `change`. An entry with a capability refers to another document and has
 /// none, except in a framework notification, which reports changes of documents.
-fn needs_change(head: &Head, md: &Metadata) -> bool {
+pub(super) fn needs_change(head: &Head, md: &Metadata) -> bool {
     match head.md.capability {
         Some(Capability::FrameworkNotification) => true,
         Some(

@@ -367,7 +367,7 @@ async fn change_sets_that_state_no_type_are_known_by_what_led_to_them() {
     let draft = followed(&[]).await;
     draft.put("/a", "new");
     let entries = [listed("/c", "10"), listed("/a", "14"), expired("/b", "15")];
-    draft.put(CURRENT, &document("", "", &[], &entries));
+    draft.put(CURRENT, &document("", "16", &[], &entries));
     let set = draft.in_sync_until("15").await;
     assert!(set.gaps.is_empty(), "{set:#?}");
     draft.until_pages(&[("/a", "new"), ("/c", "/c")]).await;
@@ -687,4 +687,55 @@ async fn sitemap_of_robots_txt_leads_to_the_change_set() {
     let draft = Draft::follow_with(source, |followed| followed.url.set_path("/")).await;
     draft.in_sync_until("14").await;
     draft.until_pages(&[("/b", "/b")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_past_expiry_is_a_deletion_in_a_change_set() {
+    let draft = followed(&[]).await;
+    let changes = [
+        changed("/c", "created", "10"),
+        changed("/c", "created", "10"),
+        expired("/a", "2999-01-01T00:00:00Z"),
+        format!("<url>{}<expires/></url>", loc("/b")),
+        // It was created anew since.
+        format!(
+            "<url>{}<expires>{}</expires><rs:md change=\"updated\" datetime=\"{}\"/></url>",
+            loc("/c"),
+            at("13"),
+            at("14")
+        ),
+    ];
+    draft.put("/c", "new");
+    draft.put(CURRENT, &change_set(None, &changes));
+    let set = draft.in_sync_until("14").await;
+    draft
+        .until_pages(&[("/a", "/a"), ("/b", "/b"), ("/c", "new")])
+        .await;
+    let lines = draft.0.operator.changes(0).await;
+    assert!(
+        lines.iter().all(|line| line.change != "deleted"),
+        "{lines:#?}"
+    );
+    let mut odd = set.oddities.iter();
+    let bad = odd.find(|odd| odd.code == "bad-change");
+    assert_eq!(bad.map(|odd| odd.count), Some(2), "{set:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expiry_that_was_announced_is_no_time_of_a_change_set() {
+    let draft = followed(&[]).await;
+    draft.in_sync_until("12").await;
+    draft.put("/a", "new");
+    // Written at 14 o'clock, it has announced what happened since.
+    let entries = [
+        changed("/c", "created", "10"),
+        changed("/a", "updated", "13"),
+        expired("/b", "20"),
+    ];
+    draft.put(
+        CURRENT,
+        &document("rs:type=\"changeset\"", "14", &[], &entries),
+    );
+    draft.until_pages(&[("/a", "new"), ("/c", "/c")]).await;
+    draft.in_sync_until("13").await;
 }

@@ -140,7 +140,7 @@ fn sitemaps_state_what_resource_lists_do() {
     check(
         "3.4",
         None,
-        &["res1 created 08:15:00", "res2 deleted 13:22:00"],
+        &["res1 created 08:15:00", "res2 expires 13:22:00"],
     );
     let other = example("3.5").entries[1].md.content.hashes[0].to_string();
     assert_eq!(other.len(), MD5.len());
@@ -181,7 +181,7 @@ fn sitemaps_state_what_resource_lists_do() {
 fn change_sets_state_what_change_lists_do() {
     let changes = [
         "res1 updated 08:15:00",
-        "res2 deleted 13:22:00",
+        "res2 expires 13:22:00",
         "res3 created 14:57:00",
     ];
     check("5.2", Some("changelist"), &changes);
@@ -203,7 +203,7 @@ fn change_sets_state_what_change_lists_do() {
         Some("changelist"),
         &[
             "res1 updated 08:15:00 <memento> http://example.com/20120808081500/res1",
-            "res2 deleted 13:22:00 <memento> http://example.com/20120808132200/res2",
+            "res2 expires 13:22:00 <memento> http://example.com/20120808132200/res2",
             "res3 created 14:57:00 <memento> http://example.com/20120808145700/res3",
         ],
     );
@@ -283,8 +283,21 @@ fn what_the_draft_leaves_open_is_read_as_it_is_meant() {
         (
             "rs:type=\"ChangeSet\"",
             "<expires rs:type=\"deleted\">2012-08-08T08:15:00Z</expires>",
-            "a deleted 08:15:00",
+            "a expires 08:15:00",
             "draft-0.1=1",
+        ),
+        // Nothing states that it is deleted by now.
+        (
+            "rs:type=\"changeset\"",
+            "<expires>tomorrow</expires>",
+            "a",
+            "bad-datetime=1 draft-0.1=1 bad-change=1 no-change-time=1",
+        ),
+        (
+            "rs:type=\"changeset\"",
+            "<expires/>",
+            "a",
+            "bad-datetime=1 draft-0.1=1 bad-change=1 no-change-time=1",
         ),
         (
             "rs:type=\"changeset\"",

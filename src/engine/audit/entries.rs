@@ -26,7 +26,11 @@ impl ListEntries {
         let mut reader = self.document.reader()?;
         let mut batch = Vec::new();
         let now = clock::now().wall;
+        let is_list = matches!(self.kind, StatementKind::ResourceList { .. });
         while let Some(mut entry) = reader.next_entry()? {
+            if !is_list {
+                note_expiry(&mut entry, now);
+            }
             let change = match self.kind {
                 StatementKind::ResourceList { .. } => {
                     let changed_at = note_listed(&mut entry, now);
@@ -34,7 +38,6 @@ impl ListEntries {
                 }
                 StatementKind::ChangeList { since, .. } if is_old(&entry, since) => None,
                 StatementKind::ChangeList { .. } => {
-                    note_expiry(&mut entry, now);
                     let changed_at = entry.changed_at();
                     parse_change(source, entry, ChangeKind::Updated, changed_at)
                 }

@@ -169,7 +169,7 @@ impl News {
 
 /// Whether a notification states a time that no other one has.
 pub(super) fn is_dated(document: &Document) -> bool {
-    let is_dated = |entry: &Entry| entry.md.datetime.is_some();
+    let is_dated = |entry: &Entry| entry.md.datetime.is_some() || entry.expires.is_some();
     document.head.md.until.is_some() || document.entries.iter().all(is_dated)
 }
 

@@ -35,9 +35,10 @@ impl Conformance {
     /// Adds the next entry.
     pub(super) fn note(&mut self, head: &Head, entry: &Entry) {
         let md = &entry.md;
+        let changed_at = entry.changed_at().or(entry.expires);
         self.holds_lists |= self.entries == 0 && is_list(entry, head);
         self.entries += 1;
-        self.undated += u64::from(entry.changed_at().is_none());
+        self.undated += u64::from(changed_at.is_none());
         self.snapshots += u64::from(has_snapshot(md));
         self.intervals += u64::from(has_interval(md));
         self.until_before_from += u64::from(md.ends_before_from());
@@ -52,7 +53,7 @@ impl Conformance {
         self.order.note(if holds_intervals(head) {
             md.from
         } else {
-            entry.changed_at()
+            changed_at
         });
         self.up_is_below |= head.link("up") == Some(&entry.loc);
     }

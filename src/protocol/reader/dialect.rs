@@ -33,7 +33,7 @@ pub(super) fn is_change_set(tag: &Tag<'_>) -> bool {
 }
 
 /// The kind of change that the `rs:type` of a `lastmod` states.
-pub(super) fn change_of(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<ChangeKind> {
+pub(super) fn kind_of_change(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<ChangeKind> {
     let stated = rs_attribute(tag, "type")?;
     let change = ChangeKind::parse(&stated);
     if change.is_none() {

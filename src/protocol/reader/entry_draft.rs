@@ -2,7 +2,7 @@
 
 use super::attributes::{OF_ENTRY, merge_metadata, read_link, read_metadata};
 use super::dialect::{
-    change_of, has_protocol, read_category, read_digest, read_entry_link, read_size,
+    has_protocol, kind_of_change, read_category, read_digest, read_entry_link, read_size,
 };
 use super::element::Element;
 use super::references::References;
@@ -150,7 +150,7 @@ impl EntryDraft {
                 self.field = Field::Loc;
             }
             Element::Lastmod if tag.depth == 3 && self.lastmod.begin() => {
-                if let Some(change) = change_of(tag, oddities) {
+                if let Some(change) = kind_of_change(tag, oddities) {
                     self.is_dialect = true;
                     self.elements.change = Some(change);
                 }
@@ -307,11 +307,6 @@ impl EntryDraft {
             // In a list of what exists, too.
             entry.expires = entry.expires.or(entry.lastmod);
         }
-        let states_change = entry.md.change.is_some() || elements.change.is_some();
         merge_metadata(&mut entry.md, elements);
-        if expires.is_some() && !states_change && !self.lastmod.is_stated {
-            entry.md.change = Some(ChangeKind::Deleted);
-            entry.md.datetime = entry.md.datetime.or(entry.expires);
-        }
     }
 }
