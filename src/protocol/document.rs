@@ -230,6 +230,8 @@ pub struct Head {
     pub links: Vec<Link>,
     /// Where its changes are pushed from (version 0.1).
     pub interfaces: Vec<PushInterface>,
+    /// Whether the root element states that it is a Change Set (version 0.1).
+    pub is_change_set: bool,
 }
 
 impl Head {
@@ -244,6 +246,7 @@ impl Head {
             },
             links: Vec::new(),
             interfaces: Vec::new(),
+            is_change_set: false,
         }
     }
 

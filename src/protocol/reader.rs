@@ -146,6 +146,7 @@ impl<R: BufRead> DocumentReader<R> {
         reader.oddities = oddities;
         reader.spelling = spelling;
         reader.is_dialect = is_change_set;
+        reader.head.is_change_set = is_change_set;
         reader.state = reader.seek_entry(false)?;
         // What an rs:md states counts more.
         if is_change_set && reader.head.md.capability.is_none() {
@@ -165,6 +166,7 @@ impl<R: BufRead> DocumentReader<R> {
                 md: Metadata::default(),
                 links: Vec::new(),
                 interfaces: Vec::new(),
+                is_change_set: false,
             },
             head_md: false,
             head_bytes: 0,

@@ -222,11 +222,6 @@ impl DocumentSummary {
         self.oddities.add(Oddity::IndexAsUrlset);
     }
 
-    /// Whether it is of the dialect of version 0.1.
-    pub fn is_dialect(&self) -> bool {
-        self.oddities.count(Oddity::Draft01) > 0
-    }
-
     /// Whether it is a sitemap as plain text.
     pub fn is_uri_list(&self) -> bool {
         self.oddities.count(Oddity::UriList) > 0

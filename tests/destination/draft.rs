@@ -722,6 +722,44 @@ async fn only_a_past_expiry_is_a_deletion_in_a_change_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn change_list_with_an_element_of_the_draft_is_no_change_set() {
+    let source = site(&["/a", "/b"]).await;
+    let md = |attributes: &str| format!("<rs:md {attributes}/>");
+    let list = |attributes: &str, entries: &[String]| document("", "", &[md(attributes)], entries);
+    let entry = |path: &str, attributes: &str| {
+        let md = md(attributes);
+        format!("<url>{}{md}</url>", loc(path))
+    };
+    let offers = [
+        entry("/list.xml", "capability=\"resourcelist\""),
+        entry("/changes.xml", "capability=\"changelist\""),
+    ];
+    put(
+        &source,
+        SITEMAP,
+        &list("capability=\"capabilitylist\"", &offers),
+    );
+    let attributes = format!("capability=\"resourcelist\" at=\"{}\"", at("12"));
+    let entries = [listed("/a", "08"), listed("/b", "09")];
+    put(&source, "/list.xml", &list(&attributes, &entries));
+    let known = format!(
+        "<url>{}<lastmod>{}</lastmod><rs:md change=\"created\"/></url>",
+        loc("/a"),
+        at("08")
+    );
+    let changes = [known, expired("/b", "14")];
+    put(
+        &source,
+        "/changes.xml",
+        &list("capability=\"changelist\"", &changes),
+    );
+    let draft = Draft::follow(source).await;
+    draft.until_pages(&[("/a", "/a")]).await;
+    let set = draft.in_sync_until("12").await;
+    assert!(set.gaps.is_empty(), "{set:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn expiry_that_was_announced_is_no_time_of_a_change_set() {
     let draft = followed(&[]).await;
     draft.in_sync_until("12").await;

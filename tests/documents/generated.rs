@@ -203,6 +203,7 @@ pub(crate) fn documents() -> impl Strategy<Value = Generated> {
             md,
             links,
             interfaces: Vec::new(),
+            is_change_set: false,
         };
         Generated { head, entries }
     })

@@ -148,11 +148,15 @@ impl SetState {
         }
     }
 
-    /// Whether a document that states changes is a Change Set: it says so, or a Sitemap has led to it, and it has no interval.
+    /// Whether a document that states changes is a Change Set: it says so, or names others, or a Sitemap has led to it; and it has nothing
+    /// that only version 1.0 has. A single element of the draft makes none of a Change List.
     fn is_change_set(&self, changed: &ChangedDocument) -> bool {
-        let summary = &changed.read.summary;
-        let is_dialect = summary.is_dialect() || self.record.is_implied();
-        is_dialect && summary.head.md.from.is_none()
+        let (summary, head) = (&changed.read.summary, &changed.read.summary.head);
+        let is_known = head.is_change_set || head.names_change_set() || self.record.is_implied();
+        let md = &head.md;
+        let is_dated = md.from.or(md.until).or(md.at).is_some();
+        let is_paged = changed.read.next_page().is_some();
+        is_known && !is_dated && !is_paged && summary.packages_of_changes == 0
     }
 
     async fn read_new_list(

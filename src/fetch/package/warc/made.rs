@@ -61,6 +61,7 @@ impl MadeManifest {
                 md: Metadata::default(),
                 links: Vec::new(),
                 interfaces: Vec::new(),
+                is_change_set: false,
             };
             self.writer = Some(DocumentWriter::start(self.written.clone(), &head)?);
             return Ok(true);
