@@ -559,6 +559,20 @@ async fn source_of_the_examples_is_mirrored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn change_set_of_the_examples_may_be_there_before_the_sitemap_is_read() {
+    let source = site(&["/res1", "/res2", "/res3"]).await;
+    let listed = include_str!("../documents/draft-0.1/5.1.xml");
+    put(&source, SITEMAP, &example(listed));
+    let changes = include_str!("../documents/draft-0.1/6.1.xml");
+    put(&source, CURRENT, &example(changes));
+    let draft = Draft::follow(source).await;
+    draft.in_sync_until("2012-08-08T16:30:00Z").await;
+    draft
+        .until_pages(&[("/res1", "/res1"), ("/res3", "/res3")])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn categories_select_resources_as_collections_do() {
     let source = site(&["/a", "/b", "/c", "/d"]).await;
     let entry = |path: &str, category: &str| {
@@ -776,4 +790,61 @@ async fn expiry_that_was_announced_is_no_time_of_a_change_set() {
     );
     draft.until_pages(&[("/a", "new"), ("/c", "/c")]).await;
     draft.in_sync_until("13").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_gap_does_not_have_known_change_sets_read_again() {
+    let draft = followed(&[]).await;
+    draft.in_sync_until("12").await;
+    draft.put("/a", "new");
+    let (one, two) = ("/changesets/1.xml", "/changesets/2.xml");
+    draft.put(two, &change_set(None, &[changed("/c", "updated", "14")]));
+    draft.put(
+        one,
+        &change_set(Some(two), &[changed("/b", "updated", "15")]),
+    );
+    let day = [changed("/a", "updated", "16")];
+    draft.put(CURRENT, &change_set(Some(one), &day));
+    draft
+        .until("gap open", |set| !set.gaps.is_empty() && set.pending == 0)
+        .await;
+    draft.put("/a", "newer");
+    let day = [
+        changed("/a", "updated", "16"),
+        changed("/a", "updated", "17"),
+    ];
+    draft.put(CURRENT, &change_set(Some(one), &day));
+    let pages = [("/a", "newer"), ("/b", "/b"), ("/c", "/c")];
+    draft.until_pages(&pages).await;
+    assert_eq!((draft.hits(one), draft.hits(two)), (1, 1));
+    let set = draft.until("gap", |set| set.pending == 0).await;
+    let gaps: Vec<_> = set
+        .gaps
+        .iter()
+        .map(|gap| (&*gap.from, &*gap.until))
+        .collect();
+    assert_eq!(gaps, [(&*at("12"), &*at("14"))], "it is as open as it was");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_before_the_sitemap_that_lists_the_resource_is_no_news() {
+    let draft = followed(&[]).await;
+    draft.in_sync_until("12").await;
+    draft.put("/a", "new");
+    let entries = [
+        changed("/c", "created", "10"),
+        // It is listed at 12 o'clock: it was created again.
+        expired("/b", "11"),
+        changed("/a", "updated", "13"),
+    ];
+    draft.put(CURRENT, &change_set(None, &entries));
+    draft
+        .until_pages(&[("/a", "new"), ("/b", "/b"), ("/c", "/c")])
+        .await;
+    draft.in_sync_until("13").await;
+    let lines = draft.0.operator.changes(0).await;
+    assert!(
+        lines.iter().all(|line| line.change != "deleted"),
+        "{lines:#?}"
+    );
 }

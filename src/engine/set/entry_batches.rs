@@ -76,14 +76,18 @@ impl EntryBatches {
         filter: NewsFilter,
         newest_first: bool,
     ) -> Self {
+        let late_news = LateNews::of(set, newest_first);
         let news = NewsSelection {
+            late_news: match filter.is_of_change_set() {
+                true => late_news.of_change_set(),
+                false => late_news,
+            },
             filter,
             newest_first,
             now: clock::now().wall,
             moment: None,
             seen: HashSet::new(),
             late: BTreeMap::new(),
-            late_news: LateNews::of(set, newest_first),
             rest: None,
             before: None,
             last: None,
