@@ -848,3 +848,13 @@ async fn deletion_before_the_sitemap_that_lists_the_resource_is_no_news() {
         "{lines:#?}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entry_that_is_later_than_the_expiry_of_its_resource_counts() {
+    let source = site(&["/a", "/b"]).await;
+    let entries = [listed("/a", "15"), expired("/a", "14"), listed("/b", "08")];
+    put(&source, SITEMAP, &sitemap("16", &[], &entries));
+    let draft = Draft::follow(source).await;
+    draft.until_pages(&[("/a", "/a"), ("/b", "/b")]).await;
+    draft.in_sync_until("16").await;
+}

@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::ingest::BatchResult;
-use super::list_deletion::delete_absent;
+use super::ingest::{BatchResult, EntryOutcome};
+use super::list_deletion::delete_member;
 use super::list_entries::ListProgress;
 use crate::protocol::ResourceUri;
 use crate::store::change::Change;
@@ -67,7 +67,18 @@ fn list_absent(
     for (_, uri) in absent {
         let is_wanted = wants(&uri);
         let deletion = Change::deletion(uri, Some(at));
-        result.count(delete_absent(sql, &context, at, is_wanted, &deletion)?);
+        let deleted = delete_member(sql, &context, at, is_wanted, &deletion)?;
+        result.count(match deleted {
+            None => EntryOutcome::Known,
+            Some(known) => {
+                let covered = context.unbroken;
+                let is_refuted = known.is_some_and(|it| it.is_refuted_by_absence(at, covered));
+                match is_refuted {
+                    true => EntryOutcome::Contradiction,
+                    false => EntryOutcome::Task,
+                }
+            }
+        });
     }
     Ok(Some(result))
 }

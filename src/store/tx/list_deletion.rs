@@ -12,34 +12,42 @@ use crate::store::change::Change;
 use crate::store::tables::member::{self, Membership};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{part, task};
-use crate::sync::plan_absent;
+use crate::sync::{LocalState, plan_absent};
 
-/// Plans the deletion of a member that a list states to have expired, unless it has changed since.
+/// Plans the deletion of a member that a list states to have expired, unless it has changed since, as the same list may state, too.
 pub(super) fn delete_expired(
     sql: &Connection,
     context: &BatchContext<'_>,
     deletion: &Change,
 ) -> Result<EntryOutcome, StoreError> {
     let state = resource::state(sql, context.source, &deletion.uri, context.set)?;
-    let is_member = state.is_some_and(|state| state.member.is_some());
-    match deletion.changed_at {
-        Some(expired) if is_member => {
-            // Of two statements of one time the later one counts.
-            let at = SourceTime::from_micros(expired.micros().saturating_add(1));
-            delete_absent(sql, context, at, true, deletion)
-        }
-        _ => Ok(EntryOutcome::Known),
+    let (Some(state), Some(expired)) = (state, deletion.changed_at) else {
+        return Ok(EntryOutcome::Known);
+    };
+    let update = state.pending.filter(|it| it.kind != ChangeKind::Deleted);
+    let is_later = update.is_some_and(|update| update.changed_at >= Some(expired));
+    if state.member.is_none() || is_later {
+        return Ok(EntryOutcome::Known);
     }
+    // Of two statements of one time the later one counts.
+    let at = SourceTime::from_micros(expired.micros().saturating_add(1));
+    let deleted = delete_member(sql, context, at, true, deletion)?;
+    // The Source itself states it: that contradicts nobody.
+    Ok(match deleted {
+        Some(_) => EntryOutcome::Task,
+        None => EntryOutcome::Known,
+    })
 }
 
-/// Plans the deletion of an absent member, if it is proven, and returns what became of it.
-pub(super) fn delete_absent(
+/// Plans the deletion of a member that is absent, or has expired, if that is proven at the time `at`. If it becomes a task, returns what
+/// is known of the resource.
+pub(super) fn delete_member(
     sql: &Connection,
     context: &BatchContext<'_>,
     at: SourceTime,
     is_wanted: bool,
     deletion: &Change,
-) -> Result<EntryOutcome, StoreError> {
+) -> Result<Option<Option<LocalState>>, StoreError> {
     let state = ResourceState::of_change(sql, context, deletion)?;
     let pending = state.pending_for_listing();
     let is_proven = is_wanted && plan_absent(at, state.known.as_ref(), pending);
@@ -49,10 +57,10 @@ pub(super) fn delete_absent(
             part: Some(part::LINKED),
         };
         member::update(sql, context.set, state.id, linked)?;
-        return Ok(EntryOutcome::Known);
+        return Ok(None);
     }
     if is_proven && leave_if_shared(sql, context.set, state.id)? {
-        return Ok(EntryOutcome::Known);
+        return Ok(None);
     }
     let live_length = state.live_length();
     // A pending deletion stays as it is, held back or approved; one whose document was not ingested to its end is decided now.
@@ -78,13 +86,5 @@ pub(super) fn delete_absent(
         unnamed,
         None,
     )?;
-    if !becomes_task {
-        return Ok(EntryOutcome::Known);
-    }
-    let known = state.known.as_ref();
-    let is_refuted = known.is_some_and(|known| known.is_refuted_by_absence(at, context.unbroken));
-    Ok(match is_refuted {
-        true => EntryOutcome::Contradiction,
-        false => EntryOutcome::Task,
-    })
+    Ok(becomes_task.then_some(state.known))
 }
