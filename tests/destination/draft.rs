@@ -436,7 +436,7 @@ async fn dump_is_the_baseline_and_its_resources_are_not_requested() {
         draft
             .until_pages(&[("/a", "/a"), ("/b", "/b"), ("/c", "/c")])
             .await;
-        let set = draft.in_sync_until("13").await;
+        let set = draft.in_sync_until("14").await;
         assert!(set.gaps.is_empty() && set.error.is_none(), "{set:#?}");
         let hits = [draft.hits("/a"), draft.hits("/b"), draft.hits("/c")];
         assert_eq!(hits, [0, 0, 1], "{dump}: only what has changed since");
@@ -857,4 +857,28 @@ async fn entry_that_is_later_than_the_expiry_of_its_resource_counts() {
     let draft = Draft::follow(source).await;
     draft.until_pages(&[("/a", "/a"), ("/b", "/b")]).await;
     draft.in_sync_until("16").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_a_dump_lacks_is_in_the_sitemap() {
+    let source = site(&["/c"]).await;
+    let dump = "/dump/dump.zip";
+    put_zip(&source, dump, &manifest(&source), &MEMBERS);
+    let links = [
+        link("http://www.openarchives.org/rs/dump", dump),
+        change_set_link("current", CURRENT),
+    ];
+    let entries = [listed("/a", "08"), listed("/b", "09"), listed("/c", "10")];
+    put(&source, SITEMAP, &sitemap("12", &links, &entries));
+    let changes = [changed("/b", "created", "09")];
+    put(&source, CURRENT, &change_set(None, &changes));
+    let draft = Draft::follow(source).await;
+    draft
+        .until_pages(&[("/a", "/a"), ("/b", "/b"), ("/c", "/c")])
+        .await;
+    let set = draft.in_sync_until("12").await;
+    assert!(
+        set.gaps.is_empty() && set.closed_gaps.is_empty(),
+        "{set:#?}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Dumps of version 0.1 (section 4.2): the Sitemap links to the package itself, and no document states what it has before it is there.
 //!
-//! Absence from it proves nothing: the draft does not say that a dump has everything. What has changed since is in the Change Sets,
-//! or in the Sitemap.
+//! It proves nothing, neither by absence nor for a time: the draft does not say that a dump has everything. What else there is states
+//! the Sitemap, which is read after it.
 
 use chrono::DateTime;
 use url::Url;
@@ -17,7 +17,7 @@ use crate::store::{DumpProgress, Origin};
 use crate::sync::latest_source_time;
 
 impl SetState {
-    /// Makes the baseline from a package.
+    /// Begins the baseline with a package.
     pub(super) async fn read_direct_dump(&mut self, uri: &Url) -> Result<(), EngineError> {
         let set = self.record.id;
         let package = PackageEntry::of(Entry::new(uri.clone()));
@@ -41,14 +41,16 @@ impl SetState {
         self.found += result.tasks;
         self.packages.end(&package, &summary, file).await?;
         let names_any = summary.entries > 0;
-        self.commit_snapshot(Origin::ResourceDump, at, None, names_any)
+        // It is not to be read again if the Sitemap can't be read now.
+        let covered = DateTime::UNIX_EPOCH.into();
+        self.commit_snapshot(Origin::ResourceDump, covered, None, names_any)
             .await?;
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, "dump read");
         Ok(())
     }
 }
 
-/// The time of a dump: that of its manifest, or else of its newest entry. One without any time covers nothing.
+/// The time of a dump: that of its manifest, or else of its newest entry.
 fn time_of(manifest: &DocumentSummary) -> SourceTime {
     let latest = latest_source_time(clock::now().wall);
     let md = &manifest.head.md;
