@@ -274,7 +274,6 @@ async fn source_is_mirrored_by_its_sitemap_and_change_sets_over_a_restart() {
     for (page, text) in [("/a", "newer"), ("/d", "again"), ("/e", "/e")] {
         draft.put(page, text);
     }
-    let hits = draft.hits(SITEMAP);
     draft.0.start_daemon().await;
     let set = draft.in_sync_until("19").await;
     assert!(
@@ -289,12 +288,6 @@ async fn source_is_mirrored_by_its_sitemap_and_change_sets_over_a_restart() {
         "the one after it states known changes"
     );
     assert!(draft.hits("/changesets/1.xml") > 0);
-    // Only the discovery looks at the Sitemap.
-    assert!(
-        draft.hits(SITEMAP) <= hits + 2,
-        "{}",
-        draft.hits(SITEMAP) - hits
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -704,6 +697,61 @@ async fn sitemap_of_robots_txt_leads_to_the_change_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sitemap_that_moves_on_to_another_change_set_is_followed() {
+    let draft = followed(&[changed("/c", "created", "10")]).await;
+    draft.in_sync_until("12").await;
+    draft.put("/a", "new");
+    // The one before it stays as it is, and is served as well as ever.
+    let next = "/changesets/next.xml";
+    let day = [
+        changed("/c", "created", "10"),
+        changed("/a", "updated", "13"),
+    ];
+    draft.put(next, &change_set(None, &day));
+    let entries = [listed("/a", "08"), listed("/b", "09"), listed("/c", "10")];
+    let current = change_set_link("current", next);
+    draft.put(SITEMAP, &sitemap("12", &[current], &entries));
+    let set = draft.in_sync_until("13").await;
+    assert!(set.gaps.is_empty(), "{set:#?}");
+    draft
+        .until_pages(&[("/a", "new"), ("/b", "/b"), ("/c", "/c")])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn part_of_an_index_may_move_on_to_another_change_set() {
+    let source = site(&["/a", "/b"]).await;
+    let part = |path: &str| format!("<sitemap>{}</sitemap>", loc(path));
+    let index = sitemap("12", &[], &[part("/1.xml"), part("/2.xml")]);
+    put(&source, SITEMAP, &index.replace("urlset", "sitemapindex"));
+    let first = sitemap("12", &[], &[listed("/a", "08")]);
+    put(&source, "/1.xml", &first);
+    let naming = |path: &str| {
+        let current = change_set_link("current", path);
+        sitemap("12", &[current], &[listed("/b", "09")])
+    };
+    put(&source, "/2.xml", &naming(CURRENT));
+    let changes = [changed("/b", "created", "09")];
+    put(&source, CURRENT, &change_set(None, &changes));
+    let mut draft = Draft::follow(source).await;
+    draft.in_sync_until("12").await;
+    draft.0.stop_daemon().await;
+    draft.0.start_daemon().await;
+    let hits = draft.hits(CURRENT);
+    draft.0.source.wait_for_hits(CURRENT, hits + 2).await;
+    draft.put("/a", "new");
+    let next = "/changesets/next.xml";
+    let day = [
+        changed("/b", "created", "09"),
+        changed("/a", "updated", "13"),
+    ];
+    draft.put(next, &change_set(None, &day));
+    draft.put("/2.xml", &naming(next));
+    draft.in_sync_until("13").await;
+    draft.until_pages(&[("/a", "new"), ("/b", "/b")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_a_past_expiry_is_a_deletion_in_a_change_set() {
     let draft = followed(&[]).await;
     let changes = [
@@ -881,4 +929,34 @@ async fn resource_that_a_dump_lacks_is_in_the_sitemap() {
         set.gaps.is_empty() && set.closed_gaps.is_empty(),
         "{set:#?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn older_sitemap_does_not_end_what_a_newer_one_names() {
+    let draft = followed(&[]).await;
+    draft.in_sync_until("12").await;
+    let entries = [listed("/a", "08"), listed("/b", "09")];
+    draft.put(SITEMAP, &sitemap("11", &[], &entries));
+    draft.put("/a", "new");
+    draft.put(
+        CURRENT,
+        &change_set(None, &[changed("/a", "updated", "14")]),
+    );
+    // The gap has the Sitemap read.
+    draft
+        .until("older", |set| {
+            let error = set.error.as_ref();
+            let is_older = error.is_some_and(|error| error.code == "older-resource-list");
+            is_older && !set.gaps.is_empty()
+        })
+        .await;
+    draft.put("/b", "new");
+    let day = [
+        changed("/a", "updated", "14"),
+        changed("/b", "updated", "15"),
+    ];
+    draft.put(CURRENT, &change_set(None, &day));
+    draft
+        .until_pages(&[("/a", "new"), ("/b", "new"), ("/c", "/c")])
+        .await;
 }

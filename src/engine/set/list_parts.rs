@@ -226,7 +226,7 @@ impl SetState {
                 };
                 parts.note_page(list, &read.summary);
                 if parts.takes_names_of(&read.summary.head) && self.record.is_implied() {
-                    Box::pin(self.follow_sitemap(&read.summary.head)).await?;
+                    Box::pin(self.follow_sitemap(&list.uri, &read.summary.head)).await?;
                 }
                 // A page may be older than the first one.
                 let own = read.summary.head.md.at.filter(|_| list.is_page);

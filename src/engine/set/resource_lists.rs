@@ -76,18 +76,19 @@ impl SetState {
         if !self.record.is_implied() {
             changed.read.expect_something()?;
         }
-        let summary = &changed.read.summary;
-        // Where an index names nothing, its parts may.
-        let is_naming = summary.head.names_documents() || !summary.is_index;
-        if self.record.is_implied() && is_naming {
-            self.follow_sitemap(&summary.head).await?;
-        }
         let (first_at, states_time) = time_of(&changed);
         let known = self.record.list_at;
         let is_older = |at| known.is_some_and(|known| at < known);
         let older_list = || Err(EngineError::OlderResourceList(uri.to_string()));
         if states_time && is_older(first_at) {
             return older_list();
+        }
+        let summary = &changed.read.summary;
+        // Where an index names nothing, its parts may.
+        let is_naming = summary.head.names_documents() || !summary.is_index;
+        if self.record.is_implied() && is_naming {
+            self.follow_sitemap(uri, &summary.head).await?;
+            self.naming = Some(changed.record.clone());
         }
         let is_stated = changed.read.summary.head.md.capability.is_some();
         let found_before = self.found;
