@@ -323,11 +323,12 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
             let mut index = web_links(&head, "index");
             index.append(&mut resourcesync_links);
             let mut guesses = Vec::new();
-            let is_dialect = oddities.count(Oddity::Draft01) > 0;
-            let may_list = capability.is_none() && up.is_empty() && !is_dialect;
+            let is_draft = head.names_documents() || head.md.modified.is_some();
+            let may_list = capability.is_none() && up.is_empty() && !is_draft;
             if may_list && entries.len() <= MAX_GUESSES {
-                // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists.
-                guesses.extend(entries.into_iter().map(|entry| entry.loc).filter(is_web));
+                // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists. What expires is none.
+                let entries = entries.into_iter().filter(|it| it.expires.is_none());
+                guesses.extend(entries.map(|entry| entry.loc).filter(is_web));
             }
             let is_list = matches!(capability, None | Some(Capability::ResourceList));
             let standalone = is_list.then(|| {

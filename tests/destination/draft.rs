@@ -960,3 +960,26 @@ async fn older_sitemap_does_not_end_what_a_newer_one_names() {
         .until_pages(&[("/a", "new"), ("/b", "new"), ("/c", "/c")])
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_sitemap_with_an_expiry_may_list_capability_lists() {
+    let source = site(&["/a"]).await;
+    let plain = format!("<url>{}</url>", loc("/set.xml"));
+    put(
+        &source,
+        SITEMAP,
+        &sitemap("", &[], &[plain, expired("/old", "09")]),
+    );
+    let md = "<rs:md capability=\"capabilitylist\"/>".to_owned();
+    let offer = format!(
+        "<url>{}<rs:md capability=\"resourcelist\"/></url>",
+        loc("/list.xml")
+    );
+    put(&source, "/set.xml", &document("", "", &[md], &[offer]));
+    let md = format!("<rs:md capability=\"resourcelist\" at=\"{}\"/>", at("12"));
+    let entries = [listed("/a", "08")];
+    put(&source, "/list.xml", &document("", "", &[md], &entries));
+    let draft = Draft::follow(source).await;
+    draft.until_pages(&[("/a", "/a")]).await;
+    draft.in_sync_until("12").await;
+}
