@@ -73,9 +73,9 @@ async fn mirror_is_compared_with_the_sitemap_and_the_change_sets_since() {
     );
     let home = Home::new(&format!("{}sitemap.xml", source.url()), "");
     sync(&home);
-    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
     let hits = source.hits("/sets/1.xml");
-    assert!(hits >= 2, "{hits}: the audit reads it, too");
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
+    assert!(source.hits("/sets/1.xml") > hits, "the audit reads it, too");
     let file = |page: &str| {
         home.mirror
             .join(path_of(&source.base().join(page).unwrap()))
