@@ -68,12 +68,16 @@ pub struct UnsupportedChannel {
 
 impl CapabilityList {
     /// The set of a Resource List or plain sitemap without a Capability List.
-    fn implied(uri: &Url, document: &FetchedDocument, oddities: Oddities) -> Self {
+    fn implied(uri: &Url, document: &FetchedDocument, head: &Head, oddities: Oddities) -> Self {
+        let interfaces = head.interfaces.iter().map(|interface| UnsupportedChannel {
+            capability: Capability::ChangeNotification,
+            uri: interface.href.clone(),
+        });
         Self {
             uri: uri.clone(),
             description: None,
-            capabilities: vec![Offer::implied(uri)],
-            unsupported_channels: Vec::new(),
+            capabilities: Offer::of_sitemap(uri, uri, head),
+            unsupported_channels: interfaces.take(MAX_UNSUPPORTED).collect(),
             described_by: Vec::new(),
             oddities,
             validators: document.validators().clone(),
@@ -81,7 +85,7 @@ impl CapabilityList {
         }
     }
 
-    /// Whether it is not a Capability List, but the only list of a set that has none.
+    /// Whether it is not a Capability List, but the Sitemap or the Resource List of a set that has none.
     pub fn is_implied(&self) -> bool {
         Offer::is_implied(&self.capabilities, &self.uri)
     }
@@ -150,6 +154,9 @@ impl fmt::Display for DocumentRole {
                 capability: Some(capability),
                 ..
             } => write!(f, "a document with the capability {capability}"),
+            Self::SetDocument { oddities, .. } if oddities.count(Oddity::Draft01) > 0 => {
+                f.write_str("a Sitemap of the draft of version 0.1")
+            }
             Self::SetDocument { .. } => f.write_str("a plain sitemap"),
             Self::Page { links } => write!(
                 f,
@@ -316,13 +323,18 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
             let mut index = web_links(&head, "index");
             index.append(&mut resourcesync_links);
             let mut guesses = Vec::new();
-            if capability.is_none() && up.is_empty() && entries.len() <= MAX_GUESSES {
-                // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists.
-                guesses.extend(entries.into_iter().map(|entry| entry.loc).filter(is_web));
+            let is_draft = head.names_documents() || head.md.modified.is_some();
+            let may_list = capability.is_none() && up.is_empty() && !is_draft;
+            if may_list && entries.len() <= MAX_GUESSES {
+                // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists. What expires is none.
+                let entries = entries.into_iter().filter(|it| it.expires.is_none());
+                guesses.extend(entries.map(|entry| entry.loc).filter(is_web));
             }
             let is_list = matches!(capability, None | Some(Capability::ResourceList));
-            let standalone =
-                is_list.then(|| Box::new(CapabilityList::implied(uri, document, oddities.clone())));
+            let standalone = is_list.then(|| {
+                let list = CapabilityList::implied(uri, document, &head, oddities.clone());
+                Box::new(list)
+            });
             Ok(DocumentRole::SetDocument {
                 capability,
                 up,

@@ -49,7 +49,8 @@
 //! | a representation by its type; a coded one | [`representations`] |
 //! | oddities are logged once and shown in the status | [`oddities`] |
 //!
-//! [`shapes`] has the examples of the specification. [`writing`] checks writer and reader against each other.
+//! [`shapes`] has the examples of the specification, and [`draft`] those of the draft of version 0.1. [`writing`] checks writer and reader
+//! against each other.
 
 #![allow(
     clippy::unwrap_used,
@@ -61,6 +62,7 @@ mod support;
 
 mod changes;
 mod damage;
+mod draft;
 mod entry_points;
 mod generated;
 mod lists;

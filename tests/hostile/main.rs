@@ -34,6 +34,7 @@
 //! | forged requests to unsubscribe | tests/websub `verifying` and `endings` |
 //! | leases of a second, denials without end | the tests of `sync::lease` and `sync::channel`; tests/websub `leases` |
 //! | intervals that are inverted, empty or impossible | [`intervals`]: `impossible_interval_…`; tests/destination `hints`; of packages: `own_change_dumps` |
+//! | Change Sets that name each other in a ring, or without end | [`draft`] |
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
 //! | changes that are withheld for ever | [`stale_documents`]: `source_that_publishes_nothing_…` |
@@ -101,6 +102,7 @@ mod cycle;
 mod deletions;
 mod disks;
 mod documents;
+mod draft;
 mod empty_lists;
 mod entities;
 mod entry_points;

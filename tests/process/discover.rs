@@ -594,3 +594,68 @@ async fn starter_of_a_place_without_a_source_is_an_error_and_no_file() {
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_of_the_draft_is_shown_with_what_it_names() {
+    let source = SampleSource::start(SampleOptions {
+        sets: Vec::new(),
+        hub: ChannelHub::None,
+        ..SampleOptions::default()
+    })
+    .await
+    .unwrap();
+    let namespaces = format!(r#"{NAMESPACES} xmlns:xhtml="http://www.w3.org/1999/xhtml""#);
+    let links = r#"<xhtml:link rel="current http://www.openarchives.org/rs/changeset" href="/changes.xml"/>
+        <xhtml:link rel="http://www.openarchives.org/rs/dump" href="/dump.zip"/>
+        <xhtml:link href="xmpp:pubsub.example.com" rs:protocol="http://xmpp.org/extensions/xep-0060.html" rs:pubsubnode="n"/>
+        <xhtml:link href="/subscribe" rs:protocol="http://example.com/protocol/callback"/>"#;
+    let listed = "<url><loc>/a</loc></url>";
+    put(
+        &source,
+        "/sitemap.xml",
+        format!("<urlset {namespaces}>{links}{listed}</urlset>"),
+    );
+    let deleted = "<url><loc>/b</loc><expires>2012-08-08T13:22:00Z</expires></url>";
+    put(
+        &source,
+        "/changes.xml",
+        format!(r#"<urlset rs:type="changeset" {namespaces}>{deleted}</urlset>"#),
+    );
+    let url = format!("{}sitemap.xml", source.url());
+    let found = json(&url).await;
+    let set = &found["sets"][0];
+    assert_eq!(
+        (&set["capability_list"], &set["dialect"], &set["implied"]),
+        (&url.clone().into(), &"0.1".into(), &true.into())
+    );
+    assert_eq!(set["oddities"]["draft-0.1"], 1);
+    let offered = set["capabilities"].as_array().unwrap().iter();
+    let offered: Vec<_> = offered
+        .map(|offered| {
+            let (capability, is_read) = (&offered["capability"], &offered["looked_into"]);
+            (capability.as_str().unwrap(), is_read.as_bool().unwrap())
+        })
+        .collect();
+    // A package is not read.
+    let expected = [
+        ("resourcelist", true),
+        ("changelist", true),
+        ("resourcedump", false),
+    ];
+    assert_eq!(offered, expected);
+    assert_eq!(set["capabilities"][1]["deleted"], 1);
+    let channels = set["channels"].as_array().unwrap();
+    let topics: Vec<_> = channels.iter().map(|it| it["topic"].as_str()).collect();
+    let callback = format!("{}subscribe", source.url());
+    assert_eq!(
+        topics,
+        [Some("xmpp:pubsub.example.com"), Some(callback.as_str())]
+    );
+    assert!(
+        channels
+            .iter()
+            .all(|it| it["error"]["code"] == "unsupported-transport")
+    );
+    let shown = text(&discover(&[&url]).await.stdout);
+    assert!(shown.contains("of the draft of version 0.1"), "{shown}");
+}

@@ -11,7 +11,9 @@ use crate::fetch::{
     Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
 };
-use crate::protocol::{Capability, DocumentSummary, EntryCounts, Oddities, Offer, SourceTime};
+use crate::protocol::{
+    Capability, DocumentSummary, EntryCounts, Oddities, Oddity, Offer, SourceTime,
+};
 use crate::status::StatusError;
 
 #[derive(Debug, Serialize)]
@@ -34,6 +36,8 @@ pub(super) struct DiscoveryReport {
 pub(super) struct SetReport {
     pub(super) capability_list: String,
     pub(super) implied: bool,
+    /// The version of the draft that it follows; `None`: version 1.0 or later, or no ResourceSync.
+    pub(super) dialect: Option<&'static str>,
     pub(super) describedby: Vec<String>,
     pub(super) oddities: OddityCounts,
     pub(super) capabilities: Vec<OfferReport>,
@@ -231,6 +235,7 @@ impl SetReport {
         Self {
             capability_list: set.uri.to_string(),
             implied: set.is_implied(),
+            dialect: (set.oddities.count(Oddity::Draft01) > 0).then_some("0.1"),
             describedby: texts(described_by),
             oddities: counts(&set.oddities),
             capabilities: documents.into_iter().map(offered).collect(),

@@ -72,6 +72,9 @@ impl Tree {
 
     fn set(&mut self, set: &SetReport) {
         self.line(1, &format!("set {}", set.capability_list));
+        if let Some(version) = set.dialect {
+            self.line(2, &format!("of the draft of version {version}"));
+        }
         self.described_by(2, &set.describedby);
         self.oddities(2, &set.oddities);
         for offered in &set.capabilities {

@@ -211,8 +211,10 @@ impl Planner {
 fn compares_changed(run: &Run, document: &Document, filter: &NewsFilter) -> bool {
     let now = clock::now().wall;
     let compared = document.entries.iter().filter(|entry| {
-        let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
-        !filter.includes(entry.md.change, changed_at)
+        let expired = entry.expired_at(now.into());
+        let change = expired.map(|_| ChangeKind::Deleted).or(entry.md.change);
+        let changed_at = expired.or(entry.changed_at());
+        !filter.includes(change, changed_at.filter(|&it| is_plausible(it, now)))
     });
     let mut compared = compared.peekable();
     let mut changes = run

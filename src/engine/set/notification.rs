@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use flate2::read::GzDecoder;
 use url::Url;
 
-use super::changes::{change_of, only_version};
+use super::changes::{change_of, note_expiry, only_version};
 use super::late_news::LateNews;
 use crate::clock;
 use crate::engine::EngineError;
@@ -117,6 +117,10 @@ impl News {
         let mut entries = document.entries;
         #[cfg(test)]
         assert!(entries.iter().all(|entry| entry.loc.path() != PANIC));
+        let now = clock::now().wall;
+        for entry in &mut entries {
+            note_expiry(entry, now);
+        }
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
         if !order.is_newest_first() {
             entries.reverse();
@@ -124,7 +128,6 @@ impl News {
         // From the newest to the oldest: of the late changes of a resource only the last one of the document counts.
         let mut late_uris = HashSet::new();
         let mut late_news = LateNews::of(set, true);
-        let now = clock::now().wall;
         let mut changes = Vec::new();
         for entry in entries {
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
@@ -166,7 +169,7 @@ impl News {
 
 /// Whether a notification states a time that no other one has.
 pub(super) fn is_dated(document: &Document) -> bool {
-    let is_dated = |entry: &Entry| entry.md.datetime.is_some();
+    let is_dated = |entry: &Entry| entry.md.datetime.is_some() || entry.expires.is_some();
     document.head.md.until.is_some() || document.entries.iter().all(is_dated)
 }
 
