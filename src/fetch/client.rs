@@ -12,7 +12,7 @@ use reqwest::header::{HeaderName, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::connections::{Connections, Route};
+use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry_after::retry_after;
@@ -291,8 +291,13 @@ impl Client {
                 let queued = self.counters.as_ref().map(SourceCounters::queue);
                 let mut permit = self.permits.acquire(pool, &url).await;
                 drop(queued);
+                let version = match pool {
+                    Pool::Sockets => HttpVersion::Http1,
+                    _ if permit.is_for_http2() => HttpVersion::Http2,
+                    _ => HttpVersion::Negotiated,
+                };
                 let route = Route {
-                    is_http2: permit.is_for_http2(),
+                    version,
                     is_proxied: proxy.is_some(),
                 };
                 let request = match is_signed_in {

@@ -134,7 +134,7 @@ impl SetState {
         let (delivery, document) = self.read_delivery(delivery, &channel).await?;
         match document {
             Ok(document) => {
-                self.apply_notification(trial, delivery, document, verdict)
+                self.apply_notification(trial, (delivery, &channel), document, verdict)
                     .await
             }
             Err(error) => {
@@ -186,7 +186,7 @@ impl SetState {
         let mut trial = self.sequencer.clone();
         let stated = &document.head.md;
         let verdict = trial.handle(clock::now(), delivery.id, stated.from, stated.until);
-        self.apply_notification(trial, delivery, document, verdict)
+        self.apply_notification(trial, (delivery, &channel), document, verdict)
             .await
     }
 
@@ -205,7 +205,8 @@ impl SetState {
             return Ok((delivery, Err(panicked)));
         }
         let parsing = tokio::task::spawn_blocking(move || {
-            let (base, limit) = (context.base_uri(topic.url()), context.limits.notification);
+            let (place, limit) = (topic.web_uri(), context.limits.notification);
+            let base = context.base_uri(&place);
             let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, limit));
             let document = catch_unwind(parsing).unwrap_or_else(|_| {
                 Err(EngineError::Panicked(format!("a notification of {topic}")))
@@ -219,7 +220,7 @@ impl SetState {
     async fn apply_notification(
         &mut self,
         trial: Sequencer,
-        delivery: Delivery,
+        (delivery, channel): (Delivery, &ChannelRecord),
         document: Document,
         verdict: Verdict,
     ) -> Result<(), EngineError> {
@@ -249,7 +250,7 @@ impl SetState {
         }
         let is_dated = is_dated(&document);
         let (configured, list) = (self.context.source.trust_hub, &self.record.capability_list);
-        let is_trusted = is_trusted(configured, list, &delivery);
+        let is_trusted = is_trusted(configured, list, channel, &delivery);
         let news = match self.news_of(document, filter, is_trusted).await {
             Err(error @ EngineError::Panicked(_)) => {
                 return self.reject_unread(&delivery, &error).await;

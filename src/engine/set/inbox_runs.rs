@@ -169,8 +169,8 @@ impl Planner {
         if context.delivery_panics.lock().contains_key(&delivery.id) {
             return None;
         }
-        let (topic, limit) = (self.channel.topic.url(), context.limits.notification);
-        let base = context.base_uri(topic);
+        let (place, limit) = (self.channel.topic.web_uri(), context.limits.notification);
+        let base = context.base_uri(&place);
         let document = parse_delivery(&delivery.body, base, &self.channel.kind, limit).ok()?;
         let foreign = foreign_uris(&self.capability_list, &self.channel, delivery, &document);
         let is_foreign = |(_, uri): &(&str, TopicUri)| {
@@ -194,7 +194,8 @@ impl Planner {
             return None;
         }
         let (is_dated, oddities) = (is_dated(&document), document.oddities.clone());
-        let is_trusted = is_trusted(context.source.trust_hub, &self.capability_list, delivery);
+        let (configured, list) = (context.source.trust_hub, &self.capability_list);
+        let is_trusted = is_trusted(configured, list, &self.channel, delivery);
         let news = News::of(context, self.set, document, &filter, is_trusted).ok()?;
         let planned = Planned {
             delivery: delivery.id,

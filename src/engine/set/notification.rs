@@ -64,15 +64,20 @@ pub(super) fn foreign_uris(
         .collect()
 }
 
-/// Whether the hub that has sent a delivery may speak for the Source. `configured`: what the configuration states of that.
+/// Whether who has sent a delivery, a hub or the server of a connection, may speak for the Source. `configured`: what the
+/// configuration states of that.
 pub(super) fn is_trusted(
     configured: Option<bool>,
     capability_list: &Url,
+    channel: &ChannelRecord,
     delivery: &Delivery,
 ) -> bool {
     let origin = capability_list.origin();
     let is_own = |hub: &HubUri| hub.url().origin() == origin;
-    configured.unwrap_or_else(|| delivery.hub.as_ref().is_some_and(is_own))
+    configured.unwrap_or_else(|| match channel.transport.has_hubs() {
+        true => delivery.hub.as_ref().is_some_and(is_own),
+        false => channel.topic.web_uri().origin() == origin,
+    })
 }
 
 /// How far ahead of our clock a time may be that only a hub states.
@@ -170,7 +175,7 @@ pub(super) fn is_dated(document: &Document) -> bool {
     document.head.md.until.is_some() || document.entries.iter().all(is_dated)
 }
 
-/// Parses the body of a delivery of that kind on the channel with the topic `base`. For a blocking thread. Whether it is compressed is
+/// Parses the body of a delivery of that kind on the channel with the topic `base`, or at that place. For a blocking thread. Whether it is compressed is
 /// seen by its bytes: some hubs leave a body compressed, others label one so that is not.
 pub(super) fn parse_delivery(
     body: &[u8],
