@@ -361,3 +361,36 @@ fn key_of(record: &ChannelRecord) -> ChannelKey<'_> {
         is_signed: record.secret.is_some(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hubs_are_preferred_because_their_notifications_prove_that_none_is_missing() {
+        use Capability::{ChangeNotification, FrameworkNotification};
+        let offered = |kind: &'static Capability, uri: &str| {
+            let uri = url::Url::parse(uri).unwrap();
+            OfferedChannel {
+                transport: Transport::of_uri(&uri).unwrap(),
+                kind,
+                topic: TopicUri::of_channel(uri).unwrap(),
+                hubs: &[],
+            }
+        };
+        let all = vec![
+            offered(&ChangeNotification, "ws://example.org/a"),
+            offered(&FrameworkNotification, "ws://example.org/b"),
+            offered(&ChangeNotification, "http://example.org/c"),
+            offered(&FrameworkNotification, "wss://example.org/d"),
+        ];
+        let (best, others) = of_best_transports(all);
+        let topics: Vec<&str> = best.iter().map(|one| one.topic.as_str()).collect();
+        let expected = [
+            "ws://example.org/b",
+            "http://example.org/c",
+            "wss://example.org/d",
+        ];
+        assert_eq!((topics.as_slice(), others), (expected.as_slice(), 1));
+    }
+}

@@ -16,6 +16,7 @@ use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry_after::retry_after;
+use super::socket_limits::SocketLimits;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
 use crate::clock;
@@ -51,6 +52,7 @@ pub struct Client {
     /// `None`: the requests are not counted.
     counters: Option<SourceCounters>,
     retries: Bounds,
+    sockets: SocketLimits,
     /// The maximum length of a URI, in bytes.
     max_uri_bytes: usize,
     #[cfg(test)]
@@ -155,6 +157,7 @@ impl Client {
             third_parties: None,
             counters: None,
             retries: Bounds::DOCUMENT,
+            sockets: SocketLimits::default(),
             max_uri_bytes: MAX_URI_BYTES,
             #[cfg(test)]
             transport: None,
@@ -212,6 +215,7 @@ impl Client {
     pub fn for_source(&self, source: &config::Source, per_hour: u32) -> Self {
         Self {
             third_parties: Some(Arc::new(ThirdParties::of(source, per_hour))),
+            sockets: SocketLimits::default(),
             ..self.with_credentials(&source.credentials)
         }
     }
@@ -231,6 +235,11 @@ impl Client {
     /// The maximum length of a URI, in bytes.
     pub(super) fn max_uri_bytes(&self) -> usize {
         self.max_uri_bytes
+    }
+
+    /// The limits of WebSockets.
+    pub(super) fn socket_limits(&self) -> &SocketLimits {
+        &self.sockets
     }
 
     /// The bounds for retries of documents.

@@ -35,6 +35,7 @@ mod probe;
 mod retry;
 mod retry_after;
 mod socket;
+mod socket_limits;
 mod spool;
 mod third_parties;
 mod topic;

@@ -3,12 +3,14 @@
 //! are framed.
 //!
 //! Invariants: a message has no more bytes than its limit, whatever a frame states of its length. A connection whose server is gone,
-//! or never ends a message, ends after a while.
+//! or never ends a message, ends after a while. The connections of one Source are limited in number, and few of them may be in the
+//! middle of a long message at once.
 //!
 //! Must not know what a message means.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,14 +22,17 @@ use reqwest::header::{CONNECTION, UPGRADE};
 use reqwest::{Response, StatusCode, Upgraded};
 use sha1::{Digest, Sha1};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_util::sync::PollSemaphore;
 
 use super::FetchError;
 use super::client::{Client, Follow};
 use super::permits::Pool;
+use super::socket_limits::{MOST_SOCKETS, SocketLimits};
 use crate::protocol::{Redaction, TopicUri};
 
 /// How often the server is sent a ping.
@@ -42,6 +47,8 @@ const CLOSING_TIME: Duration = Duration::from_secs(1);
 const READ_BUFFER: usize = 16 << 10;
 /// How much may wait to be sent, in bytes: there are only pings, and answers to pings.
 const WRITE_BUFFER: usize = 4 << 10;
+/// The most bytes of a short message.
+const SHORT: u64 = 256 << 10;
 /// How many bytes a ping may carry (RFC 6455, section 5.5).
 const LONGEST_CONTROL: usize = 125;
 /// How much of a reason is shown, in characters.
@@ -58,6 +65,9 @@ pub enum SocketError {
     /// The server does not open a WebSocket.
     #[error("no WebSocket: {0}")]
     Refused(String),
+    /// The Source has too many.
+    #[error("{MOST_SOCKETS} WebSockets of the Source are open, and no more are opened")]
+    TooMany,
     /// The server has closed the connection.
     #[error("the server has closed the connection{0}")]
     Closed(String),
@@ -87,6 +97,7 @@ impl SocketError {
         match self {
             Self::Request(error) => error.code(),
             Self::Refused(_) => "no-websocket",
+            Self::TooMany => "too-many-sockets",
             Self::Closed(_) => "connection-closed",
             Self::Lost(_) => "connection-lost",
             Self::Unanswered => "unanswered-pings",
@@ -116,6 +127,9 @@ impl Client {
     /// # Errors
     /// [`SocketError`] if the server does not open it.
     pub async fn open_socket(&self, uri: &TopicUri, limit: u64) -> Result<Socket, SocketError> {
+        let limits = self.socket_limits();
+        let place = Arc::clone(&limits.open).try_acquire_owned();
+        let place = place.map_err(|_| SocketError::TooMany)?;
         let key = fresh_key()?;
         let answer = self
             .ask(
@@ -145,7 +159,9 @@ impl Client {
         let upgrading = tokio::time::timeout(self.timeout(), answer.response.upgrade());
         let upgraded = upgrading.await.map_err(|_| FetchError::Timeout)?;
         let upgraded = upgraded.map_err(|error| FetchError::from_transport(&error))?;
-        Ok(Socket::over(upgraded, limit, self.redaction().clone()).await)
+        let mut socket = Socket::over(upgraded, limit, limits, self.redaction().clone()).await;
+        socket.place = Some(place);
+        Ok(socket)
     }
 }
 
@@ -191,13 +207,13 @@ pub struct Socket<S = Upgraded> {
     stream: WebSocketStream<Counting<S>>,
     limit: u64,
     redaction: Redaction,
-    /// How many of the received bytes belong to nothing that is unfinished.
-    finished: u64,
+    /// Its place among those of the Source.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// The client's end of a connection on which a WebSocket was agreed.
-    async fn over(connection: S, limit: u64, redaction: Redaction) -> Self {
+    async fn over(connection: S, limit: u64, limits: &SocketLimits, redaction: Redaction) -> Self {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
@@ -208,13 +224,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let connection = Counting {
             connection,
             received: 0,
+            finished: 0,
+            permits: PollSemaphore::new(Arc::clone(&limits.long)),
+            long: None,
         };
         let stream = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config));
         Self {
             stream: stream.await,
             limit,
             redaction,
-            finished: 0,
+            place: None,
         }
     }
 
@@ -231,11 +250,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             tokio::select! {
                 received = self.stream.next() => match received {
                     Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => {
-                        self.finished = self.received();
+                        self.stream.get_mut().finish();
                         return Ok(message.into_data());
                     }
                     Some(Ok(Message::Close(reason))) => return Err(self.closed(reason).await),
-                    Some(Ok(control)) => self.finished += control_length(&control),
+                    Some(Ok(control)) => {
+                        self.stream.get_mut().finished += control_length(&control);
+                    }
                     Some(Err(error)) => return Err(self.error_of(error)),
                     None => return Err(SocketError::Closed(String::new())),
                 },
@@ -245,9 +266,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                     } else if unanswered == MOST_UNANSWERED {
                         return Err(SocketError::Unanswered);
                     }
-                    unfinished = match self.received() > self.finished {
-                        true => unfinished + 1,
-                        false => 0,
+                    unfinished = match self.stream.get_ref().unfinished() {
+                        0 => 0,
+                        _ => unfinished + 1,
                     };
                     if unfinished >= LONGEST_MESSAGE {
                         return Err(SocketError::Endless);
@@ -317,10 +338,28 @@ fn control_length(message: &Message) -> u64 {
     2 + message.len() as u64
 }
 
-/// A connection that counts the bytes which it has received.
+/// A connection that counts the bytes which it has received, and reads no more of a long message while others are in the middle of
+/// one.
 struct Counting<S> {
     connection: S,
     received: u64,
+    /// How many of them belong to nothing that is unfinished.
+    finished: u64,
+    permits: PollSemaphore,
+    /// The permit for a long message.
+    long: Option<OwnedSemaphorePermit>,
+}
+
+impl<S> Counting<S> {
+    /// A message is complete.
+    fn finish(&mut self) {
+        self.finished = self.received;
+        self.long = None;
+    }
+
+    fn unfinished(&self) -> u64 {
+        self.received.saturating_sub(self.finished)
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counting<S> {
@@ -330,6 +369,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counting<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.unfinished() > SHORT && this.long.is_none() {
+            this.long = ready!(this.permits.poll_acquire(context));
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.connection).poll_read(context, buffer))?;
         this.received += (buffer.filled().len() - before) as u64;

@@ -1,6 +1,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
+use crate::fetch::socket_limits::MOST_LONG;
 
 /// Ends a test that would hang. The clock of these tests moves only while nothing else can.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -8,7 +9,8 @@ const LIMIT: Duration = Duration::from_secs(3600);
 /// Both ends of a connection: the server writes frames as they are.
 async fn connected(limit: u64) -> (Socket<DuplexStream>, DuplexStream) {
     let (client, server) = duplex(1 << 20);
-    let socket = Socket::over(client, limit, Redaction::default()).await;
+    let limits = SocketLimits::default();
+    let socket = Socket::over(client, limit, &limits, Redaction::default()).await;
     (socket, server)
 }
 
@@ -192,7 +194,8 @@ async fn end_of_a_connection_has_a_reason() {
 #[tokio::test(start_paused = true)]
 async fn server_that_floods_with_pings_and_reads_nothing_takes_little_memory() {
     let (client, mut server) = duplex(1 << 10);
-    let mut socket = Socket::over(client, 100, Redaction::default()).await;
+    let limits = SocketLimits::default();
+    let mut socket = Socket::over(client, 100, &limits, Redaction::default()).await;
     let flooding = async {
         for _ in 0..10_000 {
             server
@@ -209,4 +212,36 @@ async fn server_that_floods_with_pings_and_reads_nothing_takes_little_memory() {
     };
     let (received, ()) = tokio::join!(receiving, flooding);
     assert_eq!(received, "last");
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_connections_of_a_source_are_in_the_middle_of_a_long_message() {
+    let limits = SocketLimits::default();
+    let long = 4 * SHORT;
+    let payload = vec![b'x'; usize::try_from(long).unwrap()];
+    let message = frame(true, BINARY, &payload);
+    let half = message.len() / 2;
+    let mut servers = Vec::new();
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..=MOST_LONG {
+        let (client, server) = duplex(1 << 12);
+        let mut socket = Socket::over(client, long, &limits, Redaction::default()).await;
+        clients.spawn(async move { (next(&mut socket).await.unwrap().len() as u64, socket) });
+        servers.push(server);
+    }
+    let rest: Vec<DuplexStream> = servers.split_off(1);
+    let mut first = servers.remove(0);
+    // They are in the middle of theirs.
+    let mut begun = Vec::new();
+    for mut server in rest {
+        server.write_all(&message[..half]).await.unwrap();
+        begun.push(server);
+    }
+    // A further one is read no more than a short message is.
+    let writing = first.write_all(&message[..half]);
+    let waiting = tokio::time::timeout(PING_INTERVAL / 2, writing).await;
+    assert!(waiting.is_err(), "it is read at once");
+    begun[0].write_all(&message[half..]).await.unwrap();
+    assert_eq!(clients.join_next().await.unwrap().unwrap().0, long);
+    drop((begun, first, limits));
 }

@@ -1,7 +1,9 @@
 use chrono::TimeDelta;
 
 use super::*;
+use crate::protocol::Transport;
 use crate::store::tx::receive::MOST_REMEMBERED;
+use crate::sync::Channel;
 
 impl World {
     async fn deliver(&self, channel: ChannelId, body: &str, after: TimeDelta) -> Receipt {
@@ -35,6 +37,20 @@ impl World {
         adding.await.unwrap().id
     }
 
+    /// A channel over a WebSocket.
+    async fn connection(&self) -> ChannelId {
+        let uri = url::Url::parse("wss://example.org/changes").unwrap();
+        let topic = TopicUri::of_channel(uri).unwrap();
+        let channel = Channel::over(Transport::Websocket, self.now, &topic);
+        let kind = Capability::FrameworkNotification;
+        let keys = CallbackKeys {
+            token: "unused".to_owned(),
+            secret: None,
+        };
+        let adding = self.store.insert_channel(self.set, &kind, channel, keys);
+        adding.await.unwrap().id
+    }
+
     async fn remembered(&self) -> i64 {
         let counting = self.store.read(|sql| {
             let mut query = sql.prepare("SELECT COUNT(*) FROM delivered")?;
@@ -42,6 +58,43 @@ impl World {
         });
         counting.await.unwrap()
     }
+}
+
+#[tokio::test]
+async fn message_of_a_connection_that_states_no_time_is_news_each_time() {
+    let world = World::new().await;
+    let connection = world.connection().await;
+    let second = TimeDelta::seconds(1);
+    assert_eq!(
+        world.deliver(connection, "a", NO_TIME).await,
+        Receipt::Stored
+    );
+    let waiting = world.deliver(connection, "a", second).await;
+    assert_eq!(waiting, Receipt::Known, "while the first one waits");
+    world.work_off(DeliveryOutcome::Undated).await;
+    assert_eq!(
+        world.deliver(connection, "a", second).await,
+        Receipt::Stored
+    );
+    world.work_off(DeliveryOutcome::Applied).await;
+    let dated = world.deliver(connection, "a", second).await;
+    assert_eq!(dated, Receipt::Known, "it states a time");
+}
+
+#[tokio::test]
+async fn connection_has_no_callback_and_is_the_same_after_a_restart() {
+    let world = World::new().await;
+    let connection = world.connection().await;
+    let found = world.store.channel_by_token("unused").await.unwrap();
+    assert!(found.is_none(), "nobody learns its token");
+    let subscribed = world.store.subscribed_channels(SOURCE).await.unwrap();
+    assert_eq!(subscribed.len(), 1, "it can be ended");
+    let World { folder, store, .. } = world;
+    drop(store);
+    let store = Store::open(folder.path()).unwrap();
+    let record = store.channel(connection).await.unwrap().unwrap();
+    assert_eq!(record.transport, Transport::Websocket);
+    assert_eq!(record.topic.as_str(), "wss://example.org/changes");
 }
 
 const NO_TIME: TimeDelta = TimeDelta::zero();
