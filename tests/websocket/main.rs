@@ -6,6 +6,7 @@
 //! | polls what a framework notification names | [`push`]: `framework_notification_…` |
 //! | finds by a poll what was missed, after a restart of either side | [`push`]: `restart_of_…` |
 //! | polls where no connection can be opened | [`push`]: `set_is_polled_…` |
+//! | detects that push has silently stopped | [`push`]: `connection_that_has_fallen_silent_…` |
 //! | connects over TLS | [`push`]: `connection_over_tls_…` |
 //! | closes the connection when the channel is not wanted any more | [`endings`] |
 //! | reads no further while its inbox is full | [`hostile`]: `full_inbox_…` |

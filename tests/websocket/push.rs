@@ -120,6 +120,37 @@ async fn set_is_polled_where_no_connection_can_be_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn connection_that_has_fallen_silent_is_opened_anew() {
+    let follower = Follower::start(with_changes(&["/a"]).await).await;
+    follower.settled(1).await;
+    let site = &follower.site;
+    let days = ["01", "02", "03", "04"];
+    let dates = days.map(|day| format!("03-{day}T00:00:00"));
+    for number in 1..=dates.len() {
+        let text = format!("version {number}");
+        site.put("/a", &text);
+        let changes = dates[..number].iter();
+        let changes: Vec<_> = changes
+            .map(|date| ("/a", "updated", date.as_str()))
+            .collect();
+        site.list_changes(&changes);
+        follower.destination.operator.poll(NAME).await;
+        follower.until_mirrored(&[("/a", &text)]).await;
+        follower.settled(1).await;
+    }
+    site.until_opened(2).await;
+    let channel = follower
+        .until_channel("active", |channel| channel.state == "active")
+        .await;
+    let error = channel.error.unwrap();
+    assert_eq!(error.code, "push-silent");
+    assert_eq!(
+        error.message,
+        "polls find changes that the Source has not sent"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn connection_over_tls_trusts_the_authorities_of_requests() {
     let acceptor = TlsAcceptor::from(Arc::new(tls_server()));
     let tls = SocketSite::start_with(Ipv4Addr::LOCALHOST, Some(acceptor)).await;

@@ -232,8 +232,11 @@ impl SetState {
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Hint(hint) => {
-                tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
-                    "notification interval unusable; polling");
+                // Over other transports none states an interval.
+                if channel.transport.has_hubs() {
+                    tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
+                        "notification interval unusable; polling");
+                }
                 self.schedule.soon(clock::now());
                 (NewsFilter::everything(), DeliveryOutcome::Applied)
             }
