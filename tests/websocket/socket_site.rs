@@ -66,10 +66,12 @@ impl SocketSite {
                 tokio::spawn(async move {
                     match tls {
                         None => serve(&shared, stream).await,
-                        Some(tls) => match tls.accept(stream).await {
-                            Ok(stream) => serve_socket(&shared, stream).await,
-                            Err(error) => eprintln!("{error}"),
-                        },
+                        Some(tls) => {
+                            // The client may not trust its certificate.
+                            if let Ok(stream) = tls.accept(stream).await {
+                                serve_socket(&shared, stream).await;
+                            }
+                        }
                     }
                 });
             }

@@ -16,7 +16,7 @@ async fn connected(limit: u64) -> (Socket<DuplexStream>, DuplexStream) {
 
 /// A frame of a server.
 fn frame(is_last: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![u8::from(is_last) << 7 | opcode];
+    let mut frame = vec![(u8::from(is_last) << 7) | opcode];
     match u8::try_from(payload.len()) {
         Ok(length @ 0..126) => frame.push(length),
         _ => {
