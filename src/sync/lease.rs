@@ -233,6 +233,10 @@ impl Lease {
 
     /// Records that there is no connection, and that one is to be opened now.
     pub(super) fn await_connection(&mut self, now: DateTime<Utc>) {
+        if self.state == ChannelState::Active {
+            // It was open until the process ended: the request that opened it is not the one that is missing an answer.
+            self.asked_at = None;
+        }
         self.state = ChannelState::Pending;
         self.next_try_at = Some(self.not_before.map_or(now, |at| at.max(now)));
     }

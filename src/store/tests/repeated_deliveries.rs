@@ -1,9 +1,7 @@
 use chrono::TimeDelta;
 
 use super::*;
-use crate::protocol::Transport;
 use crate::store::tx::receive::MOST_REMEMBERED;
-use crate::sync::Channel;
 
 impl World {
     async fn deliver(&self, channel: ChannelId, body: &str, after: TimeDelta) -> Receipt {
@@ -34,20 +32,6 @@ impl World {
         let adding = self
             .store
             .add_channel(self.now, self.set, &kind, &topic, &[], keys);
-        adding.await.unwrap().id
-    }
-
-    /// A channel over a WebSocket.
-    async fn connection(&self) -> ChannelId {
-        let uri = url::Url::parse("wss://example.org/changes").unwrap();
-        let topic = TopicUri::of_channel(uri).unwrap();
-        let channel = Channel::over(Transport::Websocket, self.now, &topic);
-        let kind = Capability::FrameworkNotification;
-        let keys = CallbackKeys {
-            token: "unused".to_owned(),
-            secret: None,
-        };
-        let adding = self.store.insert_channel(self.set, &kind, channel, keys);
         adding.await.unwrap().id
     }
 
