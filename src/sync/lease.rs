@@ -255,20 +255,25 @@ impl Lease {
         self.next_try_at = None;
     }
 
-    /// Records that the connection is lost, or could not be opened. `spread`, from 0 to 1, lengthens the pause by up to a half.
-    pub(super) fn lose_connection(
+    /// Records that the connection that was open has ended. It may have been given up before, as [`expire`](Self::expire) does.
+    pub(super) fn lose_connection(&mut self, now: DateTime<Utc>, spread: f64) {
+        let has_lasted = |begun: DateTime<Utc>| (now - begun).abs() >= LASTING;
+        if self.asked_at.is_some_and(has_lasted) {
+            self.failures = 0;
+        }
+        if self.state == ChannelState::Active {
+            self.lose();
+        }
+        self.fail_connection(now, None, spread);
+    }
+
+    /// Records that no connection could be opened. `spread`, from 0 to 1, lengthens the pause by up to a half.
+    pub(super) fn fail_connection(
         &mut self,
         now: DateTime<Utc>,
         retry_after: Option<Duration>,
         spread: f64,
     ) {
-        if self.state == ChannelState::Active {
-            let has_lasted = |begun: DateTime<Utc>| (now - begun).abs() >= LASTING;
-            if self.asked_at.is_some_and(has_lasted) {
-                self.failures = 0;
-            }
-            self.lose();
-        }
         self.fail_request(now, retry_after);
         let pause = pause(self.failures).to_std().unwrap_or_default();
         let jitter = pause.mul_f64(spread.clamp(0.0, 1.0) / 2.0);

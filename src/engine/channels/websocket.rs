@@ -90,14 +90,20 @@ impl Driver<'_> {
             Ok(socket) => {
                 self.change(Channel::connected).await?;
                 context.clear(channel);
-                self.listen(socket, wakes).await?
+                let error = self.listen(socket, wakes).await?;
+                let (now, spread) = (clock::now().wall, spread());
+                self.change(move |channel| channel.disconnected(now, spread))
+                    .await?;
+                error
             }
-            Err(error) => Some(error),
+            Err(error) => {
+                let (now, spread) = (clock::now().wall, spread());
+                let retry_after = error.retry_after();
+                self.change(move |channel| channel.unconnected(now, retry_after, spread))
+                    .await?;
+                Some(error)
+            }
         };
-        let retry_after = error.as_ref().and_then(SocketError::retry_after);
-        let (now, spread) = (clock::now().wall, spread());
-        self.change(move |channel| channel.disconnected(now, retry_after, spread))
-            .await?;
         if let Some(error) = error {
             self.report(error.code(), &error.to_string());
         }

@@ -66,11 +66,19 @@ impl Channel {
         }
     }
 
-    /// The connection is lost, or could not be opened. `retry_after`: the server's `Retry-After`. `spread`, from 0 to 1, selects the
-    /// time of the next attempt, so that not all Destinations of a Source return at the same moment.
-    pub fn disconnected(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>, spread: f64) {
+    /// No connection could be opened. `retry_after`: the server's `Retry-After`. `spread`, from 0 to 1, selects the time of the next
+    /// attempt, so that not all Destinations of a Source return at the same moment.
+    pub fn unconnected(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>, spread: f64) {
         if !self.is_ending() {
-            self.lease.lose_connection(now, retry_after, spread);
+            self.lease.fail_connection(now, retry_after, spread);
+        }
+    }
+
+    /// The connection that was open has ended: it is lost, or was closed because it has fallen silent. `spread`: as that of
+    /// [`unconnected`](Self::unconnected).
+    pub fn disconnected(&mut self, now: DateTime<Utc>, spread: f64) {
+        if !self.is_ending() {
+            self.lease.lose_connection(now, spread);
         }
     }
 }
@@ -108,7 +116,7 @@ mod tests {
         channel.begin_connecting(at(0));
         assert_eq!(channel.lease.state, Pending);
         assert_eq!(channel.next_connection_step(at(0)), ConnectionStep::Open);
-        channel.disconnected(at(1), None, 0.0);
+        channel.unconnected(at(1), None, 0.0);
         assert_eq!(channel.lease.state, Pending);
         assert_eq!(pause(&mut channel, at(1)), 2);
         assert_eq!(channel.next_connection_step(at(3)), ConnectionStep::Open);
@@ -116,7 +124,7 @@ mod tests {
         assert_eq!((channel.lease.state, channel.begun), (Active, 1));
         assert!(!channel.is_to_be_closed());
         assert_eq!(channel.next_connection_step(at(1000)), ConnectionStep::Stay);
-        channel.disconnected(at(1000), None, 0.0);
+        channel.disconnected(at(1000), 0.0);
         assert_eq!(channel.lease.state, Expired);
         assert!(channel.is_to_be_closed());
         assert_eq!(pause(&mut channel, at(1000)), 2);
@@ -139,8 +147,12 @@ mod tests {
                 assert_eq!(channel.next_connection_step(now), ConnectionStep::Open);
                 if is_accepted {
                     channel.connected();
+                    channel.disconnected(now, 0.0);
+                } else {
+                    // A server that is slow to refuse has not worked.
+                    channel.unconnected(now + TimeDelta::minutes(2), None, 0.0);
+                    now += TimeDelta::minutes(2);
                 }
-                channel.disconnected(now, None, 0.0);
                 pauses.push(pause(&mut channel, now));
                 now += TimeDelta::seconds(pauses[pauses.len() - 1]);
             }
@@ -148,7 +160,7 @@ mod tests {
             assert_eq!(channel.next_connection_step(now), ConnectionStep::Open);
             channel.connected();
             let later = now + TimeDelta::minutes(2);
-            channel.disconnected(later, None, 1.0);
+            channel.disconnected(later, 1.0);
             assert_eq!(
                 pause(&mut channel, later),
                 3,
@@ -168,7 +180,7 @@ mod tests {
             }
             // Each lasts as long as it must so that the pauses do not grow.
             if second == last + 60 {
-                channel.disconnected(at(second), None, 0.0);
+                channel.disconnected(at(second), 0.0);
             }
         }
         let most = 12 + 24 * 12;
@@ -179,18 +191,24 @@ mod tests {
     fn retry_after_of_the_server_is_respected() {
         let mut channel = channel();
         assert_eq!(channel.next_connection_step(at(0)), ConnectionStep::Open);
-        channel.disconnected(at(0), Some(Duration::from_secs(90)), 0.0);
+        channel.unconnected(at(0), Some(Duration::from_secs(90)), 0.0);
         assert_eq!(pause(&mut channel, at(0)), 90);
     }
 
     #[test]
     fn silent_connection_is_closed_and_opened_anew() {
         let mut channel = channel();
-        channel.next_connection_step(at(0));
-        channel.connected();
-        assert!(channel.fall_silent(at(100)).is_some());
-        assert!(channel.is_to_be_closed());
-        assert_eq!(channel.next_connection_step(at(100)), ConnectionStep::Open);
+        let mut now = at(0);
+        for _ in 0..3 {
+            assert_eq!(channel.next_connection_step(now), ConnectionStep::Open);
+            channel.connected();
+            now += TimeDelta::minutes(2);
+            assert!(channel.fall_silent(now).is_some());
+            assert!(channel.is_to_be_closed());
+            channel.disconnected(now, 0.0);
+            assert_eq!(pause(&mut channel, now), 2, "it had worked for a while");
+            now += TimeDelta::seconds(2);
+        }
     }
 
     #[test]
@@ -204,7 +222,8 @@ mod tests {
         assert_eq!(channel.next_connection_step(at(1)), ConnectionStep::End);
         assert_eq!(channel.lease.state, ChannelState::Unsubscribed);
         assert!(!channel.may_be_subscribed());
-        channel.disconnected(at(2), None, 0.0);
+        channel.disconnected(at(2), 0.0);
+        channel.unconnected(at(2), None, 0.0);
         channel.connected();
         assert_eq!(channel.lease.state, ChannelState::Unsubscribed);
         channel.want(at(9), &[]);
@@ -216,7 +235,7 @@ mod tests {
     fn clock_that_is_set_back_costs_no_more_than_a_pause() {
         let mut channel = channel();
         channel.next_connection_step(at(0));
-        channel.disconnected(at(0), None, 0.0);
+        channel.unconnected(at(0), None, 0.0);
         let before = at(-7 * 24 * 3600);
         assert!(pause(&mut channel, before) <= 2);
     }
