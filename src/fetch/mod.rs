@@ -62,6 +62,6 @@ pub use package::{MemberReader, Package, PackageError, PartialPackage};
 pub use permits::HostLoad;
 pub use probe::AnswerStart;
 pub use retry::{Bounds, pause, retry};
-pub use socket::{Socket, SocketError};
+pub use socket::{Socket, SocketError, SocketMessage};
 pub use topic::TopicLinks;
 pub use webhook::{WebhookAnswer, WebhookReceiver};

@@ -3,8 +3,8 @@
 //! are framed.
 //!
 //! Invariants: a message has no more bytes than its limit, whatever a frame states of its length. A connection whose server is gone,
-//! or never ends a message, ends after a while. The connections of one Source are limited in number, and few of them may be in the
-//! middle of a long message at once.
+//! or never ends a message, ends after a while. The connections of one Source are limited in number, and few of them may have a long
+//! message at once, of which they have read a part, or which is not in the inbox yet.
 //!
 //! Must not know what a message means.
 
@@ -202,6 +202,21 @@ fn check_answer(response: &Response, key: &str) -> Result<(), SocketError> {
     Ok(())
 }
 
+/// A message. While it is long, it counts among the long ones of its Source: whoever holds it has it in memory.
+#[derive(Debug)]
+pub struct SocketMessage {
+    bytes: Bytes,
+    /// The permit of a long one.
+    _long: Option<OwnedSemaphorePermit>,
+}
+
+impl SocketMessage {
+    /// What it consists of.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
 /// A WebSocket that is open. Messages only come from the server. When it is dropped, the connection ends.
 pub struct Socket<S = Upgraded> {
     stream: WebSocketStream<Counting<S>>,
@@ -243,15 +258,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     ///
     /// # Errors
     /// [`SocketError`] if there will be none. The connection is of no use then.
-    pub async fn next(&mut self) -> Result<Bytes, SocketError> {
+    pub async fn next(&mut self) -> Result<SocketMessage, SocketError> {
         let mut interval = Box::pin(tokio::time::sleep(PING_INTERVAL));
         let (mut heard, mut unanswered, mut unfinished) = (self.received(), 0, 0);
         loop {
             tokio::select! {
                 received = self.stream.next() => match received {
                     Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => {
-                        self.stream.get_mut().finish();
-                        return Ok(message.into_data());
+                        return Ok(SocketMessage {
+                            bytes: message.into_data(),
+                            _long: self.stream.get_mut().finish(),
+                        });
                     }
                     Some(Ok(Message::Close(reason))) => return Err(self.closed(reason).await),
                     Some(Ok(control)) => {
@@ -351,10 +368,10 @@ struct Counting<S> {
 }
 
 impl<S> Counting<S> {
-    /// A message is complete.
-    fn finish(&mut self) {
+    /// A message is complete. Returns the permit of a long one.
+    fn finish(&mut self) -> Option<OwnedSemaphorePermit> {
         self.finished = self.received;
-        self.long = None;
+        self.long.take()
     }
 
     fn unfinished(&self) -> u64 {

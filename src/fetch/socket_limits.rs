@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 
 /// How many a Source may have.
 pub(super) const MOST_SOCKETS: usize = 256;
-/// How many of them may be in the middle of a long message.
+/// How many of them may have a long message in memory, or a part of one.
 pub(super) const MOST_LONG: usize = 4;
 
 /// The WebSockets of one Source. Clones share the limits.
@@ -14,7 +14,7 @@ pub(super) const MOST_LONG: usize = 4;
 pub(super) struct SocketLimits {
     /// One permit for each that is open.
     pub(super) open: Arc<Semaphore>,
-    /// One permit for each that is in the middle of a long message.
+    /// One permit for each long message, from its middle until it is dropped.
     pub(super) long: Arc<Semaphore>,
 }
 

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -16,7 +15,7 @@ use super::waiting::wait;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::restarts::Panicked;
-use crate::fetch::{Socket, SocketError};
+use crate::fetch::{Socket, SocketError, SocketMessage};
 use crate::status::StatusError;
 use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, StoreError, Wake};
 use crate::sync::{Channel, ConnectionStep};
@@ -146,7 +145,7 @@ impl Driver<'_> {
     /// Puts a message into the inbox. Returns when it is on disk, or when the channel is not wanted any more.
     async fn store(
         &self,
-        message: &Bytes,
+        message: &SocketMessage,
         wakes: &mut broadcast::Receiver<Wake>,
     ) -> Result<(), Ended> {
         let Self { context, channel } = self;
@@ -159,7 +158,7 @@ impl Driver<'_> {
             let (now, room) = (clock::now().wall, context.inbox_limit);
             let receiving = context
                 .store
-                .receive(now, recipient, message.clone(), room, None);
+                .receive(now, recipient, message.bytes().clone(), room, None);
             match receiving.await {
                 Ok(Receipt::Stored | Receipt::Known) => {
                     if is_full {
@@ -171,7 +170,7 @@ impl Driver<'_> {
                     if !std::mem::replace(&mut is_full, true) {
                         self.report(INBOX_FULL, "the inbox is full; nothing is read meanwhile");
                     }
-                    self.has_room(wakes).await;
+                    self.has_room(message.bytes().len() as u64, wakes).await?;
                 }
                 // It was left.
                 Ok(Receipt::Outdated) => return Ok(()),
@@ -190,8 +189,13 @@ impl Driver<'_> {
         .await;
     }
 
-    /// Waits until there may be room in the inbox, or the channel may have changed.
-    async fn has_room(&self, wakes: &mut broadcast::Receiver<Wake>) {
+    /// Waits until there is room in the inbox for so many bytes, or the channel is left. Whoever tries to store a message has it hashed
+    /// for that.
+    async fn has_room(
+        &self,
+        bytes: u64,
+        wakes: &mut broadcast::Receiver<Wake>,
+    ) -> Result<(), Ended> {
         let (id, name) = (self.channel.id, &self.context.source);
         // Whatever takes a delivery out of the inbox may have made tasks.
         let frees = |wake: &Wake| match wake {
@@ -199,13 +203,25 @@ impl Driver<'_> {
             Wake::Channel(_, channel) => *channel == id,
             _ => false,
         };
-        until(wakes, frees).await;
+        loop {
+            let record = self.record().await?;
+            let filled = record.inbox_bytes.saturating_add(bytes);
+            if filled <= self.context.inbox_limit || record.left {
+                return Ok(());
+            }
+            until(wakes, frees).await;
+        }
     }
 
     async fn is_to_be_closed(&self) -> Result<bool, Ended> {
+        Ok(self.record().await?.channel().is_to_be_closed())
+    }
+
+    /// The stored channel.
+    async fn record(&self) -> Result<ChannelRecord, Ended> {
         loop {
             match self.context.store.channel(self.channel.id).await {
-                Ok(Some(record)) => return Ok(record.channel().is_to_be_closed()),
+                Ok(Some(record)) => return Ok(record),
                 Ok(None) => return Err(Ended::Gone),
                 Err(error) => self.rest_after(error.into()).await?,
             }
@@ -284,4 +300,93 @@ async fn until(wakes: &mut broadcast::Receiver<Wake>, is_wanted: impl Fn(&Wake) 
 /// A number from 0 to 1 that differs from one Destination to another.
 fn spread() -> f64 {
     getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use url::Url;
+
+    use super::*;
+    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::protocol::{Capability, TopicUri, Transport};
+    use crate::store::{
+        BatchCommit, CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, Origin, SetId,
+    };
+
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    /// Takes the oldest delivery out of the inbox.
+    async fn conclude_one(source: &TestSource, set: SetId) {
+        let delivery = source.store.deliveries(set, 0, 1).await.unwrap().remove(0);
+        let rules = DeletionRules {
+            max_share: 1.0,
+            holds_all: false,
+        };
+        let concluded = (delivery.id, delivery.channel, DeliveryOutcome::Applied);
+        let applied = source.store.apply(ChangeBatch {
+            set,
+            source: NAME.to_owned(),
+            origin: Origin::Notification,
+            now: clock::now().wall,
+            begins: false,
+            changes: Vec::new(),
+            end: Some(BatchCommit {
+                deliveries: vec![concluded],
+                ..BatchCommit::new(rules)
+            }),
+        });
+        applied.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn message_is_not_tried_again_before_there_is_room_for_it() {
+        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        let source = TestSource::new(&list, |client| {
+            client.with_transport(Arc::new(Answering(|_: &Url| None)))
+        });
+        let (store, now) = (&source.store, clock::now().wall);
+        let set = store.begin_set(NAME, &list).await.unwrap().id;
+        let topic = Url::parse("wss://example.org/changes").unwrap();
+        let topic = TopicUri::of_channel(topic).unwrap();
+        let channel = Channel::over(Transport::Websocket, now, &topic);
+        let keys = CallbackKeys {
+            token: "unused".to_owned(),
+            secret: None,
+        };
+        let kind = Capability::ChangeNotification;
+        let channel = store.insert_channel(set, &kind, channel, keys);
+        let channel = channel.await.unwrap();
+        for length in [30, 60] {
+            let receiving = store.receive(now, channel.id, vec![b'x'; length], 100, None);
+            assert_eq!(receiving.await.unwrap(), Receipt::Stored);
+        }
+        let context = ChannelContext {
+            inbox_limit: 100,
+            ..ChannelContext::of(&source.context)
+        };
+        let driver = Driver {
+            context: &context,
+            channel: &channel,
+        };
+        let mut wakes = store.wakes();
+        conclude_one(&source, set).await;
+        {
+            let mut waiting = std::pin::pin!(driver.has_room(50, &mut wakes));
+            let elsewhere = async {
+                for _ in 0..100 {
+                    store.channel(channel.id).await.unwrap();
+                }
+            };
+            tokio::select! {
+                _ = &mut waiting => panic!("there is room for 40 bytes only"),
+                () = elsewhere => {}
+            }
+            conclude_one(&source, set).await;
+            let waited = tokio::time::timeout(LIMIT, waiting).await.unwrap();
+            assert!(waited.is_ok());
+        }
+    }
 }

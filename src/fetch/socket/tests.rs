@@ -37,7 +37,8 @@ const PONG: u8 = 10;
 
 async fn next(socket: &mut Socket<DuplexStream>) -> Result<Bytes, SocketError> {
     let next = tokio::time::timeout(LIMIT, socket.next());
-    next.await.unwrap()
+    let message = next.await.unwrap()?;
+    Ok(message.bytes().clone())
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,4 +245,22 @@ async fn few_connections_of_a_source_are_in_the_middle_of_a_long_message() {
     begun[0].write_all(&message[half..]).await.unwrap();
     assert_eq!(clients.join_next().await.unwrap().unwrap().0, long);
     drop((begun, first, limits));
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_message_counts_as_one_until_it_is_dropped() {
+    let (client, mut server) = duplex(1 << 20);
+    let limits = SocketLimits::default();
+    let most = usize::try_from(2 * SHORT).unwrap();
+    let mut socket = Socket::over(client, 2 * SHORT, &limits, Redaction::default()).await;
+    for (length, permits) in [(most, MOST_LONG - 1), (most / 4, MOST_LONG)] {
+        let message = frame(true, BINARY, &vec![b'x'; length]);
+        server.write_all(&message).await.unwrap();
+        let message = tokio::time::timeout(LIMIT, socket.next()).await;
+        let message = message.unwrap().unwrap();
+        assert_eq!(message.bytes().len(), length);
+        assert_eq!(limits.long.available_permits(), permits, "{length}");
+        drop(message);
+        assert_eq!(limits.long.available_permits(), MOST_LONG);
+    }
 }
