@@ -242,6 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             finished: 0,
             permits: PollSemaphore::new(Arc::clone(&limits.long)),
             long: None,
+            is_waiting: false,
         };
         let stream = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config));
         Self {
@@ -254,7 +255,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Waits for the next message. The server is sent pings meanwhile, and its own are answered.
     ///
-    /// A server is heard as long as any bytes come: in the middle of a long message it can answer no ping.
+    /// A server is heard as long as any bytes come: in the middle of a long message it can answer no ping. While nothing is read because
+    /// others are in the middle of theirs, nothing is held against it.
     ///
     /// # Errors
     /// [`SocketError`] if there will be none. The connection is of no use then.
@@ -278,13 +280,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                     None => return Err(SocketError::Closed(String::new())),
                 },
                 () = &mut interval => {
-                    if self.received() > heard {
+                    let is_waiting = self.stream.get_ref().is_waiting;
+                    if self.received() > heard || is_waiting {
                         (heard, unanswered) = (self.received(), 0);
                     } else if unanswered == MOST_UNANSWERED {
                         return Err(SocketError::Unanswered);
                     }
                     unfinished = match self.stream.get_ref().unfinished() {
                         0 => 0,
+                        _ if is_waiting => unfinished,
                         _ => unfinished + 1,
                     };
                     if unfinished >= LONGEST_MESSAGE {
@@ -365,6 +369,8 @@ struct Counting<S> {
     permits: PollSemaphore,
     /// The permit for a long message.
     long: Option<OwnedSemaphorePermit>,
+    /// Whether nothing is read because other connections have the permits.
+    is_waiting: bool,
 }
 
 impl<S> Counting<S> {
@@ -387,7 +393,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counting<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.unfinished() > SHORT && this.long.is_none() {
+            this.is_waiting = true;
             this.long = ready!(this.permits.poll_acquire(context));
+            this.is_waiting = false;
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.connection).poll_read(context, buffer))?;

@@ -264,3 +264,28 @@ async fn long_message_counts_as_one_until_it_is_dropped() {
         assert_eq!(limits.long.available_permits(), MOST_LONG);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn server_is_not_blamed_while_its_message_waits_for_others() {
+    let (client, server) = duplex(1 << 12);
+    let limits = SocketLimits::default();
+    let most = usize::try_from(2 * SHORT).unwrap();
+    let mut socket = Socket::over(client, 2 * SHORT, &limits, Redaction::default()).await;
+    let others = Arc::clone(&limits.long).acquire_many_owned(u32::try_from(MOST_LONG).unwrap());
+    let others = others.await.unwrap();
+    let (mut reader, mut writer) = tokio::io::split(server);
+    let sending = async {
+        let message = frame(true, BINARY, &vec![b'x'; most]);
+        writer.write_all(&message).await.unwrap();
+    };
+    let waiting = async {
+        tokio::time::sleep(PING_INTERVAL * 2 * LONGEST_MESSAGE).await;
+        drop(others);
+    };
+    let (received, (), ()) = tokio::join!(next(&mut socket), sending, waiting);
+    assert_eq!(received.unwrap().len(), most);
+    drop(socket);
+    let mut pings = Vec::new();
+    reader.read_to_end(&mut pings).await.unwrap();
+    assert!(pings.len() > 6 * 10, "it is still sent pings: {pings:?}");
+}
