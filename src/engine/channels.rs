@@ -292,9 +292,9 @@ impl Channels {
 }
 
 impl OfferedChannel<'_> {
-    /// Whether its deliveries have to be signed: those of hubs, if the configuration wants it.
+    /// Whether its deliveries have to be signed: those to a callback, if the configuration wants it.
     fn is_signed(&self, context: &ChannelContext) -> bool {
-        context.is_signed && self.transport.has_hubs()
+        context.is_signed && self.transport.has_callback()
     }
 }
 
@@ -336,7 +336,7 @@ fn offered_channel<'a>(
     }
     let transport = Transport::of_uri(&offer.uri)?;
     let topic = TopicUri::of_channel(offer.uri.clone())?;
-    if transport.has_hubs() && context.rules.callback_base.is_none() {
+    if transport.has_callback() && context.rules.callback_base.is_none() {
         tracing::warn!(code = "no-public-url", source = context.source, %topic,
             "channel ignored: [callback] public_url is not set");
         return None;

@@ -42,9 +42,34 @@ impl Transport {
         }
     }
 
-    /// Whether hubs deliver the notifications.
+    /// Whether hubs stand between the Source and the Destination: a channel has one, and may have others.
     #[must_use]
     pub fn has_hubs(self) -> bool {
+        self == Self::Websub
+    }
+
+    /// Whether a channel has a lease, which is renewed.
+    #[must_use]
+    pub fn has_lease(self) -> bool {
+        self == Self::Websub
+    }
+
+    /// Whether notifications are delivered to a callback, which needs a public URL, and may be signed.
+    #[must_use]
+    pub fn has_callback(self) -> bool {
+        self == Self::Websub
+    }
+
+    /// Whether the intervals that notifications state count: consecutive ones prove that none is missing. Otherwise each is a hint,
+    /// whatever it states.
+    #[must_use]
+    pub fn states_intervals(self) -> bool {
+        self == Self::Websub
+    }
+
+    /// Whether a notification may come several times because its delivery is tried again.
+    #[must_use]
+    pub fn is_retried(self) -> bool {
         self == Self::Websub
     }
 }

@@ -161,7 +161,7 @@ impl Channel {
 
     /// The hub may have given the subscription up while this Destination did not run: it is requested again.
     pub fn renew_after_downtime(&mut self, now: DateTime<Utc>) {
-        if !self.is_ending() && self.transport.has_hubs() {
+        if !self.is_ending() && self.transport.has_lease() {
             self.lease.renew_now(now);
         }
     }
@@ -257,7 +257,7 @@ impl Channel {
     /// Whether a hub may have a subscription, granted or requested; or whether there is a connection, or is to be one.
     pub fn may_be_subscribed(&self) -> bool {
         use ChannelState::{Active, Expired, Pending};
-        let may_have_any = self.callbacks.own.is_some() || !self.transport.has_hubs();
+        let may_have_any = self.callbacks.own.is_some() || !self.transport.has_callback();
         may_have_any && matches!(self.lease.state, Active | Expired | Pending)
     }
 

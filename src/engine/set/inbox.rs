@@ -233,7 +233,7 @@ impl SetState {
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Hint(hint) => {
                 // Over other transports none states an interval.
-                if channel.transport.has_hubs() {
+                if channel.transport.states_intervals() {
                     tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
                         "notification interval unusable; polling");
                 }

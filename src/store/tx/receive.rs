@@ -178,7 +178,7 @@ fn repeats(earlier: &EarlierDelivery, now: DateTime<Utc>, transport: Transport) 
     let age = now - earlier.received_at;
     let is_recent = if earlier.is_dated {
         age < REMEMBERED_FOR
-    } else if !transport.has_hubs() {
+    } else if !transport.is_retried() {
         // Nobody retries: who states the same again means another change.
         false
     } else {
