@@ -11,7 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{News, foreign_uris, is_dated, is_trusted, parse_delivery};
+use super::notification::{
+    News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery,
+};
 use super::state::{InHand, SetState};
 use crate::clock;
 use crate::engine::EngineError;
@@ -184,8 +186,8 @@ impl SetState {
             return self.apply_framework(&delivery, &document).await;
         }
         let mut trial = self.sequencer.clone();
-        let stated = &document.head.md;
-        let verdict = trial.handle(clock::now(), delivery.id, stated.from, stated.until);
+        let (from, until) = interval_of(&channel, &document);
+        let verdict = trial.handle(clock::now(), delivery.id, from, until);
         self.apply_notification(trial, (delivery, &channel), document, verdict)
             .await
     }
@@ -232,7 +234,7 @@ impl SetState {
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Hint(hint) => {
-                // Over other transports none states an interval.
+                // Over other transports none is expected.
                 if channel.transport.states_intervals() {
                     tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
                         "notification interval unusable; polling");
@@ -445,7 +447,9 @@ pub(super) mod tests {
     use crate::engine::set::package_files::PackageFiles;
     use crate::engine::set::worker::SetWorker;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::{Entry, Head, ResourceUri, Root, SourceTime, TopicUri, write_document};
+    use crate::protocol::{
+        Entry, Head, ResourceUri, Root, SourceTime, TopicUri, Transport, write_document,
+    };
     use crate::store::{CallbackKeys, Receipt, SetRecord};
 
     /// What orders the held notifications of a set panics whose Capability List has this path.
@@ -491,20 +495,30 @@ pub(super) mod tests {
         ) -> Self {
             let list = Url::parse("https://example.org/").unwrap();
             let list = list.join(capability_list).unwrap();
-            let source = TestSource::new(&list, |client| {
+            let topic = TopicUri::try_from(list.clone()).unwrap();
+            let channel = Channel::new(clock::now().wall, &topic, &[]);
+            Self::on(&list, channel, bodies).await
+        }
+
+        /// Receives these deliveries on a channel.
+        async fn on(
+            list: &Url,
+            channel: Channel,
+            bodies: impl IntoIterator<Item = Vec<u8>>,
+        ) -> Self {
+            let source = TestSource::new(list, |client| {
                 client.with_transport(Arc::new(Answering(|_: &Url| Some(404))))
             });
             let context = Arc::clone(&source.context);
             let packages = Arc::new(PackageFiles::new(context, &source.mirror));
-            let (store, now) = (&source.store, clock::now().wall);
-            let record = store.begin_set(NAME, &list).await.unwrap();
+            let store = &source.store;
+            let record = store.begin_set(NAME, list).await.unwrap();
             let kind = Capability::ChangeNotification;
-            let topic = TopicUri::try_from(list).unwrap();
             let keys = CallbackKeys {
                 token: "token".to_owned(),
                 secret: None,
             };
-            let channel = store.add_channel(now, record.id, &kind, &topic, &[], keys);
+            let channel = store.insert_channel(record.id, &kind, channel, keys);
             let channel = channel.await.unwrap().id;
             let receiving = Self {
                 source,
@@ -635,5 +649,30 @@ pub(super) mod tests {
         let most = 2 * MOST_PANICS;
         assert_eq!(panics(&receiving, most).await, most);
         receiving.check(2).await;
+    }
+
+    #[tokio::test]
+    async fn interval_that_a_message_of_a_connection_states_proves_nothing() {
+        let now = clock::now().wall;
+        let at = |seconds: i64| SourceTime::from(now + TimeDelta::seconds(seconds - 1000));
+        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        // One that would be the next one, and one that would be early.
+        for (from, until) in [(0, 10), (60, 120)] {
+            let topic = Url::parse("ws://example.org/changes").unwrap();
+            let topic = TopicUri::of_channel(topic).unwrap();
+            let channel = Channel::over(Transport::Websocket, now, &topic);
+            let receiving = Receiving::on(&list, channel, []).await;
+            let mut state = receiving.state_read(at(0)).await;
+            let covered = state.sequencer.coverage().clone();
+            let message = notification_of("/fine", Some((at(from), at(until))));
+            receiving.receive(message).await;
+            state.work_inbox().await.unwrap();
+            assert_eq!(state.sequencer.held(), 0, "{from}");
+            for state in [state, receiving.state().await] {
+                assert_eq!(*state.sequencer.coverage(), covered, "{from}");
+                assert!(state.sequencer.gaps().is_empty(), "{from}");
+            }
+            receiving.check(0).await;
+        }
     }
 }

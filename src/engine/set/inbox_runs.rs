@@ -12,7 +12,9 @@ use std::sync::Arc;
 use url::Url;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{News, foreign_uris, is_dated, is_trusted, parse_delivery};
+use super::notification::{
+    News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery,
+};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -183,8 +185,8 @@ impl Planner {
         #[cfg(test)]
         super::notification::panic_in_order(&document).ok()?;
         let mut sequencer = run.sequencer.clone();
-        let stated = &document.head.md;
-        let verdict = sequencer.handle(clock::now(), delivery.id, stated.from, stated.until);
+        let (from, until) = interval_of(&self.channel, &document);
+        let verdict = sequencer.handle(clock::now(), delivery.id, from, until);
         let (filter, covered) = match verdict {
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),

@@ -64,6 +64,18 @@ pub(super) fn foreign_uris(
         .collect()
 }
 
+/// The `from` and `until` that count: none where each notification is a hint, which anybody on the way may have written.
+pub(super) fn interval_of(
+    channel: &ChannelRecord,
+    document: &Document,
+) -> (Option<SourceTime>, Option<SourceTime>) {
+    let stated = &document.head.md;
+    match channel.transport.states_intervals() {
+        true => (stated.from, stated.until),
+        false => (None, None),
+    }
+}
+
 /// Whether who has sent a delivery, a hub or the server of a connection, may speak for the Source. `configured`: what the
 /// configuration states of that.
 pub(super) fn is_trusted(
