@@ -183,7 +183,7 @@ impl SetState {
         let (set, topic) = (self.record.id, channel.topic.url());
         note_notification(&self.context, set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
-            return self.apply_framework(&delivery, &document).await;
+            return self.apply_framework(&delivery, &channel, &document).await;
         }
         let mut trial = self.sequencer.clone();
         let (from, until) = interval_of(&channel, &document);
@@ -239,7 +239,7 @@ impl SetState {
                     tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
                         "notification interval unusable; polling");
                 }
-                self.schedule.soon(clock::now());
+                self.poll_after(channel);
                 (NewsFilter::everything(), DeliveryOutcome::Applied)
             }
         };
@@ -251,14 +251,14 @@ impl SetState {
                 "notification has damaged entries; polling");
             trial = self.sequencer.clone();
             trial.forget(delivery.id);
-            self.schedule.soon(clock::now());
+            self.poll_after(channel);
         }
         let is_dated = is_dated(&document);
         let (configured, list) = (self.context.source.trust_hub, &self.record.capability_list);
         let is_trusted = is_trusted(configured, list, channel, &delivery);
         let news = match self.news_of(document, filter, is_trusted).await {
             Err(error @ EngineError::Panicked(_)) => {
-                return self.reject_unread(&delivery, &error).await;
+                return self.reject_unread((&delivery, channel), &error).await;
             }
             news => news?,
         };
@@ -280,7 +280,7 @@ impl SetState {
                 Ok(())
             }
             Err(error @ (EngineError::TooManyResources(_) | EngineError::Panicked(_))) => {
-                self.reject_unread(&delivery, &error).await
+                self.reject_unread((&delivery, channel), &error).await
             }
             Err(error) => Err(error),
         }
@@ -289,15 +289,24 @@ impl SetState {
     /// Rejects a notification that states changes which can't be read: it covers nothing, and a poll brings them.
     async fn reject_unread(
         &mut self,
-        delivery: &Delivery,
+        (delivery, channel): (&Delivery, &ChannelRecord),
         error: &EngineError,
     ) -> Result<(), EngineError> {
         self.sequencer.forget(delivery.id);
         self.report_error(error);
         self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
             .await?;
-        self.schedule.soon(clock::now());
+        self.poll_after(channel);
         Ok(())
+    }
+
+    /// Makes a poll due that finds what a notification does not prove, or was to state.
+    fn poll_after(&mut self, channel: &ChannelRecord) {
+        let now = clock::now();
+        match channel.transport.states_intervals() {
+            true => self.schedule.soon(now),
+            false => self.schedule.check_hint(now),
+        }
     }
 
     /// The changes of a notification that are news.
@@ -320,17 +329,18 @@ impl SetState {
     async fn apply_framework(
         &mut self,
         delivery: &Delivery,
+        channel: &ChannelRecord,
         document: &Document,
     ) -> Result<(), EngineError> {
-        let now = clock::now();
+        let mut names_news = false;
         for entry in &document.entries {
             match entry.md.capability {
-                Some(Capability::ChangeList | Capability::ChangeDump) => self.schedule.hurry(now),
+                Some(Capability::ChangeList | Capability::ChangeDump) => names_news = true,
                 Some(Capability::CapabilityList) if entry.loc == self.record.capability_list => {
                     if entry.md.change == Some(ChangeKind::Deleted) {
                         self.context.rediscover.notify_one();
                     }
-                    self.schedule.hurry(now);
+                    names_news = true;
                 }
                 // A new Resource List helps where the baseline or a gap waits for one, or where no other document states changes.
                 Some(Capability::ResourceList | Capability::ResourceDump)
@@ -338,12 +348,20 @@ impl SetState {
                         || !self.sequencer.gaps().is_empty()
                         || !self.offers_changes() =>
                 {
-                    self.schedule.hurry(now);
+                    names_news = true;
                 }
                 Some(Capability::CapabilityList | Capability::Description) => {
                     self.context.rediscover.notify_one()
                 }
                 _ => {}
+            }
+        }
+        if names_news {
+            let now = clock::now();
+            match channel.transport.states_intervals() {
+                true => self.schedule.hurry(now),
+                // Anybody may have sent it, any number of times.
+                false => self.schedule.follow_hint(now),
             }
         }
         let outcome = if is_dated(document) {
@@ -411,7 +429,7 @@ impl SetState {
         self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
             .await?;
         self.context.delivery_panics.lock().remove(&delivery.id);
-        self.schedule.soon(clock::now());
+        self.poll_after(channel);
         Ok(())
     }
 
@@ -498,6 +516,15 @@ pub(super) mod tests {
             let topic = TopicUri::try_from(list.clone()).unwrap();
             let channel = Channel::new(clock::now().wall, &topic, &[]);
             Self::on(&list, channel, bodies).await
+        }
+
+        /// Receives a message over a connection.
+        async fn over_a_connection(message: Vec<u8>) -> Self {
+            let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+            let topic = Url::parse("ws://example.org/changes").unwrap();
+            let topic = TopicUri::of_channel(topic).unwrap();
+            let channel = Channel::over(Transport::Websocket, clock::now().wall, &topic);
+            Self::on(&list, channel, [message]).await
         }
 
         /// Receives these deliveries on a channel.
@@ -655,17 +682,12 @@ pub(super) mod tests {
     async fn interval_that_a_message_of_a_connection_states_proves_nothing() {
         let now = clock::now().wall;
         let at = |seconds: i64| SourceTime::from(now + TimeDelta::seconds(seconds - 1000));
-        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
         // One that would be the next one, and one that would be early.
         for (from, until) in [(0, 10), (60, 120)] {
-            let topic = Url::parse("ws://example.org/changes").unwrap();
-            let topic = TopicUri::of_channel(topic).unwrap();
-            let channel = Channel::over(Transport::Websocket, now, &topic);
-            let receiving = Receiving::on(&list, channel, []).await;
+            let message = notification_of("/fine", Some((at(from), at(until))));
+            let receiving = Receiving::over_a_connection(message).await;
             let mut state = receiving.state_read(at(0)).await;
             let covered = state.sequencer.coverage().clone();
-            let message = notification_of("/fine", Some((at(from), at(until))));
-            receiving.receive(message).await;
             state.work_inbox().await.unwrap();
             assert_eq!(state.sequencer.held(), 0, "{from}");
             for state in [state, receiving.state().await] {
@@ -673,6 +695,21 @@ pub(super) mod tests {
                 assert!(state.sequencer.gaps().is_empty(), "{from}");
             }
             receiving.check(0).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn poll_that_checks_a_message_of_a_connection_is_not_due_at_once() {
+        let minute = Duration::from_secs(60);
+        for message in [notification("/fine"), b"no document".to_vec()] {
+            let receiving = Receiving::over_a_connection(message).await;
+            let mut state = receiving.state().await;
+            let begun = clock::now();
+            state.schedule.polled(begun, Pacing::Regular);
+            let regular = state.schedule.next_deadline();
+            state.work_inbox().await.unwrap();
+            let due = state.schedule.next_deadline();
+            assert!((begun.mono + minute..regular).contains(&due));
         }
     }
 }
