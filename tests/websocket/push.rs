@@ -89,6 +89,8 @@ async fn restart_of_either_side_is_followed_by_a_poll() {
     site.list_changes(&[first, ("/a", "updated", "03-02T00:00:00")]);
     follower.destination.start_again().await;
     follower.until_mirrored(&[("/a", "missed again")]).await;
+    // Until then the status may be that of the former process.
+    follower.site.until_opened(3).await;
     follower.settled(1).await;
     let site = &follower.site;
     site.put("/a", "pushed");

@@ -304,3 +304,20 @@ async fn connection_that_was_open_is_missing_since_the_start_of_the_process() {
         assert_eq!(since, Some(opened + days));
     }
 }
+
+#[tokio::test]
+async fn no_connection_is_active_after_the_start_however_short_the_downtime() {
+    let world = World::new().await;
+    let id = world.connection().await;
+    world.store.note_running(world.now).await.unwrap();
+    let now = world.now;
+    let open = move |channel: &mut Channel| {
+        channel.next_connection_step(now);
+        channel.connected();
+    };
+    world.store.change_channel(id, false, open).await.unwrap();
+    assert_eq!(world.record(id).await.lease.state, ChannelState::Active);
+    let renewed = world.store.note_start(now + TimeDelta::seconds(1)).await;
+    assert_eq!(renewed.unwrap(), 0, "it has no lease");
+    assert_eq!(world.record(id).await.lease.state, ChannelState::Pending);
+}
