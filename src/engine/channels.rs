@@ -292,17 +292,24 @@ impl Channels {
 }
 
 impl OfferedChannel<'_> {
+    /// Whether it is over hubs, and none is advertised: the topic may name some, or none at all.
+    fn lacks_hubs(&self) -> bool {
+        self.transport.has_hubs() && self.hubs.is_empty()
+    }
+
     /// Whether its deliveries have to be signed: those to a callback, if the configuration wants it.
     fn is_signed(&self, context: &ChannelContext) -> bool {
         context.is_signed && self.transport.has_callback()
     }
 }
 
-/// Of each kind the channels over the transport that is preferred, and how many others there are.
+/// Of each kind the channels over the transport that is preferred, and how many others there are. One that lacks hubs comes last: it
+/// may never be subscribed to.
 fn of_best_transports(offered: Vec<OfferedChannel<'_>>) -> (Vec<OfferedChannel<'_>>, usize) {
     let place = |one: &OfferedChannel<'_>| {
         let mut all = Transport::ALL.iter();
-        all.position(|transport| *transport == one.transport)
+        let preference = all.position(|transport| *transport == one.transport);
+        (one.lacks_hubs(), preference)
     };
     let best_of = |kind: &Capability| {
         let of_kind = offered.iter().filter(|one| one.kind == kind);
@@ -369,28 +376,31 @@ mod tests {
     #[test]
     fn hubs_are_preferred_because_their_notifications_prove_that_none_is_missing() {
         use Capability::{ChangeNotification, FrameworkNotification};
-        let offered = |kind: &'static Capability, uri: &str| {
-            let uri = url::Url::parse(uri).unwrap();
-            OfferedChannel {
-                transport: Transport::of_uri(&uri).unwrap(),
-                kind,
-                topic: TopicUri::of_channel(uri).unwrap(),
-                hubs: &[],
-            }
+        let hubs = [HubUri::parse("https://hub.example.org/").unwrap()];
+        let check = |hubs: &[HubUri], expected: [&str; 3]| {
+            let offered = |kind: &'static Capability, uri: &str| {
+                let uri = url::Url::parse(uri).unwrap();
+                let transport = Transport::of_uri(&uri).unwrap();
+                OfferedChannel {
+                    transport,
+                    kind,
+                    topic: TopicUri::of_channel(uri).unwrap(),
+                    hubs: if transport.has_hubs() { hubs } else { &[] },
+                }
+            };
+            let all = vec![
+                offered(&ChangeNotification, "ws://example.org/a"),
+                offered(&FrameworkNotification, "ws://example.org/b"),
+                offered(&ChangeNotification, "http://example.org/c"),
+                offered(&FrameworkNotification, "wss://example.org/d"),
+            ];
+            let (best, others) = of_best_transports(all);
+            let topics: Vec<&str> = best.iter().map(|one| one.topic.as_str()).collect();
+            assert_eq!((topics.as_slice(), others), (expected.as_slice(), 1));
         };
-        let all = vec![
-            offered(&ChangeNotification, "ws://example.org/a"),
-            offered(&FrameworkNotification, "ws://example.org/b"),
-            offered(&ChangeNotification, "http://example.org/c"),
-            offered(&FrameworkNotification, "wss://example.org/d"),
-        ];
-        let (best, others) = of_best_transports(all);
-        let topics: Vec<&str> = best.iter().map(|one| one.topic.as_str()).collect();
-        let expected = [
-            "ws://example.org/b",
-            "http://example.org/c",
-            "wss://example.org/d",
-        ];
-        assert_eq!((topics.as_slice(), others), (expected.as_slice(), 1));
+        let (b, d) = ("ws://example.org/b", "wss://example.org/d");
+        check(&hubs, [b, "http://example.org/c", d]);
+        // There may be none.
+        check(&[], ["ws://example.org/a", b, d]);
     }
 }
