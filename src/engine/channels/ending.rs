@@ -78,7 +78,8 @@ impl EndingSource {
         if !confirmed && let Err(error) = store.change_channel(channel.id, true, |_| ()).await {
             tracing::error!(code = error.code(), source = self.name, %error, "database error; the driver is not woken");
         }
-        tracing::info!(source = self.name, topic = %channel.topic, hub = channel.hub_name(), confirmed, message, "subscription ended");
+        tracing::info!(source = self.name, transport = channel.transport.code(), topic = %channel.topic, hub = channel.logged_hub(),
+            confirmed, message, "subscription ended");
         UnsubscribeResult {
             source: self.name.clone(),
             topic: channel.topic.to_string(),

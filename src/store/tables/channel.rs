@@ -106,6 +106,11 @@ impl ChannelRecord {
         self.hub.as_ref().map_or("", HubUri::as_str)
     }
 
+    /// As [`hub_name`](Self::hub_name), for the log; `None` where none is known, or its transport has none.
+    pub fn logged_hub(&self) -> Option<&str> {
+        self.hub.as_ref().map(HubUri::as_str)
+    }
+
     /// The part of the row that the channel machine decides on.
     pub fn channel(&self) -> Channel {
         Channel {
