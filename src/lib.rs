@@ -1,8 +1,9 @@
 //! resyncd keeps local copies in step with [ResourceSync](https://www.openarchives.org/rs/) Sources.
 //!
 //! It is a Destination that runs as a service. It receives notifications over WebSub, and proves from their `from` and `until` that
-//! none is missing; over a WebSocket each is a hint. What is missing it reads from Change Lists, or else from the Resource List. Where a Source has no channel it
-//! polls; where a Source packages its resources it reads the packages; a site without ResourceSync it follows by its sitemaps.
+//! none is missing; over a WebSocket each is a hint. What is missing it reads from Change Lists, or else from the Resource List. Where
+//! a Source has no channel it polls; where a Source packages its resources it reads the packages; a site without ResourceSync it
+//! follows by its sitemaps.
 //!
 //! This page is the map: the modules, the data flow, the invariants, and what is absent on purpose. The words are those of
 //! `docs/glossary.md`. The library exists for the program, its tests and its benchmarks; its interface may change with any version.

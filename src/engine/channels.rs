@@ -149,7 +149,7 @@ impl Channels {
         let now = clock::now().wall;
         let channel = match offered.transport {
             Transport::Websub => Channel::new(now, &offered.topic, offered.hubs),
-            other => Channel::over(other, now, &offered.topic),
+            other => Channel::without_hubs(other, now, &offered.topic),
         };
         let store = &self.context.store;
         Ok(store

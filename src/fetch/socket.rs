@@ -134,7 +134,7 @@ impl Client {
         let answer = self
             .ask(
                 Pool::Sockets,
-                &uri.web_uri(),
+                &uri.http_form(),
                 Follow::All,
                 |_| Ok(()),
                 |http, url| {

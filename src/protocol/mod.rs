@@ -68,7 +68,7 @@ pub use redaction::Redaction;
 pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use time_map::{Memento, TimeMap, parse_time_map};
-pub use transport::{Transport, web_uri};
+pub use transport::{Transport, http_form};
 pub use uri::{
     BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
     resolve_reference, without_userinfo,

@@ -76,16 +76,16 @@ impl Transport {
 
 /// The same URI with the scheme of the HTTP request that opens a WebSocket (RFC 6455, section 3); any other URI as it is.
 #[must_use]
-pub fn web_uri(uri: &Url) -> Url {
-    let mut web = uri.clone();
+pub fn http_form(uri: &Url) -> Url {
+    let mut form = uri.clone();
     let scheme = match uri.scheme() {
         "ws" => "http",
         "wss" => "https",
-        _ => return web,
+        _ => return form,
     };
     // Fails only between schemes that have a host always, and others.
-    let _ = web.set_scheme(scheme);
-    web
+    let _ = form.set_scheme(scheme);
+    form
 }
 
 #[cfg(test)]
@@ -120,10 +120,10 @@ mod tests {
             ("WS://example.com:8080", "http://example.com:8080/"),
             ("https://example.com/", "https://example.com/"),
         ] {
-            let web = web_uri(&Url::parse(uri).unwrap());
-            assert_eq!(web.as_str(), expected);
+            let form = http_form(&Url::parse(uri).unwrap());
+            assert_eq!(form.as_str(), expected);
             assert_eq!(
-                web.port_or_known_default(),
+                form.port_or_known_default(),
                 Url::parse(expected).unwrap().port_or_known_default()
             );
         }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use url::Url;
 
-use super::transport::{Transport, web_uri};
+use super::transport::{Transport, http_form};
 
 /// The maximum length in bytes of a URI that is read from outside, after it is resolved, unless configured otherwise: what
 /// servers accept in a request, and what links are stored with.
@@ -193,8 +193,8 @@ impl TopicUri {
 
     /// Where its host is requested over HTTP. What a notification refers to is relative to it.
     #[must_use]
-    pub fn web_uri(&self) -> Url {
-        web_uri(&self.0)
+    pub fn http_form(&self) -> Url {
+        http_form(&self.0)
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
         assert!(TopicUri::parse(socket.as_str()).is_err());
         let channel = TopicUri::of_channel(socket).unwrap();
         assert_eq!(channel.as_str(), "ws://example.com/channel");
-        assert_eq!(channel.web_uri().as_str(), "http://example.com/channel");
+        assert_eq!(channel.http_form().as_str(), "http://example.com/channel");
         let other = Url::parse("xmpp:pubsub.example.com").unwrap();
         assert_eq!(TopicUri::of_channel(other), None);
     }

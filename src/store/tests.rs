@@ -224,7 +224,7 @@ impl World {
     async fn connection(&self) -> ChannelId {
         let uri = url::Url::parse("wss://example.org/changes").unwrap();
         let topic = TopicUri::of_channel(uri).unwrap();
-        let channel = Channel::over(Transport::Websocket, self.now, &topic);
+        let channel = Channel::without_hubs(Transport::Websocket, self.now, &topic);
         let kind = Capability::FrameworkNotification;
         let keys = CallbackKeys {
             token: "unused".to_owned(),

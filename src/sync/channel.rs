@@ -105,7 +105,7 @@ impl Channel {
     }
 
     /// A channel over a transport without hubs, that is to be connected now.
-    pub fn over(transport: Transport, now: DateTime<Utc>, topic: &TopicUri) -> Self {
+    pub fn without_hubs(transport: Transport, now: DateTime<Utc>, topic: &TopicUri) -> Self {
         Self {
             transport,
             ..Self::new(now, topic, &[])

@@ -351,7 +351,7 @@ mod tests {
         let set = store.begin_set(NAME, &list).await.unwrap().id;
         let topic = Url::parse("wss://example.org/changes").unwrap();
         let topic = TopicUri::of_channel(topic).unwrap();
-        let channel = Channel::over(Transport::Websocket, now, &topic);
+        let channel = Channel::without_hubs(Transport::Websocket, now, &topic);
         let keys = CallbackKeys {
             token: "unused".to_owned(),
             secret: None,

@@ -207,7 +207,7 @@ impl SetState {
             return Ok((delivery, Err(panicked)));
         }
         let parsing = tokio::task::spawn_blocking(move || {
-            let (place, limit) = (topic.web_uri(), context.limits.notification);
+            let (place, limit) = (topic.http_form(), context.limits.notification);
             let base = context.base_uri(&place);
             let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, limit));
             let document = catch_unwind(parsing).unwrap_or_else(|_| {
@@ -523,7 +523,7 @@ pub(super) mod tests {
             let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
             let topic = Url::parse("ws://example.org/changes").unwrap();
             let topic = TopicUri::of_channel(topic).unwrap();
-            let channel = Channel::over(Transport::Websocket, clock::now().wall, &topic);
+            let channel = Channel::without_hubs(Transport::Websocket, clock::now().wall, &topic);
             Self::on(&list, channel, [message]).await
         }
 

@@ -171,7 +171,7 @@ impl Planner {
         if context.delivery_panics.lock().contains_key(&delivery.id) {
             return None;
         }
-        let (place, limit) = (self.channel.topic.web_uri(), context.limits.notification);
+        let (place, limit) = (self.channel.topic.http_form(), context.limits.notification);
         let base = context.base_uri(&place);
         let document = parse_delivery(&delivery.body, base, &self.channel.kind, limit).ok()?;
         let foreign = foreign_uris(&self.capability_list, &self.channel, delivery, &document);

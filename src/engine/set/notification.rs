@@ -88,7 +88,7 @@ pub(super) fn is_trusted(
     let is_own = |hub: &HubUri| hub.url().origin() == origin;
     configured.unwrap_or_else(|| match channel.transport.has_hubs() {
         true => delivery.hub.as_ref().is_some_and(is_own),
-        false => channel.topic.web_uri().origin() == origin,
+        false => channel.topic.http_form().origin() == origin,
     })
 }
 
@@ -187,8 +187,8 @@ pub(super) fn is_dated(document: &Document) -> bool {
     document.head.md.until.is_some() || document.entries.iter().all(is_dated)
 }
 
-/// Parses the body of a delivery of that kind on the channel with the topic `base`, or at that place. For a blocking thread. Whether it is compressed is
-/// seen by its bytes: some hubs leave a body compressed, others label one so that is not.
+/// Parses the body of a delivery of that kind. What it refers to is relative to `base`: its topic, over HTTP. For a blocking thread.
+/// Whether it is compressed is seen by its bytes: some hubs leave a body compressed, others label one so that is not.
 pub(super) fn parse_delivery(
     body: &[u8],
     base: BaseUri<'_>,

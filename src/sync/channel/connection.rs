@@ -98,7 +98,7 @@ mod tests {
     fn channel() -> Channel {
         let uri = Url::parse("ws://example.org/changes").unwrap();
         let topic = TopicUri::of_channel(uri).unwrap();
-        Channel::over(Transport::Websocket, at(0), &topic)
+        Channel::without_hubs(Transport::Websocket, at(0), &topic)
     }
 
     /// The seconds until the next attempt.
