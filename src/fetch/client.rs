@@ -24,7 +24,8 @@ use crate::config;
 use crate::config::Credentials;
 use crate::metrics::{ByteCounter, SourceCounters, result_of_status};
 use crate::protocol::{
-    BaseUri, MAX_URI_BYTES, Redaction, ReferenceError, resolve_reference, without_userinfo,
+    BaseUri, MAX_URI_BYTES, Redaction, ReferenceError, http_form, resolve_reference,
+    without_userinfo,
 };
 
 /// The maximum number of redirects in a row.
@@ -347,7 +348,7 @@ impl Client {
                     uri: &url,
                     max_bytes: self.max_uri_bytes,
                 };
-                let next = redirect_target(base, &response)?;
+                let next = redirect_target(base, pool, &response)?;
                 drain(response).await;
                 // A hub must not have the Source's own API called with the credentials for it.
                 let is_sent_on = matches!(follow, Follow::SameMethod);
@@ -519,7 +520,11 @@ async fn drain(mut response: Response) {
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }
 
-fn redirect_target(base: BaseUri<'_>, response: &Response) -> Result<Url, FetchError> {
+fn redirect_target(
+    base: BaseUri<'_>,
+    pool: Pool,
+    response: &Response,
+) -> Result<Url, FetchError> {
     let location = response
         .headers()
         .get(LOCATION)
@@ -530,7 +535,11 @@ fn redirect_target(base: BaseUri<'_>, response: &Response) -> Result<Url, FetchE
         ReferenceError::Syntax(_) => FetchError::RedirectWithoutLocation,
     })?;
     next.set_fragment(None);
-    let next = without_userinfo(next);
+    let mut next = without_userinfo(next);
+    if pool == Pool::Sockets {
+        // Some servers name another WebSocket as such.
+        next = http_form(&next);
+    }
     if base.uri.scheme() == "https" && next.scheme() == "http" {
         return Err(FetchError::RedirectDowngrade(next.to_string()));
     }
@@ -617,7 +626,7 @@ mod tests {
 
     #[test]
     fn redirects_never_lead_from_https_to_http() {
-        let answer = |location: &str| {
+        let answer_of = |pool: Pool, location: &str| {
             let response = axum::http::Response::builder()
                 .status(302)
                 .header("location", location)
@@ -625,13 +634,24 @@ mod tests {
                 .unwrap();
             redirect_target(
                 (&Url::parse("https://example.com/a/b").unwrap()).into(),
+                pool,
                 &Response::from(response),
             )
         };
-        assert!(matches!(
-            answer("http://example.com/"),
-            Err(FetchError::RedirectDowngrade(_))
-        ));
+        let answer = |location: &str| answer_of(Pool::Documents, location);
+        for (pool, location) in [
+            (Pool::Documents, "http://example.com/"),
+            (Pool::Sockets, "ws://example.com/"),
+        ] {
+            assert!(matches!(
+                answer_of(pool, location),
+                Err(FetchError::RedirectDowngrade(_))
+            ));
+        }
+        for (pool, scheme) in [(Pool::Documents, "wss"), (Pool::Sockets, "https")] {
+            let target = answer_of(pool, "wss://example.net/x").unwrap();
+            assert_eq!(target.as_str(), format!("{scheme}://example.net/x"));
+        }
         assert_eq!(
             answer("//example.net/x").unwrap().as_str(),
             "https://example.net/x"
