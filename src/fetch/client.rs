@@ -520,11 +520,7 @@ async fn drain(mut response: Response) {
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }
 
-fn redirect_target(
-    base: BaseUri<'_>,
-    pool: Pool,
-    response: &Response,
-) -> Result<Url, FetchError> {
+fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result<Url, FetchError> {
     let location = response
         .headers()
         .get(LOCATION)

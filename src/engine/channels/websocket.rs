@@ -156,9 +156,8 @@ impl Driver<'_> {
                 keys: Some(channel.keys(CallbackSlot::Own)),
             };
             let (now, room) = (clock::now().wall, context.inbox_limit);
-            let receiving = context
-                .store
-                .receive(now, recipient, message.bytes().clone(), room, None);
+            let (store, bytes) = (&context.store, message.bytes().clone());
+            let receiving = store.receive(now, recipient, bytes, room, None);
             match receiving.await {
                 Ok(Receipt::Stored | Receipt::Known) => {
                     if is_full {

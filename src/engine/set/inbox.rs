@@ -11,9 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{
-    News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery,
-};
+use super::notification::{News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery};
 use super::state::{InHand, SetState};
 use crate::clock;
 use crate::engine::EngineError;

@@ -12,9 +12,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{
-    News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery,
-};
+use super::notification::{News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
