@@ -8,7 +8,7 @@ use super::web_page::links_of_page;
 use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::protocol::{
     Capability, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS, Oddities, Oddity,
-    Offer, ReadError, Root, Validators,
+    Offer, ReadError, Root, Transport, Validators,
 };
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
@@ -57,7 +57,7 @@ pub struct CapabilityList {
     pub digest: [u8; 32],
 }
 
-/// A channel over a transport that is not supported, such as `ws:`.
+/// A channel over a transport that is not supported, such as `xmpp:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedChannel {
     /// What it carries.
@@ -365,7 +365,7 @@ fn capability_of_entries(head: &Head, entries: &[Entry]) -> Option<Capability> {
 fn description(head: &Head, entries: &[Entry], mut oddities: Oddities) -> DocumentRole {
     let mut lists = Vec::new();
     let mut channels = Vec::new();
-    for entry in entries.iter().filter(|entry| is_web(&entry.loc)) {
+    for entry in entries.iter().filter(|entry| is_usable(entry)) {
         match &entry.md.capability {
             None | Some(Capability::CapabilityList | Capability::Description) => {
                 lists.push(entry.loc.clone());
@@ -406,7 +406,7 @@ fn describing(links: &[Link]) -> Vec<Url> {
 fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
     let channels = entries.iter().filter_map(|entry| {
         let capability = entry.md.capability.clone()?;
-        let is_other = is_channel(&capability) && !is_web(&entry.loc);
+        let is_other = is_channel(&capability) && !is_usable(entry);
         is_other.then(|| UnsupportedChannel {
             capability,
             uri: entry.loc.clone(),
@@ -433,8 +433,8 @@ pub fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Of
     for entry in entries {
         match &entry.md.capability {
             // Reported as what it is.
-            Some(capability) if is_channel(capability) && !is_web(&entry.loc) => {}
-            _ if !is_web(&entry.loc) => oddities.add(Oddity::BadLoc),
+            Some(capability) if is_channel(capability) && !is_usable(entry) => {}
+            _ if !is_usable(entry) => oddities.add(Oddity::BadLoc),
             None => oddities.add(Oddity::NoCapability),
             Some(_) if offers.len() == MAX_OFFERS => oddities.add(Oddity::TooManyOffers),
             Some(capability) => {
@@ -471,7 +471,7 @@ fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut 
             has_more = true;
         }
     };
-    if is_channel(capability) {
+    if is_channel(capability) && is_web(&entry.loc) {
         entry.links("hub").for_each(&mut add);
         if entry.links("hub").next().is_none() {
             // Some state the hub once, for all channels.
@@ -496,6 +496,14 @@ fn is_channel(capability: &Capability) -> bool {
         capability,
         Capability::ChangeNotification | Capability::FrameworkNotification
     )
+}
+
+/// Whether what an entry is for can be used: it is a document, or a channel over a transport that is supported.
+fn is_usable(entry: &Entry) -> bool {
+    match &entry.md.capability {
+        Some(capability) if is_channel(capability) => Transport::of_uri(&entry.loc).is_some(),
+        _ => is_web(&entry.loc),
+    }
 }
 
 fn is_web(url: &Url) -> bool {

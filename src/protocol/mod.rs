@@ -7,8 +7,8 @@
 //! code, so that no other module needs to know of them.
 //!
 //! Specification: ANSI/NISO Z39.99-2014 (ResourceSync), sections 6, 7 and appendix A; Change Notification 1.0.1 and
-//! Framework Notification 1.0.1, section 3; WebSub (W3C Recommendation, 23 January 2018), sections 5 and 7; the draft of
-//! version 0.1 (2012), sections 3 to 7.
+//! Framework Notification 1.0.1, section 3; Notification 0.8, section 3; WebSub (W3C Recommendation, 23 January 2018), sections 5
+//! and 7; the draft of version 0.1 (2012), sections 3 to 7.
 
 mod content_info;
 mod datetime;
@@ -33,6 +33,7 @@ mod redaction;
 mod selection;
 mod summary;
 mod time_map;
+mod transport;
 mod uri;
 mod validators;
 mod verify;
@@ -70,6 +71,7 @@ pub use redaction::Redaction;
 pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use time_map::{Memento, TimeMap, parse_time_map};
+pub use transport::{Transport, http_form};
 pub use uri::{
     BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
     resolve_reference, without_userinfo,

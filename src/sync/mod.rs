@@ -34,7 +34,8 @@ pub use candidates::{
 pub use channel::{
     CallbackChange, CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelAction, ChannelChoice,
     ChannelEvent, ChannelFailure, ChannelKey, ChannelMachine, ChannelReport, ChannelRules,
-    ChannelStep, DeliveryFault, DeliveryFaultKind, Denial, HubRequest, choose_channels,
+    ChannelStep, ConnectionStep, DeliveryFault, DeliveryFaultKind, Denial, HubRequest,
+    choose_channels,
 };
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;

@@ -25,7 +25,7 @@
 //! | packages in a Change List | [`changes`]: `packages_in_a_change_list_…` |
 //! | a Source below a path | `fetch::discovery`: `well_known_document_below_…` |
 //! | links `index` and `up` to nothing | [`changes`]: `dead_index_…`, [`entry_points`]: `dead_up_link_…` |
-//! | `describedby`; channels over `ws:` | [`entry_points`]: `describing_documents_…` |
+//! | `describedby`; channels over `xmpp:` | [`entry_points`]: `describing_documents_…` |
 //! | more than 50,000 entries | [`lists`]: `oversized_list_…` |
 //! | gzip stated by the name or by the header alone | [`lists`]: `gzip_…` |
 //! | dumps: member paths, manifests without `change`, `changelist` for a Change Dump | [`reading`]: `manifests_…`, `change_dump_…`; for packages see tests/destination |

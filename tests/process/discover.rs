@@ -97,6 +97,7 @@ async fn sets_are_listed_with_documents_channels_and_hubs() {
     assert_eq!(kinds, ["change-notification", "framework-notification"]);
     let hub = source.hub().unwrap().uri().to_string();
     assert_eq!(channels[0]["hubs"], serde_json::json!([hub]));
+    assert_eq!(channels[0]["transport"], "websub");
 
     let output = discover(&[&source.url()]).await;
     assert_eq!(output.status.code(), Some(0));
@@ -348,6 +349,7 @@ async fn dead_parts_of_an_index_are_listed() {
 async fn what_describes_a_set_and_unsupported_channels_are_shown() {
     let source = SampleSource::start(resources(1)).await.unwrap();
     let entries = entry("/set1/resourcelist.xml", "resourcelist")
+        + &entry("xmpp:pubsub.example.com", "change-notification")
         + &entry("ws://example.com/changes", "change-notification");
     let list = document("capabilitylist", &entries).replacen(
         "<rs:md",
@@ -359,11 +361,16 @@ async fn what_describes_a_set_and_unsupported_channels_are_shown() {
     let set = &found["sets"][0];
     let about = source.base().join("/about").unwrap().to_string();
     assert_eq!(set["describedby"], serde_json::json!([about]));
-    assert_eq!(set["channels"][0]["topic"], "ws://example.com/changes");
-    assert_eq!(set["channels"][0]["error"]["code"], "unsupported-transport");
+    let (socket, other) = (&set["channels"][0], &set["channels"][1]);
+    assert_eq!(socket["topic"], "ws://example.com/changes");
+    assert_eq!(socket["transport"], "websocket");
+    assert!(socket["error"].is_null() && other["transport"].is_null());
+    assert_eq!(other["topic"], "xmpp:pubsub.example.com");
+    assert_eq!(other["error"]["code"], "unsupported-transport");
     let tree = text(&discover(&[&source.url()]).await.stdout);
     for part in [
         &format!("described by {about}"),
+        "transport websocket",
         "a transport that is not supported yet",
     ] {
         assert!(tree.contains(part), "{part}: {tree}");

@@ -12,7 +12,7 @@ use crate::fetch::{
     UnsupportedChannel,
 };
 use crate::protocol::{
-    Capability, DocumentSummary, EntryCounts, Oddities, Oddity, Offer, SourceTime,
+    Capability, DocumentSummary, EntryCounts, Oddities, Oddity, Offer, SourceTime, Transport,
 };
 use crate::status::StatusError;
 
@@ -47,6 +47,8 @@ pub(super) struct SetReport {
 #[derive(Debug, Serialize)]
 pub(super) struct AdvertisedChannel {
     pub(super) kind: String,
+    /// Over what its notifications come; null if that is not supported.
+    pub(super) transport: Option<&'static str>,
     pub(super) topic: String,
     pub(super) hubs: Vec<String>,
     /// Why it can't be used.
@@ -217,6 +219,13 @@ impl DiscoveryReport {
     }
 }
 
+impl AdvertisedChannel {
+    /// Whether hubs deliver its notifications.
+    pub(super) fn has_hubs(&self) -> bool {
+        self.transport == Some(Transport::Websub.code())
+    }
+}
+
 impl SetReport {
     fn of(set: &CapabilityList, found: &Discovery, summaries: &DocumentSummaries) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
@@ -316,6 +325,7 @@ fn facts(summary: &DocumentSummary, stated: Option<&EntryCounts>) -> DocumentFac
 fn channel(advertised: &Offer) -> AdvertisedChannel {
     AdvertisedChannel {
         kind: advertised.capability.to_string(),
+        transport: Transport::of_uri(&advertised.uri).map(Transport::code),
         topic: advertised.uri.to_string(),
         hubs: advertised.hubs.iter().map(ToString::to_string).collect(),
         error: None,
@@ -325,6 +335,7 @@ fn channel(advertised: &Offer) -> AdvertisedChannel {
 fn unsupported_channel(channel: &UnsupportedChannel) -> AdvertisedChannel {
     AdvertisedChannel {
         kind: channel.capability.to_string(),
+        transport: None,
         topic: channel.uri.to_string(),
         hubs: Vec::new(),
         error: Some(status_error(

@@ -168,6 +168,9 @@ impl Tree {
         }
         if channel.error.is_some() {
             self.status_error(depth + 1, channel.error.as_ref());
+        } else if !channel.has_hubs() {
+            let transport = channel.transport.unwrap_or_default();
+            self.line(depth + 1, &format!("transport {transport}"));
         } else if channel.hubs.is_empty() {
             self.line(depth + 1, "no hub is advertised");
         }

@@ -64,15 +64,32 @@ pub(super) fn foreign_uris(
         .collect()
 }
 
-/// Whether the hub that has sent a delivery may speak for the Source. `configured`: what the configuration states of that.
+/// The `from` and `until` that count: none where each notification is a hint, which anybody on the way may have written.
+pub(super) fn interval_of(
+    channel: &ChannelRecord,
+    document: &Document,
+) -> (Option<SourceTime>, Option<SourceTime>) {
+    let stated = &document.head.md;
+    match channel.transport.states_intervals() {
+        true => (stated.from, stated.until),
+        false => (None, None),
+    }
+}
+
+/// Whether who has sent a delivery, a hub or the server of a connection, may speak for the Source. `configured`: what the
+/// configuration states of that.
 pub(super) fn is_trusted(
     configured: Option<bool>,
     capability_list: &Url,
+    channel: &ChannelRecord,
     delivery: &Delivery,
 ) -> bool {
     let origin = capability_list.origin();
     let is_own = |hub: &HubUri| hub.url().origin() == origin;
-    configured.unwrap_or_else(|| delivery.hub.as_ref().is_some_and(is_own))
+    configured.unwrap_or_else(|| match channel.transport.has_hubs() {
+        true => delivery.hub.as_ref().is_some_and(is_own),
+        false => channel.topic.http_form().origin() == origin,
+    })
 }
 
 /// How far ahead of our clock a time may be that only a hub states.
@@ -173,8 +190,8 @@ pub(super) fn is_dated(document: &Document) -> bool {
     document.head.md.until.is_some() || document.entries.iter().all(is_dated)
 }
 
-/// Parses the body of a delivery of that kind on the channel with the topic `base`. For a blocking thread. Whether it is compressed is
-/// seen by its bytes: some hubs leave a body compressed, others label one so that is not.
+/// Parses the body of a delivery of that kind. What it refers to is relative to `base`: its topic, over HTTP. For a blocking thread.
+/// Whether it is compressed is seen by its bytes: some hubs leave a body compressed, others label one so that is not.
 pub(super) fn parse_delivery(
     body: &[u8],
     base: BaseUri<'_>,
