@@ -68,11 +68,7 @@ pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments
         ..
     } in &ended
     {
-        let place = match hub.as_str() {
-            "" => topic.clone(),
-            hub => format!("{topic} at {hub}"),
-        };
-        println!("{source}: {place}: {message}");
+        println!("{source}: {topic} at {hub}: {message}");
     }
     if ended.is_empty() {
         println!("no subscriptions");

@@ -33,8 +33,6 @@ pub(super) enum Pool {
     Content,
     /// Packages: they take long, so that only one at a time is downloaded, without delaying others.
     Packages,
-    /// Requests that open a WebSocket. How the host copes with requests does not show in them.
-    Sockets,
 }
 
 impl Pool {
@@ -44,17 +42,11 @@ impl Pool {
             Self::Documents => "documents",
             Self::Content => "content",
             Self::Packages => "packages",
-            Self::Sockets => "sockets",
         }
     }
 }
 
-const POOLS: [Pool; 4] = [
-    Pool::Documents,
-    Pool::Content,
-    Pool::Packages,
-    Pool::Sockets,
-];
+const POOLS: [Pool; 3] = [Pool::Documents, Pool::Content, Pool::Packages];
 
 /// What is known of a host that was contacted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,7 +202,7 @@ impl Host {
 
     fn has_room(&self, state: &State, pool: Pool) -> bool {
         let most = match pool {
-            Pool::Documents | Pool::Sockets => self.most.connections,
+            Pool::Documents => self.most.connections,
             Pool::Content if state.is_first_alone => 1,
             Pool::Content => state.limit.at_once(),
             Pool::Packages => 1,
@@ -223,7 +215,7 @@ impl Host {
         requests.in_progress += 1;
         let epoch = match pool {
             Pool::Content => state.limit.started(requests.in_progress),
-            Pool::Documents | Pool::Packages | Pool::Sockets => state.limit.epoch(),
+            Pool::Documents | Pool::Packages => state.limit.epoch(),
         };
         Permit {
             host: Arc::clone(self),
@@ -300,9 +292,6 @@ impl Permit {
 
     /// Reports the head of the answer.
     pub(super) fn answered(&mut self, version: Version, status: StatusCode) {
-        if self.pool == Pool::Sockets {
-            return;
-        }
         let protocol = match version {
             Version::HTTP_2 => Protocol::Http2,
             _ => Protocol::Http1,
@@ -334,9 +323,6 @@ impl Permit {
 
     /// Reports why there is no answer, or no further bytes of it.
     pub(super) fn failed(&mut self, error: &FetchError) {
-        if self.pool == Pool::Sockets {
-            return;
-        }
         let overload = match error {
             FetchError::Connect(_) => Some(Overload::Clear),
             // The server has ended the connection (GOAWAY) or the stream of the request, or it does not answer in time.

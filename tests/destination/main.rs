@@ -17,7 +17,6 @@ mod conditions;
 mod damaged;
 mod deletions;
 mod documents;
-mod draft;
 mod dumps;
 mod duplicates;
 mod economy;

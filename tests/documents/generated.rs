@@ -159,7 +159,6 @@ fn metadata() -> impl Strategy<Value = Metadata> {
     (moments, others, texts).prop_map(|(times, others, texts)| Metadata {
         at: times.0,
         completed: times.1,
-        modified: None,
         from: times.2,
         until: times.3,
         capability: others.0,
@@ -180,7 +179,6 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let entry = entry.prop_map(|(loc, lastmod, md, links)| Entry {
         loc,
         lastmod,
-        expires: None,
         md,
         links,
         has_cut_links: false,
@@ -198,13 +196,7 @@ pub(crate) fn documents() -> impl Strategy<Value = Generated> {
         } else {
             Root::Urlset
         };
-        let head = Head {
-            root,
-            md,
-            links,
-            interfaces: Vec::new(),
-            is_change_set: false,
-        };
+        let head = Head { root, md, links };
         Generated { head, entries }
     })
 }

@@ -13,7 +13,6 @@ use crate::support::{SET, files, path_of, resources, soon};
 
 mod absence;
 mod database;
-mod draft;
 mod linked;
 mod origin;
 

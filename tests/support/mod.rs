@@ -182,7 +182,16 @@ impl Rig {
     }
 
     pub(crate) async fn stop_daemon(&mut self) {
-        stop(self.daemon.take().unwrap(), &self.config).await;
+        let daemon = self.daemon.take().unwrap();
+        soon("the daemon stops", daemon.stop()).await;
+        // A query that is still running releases the database a moment later.
+        let lock = File::open(self.config.state_dir.join("resyncd.lock")).unwrap();
+        eventually("the state directory is unlocked", None, async || {
+            lock.try_lock().map_err(|error| error.to_string())?;
+            // Closing it does not unlock it as long as a process that is just being started has it, too.
+            lock.unlock().map_err(|error| error.to_string())
+        })
+        .await;
     }
 
     pub(crate) fn daemon(&self) -> &Daemon {
@@ -341,24 +350,11 @@ impl Rig {
     }
 }
 
-/// Stops a daemon.
-async fn stop(daemon: Daemon, config: &Config) {
-    soon("the daemon stops", daemon.stop()).await;
-    // A query that is still running releases the database a moment later.
-    let lock = File::open(config.state_dir.join("resyncd.lock")).unwrap();
-    eventually("the state directory is unlocked", None, async || {
-        lock.try_lock().map_err(|error| error.to_string())?;
-        // Closing it does not unlock it as long as a process that is just being started has it, too.
-        lock.unlock().map_err(|error| error.to_string())
-    })
-    .await;
-}
-
 /// A daemon that follows the Source at any URL.
 pub(crate) struct Destination {
     pub(crate) config: Config,
     pub(crate) operator: Operator,
-    daemon: Option<Daemon>,
+    daemon: Daemon,
     /// Removed when the daemon has been dropped.
     _folder: TempDir,
 }
@@ -373,22 +369,13 @@ impl Destination {
         Self {
             config,
             operator: Operator::new(daemon.status),
-            daemon: Some(daemon),
+            daemon,
             _folder: folder,
         }
     }
 
-    pub(crate) async fn stop(&mut self) {
-        stop(self.daemon.take().unwrap(), &self.config).await;
-    }
-
-    pub(crate) async fn start_again(&mut self) {
-        let daemon = Daemon::start(self.config.clone()).await.unwrap();
-        self.daemon = Some(daemon);
-    }
-
     pub(crate) fn wakes(&self) -> broadcast::Receiver<Wake> {
-        self.daemon.as_ref().unwrap().store.wakes()
+        self.daemon.store.wakes()
     }
 }
 

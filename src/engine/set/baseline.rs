@@ -34,13 +34,7 @@ impl SetState {
                     });
                 Ok(true)
             }
-            Err(error) => Err(error),
-            // Nothing states that a dump of version 0.1 has everything.
-            Ok(()) if self.record.is_implied() => {
-                self.read_resource_list(true).await?;
-                Ok(true)
-            }
-            Ok(()) => Ok(!has_list),
+            read => read.map(|()| !has_list),
         }
     }
 

@@ -125,7 +125,6 @@ pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
     }
     fill(&mut md.at, more.at);
     fill(&mut md.completed, more.completed);
-    fill(&mut md.modified, more.modified);
     fill(&mut md.from, more.from);
     fill(&mut md.until, more.until);
     fill(&mut md.capability, more.capability);
@@ -144,8 +143,7 @@ fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {
     number
 }
 
-/// A length in bytes.
-pub(super) fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
+fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
     if text.trim().is_empty() {
         oddities.add(Oddity::EmptyLength);
         return None;

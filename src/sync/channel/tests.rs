@@ -220,7 +220,6 @@ impl Case {
             fault: _,
             silences,
             begun: _,
-            transport: _,
         } = &self.channel;
         let list = |hubs: &[HubUri]| -> Vec<String> {
             hubs.iter().map(|hub| short(hub.as_str())).collect()
