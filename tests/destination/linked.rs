@@ -305,20 +305,22 @@ async fn names_of_formats_and_excluded_and_forbidden_targets_are_not_requested()
     );
 }
 
+/// Links to an alternate, `a.pdf`, and to a record, `a.dc.xml`; the Source serves both.
+fn pdf_and_record(source: &SampleSource) -> Vec<Link> {
+    vec![
+        put(source, "alternate", "a.pdf", PDF, "pdf"),
+        bare(source, "describedby", "a.dc.xml", "record"),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn file_whose_link_was_cut_stays() {
     const ALL: [&str; 2] = ["a.pdf", "a.dc.xml"];
-    let links = |source: &SampleSource| {
-        vec![
-            put(source, "alternate", "a.pdf", PDF, "pdf"),
-            bare(source, "describedby", "a.dc.xml", "record"),
-        ]
-    };
-    let rig = linking(links, following).await;
+    let rig = linking(pdf_and_record, following).await;
     until_linked(&rig, &ALL, &ALL).await;
     // More links than are read precede those.
     let many = (0..64).map(|n| Link::new("via", rig.source.resource_uri(SET, &format!("via{n}"))));
-    let many: Vec<Link> = many.chain(links(&rig.source)).collect();
+    let many: Vec<Link> = many.chain(pdf_and_record(&rig.source)).collect();
     rig.source.set_links(SET, OWNER, many.clone());
     until_read(&rig).await;
     until_linked(&rig, &ALL, &ALL).await;
@@ -335,10 +337,7 @@ async fn file_whose_link_was_cut_stays() {
 async fn linked_resources_beyond_the_limit_are_reported_and_followed_once_there_is_room() {
     const ALL: [&str; 2] = ["a.pdf", "a.dc.xml"];
     let source = Way::ResourceList.start(false).await;
-    let links = vec![
-        put(&source, "alternate", "a.pdf", PDF, "pdf"),
-        bare(&source, "describedby", "a.dc.xml", "record"),
-    ];
+    let links = pdf_and_record(&source);
     // The last entry: those before it have their rows.
     source.set_links(SET, "r0002.txt", links);
     source.refresh_resource_list(SET);
@@ -362,13 +361,7 @@ async fn linked_resources_beyond_the_limit_are_reported_and_followed_once_there_
 #[tokio::test(flavor = "multi_thread")]
 async fn held_back_deletions_state_the_linked_files_that_go_with_them() {
     const ALL: [&str; 2] = ["a.pdf", "a.dc.xml"];
-    let links = |source: &SampleSource| {
-        vec![
-            put(source, "alternate", "a.pdf", PDF, "pdf"),
-            bare(source, "describedby", "a.dc.xml", "record"),
-        ]
-    };
-    let rig = linking(links, following).await;
+    let rig = linking(pdf_and_record, following).await;
     until_linked(&rig, &ALL, &ALL).await;
     for number in 0..3 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
