@@ -1,8 +1,8 @@
 //! Start and stop of the daemon, and errors at its start.
 
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use resyncd::demo::{SampleOptions, SampleSource};
 use tokio::net::UnixDatagram;
@@ -26,6 +26,43 @@ async fn daemon_stops_cleanly_on_signals() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert!(left.contains(&"resyncd.db".to_owned()), "{left:?}");
+}
+
+/// The `detached.c` of this folder, compiled; `Err` is the reason why it can't be.
+fn detached(folder: &Path) -> Result<PathBuf, String> {
+    let library = folder.join("detached.so");
+    let compiler = std::env::var_os("CC").unwrap_or("cc".into());
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/process/detached.c");
+    let compiled = Command::new(&compiler)
+        .args(["-O1", "-shared", "-fPIC", "-o"])
+        .args([&library, Path::new(source)])
+        .args(["-ldl", "-pthread"])
+        .status();
+    match compiled {
+        Ok(status) if status.success() => Ok(library),
+        other => Err(format!("{} {source}: {other:?}", compiler.display())),
+    }
+}
+
+/// Otherwise one run in some ten thousand ends with SIGSEGV after everything is done.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the test reports what it can't check")]
+async fn no_thread_is_detached_as_it_ends() {
+    let source = SampleSource::start(resources(50)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let library = match detached(home.folder()) {
+        Ok(library) => library,
+        Err(why) => return println!("SKIPPED, no thread was watched: {why}"),
+    };
+    let preload = [("LD_PRELOAD", library.as_path())];
+    let mut sync = command(&home.config);
+    sync.arg("sync").envs(preload);
+    let output = tokio::task::spawn_blocking(move || sync.output()).await;
+    let output = output.unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let running = home.run_with(preload);
+    home.settled(&source).await;
+    assert_eq!(running.stop().await.code(), Some(0));
 }
 
 #[test]
