@@ -256,7 +256,7 @@ pub fn plan_late(
         return LateChange::Known;
     }
     let latest = announced.changed_at.map(SourceTime::latest_possible);
-    let was_listed = !known.deleted && listed_at.is_some() && latest <= listed_at;
+    let was_listed = !known.deleted && listed_at.is_some() && latest < listed_at;
     let is_modified_later = match (announced.lastmod, known.lastmod) {
         (Some(announced), Some(known)) => Some(known < announced),
         _ => None,

@@ -250,6 +250,9 @@ impl NewsSelection {
             self.last = changed_at;
             let is_full = changes.len() >= BATCH && (!has_same_time || changes.len() >= MAX_BATCH);
             let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            if let Some(deletion) = change.as_ref().filter(|it| it.kind == ChangeKind::Deleted) {
+                self.late_news.supersede(deletion);
+            }
             let change = change.map(|change| (change, path));
             if is_full {
                 self.next = change;

@@ -34,7 +34,7 @@ pub(super) struct LateNews {
 
 struct Newest {
     changed_at: Option<SourceTime>,
-    /// `None`: the mirror has it.
+    /// `None`: the mirror has it, or it is a deletion that counts by itself.
     news: Option<ListedChange>,
 }
 
@@ -61,6 +61,12 @@ impl LateNews {
             self.compare(context)?;
         }
         Ok(())
+    }
+
+    /// Adds a deletion whose time was not covered: no older entry of its resource in the document is news. The deletion itself may
+    /// leave no trace, where only another set still has the resource.
+    pub(super) fn supersede(&mut self, deletion: &Change) {
+        self.note(deletion.uri.clone(), deletion.changed_at, None);
     }
 
     /// After the last entry: those that are news. For a blocking thread.
@@ -97,11 +103,17 @@ impl LateNews {
             late: true,
             ..change
         };
-        let uri = change.uri.clone();
-        let newest = Newest {
-            changed_at: change.changed_at,
-            news: is_news.then_some((change, path)),
-        };
+        let (uri, changed_at) = (change.uri.clone(), change.changed_at);
+        self.note(uri, changed_at, is_news.then_some((change, path)));
+    }
+
+    fn note(
+        &mut self,
+        uri: ResourceUri,
+        changed_at: Option<SourceTime>,
+        news: Option<ListedChange>,
+    ) {
+        let newest = Newest { changed_at, news };
         let is_full = self.newest.len() >= MAX_RESOURCES;
         match self.newest.get_mut(&uri) {
             Some(before) => {

@@ -138,7 +138,12 @@ impl News {
                 change.as_mut().into_iter().for_each(leave_to_the_source);
             }
             match change {
-                Some(change) if is_included => changes.push(Change { late, ..change }),
+                Some(change) if is_included => {
+                    if change.kind == ChangeKind::Deleted {
+                        late_news.supersede(&change);
+                    }
+                    changes.push(Change { late, ..change });
+                }
                 Some(change) => {
                     changes.extend(only_version(&change));
                     late_news.add(context, (change, None))?;

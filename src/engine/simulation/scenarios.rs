@@ -301,6 +301,51 @@ fn late_deletion_does_not_undo_a_creation_of_the_same_moment() {
     assert!(is_there);
 }
 
+/// A Resource List has left a resource out that another set still has. A notification states its deletion at the very end of its
+/// interval, and an update before that, which the list has covered: the update does not make it a member again.
+#[test]
+fn covered_update_does_not_outlive_the_deletion_in_its_own_document() {
+    let habits = Habits {
+        sets: 2,
+        boundary: Boundary::Eager,
+        hashes: false,
+        lists_say_from: false,
+        validators: ServerValidators::LastModified,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Change(5),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(401),
+        Act::Crash(40),
+        Act::Change(2),
+        Act::Contents(false),
+        Act::Change(3),
+        Act::Publish(0, Fate::Delivered(29)),
+        Act::Pass(2842),
+        Act::Publish(0, Fate::Delivered(21_730)),
+        Act::Publish(1, Fate::Delivered(91)),
+        Act::ChangeAll,
+        Act::Pass(88),
+        Act::Recreate(5),
+        Act::Publish(0, Fate::Delivered(172)),
+        Act::WriteResourceList(1),
+        Act::Publish(1, Fate::Delivered(5278)),
+        Act::Pass(1185),
+        Act::Pass(363),
+        Act::Pass(3787),
+    ];
+    let settings = Settings {
+        poll_interval: Duration::from_secs(60),
+        download: 0,
+        latency: 0,
+        max_delete: 0.1,
+        trusts_hub: true,
+        ..settings()
+    };
+    run_with(habits, settings, &acts);
+}
+
 /// Thousands of early notifications are two that are held, and gaps.
 #[test]
 fn held_flood_becomes_a_gap() {

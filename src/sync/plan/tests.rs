@@ -566,7 +566,9 @@ fn entry_of_a_covered_time_is_news_if_its_resource_is_known_as_older() {
         ("updated@20#b", "listed@10~10#a", "-", 100, News),
         ("updated@20#b", "listed#a", "-", 100, Known),
         ("created@20", "deleted@10", "-", 100, News),
-        // It names it, and is older.
+        // It names it, and is older: the list states what was before its own time.
+        ("deleted@100", "listed@10~10#a", "-", 100, News),
+        ("updated@100", "listed@10~10#a", "-", 100, News),
         ("deleted@120", "listed@10~10#a", "-", 100, News),
         ("updated@120", "listed@10~10#a", "-", 100, News),
         ("updated@120#b", "listed#a", "-", 100, News),
