@@ -10,7 +10,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::ResourceUri;
+use crate::protocol::{ResourceUri, Transport};
 
 /// The longest error message, in bytes.
 const MAX_MESSAGE: usize = 1024;
@@ -382,13 +382,16 @@ pub struct ClosedGapStatus {
 pub struct ChannelStatus {
     /// `change-notification` or `framework-notification`.
     pub kind: String,
-    /// Its topic.
+    /// Over what its notifications come: `websub` or `websocket`.
+    #[serde(default = "websub")]
+    pub transport: String,
+    /// Its topic, or the URI of another transport.
     pub topic: String,
     /// The topic that the hub was asked for: what the topic calls itself may differ from what is advertised.
     #[serde(default)]
     pub subscribed_topic: String,
-    /// Its hub: the one that was used last; empty while none is known.
-    pub hub: String,
+    /// Its hub: the one that was used last; empty while none is known, null where its transport has none.
+    pub hub: Option<String>,
     /// `pending`, `active`, `denied`, `expired` or `unsubscribed`.
     pub state: String,
     /// What a person should look at.
@@ -423,6 +426,11 @@ pub struct ChannelStatus {
     pub inbox_bytes: u64,
     /// The current error.
     pub error: Option<StatusError>,
+}
+
+/// The transport of a daemon that knows no other.
+fn websub() -> String {
+    Transport::Websub.code().to_owned()
 }
 
 /// What waits for a person: it does not pass by itself.

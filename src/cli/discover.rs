@@ -8,7 +8,7 @@
 //! | `description` | the Source Description, or `null` |
 //! | `implied` | whether there is no ResourceSync: the sets are sitemaps, followed by polling |
 //! | `describedby` | the documents that describe the Source |
-//! | `channels` | the channels that Source Descriptions advertise: `kind`, `topic`, `hubs`, `error` |
+//! | `channels` | the channels that Source Descriptions advertise: `kind`, `transport`, `topic`, `hubs`, `error` |
 //! | `sets` | `capability_list`, `implied`, `describedby`, `oddities`, `capabilities`, `channels` |
 //! | `failed` | the sets whose Capability List cannot be read: `capability_list`, `error` |
 //! | `oddities` | deviations of Source Descriptions from the specification: `document`, `oddities` |

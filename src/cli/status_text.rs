@@ -303,11 +303,12 @@ fn channel_lines(
     let state = colours.state(&channel.state, &channel.state);
     let lease = channel.lease_expires_at.as_deref();
     let lease = lease.map_or_else(|| "none".to_owned(), |lease| with_age(lease, now));
+    let way = match &channel.hub {
+        Some(hub) => format!("hub {hub}, lease until {lease}"),
+        None => format!("{} {}", channel.transport, channel.topic),
+    };
     let mut lines = vec![
-        format!(
-            "    {}: {state} (hub {}, lease until {lease})",
-            channel.kind, channel.hub
-        ),
+        format!("    {}: {state} ({way})", channel.kind),
         format!(
             "      {} received, {} applied, {} duplicate, {} rejected, {} held, {} gaps",
             channel.received,
@@ -376,8 +377,13 @@ fn described_by(documents: &[String], indent: &str) -> Vec<String> {
 
 fn unfollowed_lines(channel: &UnfollowedStatus) -> Vec<String> {
     let mut lines = vec![format!(
-        "{}: no longer followed, ending the subscription of {} (hub {})",
-        channel.source, channel.topic, channel.hub
+        "{}: no longer followed, ending the subscription of {}{}",
+        channel.source,
+        channel.topic,
+        match channel.hub.as_str() {
+            "" => String::new(),
+            hub => format!(" (hub {hub})"),
+        }
     )];
     lines.extend(error_lines(channel.error.as_ref(), "  "));
     lines

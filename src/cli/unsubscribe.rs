@@ -68,7 +68,11 @@ pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments
         ..
     } in &ended
     {
-        println!("{source}: {topic} at {hub}: {message}");
+        let place = match hub.as_str() {
+            "" => topic.clone(),
+            hub => format!("{topic} at {hub}"),
+        };
+        println!("{source}: {place}: {message}");
     }
     if ended.is_empty() {
         println!("no subscriptions");

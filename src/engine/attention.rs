@@ -8,6 +8,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::mirror::NOT_MOUNTED;
+use crate::protocol::Transport;
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
 use crate::sync::ChannelState;
 
@@ -21,6 +22,8 @@ const CHANNEL_UNVERIFIED: &str = "channel-unverified";
 const CHANNEL_DENIED: &str = "channel-denied";
 /// A subscription has ended, and is not renewed.
 const CHANNEL_EXPIRED: &str = "channel-expired";
+/// There is no connection of a channel that is one.
+const CHANNEL_UNCONNECTED: &str = "channel-unconnected";
 /// The code of the error of a channel whose hub has accepted a request and not called back in time.
 const NOT_CALLED_BACK: &str = "not-verified";
 /// A configuration was refused by a reload.
@@ -58,6 +61,8 @@ pub(super) struct SetNeeds {
 pub(super) struct ChannelNeeds<'a> {
     /// Its topic.
     pub(super) topic: &'a str,
+    /// Over what its notifications come.
+    pub(super) transport: Transport,
     /// The hub that was asked last; empty: none is known.
     pub(super) hub: &'a str,
     /// The state of its subscription.
@@ -102,6 +107,9 @@ pub(super) fn of_set(source: &str, needs: &SetNeeds) -> Vec<Attention> {
 
 /// What of a channel waits for a person.
 pub(super) fn of_channel(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Attention> {
+    if !channel.transport.has_hubs() {
+        return of_connection(channel, now);
+    }
     let is_known = !channel.hub.is_empty();
     let hub = match channel.hub {
         "" => "no hub".to_owned(),
@@ -153,6 +161,31 @@ pub(super) fn of_channel(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Opti
     };
     let since = since.unwrap_or_default();
     Some(Attention::new(code, &message, since, next_step))
+}
+
+/// What of a channel without a hub waits for a person.
+fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Attention> {
+    let since = channel.unverified_since?;
+    if now - since < UNVERIFIED_AFTER {
+        return None;
+    }
+    let topic = channel.topic;
+    let reason = channel.error.map_or_else(String::new, |error| {
+        format!(": {} [{}]", error.message, error.code)
+    });
+    let message = match channel.state {
+        ChannelState::Expired => format!("the connection to {topic} is lost{reason}"),
+        _ => format!("there is no connection to {topic}{reason}"),
+    };
+    let next_step = "check that this machine can reach it (DNS, firewall, proxy), or ask the operator of the Source; it is tried \
+                     again by itself, and changes are found by polling meanwhile";
+    let since = rfc3339(since);
+    Some(Attention::new(
+        CHANNEL_UNCONNECTED,
+        &message,
+        since,
+        next_step,
+    ))
 }
 
 /// What of a mirror waits for a person. `error`: why it can't be opened or written, and since when.
@@ -389,11 +422,48 @@ mod tests {
         ] {
             let channel = ChannelNeeds {
                 topic: "https://example.org/topic",
+                transport: Transport::Websub,
                 hub,
                 state,
                 unverified_since: since.map(at),
                 denied_at: Some(at(7)),
                 error,
+            };
+            let found: Vec<_> = of_channel(&channel, at(now)).into_iter().collect();
+            check(&found, expected);
+        }
+    }
+
+    #[test]
+    fn connection_waits_for_a_person_once_it_was_missing_for_long() {
+        use ChannelState::{Active, Expired, Pending};
+        let refused = StatusError::new("connect", "connection refused", at(9));
+        const MISSING: Expected = (
+            "channel-unconnected",
+            "there is no connection to wss://example.org/changes: connection refused [connect]",
+            "firewall",
+            5,
+        );
+        const LOST: Expected = (
+            "channel-unconnected",
+            "the connection to wss://example.org/changes is lost",
+            "polling",
+            5,
+        );
+        for (state, since, now, expected) in [
+            (Pending, Some(5), 14, &[][..]),
+            (Pending, Some(5), 15, &[MISSING]),
+            (Expired, Some(5), 15, &[LOST]),
+            (Active, None, 99, &[]),
+        ] {
+            let channel = ChannelNeeds {
+                topic: "wss://example.org/changes",
+                transport: Transport::Websocket,
+                hub: "",
+                state,
+                unverified_since: since.map(at),
+                denied_at: None,
+                error: Some(&refused),
             };
             let found: Vec<_> = of_channel(&channel, at(now)).into_iter().collect();
             check(&found, expected);

@@ -1,4 +1,7 @@
 //! The channels of a set: which are wanted, and a driver for each.
+//!
+//! A channel has a [`Transport`]. What they have in common is here; each transport has a file of its own, which the driver and the
+//! ending choose.
 
 mod context;
 mod driver;
@@ -6,6 +9,9 @@ mod ending;
 mod keys;
 mod requests;
 mod unfollowed;
+mod waiting;
+mod websocket;
+mod websub;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +21,10 @@ use tokio::task::JoinHandle;
 use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
-use crate::protocol::{Capability, HubUri, Offer, TopicUri};
+use crate::protocol::{Capability, HubUri, Offer, TopicUri, Transport};
 use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, SetId};
-use crate::sync::{ChannelKey, ChannelState, choose_channels};
+use crate::sync::{Channel, ChannelKey, ChannelState, choose_channels};
 use context::ChannelContext;
 use driver::drive;
 use keys::fresh_keys;
@@ -37,6 +43,7 @@ pub(super) struct Channels {
 
 /// A channel that a Capability List offers, with the hubs to use.
 struct OfferedChannel<'a> {
+    transport: Transport,
     kind: &'a Capability,
     topic: TopicUri,
     hubs: &'a [HubUri],
@@ -70,10 +77,10 @@ impl Channels {
         if !context.subscribes {
             return Ok(());
         }
-        let offered: Vec<OfferedChannel<'_>> = offers
+        let offered = offers
             .iter()
-            .filter_map(|offer| offered_channel(&context, offer))
-            .collect();
+            .filter_map(|offer| offered_channel(&context, offer));
+        let (offered, others) = of_best_transports(offered.collect());
         let stored = context.store.channels(self.set).await?;
         let (former, known): (Vec<_>, Vec<_>) = stored
             .into_iter()
@@ -84,12 +91,12 @@ impl Channels {
             .map(|offered| ChannelKey {
                 kind: offered.kind,
                 topic: &offered.topic,
-                is_signed: context.is_signed,
+                is_signed: offered.is_signed(&context),
             })
             .collect();
         let known_keys: Vec<ChannelKey<'_>> = known.iter().map(key_of).collect();
         let choice = choose_channels(&offered_keys, &known_keys, |place| !known[place].left);
-        self.note_surplus(choice.surplus);
+        self.note_surplus(choice.surplus + others);
         for (offered, known) in choice
             .known
             .into_iter()
@@ -138,11 +145,15 @@ impl Channels {
     }
 
     async fn add(&self, offered: &OfferedChannel<'_>) -> Result<ChannelRecord, EngineError> {
-        let keys = fresh_keys(self.context.is_signed)?;
-        let OfferedChannel { kind, topic, hubs } = offered;
-        let (store, now) = (&self.context.store, clock::now().wall);
+        let keys = fresh_keys(offered.is_signed(&self.context))?;
+        let now = clock::now().wall;
+        let channel = match offered.transport {
+            Transport::Websub => Channel::new(now, &offered.topic, offered.hubs),
+            other => Channel::without_hubs(other, now, &offered.topic),
+        };
+        let store = &self.context.store;
         Ok(store
-            .add_channel(now, self.set, kind, topic, hubs, keys)
+            .insert_channel(self.set, offered.kind, channel, keys)
             .await?)
     }
 
@@ -240,8 +251,17 @@ impl Channels {
         if let Some(fault) = silent
             && let Some(record) = store.channel(id).await?
         {
-            tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic, hub = record.hub_name(),
-                error = fault.message(), "hub has fallen silent; subscribing anew");
+            let error = fault.message(record.transport);
+            match record.transport.has_hubs() {
+                true => {
+                    tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic,
+                        hub = record.hub_name(), error, "hub has fallen silent; subscribing anew");
+                }
+                false => {
+                    tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.topic, error,
+                        "connection has fallen silent; connecting anew");
+                }
+            }
         }
         Ok(())
     }
@@ -271,6 +291,44 @@ impl Channels {
     }
 }
 
+impl OfferedChannel<'_> {
+    /// Whether it is over hubs, and none is advertised: the topic may name some, or none at all.
+    fn lacks_hubs(&self) -> bool {
+        self.transport.has_hubs() && self.hubs.is_empty()
+    }
+
+    /// Whether its deliveries have to be signed: those to a callback, if the configuration wants it.
+    fn is_signed(&self, context: &ChannelContext) -> bool {
+        context.is_signed && self.transport.has_callback()
+    }
+}
+
+/// Of each kind the channels over the transport that is preferred, and how many others there are. One that lacks hubs comes last: it
+/// may never be subscribed to.
+fn of_best_transports(offered: Vec<OfferedChannel<'_>>) -> (Vec<OfferedChannel<'_>>, usize) {
+    let place = |one: &OfferedChannel<'_>| {
+        let mut all = Transport::ALL.iter();
+        let preference = all.position(|transport| *transport == one.transport);
+        (one.lacks_hubs(), preference)
+    };
+    let best_of = |kind: &Capability| {
+        let of_kind = offered.iter().filter(|one| one.kind == kind);
+        of_kind.map(place).min()
+    };
+    let is_best: Vec<bool> = offered
+        .iter()
+        .map(|one| best_of(one.kind) == Some(place(one)))
+        .collect();
+    let all = offered.len();
+    let mut is_best = is_best.into_iter();
+    let best: Vec<_> = offered
+        .into_iter()
+        .filter(|_| is_best.next() == Some(true))
+        .collect();
+    let others = all - best.len();
+    (best, others)
+}
+
 /// The channel that an offer is for, if it is to be subscribed to. It may have no hubs: the topic is read for them then.
 fn offered_channel<'a>(
     context: &'a ChannelContext,
@@ -283,17 +341,20 @@ fn offered_channel<'a>(
     if !is_channel || !context.notifications || context.retired.is_cancelled() {
         return None;
     }
-    let topic = TopicUri::try_from(offer.uri.clone()).ok()?;
-    if context.rules.callback_base.is_none() {
+    let transport = Transport::of_uri(&offer.uri)?;
+    let topic = TopicUri::of_channel(offer.uri.clone())?;
+    if transport.has_callback() && context.rules.callback_base.is_none() {
         tracing::warn!(code = "no-public-url", source = context.source, %topic,
             "channel ignored: [callback] public_url is not set");
         return None;
     }
     let hubs = match &context.rules.hub {
+        _ if !transport.has_hubs() => &[],
         Some(hub) => std::slice::from_ref(hub),
         None => offer.hubs.as_slice(),
     };
     Some(OfferedChannel {
+        transport,
         kind: &offer.capability,
         topic,
         hubs,
@@ -305,5 +366,41 @@ fn key_of(record: &ChannelRecord) -> ChannelKey<'_> {
         kind: &record.kind,
         topic: &record.topic,
         is_signed: record.secret.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hubs_are_preferred_because_their_notifications_prove_that_none_is_missing() {
+        use Capability::{ChangeNotification, FrameworkNotification};
+        let hubs = [HubUri::parse("https://hub.example.org/").unwrap()];
+        let check = |hubs: &[HubUri], expected: [&str; 3]| {
+            let offered = |kind: &'static Capability, uri: &str| {
+                let uri = url::Url::parse(uri).unwrap();
+                let transport = Transport::of_uri(&uri).unwrap();
+                OfferedChannel {
+                    transport,
+                    kind,
+                    topic: TopicUri::of_channel(uri).unwrap(),
+                    hubs: if transport.has_hubs() { hubs } else { &[] },
+                }
+            };
+            let all = vec![
+                offered(&ChangeNotification, "ws://example.org/a"),
+                offered(&FrameworkNotification, "ws://example.org/b"),
+                offered(&ChangeNotification, "http://example.org/c"),
+                offered(&FrameworkNotification, "wss://example.org/d"),
+            ];
+            let (best, others) = of_best_transports(all);
+            let topics: Vec<&str> = best.iter().map(|one| one.topic.as_str()).collect();
+            assert_eq!((topics.as_slice(), others), (expected.as_slice(), 1));
+        };
+        let (b, d) = ("ws://example.org/b", "wss://example.org/d");
+        check(&hubs, [b, "http://example.org/c", d]);
+        // There may be none.
+        check(&[], ["ws://example.org/a", b, d]);
     }
 }

@@ -30,7 +30,7 @@ use crate::store::{
     ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, SetRecord, SetStatistics, SetTotals,
     SourcePlace, UnfollowedChannel,
 };
-use crate::sync::{ChannelState, DeliveryFault, Gap};
+use crate::sync::{ChannelState, DeliveryFault, DeliveryFaultKind, Gap};
 
 /// How many hosts are shown.
 const MOST_HOSTS: usize = 100;
@@ -411,9 +411,10 @@ fn channel_status(
     ChannelStatus {
         attention: channel_attention(context, &channel, error.as_ref(), now),
         kind: channel.kind.to_string(),
+        transport: channel.transport.code().to_owned(),
         topic: channel.topic.to_string(),
         subscribed_topic: subscribed_topic(&channel).to_string(),
-        hub: channel.hub_name().to_owned(),
+        hub: (channel.transport.has_hubs()).then(|| channel.hub_name().to_owned()),
         state: state_of(&channel).code().to_owned(),
         lease_expires_at: channel.lease.expires_at.map(rfc3339),
         renew_at: channel.lease.renew_at.map(rfc3339),
@@ -440,6 +441,7 @@ fn channel_attention(
 ) -> Vec<Attention> {
     let is_wanted = context.subscribes && context.source.notifications && !channel.left;
     let needs = ChannelNeeds {
+        transport: channel.transport,
         topic: channel.topic.as_str(),
         hub: channel.hub_name(),
         state: channel.lease.state,
@@ -472,8 +474,9 @@ fn channel_error(runtime_status: &RuntimeStatus, channel: &ChannelRecord) -> Opt
     let denial = channel.denial.as_ref();
     let denial = denial.map(|denial| StatusError::new("denied", denial.message(), denial.at));
     let fault = channel.fault;
+    let message = |kind: DeliveryFaultKind| kind.message(channel.transport);
     let fault =
-        fault.map(|DeliveryFault { kind, at }| StatusError::new(kind.code(), kind.message(), at));
+        fault.map(|DeliveryFault { kind, at }| StatusError::new(kind.code(), message(kind), at));
     match channel.lease.state {
         ChannelState::Denied => denial.or(request).or(fault),
         _ => request.or(denial).or(fault),

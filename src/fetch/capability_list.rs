@@ -8,7 +8,7 @@ use super::web_page::links_of_page;
 use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::protocol::{
     Capability, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS, Oddities, Oddity,
-    Offer, ReadError, Root, Validators,
+    Offer, ReadError, Root, Transport, Validators,
 };
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
@@ -57,7 +57,7 @@ pub struct CapabilityList {
     pub digest: [u8; 32],
 }
 
-/// A channel over a transport that is not supported, such as `ws:`.
+/// A channel over a transport that is not supported, such as `xmpp:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedChannel {
     /// What it carries.
@@ -68,12 +68,16 @@ pub struct UnsupportedChannel {
 
 impl CapabilityList {
     /// The set of a Resource List or plain sitemap without a Capability List.
-    fn implied(uri: &Url, document: &FetchedDocument, oddities: Oddities) -> Self {
+    fn implied(uri: &Url, document: &FetchedDocument, head: &Head, oddities: Oddities) -> Self {
+        let interfaces = head.interfaces.iter().map(|interface| UnsupportedChannel {
+            capability: Capability::ChangeNotification,
+            uri: interface.href.clone(),
+        });
         Self {
             uri: uri.clone(),
             description: None,
-            capabilities: vec![Offer::implied(uri)],
-            unsupported_channels: Vec::new(),
+            capabilities: Offer::of_sitemap(uri, uri, head),
+            unsupported_channels: interfaces.take(MAX_UNSUPPORTED).collect(),
             described_by: Vec::new(),
             oddities,
             validators: document.validators().clone(),
@@ -81,7 +85,7 @@ impl CapabilityList {
         }
     }
 
-    /// Whether it is not a Capability List, but the only list of a set that has none.
+    /// Whether it is not a Capability List, but the Sitemap or the Resource List of a set that has none.
     pub fn is_implied(&self) -> bool {
         Offer::is_implied(&self.capabilities, &self.uri)
     }
@@ -150,6 +154,9 @@ impl fmt::Display for DocumentRole {
                 capability: Some(capability),
                 ..
             } => write!(f, "a document with the capability {capability}"),
+            Self::SetDocument { oddities, .. } if oddities.count(Oddity::Draft01) > 0 => {
+                f.write_str("a Sitemap of the draft of version 0.1")
+            }
             Self::SetDocument { .. } => f.write_str("a plain sitemap"),
             Self::Page { links } => write!(
                 f,
@@ -316,13 +323,18 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
             let mut index = web_links(&head, "index");
             index.append(&mut resourcesync_links);
             let mut guesses = Vec::new();
-            if capability.is_none() && up.is_empty() && entries.len() <= MAX_GUESSES {
-                // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists.
-                guesses.extend(entries.into_iter().map(|entry| entry.loc).filter(is_web));
+            let is_draft = head.names_documents() || head.md.modified.is_some();
+            let may_list = capability.is_none() && up.is_empty() && !is_draft;
+            if may_list && entries.len() <= MAX_GUESSES {
+                // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists. What expires is none.
+                let entries = entries.into_iter().filter(|it| it.expires.is_none());
+                guesses.extend(entries.map(|entry| entry.loc).filter(is_web));
             }
             let is_list = matches!(capability, None | Some(Capability::ResourceList));
-            let standalone =
-                is_list.then(|| Box::new(CapabilityList::implied(uri, document, oddities.clone())));
+            let standalone = is_list.then(|| {
+                let list = CapabilityList::implied(uri, document, &head, oddities.clone());
+                Box::new(list)
+            });
             Ok(DocumentRole::SetDocument {
                 capability,
                 up,
@@ -353,7 +365,7 @@ fn capability_of_entries(head: &Head, entries: &[Entry]) -> Option<Capability> {
 fn description(head: &Head, entries: &[Entry], mut oddities: Oddities) -> DocumentRole {
     let mut lists = Vec::new();
     let mut channels = Vec::new();
-    for entry in entries.iter().filter(|entry| is_web(&entry.loc)) {
+    for entry in entries.iter().filter(|entry| is_usable(entry)) {
         match &entry.md.capability {
             None | Some(Capability::CapabilityList | Capability::Description) => {
                 lists.push(entry.loc.clone());
@@ -394,7 +406,7 @@ fn describing(links: &[Link]) -> Vec<Url> {
 fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
     let channels = entries.iter().filter_map(|entry| {
         let capability = entry.md.capability.clone()?;
-        let is_other = is_channel(&capability) && !is_web(&entry.loc);
+        let is_other = is_channel(&capability) && !is_usable(entry);
         is_other.then(|| UnsupportedChannel {
             capability,
             uri: entry.loc.clone(),
@@ -421,8 +433,8 @@ pub fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Of
     for entry in entries {
         match &entry.md.capability {
             // Reported as what it is.
-            Some(capability) if is_channel(capability) && !is_web(&entry.loc) => {}
-            _ if !is_web(&entry.loc) => oddities.add(Oddity::BadLoc),
+            Some(capability) if is_channel(capability) && !is_usable(entry) => {}
+            _ if !is_usable(entry) => oddities.add(Oddity::BadLoc),
             None => oddities.add(Oddity::NoCapability),
             Some(_) if offers.len() == MAX_OFFERS => oddities.add(Oddity::TooManyOffers),
             Some(capability) => {
@@ -459,7 +471,7 @@ fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut 
             has_more = true;
         }
     };
-    if is_channel(capability) {
+    if is_channel(capability) && is_web(&entry.loc) {
         entry.links("hub").for_each(&mut add);
         if entry.links("hub").next().is_none() {
             // Some state the hub once, for all channels.
@@ -484,6 +496,14 @@ fn is_channel(capability: &Capability) -> bool {
         capability,
         Capability::ChangeNotification | Capability::FrameworkNotification
     )
+}
+
+/// Whether what an entry is for can be used: it is a document, or a channel over a transport that is supported.
+fn is_usable(entry: &Entry) -> bool {
+    match &entry.md.capability {
+        Some(capability) if is_channel(capability) => Transport::of_uri(&entry.loc).is_some(),
+        _ => is_web(&entry.loc),
+    }
 }
 
 fn is_web(url: &Url) -> bool {

@@ -12,10 +12,11 @@ use reqwest::header::{HeaderName, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::connections::{Connections, Route};
+use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry_after::retry_after;
+use super::socket_limits::SocketLimits;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
 use crate::clock;
@@ -23,7 +24,8 @@ use crate::config;
 use crate::config::Credentials;
 use crate::metrics::{ByteCounter, SourceCounters, result_of_status};
 use crate::protocol::{
-    BaseUri, MAX_URI_BYTES, Redaction, ReferenceError, resolve_reference, without_userinfo,
+    BaseUri, MAX_URI_BYTES, Redaction, ReferenceError, http_form, resolve_reference,
+    without_userinfo,
 };
 
 /// The maximum number of redirects in a row.
@@ -51,6 +53,7 @@ pub struct Client {
     /// `None`: the requests are not counted.
     counters: Option<SourceCounters>,
     retries: Bounds,
+    sockets: SocketLimits,
     /// The maximum length of a URI, in bytes.
     max_uri_bytes: usize,
     #[cfg(test)]
@@ -155,6 +158,7 @@ impl Client {
             third_parties: None,
             counters: None,
             retries: Bounds::DOCUMENT,
+            sockets: SocketLimits::default(),
             max_uri_bytes: MAX_URI_BYTES,
             #[cfg(test)]
             transport: None,
@@ -213,6 +217,7 @@ impl Client {
     pub fn for_source(&self, source: &config::Source, per_hour: u32) -> Self {
         Self {
             third_parties: Some(Arc::new(ThirdParties::of(source, per_hour))),
+            sockets: SocketLimits::default(),
             ..self.with_credentials(&source.credentials)
         }
     }
@@ -232,6 +237,11 @@ impl Client {
     /// The maximum length of a URI, in bytes.
     pub(super) fn max_uri_bytes(&self) -> usize {
         self.max_uri_bytes
+    }
+
+    /// The limits of WebSockets.
+    pub(super) fn socket_limits(&self) -> &SocketLimits {
+        &self.sockets
     }
 
     /// The bounds for retries of documents.
@@ -292,8 +302,13 @@ impl Client {
                 let queued = self.counters.as_ref().map(SourceCounters::queue);
                 let mut permit = self.permits.acquire(pool, &url).await;
                 drop(queued);
+                let version = match pool {
+                    Pool::Sockets => HttpVersion::Http1,
+                    _ if permit.is_for_http2() => HttpVersion::Http2,
+                    _ => HttpVersion::Negotiated,
+                };
                 let route = Route {
-                    is_http2: permit.is_for_http2(),
+                    version,
                     is_proxied: proxy.is_some(),
                 };
                 let request = match is_signed_in {
@@ -334,7 +349,7 @@ impl Client {
                     uri: &url,
                     max_bytes: self.max_uri_bytes,
                 };
-                let next = redirect_target(base, &response)?;
+                let next = redirect_target(base, pool, &response)?;
                 drain(response).await;
                 // A hub must not have the Source's own API called with the credentials for it.
                 let is_sent_on = matches!(follow, Follow::SameMethod);
@@ -506,7 +521,7 @@ async fn drain(mut response: Response) {
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }
 
-fn redirect_target(base: BaseUri<'_>, response: &Response) -> Result<Url, FetchError> {
+fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result<Url, FetchError> {
     let location = response
         .headers()
         .get(LOCATION)
@@ -517,7 +532,11 @@ fn redirect_target(base: BaseUri<'_>, response: &Response) -> Result<Url, FetchE
         ReferenceError::Syntax(_) => FetchError::RedirectWithoutLocation,
     })?;
     next.set_fragment(None);
-    let next = without_userinfo(next);
+    let mut next = without_userinfo(next);
+    if pool == Pool::Sockets {
+        // Some servers name another WebSocket as such.
+        next = http_form(&next);
+    }
     if base.uri.scheme() == "https" && next.scheme() == "http" {
         return Err(FetchError::RedirectDowngrade(next.to_string()));
     }
@@ -604,7 +623,7 @@ mod tests {
 
     #[test]
     fn redirects_never_lead_from_https_to_http() {
-        let answer = |location: &str| {
+        let answer_of = |pool: Pool, location: &str| {
             let response = axum::http::Response::builder()
                 .status(302)
                 .header("location", location)
@@ -612,13 +631,24 @@ mod tests {
                 .unwrap();
             redirect_target(
                 (&Url::parse("https://example.com/a/b").unwrap()).into(),
+                pool,
                 &Response::from(response),
             )
         };
-        assert!(matches!(
-            answer("http://example.com/"),
-            Err(FetchError::RedirectDowngrade(_))
-        ));
+        let answer = |location: &str| answer_of(Pool::Documents, location);
+        for (pool, location) in [
+            (Pool::Documents, "http://example.com/"),
+            (Pool::Sockets, "ws://example.com/"),
+        ] {
+            assert!(matches!(
+                answer_of(pool, location),
+                Err(FetchError::RedirectDowngrade(_))
+            ));
+        }
+        for (pool, scheme) in [(Pool::Documents, "wss"), (Pool::Sockets, "https")] {
+            let target = answer_of(pool, "wss://example.net/x").unwrap();
+            assert_eq!(target.as_str(), format!("{scheme}://example.net/x"));
+        }
         assert_eq!(
             answer("//example.net/x").unwrap().as_str(),
             "https://example.net/x"

@@ -4,7 +4,8 @@
 //! connection each. Therefore those for resources of a host that has answered over HTTP/2 go through a client of their own, which
 //! offers nothing else: it opens one connection to a host at a time, also when the server ends the one that there is.
 //!
-//! Documents, requests to hubs and packages have other connections: one that is full of resources delays none of them.
+//! Documents, requests to hubs and packages have other connections: one that is full of resources delays none of them. A WebSocket
+//! begins as a connection over HTTP/1.1.
 //!
 //! What gets the credentials of a Source goes over connections that no other Source uses, and a certificate of a client is shown on
 //! no others. Requests through a proxy have connections of their own as well: they reach nothing but the proxy.
@@ -44,14 +45,26 @@ struct Settings {
 #[derive(Default)]
 struct Versions {
     negotiating: OnceLock<reqwest::Client>,
+    http1: OnceLock<reqwest::Client>,
     http2: OnceLock<reqwest::Client>,
+}
+
+/// The version of HTTP that a request goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HttpVersion {
+    /// The one that is negotiated.
+    Negotiated,
+    /// HTTP/1.1: the connection becomes a WebSocket.
+    Http1,
+    /// HTTP/2.
+    Http2,
 }
 
 /// How a request reaches its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    /// Whether it goes over HTTP/2, or over the version that is negotiated.
-    pub(super) is_http2: bool,
+    /// The version that it goes over.
+    pub(super) version: HttpVersion,
     /// Whether it goes through the proxy of its scheme.
     pub(super) is_proxied: bool,
 }
@@ -69,7 +82,7 @@ impl Connections {
             has_certificates,
         };
         let route = Route {
-            is_http2: false,
+            version: HttpVersion::Negotiated,
             is_proxied: false,
         };
         let (settings, client) = match settings(true).build(route, None) {
@@ -87,7 +100,7 @@ impl Connections {
             certificate: None,
             direct: Versions {
                 negotiating: OnceLock::from(client),
-                http2: OnceLock::new(),
+                ..Versions::default()
             },
             proxied: Versions::default(),
         })
@@ -127,9 +140,10 @@ impl Connections {
             true => &self.proxied,
             false => &self.direct,
         };
-        let client = match route.is_http2 {
-            true => &versions.http2,
-            false => &versions.negotiating,
+        let client = match route.version {
+            HttpVersion::Negotiated => &versions.negotiating,
+            HttpVersion::Http1 => &versions.http1,
+            HttpVersion::Http2 => &versions.http2,
         };
         if let Some(client) = client.get() {
             return Ok(client);
@@ -183,9 +197,11 @@ impl Settings {
             }
             false => builder.no_proxy().dns_resolver(Arc::clone(&self.resolver)),
         };
-        if route.is_http2 {
-            builder = builder.http2_prior_knowledge();
-        }
+        builder = match route.version {
+            HttpVersion::Negotiated => builder,
+            HttpVersion::Http1 => builder.http1_only(),
+            HttpVersion::Http2 => builder.http2_prior_knowledge(),
+        };
         let authorities = http.authorities.iter().map(Certificate::from_der);
         let authorities = authorities.collect::<reqwest::Result<Vec<_>>>()?;
         builder = match self.has_certificates {
@@ -238,7 +254,7 @@ mod tests {
     use crate::fetch::test_site;
 
     #[tokio::test]
-    async fn connections_of_either_version_go_to_allowed_addresses_only() {
+    async fn connections_of_any_version_go_to_allowed_addresses_only() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let resolver = GuardedResolver {
             guard: Guard {
@@ -254,15 +270,19 @@ mod tests {
         let shared = Connections::new(&test_site::http(), resolver).unwrap();
         let separate = shared.separate(None);
         for connections in [&shared, &separate] {
-            for is_http2 in [false, true] {
+            for version in [
+                HttpVersion::Negotiated,
+                HttpVersion::Http1,
+                HttpVersion::Http2,
+            ] {
                 let route = Route {
-                    is_http2,
+                    version,
                     is_proxied: false,
                 };
                 let client = connections.client(route).unwrap();
                 let request = client.get("https://rebinding.example/");
                 let error = FetchError::from_transport(&request.send().await.unwrap_err());
-                assert_eq!(error.code(), "forbidden-address", "{is_http2}");
+                assert_eq!(error.code(), "forbidden-address", "{version:?}");
             }
         }
     }

@@ -11,7 +11,7 @@ use url::Url;
 use super::{Client, Discovery, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::error_class::ErrorClass;
 use crate::protocol::{
-    Capability, DocumentSummary, EntryCounts, Oddity, ReadError, SourceTime, UnstatedParts,
+    Capability, DocumentSummary, EntryCounts, Oddity, Offer, ReadError, SourceTime, UnstatedParts,
 };
 
 /// How many documents are read concurrently.
@@ -70,7 +70,14 @@ impl Client {
     ) -> DocumentSummaries {
         let mut documents: Vec<Url> = Vec::new();
         let mut left_out = 0;
-        let all = discovery.sets.iter().flat_map(|set| &set.capabilities);
+        let all = discovery.sets.iter().flat_map(|set| {
+            // Where there is no Capability List, a dump is a package.
+            let is_package = move |advertised: &&Offer| {
+                set.is_implied() && advertised.capability == Capability::ResourceDump
+            };
+            let documents = set.capabilities.iter();
+            documents.filter(move |advertised| !is_package(advertised))
+        });
         for advertised in all.filter(|advertised| has_summary(&advertised.capability)) {
             if documents.contains(&advertised.uri) {
                 continue;

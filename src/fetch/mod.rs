@@ -1,4 +1,4 @@
-//! SHELL, outbound HTTP: the guarded client, documents, content, packages, topics and their hubs, discovery.
+//! SHELL, outbound HTTP: the guarded client, documents, content, packages, topics and their hubs, WebSockets, discovery.
 //!
 //! Invariants:
 //! - Never from outside to inside: [`Client`] contacts public addresses only, unless the configuration allows others. That is
@@ -14,7 +14,8 @@
 //! It knows URLs, documents and hubs. It does not know why something is fetched, where it is stored or what it means for the
 //! state of a set. It imports the protocol, the clock and the configuration, and nothing else of this program.
 //!
-//! Specification: ANSI/NISO Z39.99-2014, sections 6.3 (discovery), 11 and 13 (packages); WebSub, sections 4 (topics) and 5.1 (requests to hubs); RFC 9110.
+//! Specification: ANSI/NISO Z39.99-2014, sections 6.3 (discovery), 11 and 13 (packages); WebSub, sections 4 (topics) and 5.1 (requests
+//! to hubs); RFC 9110; RFC 6455 (WebSockets).
 
 mod capability_list;
 mod client;
@@ -33,6 +34,8 @@ mod permits;
 mod probe;
 mod retry;
 mod retry_after;
+mod socket;
+mod socket_limits;
 mod spool;
 mod third_parties;
 mod topic;
@@ -59,5 +62,6 @@ pub use package::{MemberReader, Package, PackageError, PartialPackage};
 pub use permits::HostLoad;
 pub use probe::AnswerStart;
 pub use retry::{Bounds, pause, retry};
+pub use socket::{Socket, SocketError, SocketMessage};
 pub use topic::TopicLinks;
 pub use webhook::{WebhookAnswer, WebhookReceiver};

@@ -33,6 +33,8 @@ pub(super) enum Pool {
     Content,
     /// Packages: they take long, so that only one at a time is downloaded, without delaying others.
     Packages,
+    /// Requests that open a WebSocket. How the host copes with requests does not show in them.
+    Sockets,
 }
 
 impl Pool {
@@ -42,11 +44,17 @@ impl Pool {
             Self::Documents => "documents",
             Self::Content => "content",
             Self::Packages => "packages",
+            Self::Sockets => "sockets",
         }
     }
 }
 
-const POOLS: [Pool; 3] = [Pool::Documents, Pool::Content, Pool::Packages];
+const POOLS: [Pool; 4] = [
+    Pool::Documents,
+    Pool::Content,
+    Pool::Packages,
+    Pool::Sockets,
+];
 
 /// What is known of a host that was contacted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +210,7 @@ impl Host {
 
     fn has_room(&self, state: &State, pool: Pool) -> bool {
         let most = match pool {
-            Pool::Documents => self.most.connections,
+            Pool::Documents | Pool::Sockets => self.most.connections,
             Pool::Content if state.is_first_alone => 1,
             Pool::Content => state.limit.at_once(),
             Pool::Packages => 1,
@@ -215,7 +223,7 @@ impl Host {
         requests.in_progress += 1;
         let epoch = match pool {
             Pool::Content => state.limit.started(requests.in_progress),
-            Pool::Documents | Pool::Packages => state.limit.epoch(),
+            Pool::Documents | Pool::Packages | Pool::Sockets => state.limit.epoch(),
         };
         Permit {
             host: Arc::clone(self),
@@ -292,6 +300,9 @@ impl Permit {
 
     /// Reports the head of the answer.
     pub(super) fn answered(&mut self, version: Version, status: StatusCode) {
+        if self.pool == Pool::Sockets {
+            return;
+        }
         let protocol = match version {
             Version::HTTP_2 => Protocol::Http2,
             _ => Protocol::Http1,
@@ -323,6 +334,9 @@ impl Permit {
 
     /// Reports why there is no answer, or no further bytes of it.
     pub(super) fn failed(&mut self, error: &FetchError) {
+        if self.pool == Pool::Sockets {
+            return;
+        }
         let overload = match error {
             FetchError::Connect(_) => Some(Overload::Clear),
             // The server has ended the connection (GOAWAY) or the stream of the request, or it does not answer in time.

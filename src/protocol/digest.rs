@@ -202,6 +202,16 @@ fn parse_hash(token: &str, oddities: &mut Oddities) -> Option<Digest> {
     Some(digest)
 }
 
+/// The digest of a type and its value in base64 or hexadecimal, as the draft of version 0.1 has it; `None` if it is none, or of an
+/// unknown algorithm.
+#[must_use]
+pub fn parse_digest(algorithm: &str, value: &str) -> Option<Digest> {
+    let algorithm = Algorithm::parse(algorithm)?;
+    // As above, the length decides.
+    let bytes = from_hex(value).or_else(|| from_base64(value))?;
+    Digest::new(algorithm, &bytes)
+}
+
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)

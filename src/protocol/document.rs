@@ -12,6 +12,8 @@ use super::{ContentInfo, Oddities, Oddity, SourceTime};
 pub(super) const SITEMAP_NAMESPACE: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
 /// The namespace of ResourceSync.
 pub(super) const RS_NAMESPACE: &str = "http://www.openarchives.org/rs/terms/";
+/// The namespace of XHTML, of which the draft of version 0.1 has elements.
+pub(super) const XHTML_NAMESPACE: &str = "http://www.w3.org/1999/xhtml";
 
 /// What a document is for (sections 8 to 13; the notification specifications, section 3).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,6 +146,8 @@ pub struct Metadata {
     pub at: Option<SourceTime>,
     /// The time at which a snapshot was finished.
     pub completed: Option<SourceTime>,
+    /// When the document was modified last (version 0.1).
+    pub modified: Option<SourceTime>,
     /// The begin of the interval of changes.
     pub from: Option<SourceTime>,
     /// The end of the interval of changes.
@@ -204,6 +208,17 @@ impl Link {
     }
 }
 
+/// Where a Source pushes its changes, or takes requests for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushInterface {
+    /// The URI of the protocol.
+    pub protocol: String,
+    /// Where it is, in any scheme.
+    pub href: Url,
+    /// The node of a service that has several.
+    pub node: Option<String>,
+}
+
 /// The head of a document: what precedes its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -213,6 +228,10 @@ pub struct Head {
     pub md: Metadata,
     /// The document's own `rs:ln`s, the first ones within [`LinkLimit`](super::LinkLimit).
     pub links: Vec<Link>,
+    /// Where its changes are pushed from (version 0.1).
+    pub interfaces: Vec<PushInterface>,
+    /// Whether the root element states that it is a Change Set (version 0.1).
+    pub is_change_set: bool,
 }
 
 impl Head {
@@ -226,6 +245,8 @@ impl Head {
                 ..Metadata::default()
             },
             links: Vec::new(),
+            interfaces: Vec::new(),
+            is_change_set: false,
         }
     }
 
@@ -242,6 +263,8 @@ pub struct Entry {
     pub loc: Url,
     /// The time of its last modification.
     pub lastmod: Option<SourceTime>,
+    /// When it is deleted, or was (version 0.1): see [`expired_at`](Self::expired_at).
+    pub expires: Option<SourceTime>,
     /// Its `rs:md`; several are merged, and the first value of each attribute is used.
     pub md: Metadata,
     /// Its `rs:ln`s, the first ones within [`LinkLimit`](super::LinkLimit).
@@ -322,6 +345,7 @@ impl Entry {
         Self {
             loc,
             lastmod: None,
+            expires: None,
             md: Metadata::default(),
             links: Vec::new(),
             has_cut_links: false,

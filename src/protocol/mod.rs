@@ -7,11 +7,13 @@
 //! code, so that no other module needs to know of them.
 //!
 //! Specification: ANSI/NISO Z39.99-2014 (ResourceSync), sections 6, 7 and appendix A; Change Notification 1.0.1 and
-//! Framework Notification 1.0.1, section 3; WebSub (W3C Recommendation, 23 January 2018), sections 5 and 7.
+//! Framework Notification 1.0.1, section 3; Notification 0.8, section 3; WebSub (W3C Recommendation, 23 January 2018), sections 5
+//! and 7; the draft of version 0.1 (2012), sections 3 to 7.
 
 mod content_info;
 mod datetime;
 mod declared_list;
+mod dialect;
 mod digest;
 mod document;
 mod entry_counts;
@@ -31,6 +33,7 @@ mod redaction;
 mod selection;
 mod summary;
 mod time_map;
+mod transport;
 mod uri;
 mod validators;
 mod verify;
@@ -41,9 +44,10 @@ mod writer;
 
 pub use content_info::ContentInfo;
 pub use datetime::{DatetimeError, SourceTime};
-pub use digest::{Algorithm, Digest, parse_hashes};
+pub use digest::{Algorithm, Digest, parse_digest, parse_hashes};
 pub use document::{
-    Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, Root,
+    Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, PushInterface,
+    Root,
 };
 pub use entry_counts::{EntryCounts, Tally};
 pub use entry_order::EntryOrder;
@@ -67,6 +71,7 @@ pub use redaction::Redaction;
 pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use time_map::{Memento, TimeMap, parse_time_map};
+pub use transport::{Transport, http_form};
 pub use uri::{
     BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
     resolve_reference, without_userinfo,

@@ -45,6 +45,10 @@ pub enum Oddity {
     UriList,
     /// A resource whose `loc` is neither http nor https. It is fetched from a duplicate, or else ignored.
     Scheme(ForeignScheme),
+    /// A resource whose `loc` is to be used by a protocol of its own; it was ignored.
+    OtherProtocol,
+    /// The dialect of the draft of version 0.1.
+    Draft01,
     /// A link without a relation or a valid `href`; it was ignored.
     BadLink,
     /// More links of an entry, or of the head, than are read; the further ones were ignored.
@@ -169,6 +173,8 @@ impl Oddity {
             Self::Encoding => "encoding",
             Self::UriList => "uri-list",
             Self::Scheme(scheme) => scheme.code(),
+            Self::OtherProtocol => "other-protocol",
+            Self::Draft01 => "draft-0.1",
             Self::BadLink => "bad-link",
             Self::TooManyLinks => "links-cut",
             Self::LongUri => "long-uri",

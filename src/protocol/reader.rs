@@ -9,7 +9,9 @@
 mod attributes;
 mod beginning;
 mod conformance;
+mod dialect;
 mod element;
+mod entry_draft;
 mod error;
 mod input;
 mod place;
@@ -26,13 +28,15 @@ use std::io::BufRead;
 use url::Url;
 
 use super::{
-    BaseUri, Capability, ChangeFrequency, Document, Entry, ForeignScheme, Head, Link, LinkLimit,
-    Metadata, Oddities, Oddity, Root, SourceTime,
+    BaseUri, Capability, Document, Entry, ForeignScheme, Head, Link, LinkLimit, Metadata, Oddities,
+    Oddity, Root,
 };
-use attributes::{OF_ENTRY, OF_HEAD, may_continue, merge_metadata, read_link, read_metadata};
+use attributes::{OF_HEAD, may_continue, merge_metadata, read_link, read_metadata};
 use beginning::Beginning;
 use conformance::Conformance;
+use dialect::{HeadLink, is_change_set, read_head_link, read_modified};
 use element::{Element, Spelling, read_root};
+use entry_draft::{EntryDraft, admitted_link};
 pub use error::ReadError;
 use input::{DocumentInput, UNREADABLE};
 pub use place::Place;
@@ -42,6 +46,9 @@ use xml::{Tag, XmlEvent, XmlEvents, not_xml};
 
 /// The maximum length of an entry, and of all metadata and links of the head together, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
+
+/// How many interfaces of pushing a head may state.
+const MAX_INTERFACES: usize = 20;
 
 /// Reads a document an entry at a time; memory does not depend on its length.
 ///
@@ -56,6 +63,8 @@ pub struct DocumentReader<R: BufRead> {
     /// The length of the tags of the head, in bytes.
     head_bytes: u64,
     spelling: Spelling,
+    /// Whether it has anything of the dialect of version 0.1.
+    is_dialect: bool,
     oddities: Oddities,
     conformance: Conformance,
     /// The entry that is being read. Its texts are used again for the next one.
@@ -117,9 +126,12 @@ impl<R: BufRead> DocumentReader<R> {
         let mut events = Box::new(XmlEvents::new(input));
         let mut oddities = Oddities::default();
         let mut spelling = Spelling::default();
-        let root = loop {
+        let (root, is_change_set) = loop {
             match events.next()? {
-                XmlEvent::Open(tag) => break read_root(&tag, &mut spelling, &mut oddities)?,
+                XmlEvent::Open(tag) => {
+                    let root = read_root(&tag, &mut spelling, &mut oddities)?;
+                    break (root, is_change_set(&tag));
+                }
                 XmlEvent::End => return Err(ReadError::CutShort(events.place())),
                 XmlEvent::Close { .. }
                 | XmlEvent::Text(_)
@@ -133,7 +145,13 @@ impl<R: BufRead> DocumentReader<R> {
         let mut reader = Self::of(Content::Xml(events), root, base);
         reader.oddities = oddities;
         reader.spelling = spelling;
+        reader.is_dialect = is_change_set;
+        reader.head.is_change_set = is_change_set;
         reader.state = reader.seek_entry(false)?;
+        // What an rs:md states counts more.
+        if is_change_set && reader.head.md.capability.is_none() {
+            reader.head.md.capability = Some(Capability::ChangeList);
+        }
         Ok(reader)
     }
 
@@ -147,10 +165,13 @@ impl<R: BufRead> DocumentReader<R> {
                 root,
                 md: Metadata::default(),
                 links: Vec::new(),
+                interfaces: Vec::new(),
+                is_change_set: false,
             },
             head_md: false,
             head_bytes: 0,
             spelling: Spelling::default(),
+            is_dialect: false,
             oddities: Oddities::default(),
             conformance: Conformance::default(),
             draft: EntryDraft::new(),
@@ -222,44 +243,34 @@ impl<R: BufRead> DocumentReader<R> {
                 }
                 return Ok(State::InEntry { is_other });
             }
-            if !matches!(element, Element::Md | Element::Ln) {
+            if !element.is_of_head() {
                 continue;
-            }
-            if late {
-                self.oddities.add(Oddity::LateHead);
             }
             self.head_bytes += tag.length();
             if self.head_bytes > MAX_ENTRY_BYTES {
                 return Err(ReadError::EventTooLarge(tag.at()));
             }
-            if element == Element::Ln {
-                let cut_before = self.oddities.cut_uris();
-                let link = admitted_link(
-                    &tag,
-                    &mut self.head_links,
-                    &mut self.references,
-                    &mut self.oddities,
-                );
-                if link.is_none() && may_continue(&tag) {
-                    self.oddities.add(Oddity::BadEntry);
-                    if self.oddities.cut_uris() > cut_before {
-                        self.oddities.add(Oddity::BeyondLimit);
-                    }
-                }
-                self.head.links.extend(link);
-                continue;
-            }
-            if std::mem::replace(&mut self.head_md, true) {
-                self.oddities.add(Oddity::SeveralMetadata);
-            }
-            let Some(more) = read_metadata(&tag, OF_HEAD, &mut self.oddities) else {
-                // What the document is would be a guess.
-                return Err(not_xml(
-                    tag.at(),
-                    &"an attribute of its rs:md can't be read",
-                ));
+            let mut part = HeadPart {
+                head: &mut self.head,
+                links: &mut self.head_links,
+                references: &mut self.references,
+                oddities: &mut self.oddities,
             };
-            merge_metadata(&mut self.head.md, more);
+            let is_used = match element {
+                Element::Ln => part.read_link(&tag),
+                Element::XhtmlLink | Element::XhtmlMeta => {
+                    let is_used = part.read_xhtml(element, &tag);
+                    self.is_dialect |= is_used;
+                    is_used
+                }
+                _ => {
+                    let is_first = !std::mem::replace(&mut self.head_md, true);
+                    part.read_metadata(&tag, is_first)?
+                }
+            };
+            if late && is_used {
+                self.oddities.add(Oddity::LateHead);
+            }
         }
         let damaged = events.damaged();
         Ok(self.finish(damaged))
@@ -268,11 +279,14 @@ impl<R: BufRead> DocumentReader<R> {
     /// Ends a complete document. `damaged`: in how many places its text can't be read.
     fn finish(&mut self, damaged: u64) -> State {
         self.oddities.add_several(Oddity::BadMarkup, damaged);
-        if self.head.md.capability.is_none() {
+        if self.is_dialect {
+            self.oddities.add(Oddity::Draft01);
+        } else if self.head.md.capability.is_none() {
             self.oddities.add(Oddity::NoCapability);
         }
+        let base = self.references.base();
         self.conformance
-            .finish(&self.head, self.references.base(), &mut self.oddities);
+            .finish(&self.head, base, self.is_dialect, &mut self.oddities);
         State::Ended
     }
 
@@ -298,12 +312,14 @@ impl<R: BufRead> DocumentReader<R> {
                 XmlEvent::Text(text) => draft.add_text(&text),
                 XmlEvent::Unreadable => draft.add_text(UNREADABLE.encode_utf8(&mut [0; 4])),
                 XmlEvent::Close { depth: 2 } => break,
-                XmlEvent::Close { depth: 3 } => draft.field = Field::None,
+                XmlEvent::Close { depth: 3 } => draft.end_element(&mut self.oddities),
                 XmlEvent::Close { .. } | XmlEvent::Nothing => {}
                 XmlEvent::End => return Err(ReadError::CutShort(events.end())),
             }
         }
         let is_unusable = draft.is_unreadable || (is_other && distinguishes_entries(&self.head));
+        self.is_dialect |= draft.is_dialect;
+        let has_protocol = draft.has_protocol;
         let long_uris = self.oddities.count(Oddity::LongUri);
         let entry = draft.finish(&mut self.references, &mut self.oddities);
         if entry.is_none() && self.oddities.count(Oddity::LongUri) > long_uris {
@@ -320,12 +336,18 @@ impl<R: BufRead> DocumentReader<R> {
             self.oddities.add(Oddity::BadEntry);
             return Ok(None);
         }
+        if has_protocol && holds_resources(&self.head) {
+            self.oddities.add(Oddity::OtherProtocol);
+            return Ok(None);
+        }
         // It is counted by its scheme. What can't be mirrored is not unread.
         if !self.make_fetchable(&mut entry) {
             return Ok(None);
         }
         let unknown_change = self.oddities.count(Oddity::BadChange) > bad_changes;
-        if entry.md.change.is_none() && !unknown_change && needs_change(&self.head, &entry.md) {
+        // Whether it has expired is not known here.
+        let states_change = entry.md.change.is_some() || entry.expires.is_some();
+        if !states_change && !unknown_change && needs_change(&self.head, &entry.md) {
             self.oddities.add(Oddity::BadChange);
         }
         self.conformance.note(&self.head, &entry);
@@ -407,7 +429,7 @@ pub fn read_document(bytes: &[u8], base: &Url) -> Result<Document, ReadError> {
 
 /// Whether an entry of such a document must have a `change`. An entry with a capability refers to another document and has
 /// none, except in a framework notification, which reports changes of documents.
-fn needs_change(head: &Head, md: &Metadata) -> bool {
+pub(super) fn needs_change(head: &Head, md: &Metadata) -> bool {
     match head.md.capability {
         Some(Capability::FrameworkNotification) => true,
         Some(
@@ -450,161 +472,74 @@ fn holds_resources(head: &Head) -> bool {
     is_list && head.root == Root::Urlset
 }
 
-/// Reads a link, unless the limit is reached: then it is counted, and takes no memory.
-fn admitted_link(
-    tag: &Tag<'_>,
-    limit: &mut LinkLimit,
-    references: &mut References,
-    oddities: &mut Oddities,
-) -> Option<Link> {
-    if limit.is_reached() {
-        limit.exceed();
-        oddities.add(Oddity::TooManyLinks);
-        return None;
-    }
-    let link = read_link(tag, references, oddities)?;
-    let fits = limit.admit(&link);
-    if !fits {
-        oddities.add(Oddity::TooManyLinks);
-    }
-    fits.then_some(link)
+/// The head of a document, as its parts are read.
+struct HeadPart<'a> {
+    head: &'a mut Head,
+    links: &'a mut LinkLimit,
+    references: &'a mut References,
+    oddities: &'a mut Oddities,
 }
 
-/// An entry that is being read.
-struct EntryDraft {
-    loc: DraftText,
-    lastmod: DraftText,
-    frequency: DraftText,
-    /// Whether it has had an `rs:md`.
-    has_md: bool,
-    md: Metadata,
-    links: Vec<Link>,
-    link_limit: LinkLimit,
-    /// An attribute of its `rs:md` can't be read.
-    is_unreadable: bool,
-    field: Field,
-}
-
-/// The text of an element of an entry, as far as it was read.
-#[derive(Default)]
-struct DraftText {
-    text: String,
-    /// Whether the entry has the element.
-    is_stated: bool,
-}
-
-impl DraftText {
-    fn clear(&mut self) {
-        self.text.clear();
-        self.is_stated = false;
-    }
-
-    /// Begins it; returns whether it is the first element of its name.
-    fn begin(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_stated, true)
-    }
-
-    fn stated(&self) -> Option<&str> {
-        self.is_stated.then_some(&self.text)
-    }
-}
-
-/// The text of an entry that is being read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Field {
-    None,
-    Loc,
-    Lastmod,
-    Frequency,
-}
-
-impl EntryDraft {
-    fn new() -> Self {
-        Self {
-            loc: DraftText::default(),
-            lastmod: DraftText::default(),
-            frequency: DraftText::default(),
-            has_md: false,
-            md: Metadata::default(),
-            links: Vec::new(),
-            link_limit: LinkLimit::of_entry(),
-            is_unreadable: false,
-            field: Field::None,
+impl HeadPart<'_> {
+    /// Reads an `rs:ln`. Each part states something, used or not: the result is always `true`.
+    fn read_link(&mut self, tag: &Tag<'_>) -> bool {
+        let cut_before = self.oddities.cut_uris();
+        let references = &mut *self.references;
+        let link = admitted_link(self.links, self.oddities, |oddities| {
+            read_link(tag, references, oddities)
+        });
+        if link.is_none() && may_continue(tag) {
+            self.oddities.add(Oddity::BadEntry);
+            if self.oddities.cut_uris() > cut_before {
+                self.oddities.add(Oddity::BeyondLimit);
+            }
         }
+        self.head.links.extend(link);
+        true
     }
 
-    /// Begins the next entry.
-    fn clear(&mut self) {
-        self.loc.clear();
-        self.lastmod.clear();
-        self.frequency.clear();
-        self.has_md = false;
-        self.md = Metadata::default();
-        self.links.clear();
-        self.link_limit = LinkLimit::of_entry();
-        self.is_unreadable = false;
-        self.field = Field::None;
-    }
-
-    /// Adds an element within the entry.
-    fn add(
-        &mut self,
-        element: Element,
-        tag: &Tag<'_>,
-        references: &mut References,
-        oddities: &mut Oddities,
-    ) {
-        // The notification specifications place an rs:ln within the loc, although their examples have it beside it.
-        let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Field::Loc);
-        match element {
-            Element::Loc if tag.depth == 3 && self.loc.begin() => self.field = Field::Loc,
-            Element::Lastmod if tag.depth == 3 && self.lastmod.begin() => {
-                self.field = Field::Lastmod;
-            }
-            Element::Changefreq if tag.depth == 3 && self.frequency.begin() => {
-                self.field = Field::Frequency;
-            }
-            Element::Md if is_child => {
-                let is_first = !std::mem::replace(&mut self.has_md, true);
-                if !is_first {
-                    oddities.add(Oddity::SeveralMetadata);
-                }
-                match read_metadata(tag, OF_ENTRY, oddities) {
-                    Some(md) if is_first => self.md = md,
-                    Some(more) => merge_metadata(&mut self.md, more),
-                    None => self.is_unreadable = true,
-                }
-            }
-            Element::Ln if is_child => {
-                let link = admitted_link(tag, &mut self.link_limit, references, oddities);
-                self.links.extend(link);
-            }
-            _ => {}
+    /// Reads an `rs:md`.
+    fn read_metadata(&mut self, tag: &Tag<'_>, is_first: bool) -> Result<bool, ReadError> {
+        if !is_first {
+            self.oddities.add(Oddity::SeveralMetadata);
         }
-    }
-
-    /// Adds a piece of text within the entry.
-    fn add_text(&mut self, text: &str) {
-        let field = match self.field {
-            Field::None => return,
-            Field::Loc => &mut self.loc,
-            Field::Lastmod => &mut self.lastmod,
-            Field::Frequency => &mut self.frequency,
+        let Some(more) = read_metadata(tag, OF_HEAD, self.oddities) else {
+            // What the document is would be a guess.
+            return Err(not_xml(
+                tag.at(),
+                &"an attribute of its rs:md can't be read",
+            ));
         };
-        field.text.push_str(text);
+        merge_metadata(&mut self.head.md, more);
+        Ok(true)
     }
 
-    /// The entry; `None` if it has no valid `loc`.
-    fn finish(&mut self, references: &mut References, oddities: &mut Oddities) -> Option<Entry> {
-        let loc = references.resolve(self.loc.stated()?, oddities)?;
-        let lastmod = self.lastmod.stated();
-        Some(Entry {
-            loc,
-            lastmod: lastmod.and_then(|text| SourceTime::parse_w3c(text, oddities)),
-            md: std::mem::take(&mut self.md),
-            links: std::mem::take(&mut self.links),
-            has_cut_links: self.link_limit.is_exceeded(),
-            frequency: self.frequency.stated().and_then(ChangeFrequency::parse),
-        })
+    /// Reads an element of XHTML; returns whether it states anything of the dialect of version 0.1.
+    fn read_xhtml(&mut self, element: Element, tag: &Tag<'_>) -> bool {
+        if element == Element::XhtmlMeta {
+            let Some(modified) = read_modified(tag, self.oddities) else {
+                return false;
+            };
+            let known = self.head.md.modified;
+            self.head.md.modified = known.or(Some(modified));
+            return true;
+        }
+        let references = &mut *self.references;
+        match read_head_link(tag, references, self.oddities) {
+            None => false,
+            Some(HeadLink::Interface(interface)) => {
+                if self.head.interfaces.len() < MAX_INTERFACES {
+                    self.head.interfaces.push(interface);
+                } else {
+                    self.oddities.add(Oddity::TooManyLinks);
+                }
+                true
+            }
+            Some(HeadLink::Link(link)) => {
+                let link = admitted_link(self.links, self.oddities, |_| link);
+                self.head.links.extend(link);
+                true
+            }
+        }
     }
 }

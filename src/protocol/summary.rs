@@ -10,6 +10,7 @@ use std::io::BufRead;
 use url::Url;
 
 use super::declared_list::{is_list, is_package};
+use super::reader::needs_change;
 use super::{
     Capability, ChangeKind, DocumentReader, Entry, EntryOrder, Head, Metadata, Oddities, Oddity,
     ReadError, Root, SourceTime,
@@ -108,12 +109,20 @@ impl DocumentSummary {
             oddities: Oddities::default(),
         };
         let mut order = EntryOrder::default();
-        let mut future_times = 0;
+        let (mut future_times, mut bad_changes) = (0, 0);
+        let mut oldest_expiry = None;
         let (mut all_timed, mut all_named) = (true, true);
         while let Some(entry) = reader.next_entry()? {
             let changed_at = entry.changed_at();
-            order.note(changed_at);
+            let expired = entry.expired_at(latest);
+            order.note(expired.or(changed_at));
             future_times += u64::from(changed_at.is_some_and(|time| time > latest));
+            // It is announced to expire, or has changed since: neither is the change that it should state.
+            let is_no_change = entry.expires.is_some() && expired.is_none();
+            let is_unstated = entry.md.change.is_none() && needs_change(reader.head(), &entry.md);
+            bad_changes += u64::from(is_no_change && is_unstated);
+            oldest_expiry = earliest(oldest_expiry, expired);
+            summary.count_expiry(expired, reader.head().md.modified, latest);
             let is_bare = (all_timed || all_named) && entry.is_bare();
             all_timed &= is_bare && entry.md.at.is_some();
             all_named &= is_bare && entry.is_named_xml();
@@ -121,6 +130,11 @@ impl DocumentSummary {
         }
         // The head may have come late.
         summary.head = reader.head().clone();
+        let written = summary.head.md.modified.max(summary.newest);
+        summary.oldest = earliest(
+            summary.oldest,
+            oldest_expiry.filter(|_| oldest_expiry <= written),
+        );
         summary.until = summary.head.md.closed_at(latest);
         let may_be_index = !summary.is_index
             && summary.entries > 0
@@ -139,7 +153,22 @@ impl DocumentSummary {
         summary
             .oddities
             .add_several(Oddity::FutureTime, future_times);
+        summary.oddities.add_several(Oddity::BadChange, bad_changes);
         Ok(summary)
+    }
+
+    /// Counts the deletion of a resource that has expired. When it did may have been announced before: of the document itself that is
+    /// a time only if it was written later. `modified`: when it was.
+    fn count_expiry(
+        &mut self,
+        expired: Option<SourceTime>,
+        modified: Option<SourceTime>,
+        latest: SourceTime,
+    ) {
+        let written = modified.filter(|&modified| modified <= latest);
+        if expired <= written {
+            self.newest = self.newest.max(expired);
+        }
     }
 
     fn count(&mut self, entry: &Entry, latest: SourceTime) {
@@ -164,7 +193,8 @@ impl DocumentSummary {
             self.lists_from = earliest(self.lists_from, from);
             self.lists_until = self.lists_until.max(until);
         }
-        match md.change {
+        let expired = entry.expired_at(latest).map(|_| ChangeKind::Deleted);
+        match expired.or(md.change) {
             Some(ChangeKind::Created) => self.changes.created += 1,
             Some(ChangeKind::Updated) => self.changes.updated += 1,
             Some(ChangeKind::Deleted) => self.changes.deleted += 1,
@@ -367,6 +397,62 @@ mod tests {
                 ..Expected::default()
             },
         );
+    }
+
+    /// The oldest and the newest time of a document with these entries, and how many of them state no change that they should.
+    fn times_of(
+        root: &str,
+        head: &str,
+        entries: &[&str],
+    ) -> (Option<SourceTime>, Option<SourceTime>, u64) {
+        let entries: String = entries
+            .iter()
+            .map(|inside| format!("<url><loc>/a</loc>{inside}</url>"))
+            .collect();
+        let xhtml = r#"xmlns:xhtml="http://www.w3.org/1999/xhtml""#;
+        let summary = read(&format!(
+            "<urlset {root} {NAMESPACES} {xhtml}>{head}{entries}</urlset>"
+        ));
+        let summary = summary.unwrap();
+        let bad = summary.oddities.count(Oddity::BadChange);
+        (summary.oldest, summary.newest, bad)
+    }
+
+    #[test]
+    fn expiry_is_a_time_of_a_document_that_was_written_later() {
+        let time = |text: Option<&str>| text.map(|text| text.parse::<SourceTime>().unwrap());
+        let expires = "<expires>2026-01-02T00:00:00Z</expires>";
+        let changed = |time: Option<&str>| {
+            format!(
+                "<lastmod rs:type=\"updated\">{}</lastmod>",
+                time.unwrap_or_default()
+            )
+        };
+        let modified = |time: Option<&str>| {
+            format!(
+                "<xhtml:meta name=\"DCTERMS.modified\" content=\"{}\"/>",
+                time.unwrap_or_default()
+            )
+        };
+        let future = "<expires>2999-01-01T00:00:00Z</expires>";
+        let (one, three) = (changed(ONE), changed(THREE));
+        let set = r#"rs:type="changeset""#;
+        for (root, head, entries, oldest, newest, bad) in [
+            // It may have been announced.
+            (set, String::new(), vec![expires], None, None, 0),
+            (set, String::new(), vec![&*one, expires], ONE, ONE, 0),
+            (set, modified(ONE), vec![expires], None, None, 0),
+            ("", String::new(), vec![expires], None, None, 0),
+            (set, modified(TWO), vec![expires], TWO, TWO, 0),
+            (set, modified(THREE), vec![&*one, expires], ONE, TWO, 0),
+            (set, String::new(), vec![expires, &*three], TWO, THREE, 0),
+            (set, modified(THREE), vec![future], None, None, 1),
+            ("", modified(THREE), vec![future], None, None, 0),
+            (set, modified(THREE), vec!["<expires/>"], None, None, 1),
+        ] {
+            let expected = (time(oldest), time(newest), bad);
+            assert_eq!(times_of(root, &head, &entries), expected, "{entries:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::fmt;
 
 use url::Url;
 
+use super::transport::{Transport, http_form};
+
 /// The maximum length in bytes of a URI that is read from outside, after it is resolved, unless configured otherwise: what
 /// servers accept in a request, and what links are stored with.
 pub const MAX_URI_BYTES: usize = 8 << 10;
@@ -171,12 +173,29 @@ web_uri! {
     ResourceUri
 }
 web_uri! {
-    /// The URI of a channel: its WebSub topic.
+    /// The URI of a channel: its WebSub topic. Of one that is advertised also that of another transport.
     TopicUri
 }
 web_uri! {
     /// The URI of a hub.
     HubUri
+}
+
+impl TopicUri {
+    /// The URI of a channel that is advertised, over any transport. `None`: one that is not supported.
+    #[must_use]
+    pub fn of_channel(uri: Url) -> Option<Self> {
+        Transport::of_uri(&uri)?;
+        let mut uri = uri;
+        uri.set_fragment(None);
+        Some(Self(uri))
+    }
+
+    /// Where its host is requested over HTTP. What a notification refers to is relative to it.
+    #[must_use]
+    pub fn http_form(&self) -> Url {
+        http_form(&self.0)
+    }
 }
 
 impl ResourceUri {
@@ -205,6 +224,18 @@ mod tests {
                 .as_str(),
             "http://example.com/a"
         );
+    }
+
+    #[test]
+    fn only_channels_that_are_advertised_have_other_schemes() {
+        let socket = Url::parse("ws://example.com/channel#top").unwrap();
+        assert!(TopicUri::try_from(socket.clone()).is_err());
+        assert!(TopicUri::parse(socket.as_str()).is_err());
+        let channel = TopicUri::of_channel(socket).unwrap();
+        assert_eq!(channel.as_str(), "ws://example.com/channel");
+        assert_eq!(channel.http_form().as_str(), "http://example.com/channel");
+        let other = Url::parse("xmpp:pubsub.example.com").unwrap();
+        assert_eq!(TopicUri::of_channel(other), None);
     }
 
     #[test]

@@ -645,6 +645,10 @@ pub(super) const STEPS: &[&str] = &[
         DELETE FROM version_task WHERE resource_id = OLD.id;
     END;
     ",
+    "
+    -- Over what the notifications of a channel come.
+    ALTER TABLE channel ADD COLUMN transport TEXT NOT NULL DEFAULT 'websub';
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

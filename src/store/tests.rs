@@ -40,9 +40,9 @@ use super::*;
 use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, ResourceUri,
-    SourceTime, TopicUri,
+    SourceTime, TopicUri, Transport,
 };
-use crate::sync::{Coverage, Gap, GapReason, LateChange};
+use crate::sync::{Channel, Coverage, Gap, GapReason, LateChange};
 
 const SOURCE: &str = "demo";
 
@@ -217,6 +217,20 @@ impl World {
         let adding = self
             .store
             .add_channel(self.now, self.set, &kind, &topic, &hubs, keys);
+        adding.await.unwrap().id
+    }
+
+    /// A channel over a WebSocket.
+    async fn connection(&self) -> ChannelId {
+        let uri = url::Url::parse("wss://example.org/changes").unwrap();
+        let topic = TopicUri::of_channel(uri).unwrap();
+        let channel = Channel::without_hubs(Transport::Websocket, self.now, &topic);
+        let kind = Capability::FrameworkNotification;
+        let keys = CallbackKeys {
+            token: "unused".to_owned(),
+            secret: None,
+        };
+        let adding = self.store.insert_channel(self.set, &kind, channel, keys);
         adding.await.unwrap().id
     }
 

@@ -1,4 +1,5 @@
-//! The machine of one channel: what is requested of which hub, and when (WebSub, sections 4 and 5).
+//! The machine of one channel: what is requested of which hub, and when (WebSub, sections 4 and 5). That of a channel over another
+//! transport is [`connection`].
 //!
 //! There are two halves. [`Channel`] is what is stored: it outlives the process, and several parts of the shell change it,
 //! each in a transaction of its own that loads it, calls one method and saves it. [`ChannelMachine`] belongs to the one
@@ -23,6 +24,7 @@
 
 mod callbacks;
 mod choice;
+mod connection;
 mod fault;
 
 use std::collections::VecDeque;
@@ -33,10 +35,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::lease::{Asked, ChannelState, Lease, Ruling};
 use crate::clock::{ClockStepDetector, Now};
 use crate::protocol::websub::Intent;
-use crate::protocol::{HubUri, TopicUri};
+use crate::protocol::{HubUri, TopicUri, Transport};
 
 pub use callbacks::{CallbackChange, CallbackOwner, CallbackSlot, Callbacks};
 pub use choice::{ChannelChoice, ChannelKey, choose_channels};
+pub use connection::ConnectionStep;
 pub use fault::{DeliveryFault, DeliveryFaultKind, Denial};
 
 /// How many requests a hub gets to end a subscription that is no longer wanted. After that the lease runs out by itself.
@@ -49,6 +52,8 @@ const UNDATED_WAIT: TimeDelta = TimeDelta::hours(1);
 /// What is stored of one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channel {
+    /// Over what its notifications come.
+    pub transport: Transport,
     /// The topic as advertised.
     pub topic: TopicUri,
     /// The topic that the hub was asked for: what the topic calls itself. Verifications and denials must name it.
@@ -79,9 +84,10 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel whose first request is due now.
+    /// A channel over WebSub whose first request is due now.
     pub fn new(now: DateTime<Utc>, topic: &TopicUri, hubs: &[HubUri]) -> Self {
         Self {
+            transport: Transport::Websub,
             topic: topic.clone(),
             subscribed_topic: topic.clone(),
             hub: hubs.first().cloned(),
@@ -95,6 +101,14 @@ impl Channel {
             fault: None,
             silences: 0,
             begun: 0,
+        }
+    }
+
+    /// A channel over a transport without hubs, that is to be connected now.
+    pub fn without_hubs(transport: Transport, now: DateTime<Utc>, topic: &TopicUri) -> Self {
+        Self {
+            transport,
+            ..Self::new(now, topic, &[])
         }
     }
 
@@ -147,7 +161,7 @@ impl Channel {
 
     /// The hub may have given the subscription up while this Destination did not run: it is requested again.
     pub fn renew_after_downtime(&mut self, now: DateTime<Utc>) {
-        if !self.is_ending() {
+        if !self.is_ending() && self.transport.has_lease() {
             self.lease.renew_now(now);
         }
     }
@@ -240,10 +254,11 @@ impl Channel {
         Some(former)
     }
 
-    /// Whether a hub may have a subscription, granted or requested.
+    /// Whether a hub may have a subscription, granted or requested; or whether there is a connection, or is to be one.
     pub fn may_be_subscribed(&self) -> bool {
         use ChannelState::{Active, Expired, Pending};
-        self.callbacks.own.is_some() && matches!(self.lease.state, Active | Expired | Pending)
+        let may_have_any = self.callbacks.own.is_some() || !self.transport.has_callback();
+        may_have_any && matches!(self.lease.state, Active | Expired | Pending)
     }
 
     /// Whether a hub is expected to deliver.
@@ -358,8 +373,12 @@ impl Channel {
 
     /// The action that waits for the next deadline.
     fn wait(&self, now: DateTime<Utc>) -> ChannelAction {
+        ChannelAction::WaitUntil(self.next_deadline(now))
+    }
+
+    fn next_deadline(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         let deadline = self.lease.next_deadline();
-        ChannelAction::WaitUntil(deadline.unwrap_or(now + UNDATED_WAIT))
+        deadline.unwrap_or(now + UNDATED_WAIT)
     }
 }
 

@@ -90,6 +90,8 @@ const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(1);
 const VERIFICATION_TIME: TimeDelta = TimeDelta::minutes(1);
 /// The longest lease, in seconds. A longer grant is confirmed, but renewed as if it were this.
 const LONGEST_LEASE: u64 = 366 * 24 * 3600;
+/// A connection that has lasted so long has worked: the next pause is a short one again.
+const LASTING: TimeDelta = TimeDelta::minutes(1);
 /// A smaller difference is a correction of the clock, not a step.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(1);
 
@@ -219,10 +221,64 @@ impl Lease {
         self.failures = self.failures.saturating_add(1);
         self.not_before = None;
         if asked.intent == Intent::Subscribe {
-            let used = self.paced_until.map_or(now, |until| until.max(now));
-            self.paced_until = Some(used + REQUEST_INTERVAL);
+            self.use_pace(now);
         }
         self.begin_verification(now);
+    }
+
+    fn use_pace(&mut self, now: DateTime<Utc>) {
+        let used = self.paced_until.map_or(now, |until| until.max(now));
+        self.paced_until = Some(used + REQUEST_INTERVAL);
+    }
+
+    /// Records that there is no connection, and that one is to be opened now.
+    pub(super) fn await_connection(&mut self, now: DateTime<Utc>) {
+        if self.state == ChannelState::Active {
+            // It was open until the process ended: the request that opened it is not the one that is missing an answer.
+            self.asked_at = None;
+        }
+        self.state = ChannelState::Pending;
+        self.next_try_at = Some(self.not_before.map_or(now, |at| at.max(now)));
+    }
+
+    /// Records that a connection is being opened. Until it is open, that counts as failed.
+    pub(super) fn begin_connection(&mut self, now: DateTime<Utc>) {
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = None;
+        self.use_pace(now);
+        self.begin_verification(now);
+    }
+
+    /// Records that the connection is open. Whether it works is seen once it has lasted.
+    pub(super) fn hold_connection(&mut self) {
+        self.state = ChannelState::Active;
+        self.next_try_at = None;
+    }
+
+    /// Records that the connection that was open has ended. It may have been given up before, as [`expire`](Self::expire) does.
+    pub(super) fn lose_connection(&mut self, now: DateTime<Utc>, spread: f64) {
+        let has_lasted = |begun: DateTime<Utc>| (now - begun).abs() >= LASTING;
+        if self.asked_at.is_some_and(has_lasted) {
+            self.failures = 0;
+        }
+        if self.state == ChannelState::Active {
+            self.lose();
+        }
+        self.fail_connection(now, None, spread);
+    }
+
+    /// Records that no connection could be opened. `spread`, from 0 to 1, lengthens the pause by up to a half.
+    pub(super) fn fail_connection(
+        &mut self,
+        now: DateTime<Utc>,
+        retry_after: Option<Duration>,
+        spread: f64,
+    ) {
+        self.fail_request(now, retry_after);
+        let pause = pause(self.failures).to_std().unwrap_or_default();
+        let jitter = pause.mul_f64(spread.clamp(0.0, 1.0) / 2.0);
+        let jitter = TimeDelta::from_std(jitter).unwrap_or_default();
+        self.next_try_at = self.next_try_at.map(|at| at + jitter);
     }
 
     /// Restarts the time for the verification: the pending request goes to another hub.

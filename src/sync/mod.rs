@@ -34,7 +34,8 @@ pub use candidates::{
 pub use channel::{
     CallbackChange, CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelAction, ChannelChoice,
     ChannelEvent, ChannelFailure, ChannelKey, ChannelMachine, ChannelReport, ChannelRules,
-    ChannelStep, DeliveryFault, DeliveryFaultKind, Denial, HubRequest, choose_channels,
+    ChannelStep, ConnectionStep, DeliveryFault, DeliveryFaultKind, Denial, HubRequest,
+    choose_channels,
 };
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
@@ -43,8 +44,8 @@ pub use lease::{Asked, ChannelState, Lease, Ruling};
 pub use news_filter::NewsFilter;
 pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
 pub use plan::{
-    Announced, Decision, LateChange, LocalState, Pending, needs_approval, plan_absent, plan_change,
-    plan_late, plan_linked, plan_listed,
+    Announced, Decision, LateChange, LocalState, Pending, ends_listed, needs_approval, plan_absent,
+    plan_change, plan_late, plan_linked, plan_listed,
 };
 pub use push_watchdog::PushWatchdog;
 pub use schedule::{Pacing, Schedule};

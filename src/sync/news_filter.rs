@@ -20,6 +20,8 @@ pub struct NewsFilter {
     pub(super) front: Option<SourceTime>,
     /// The time from which on later documents have been read already.
     pub(super) late_from: Option<SourceTime>,
+    /// Whether the document is a Change Set of version 0.1.
+    pub(super) of_change_set: bool,
 }
 
 impl NewsFilter {
@@ -31,7 +33,22 @@ impl NewsFilter {
             missing: Vec::new(),
             front: None,
             late_from: None,
+            of_change_set: false,
         }
+    }
+
+    /// The same of a Change Set of version 0.1.
+    #[must_use]
+    pub fn of_change_set(self) -> Self {
+        Self {
+            of_change_set: true,
+            ..self
+        }
+    }
+
+    /// Whether the document is a Change Set of version 0.1.
+    pub fn is_of_change_set(&self) -> bool {
+        self.of_change_set
     }
 
     /// Whether a change of that time is late: a later document of the same time has been read. The change may be unknown

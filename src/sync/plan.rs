@@ -217,6 +217,8 @@ pub enum LateChange {
     Same,
     /// It has appeared late: it is newer than what is known of its resource, or nothing is.
     News,
+    /// It ends what a list states of the same time: see [`ends_listed`].
+    Ends,
 }
 
 /// Plans an entry whose time was covered before. `listed_at`: the time of the newest Resource List that names its resource:
@@ -275,6 +277,30 @@ pub fn plan_late(
             ContentMatch::Unknown if is_modified_later == Some(true) => LateChange::News,
             ContentMatch::Different | ContentMatch::Unknown => LateChange::Known,
         },
+    }
+}
+
+/// Whether a deletion that a Change Set states ends what is known, or pending, by a Sitemap only, of a resource that was modified last at
+/// the same time. The draft of version 0.1 has both in its examples: the Change Set alone states what has happened then.
+#[must_use]
+pub fn ends_listed(
+    announced: &Announced<'_>,
+    known: Option<&LocalState>,
+    pending: Option<&Pending>,
+) -> bool {
+    if announced.kind != ChangeKind::Deleted || announced.changed_at.is_none() {
+        return false;
+    }
+    match (pending, known) {
+        (Some(pending), _) => {
+            let exists = pending.kind != ChangeKind::Deleted;
+            pending.is_listed && exists && pending.changed_at == announced.changed_at
+        }
+        (None, Some(known)) => {
+            let is_listed = known.kind.is_none() && !known.deleted;
+            is_listed && known.lastmod == announced.changed_at
+        }
+        (None, None) => false,
     }
 }
 

@@ -1,4 +1,5 @@
-//! When to poll a set: at the poll interval, sooner while a gap is open or the documents can't be read.
+//! When to poll a set: at the poll interval, sooner while a gap is open or the documents can't be read, and after notifications that
+//! prove nothing.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,9 @@ use crate::clock::Now;
 const GAP_PATIENCE: Duration = Duration::from_secs(3600);
 /// The first pause between two polls while a gap is open or polls fail.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The first pause between two polls that check what hints have stated.
+const CHECK_PAUSE: Duration = Duration::from_secs(60);
 
 /// The result of a poll, as far as it decides on the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,10 @@ pub struct Schedule {
     last: Option<Instant>,
     pauses: u32,
     gap_since: Option<Instant>,
+    /// Whether there was a hint since the last poll.
+    is_hinted: bool,
+    /// How many polls in a row there was a hint before.
+    hinted: u32,
 }
 
 impl Schedule {
@@ -38,6 +46,8 @@ impl Schedule {
             last: None,
             pauses: 0,
             gap_since: None,
+            is_hinted: false,
+            hinted: 0,
         }
     }
 
@@ -57,19 +67,48 @@ impl Schedule {
         self.next = self.next.min(soonest.max(now.mono));
     }
 
+    /// Makes a poll due that checks what a hint has stated, over a transport whose notifications are nothing else. A minute later at
+    /// the earliest, so that it checks the following ones as well; while they keep coming, 2, 4, … minutes after the last poll, up to
+    /// the poll interval.
+    pub fn check_hint(&mut self, now: Now) {
+        self.hint(now.mono + CHECK_PAUSE, CHECK_PAUSE);
+    }
+
+    /// Makes a poll due of documents that a hint names: at once; while such hints keep coming, 2, 4, … seconds after the last poll, up
+    /// to the poll interval.
+    pub fn follow_hint(&mut self, now: Now) {
+        self.hint(now.mono, FIRST_PAUSE);
+    }
+
+    fn hint(&mut self, soonest: Instant, first_pause: Duration) {
+        self.is_hinted = true;
+        let pause = self.growing(first_pause, self.hinted);
+        let due = self.last.map_or(soonest, |last| soonest.max(last + pause));
+        self.next = self.next.min(due);
+    }
+
+    /// The pause after so many others, each twice as long as the one before, up to the poll interval.
+    fn growing(&self, first: Duration, others: u32) -> Duration {
+        let factor = 1_u32.checked_shl(others).unwrap_or(u32::MAX);
+        first.saturating_mul(factor).min(self.interval.max(first))
+    }
+
     /// Records the end of a poll.
     pub fn polled(&mut self, now: Now, pacing: Pacing) {
         self.last = Some(now.mono);
+        self.hinted = match std::mem::take(&mut self.is_hinted) {
+            true => self.hinted.saturating_add(1),
+            false => 0,
+        };
         let pause = match pacing {
             Pacing::Regular => {
                 self.pauses = 0;
                 self.interval
             }
             Pacing::Soon => {
-                let pause =
-                    FIRST_PAUSE.saturating_mul(1_u32.checked_shl(self.pauses).unwrap_or(u32::MAX));
+                let pause = self.growing(FIRST_PAUSE, self.pauses);
                 self.pauses = self.pauses.saturating_add(1);
-                pause.min(self.interval.max(FIRST_PAUSE))
+                pause
             }
         };
         self.next = now.mono + pause;
@@ -131,6 +170,57 @@ mod tests {
         );
         assert_eq!(pauses(1, &[Soon, Soon]), [2, 2]);
         assert_eq!(pauses(900, &[Soon; 40]).last(), Some(&900));
+    }
+
+    /// The pauses of an hour in which there is a hint every half second, in seconds.
+    fn pauses_with(hint: fn(&mut Schedule, Now)) -> Vec<u64> {
+        let start = clock::now();
+        let mut schedule = Schedule::new(start, Duration::from_secs(900));
+        schedule.polled(start, Pacing::Regular);
+        let (mut last, mut pauses) = (start.mono, Vec::new());
+        for step in 1..=2 * 3600 {
+            let now = start.plus(Duration::from_millis(500) * step);
+            hint(&mut schedule, now);
+            if schedule.next_deadline() <= now.mono {
+                pauses.push((now.mono - last).as_secs());
+                last = now.mono;
+                schedule.polled(now, Pacing::Regular);
+            }
+        }
+        pauses
+    }
+
+    #[test]
+    fn frequent_hints_cause_polls_with_growing_pauses() {
+        let checked = pauses_with(Schedule::check_hint);
+        assert_eq!(checked, [60, 120, 240, 480, 900, 900]);
+        let followed = pauses_with(Schedule::follow_hint);
+        let expected = [2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900];
+        assert_eq!(followed, expected);
+    }
+
+    #[test]
+    fn poll_without_a_hint_before_it_ends_the_growth_of_the_pauses() {
+        let second = Duration::from_secs(1);
+        let mut now = clock::now();
+        let mut schedule = Schedule::new(now, 900 * second);
+        schedule.polled(now, Pacing::Regular);
+        for _ in 0..3 {
+            for pause in [60, 120, 240] {
+                schedule.check_hint(now);
+                now = now.plus(pause * second);
+                assert_eq!(schedule.next_deadline(), now.mono);
+                schedule.polled(now, Pacing::Regular);
+            }
+            now = now.plus(900 * second);
+            schedule.polled(now, Pacing::Regular);
+            now = now.plus(200 * second);
+            schedule.follow_hint(now);
+            assert_eq!(schedule.next_deadline(), now.mono, "at once");
+            schedule.polled(now, Pacing::Regular);
+            now = now.plus(900 * second);
+            schedule.polled(now, Pacing::Regular);
+        }
     }
 
     #[test]

@@ -240,6 +240,7 @@ impl Sequencer {
             missing,
             front: self.coverage.front(),
             late_from: is_late.then_some(interval.until()),
+            of_change_set: false,
         };
         if is_known {
             return Verdict::Known(filter);
@@ -334,6 +335,7 @@ impl Sequencer {
                 .read_until
                 .map_or(front, |read| front.map(|front| front.min(read))),
             late_from: None,
+            of_change_set: false,
         };
         if let Some(front) = front
             && !is_future(now, interval.until())

@@ -17,6 +17,7 @@ mod conditions;
 mod damaged;
 mod deletions;
 mod documents;
+mod draft;
 mod dumps;
 mod duplicates;
 mod economy;

@@ -49,7 +49,8 @@ async fn status_lists_source_sets_and_channels() {
     let kinds: Vec<_> = set.channels.iter().map(|c| c.kind.as_str()).collect();
     assert_eq!(kinds.len(), 2);
     for channel in &set.channels {
-        assert_eq!(channel.hub, rig.hub().uri().to_string());
+        assert_eq!(channel.transport, "websub");
+        assert_eq!(channel.hub, Some(rig.hub().uri().to_string()));
         let (renewed, ends) = (
             channel.renew_at.as_ref().unwrap(),
             channel.lease_expires_at.as_ref().unwrap(),

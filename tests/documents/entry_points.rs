@@ -288,7 +288,7 @@ async fn describing_documents_and_channels_of_other_transports_are_shown() {
         .replacen("<rs:md", &format!("{}<rs:md", about("/about/list")), 1)
         .replace(
             "</urlset>",
-            "<url><loc>ws://example.com/changes</loc><rs:md capability=\"change-notification\"/></url></urlset>",
+            "<url><loc>xmpp:pubsub.example.com</loc><rs:md capability=\"change-notification\"/></url></urlset>",
         );
     site.put("/capabilities.xml", &list);
     let follower = Follower::start(site).await;

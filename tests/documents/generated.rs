@@ -159,6 +159,7 @@ fn metadata() -> impl Strategy<Value = Metadata> {
     (moments, others, texts).prop_map(|(times, others, texts)| Metadata {
         at: times.0,
         completed: times.1,
+        modified: None,
         from: times.2,
         until: times.3,
         capability: others.0,
@@ -179,6 +180,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let entry = entry.prop_map(|(loc, lastmod, md, links)| Entry {
         loc,
         lastmod,
+        expires: None,
         md,
         links,
         has_cut_links: false,
@@ -196,7 +198,13 @@ pub(crate) fn documents() -> impl Strategy<Value = Generated> {
         } else {
             Root::Urlset
         };
-        let head = Head { root, md, links };
+        let head = Head {
+            root,
+            md,
+            links,
+            interfaces: Vec::new(),
+            is_change_set: false,
+        };
         Generated { head, entries }
     })
 }

@@ -25,7 +25,7 @@
 //! | packages in a Change List | [`changes`]: `packages_in_a_change_list_…` |
 //! | a Source below a path | `fetch::discovery`: `well_known_document_below_…` |
 //! | links `index` and `up` to nothing | [`changes`]: `dead_index_…`, [`entry_points`]: `dead_up_link_…` |
-//! | `describedby`; channels over `ws:` | [`entry_points`]: `describing_documents_…` |
+//! | `describedby`; channels over `xmpp:` | [`entry_points`]: `describing_documents_…` |
 //! | more than 50,000 entries | [`lists`]: `oversized_list_…` |
 //! | gzip stated by the name or by the header alone | [`lists`]: `gzip_…` |
 //! | dumps: member paths, manifests without `change`, `changelist` for a Change Dump | [`reading`]: `manifests_…`, `change_dump_…`; for packages see tests/destination |
@@ -49,7 +49,8 @@
 //! | a representation by its type; a coded one | [`representations`] |
 //! | oddities are logged once and shown in the status | [`oddities`] |
 //!
-//! [`shapes`] has the examples of the specification. [`writing`] checks writer and reader against each other.
+//! [`shapes`] has the examples of the specification, and [`draft`] those of the draft of version 0.1. [`writing`] checks writer and reader
+//! against each other.
 
 #![allow(
     clippy::unwrap_used,
@@ -61,6 +62,7 @@ mod support;
 
 mod changes;
 mod damage;
+mod draft;
 mod entry_points;
 mod generated;
 mod lists;

@@ -13,7 +13,7 @@
 //! | resources and sets without end, which fill the database | tests/destination `limits`; `store::tests` `trim` |
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
-//! | input that makes the program panic | `engine::set::inbox`: `delivery_that_panics_…`, `…_rejected_in_the_end`; `engine::source::worker`; `engine::channels::driver`; `engine::one_shot`; `engine::apply` `executor` and `publisher`; `store::readers` |
+//! | input that makes the program panic | `engine::set::inbox`: `delivery_that_panics_…`, `…_rejected_in_the_end`; `engine::source::worker`; `engine::channels::websub`; `engine::one_shot`; `engine::apply` `executor` and `publisher`; `store::readers` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
 //! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror_path`; tests/destination `paths` |
 //! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `mirror` |
@@ -22,6 +22,7 @@
 //! | empty lists, indexes, dumps and packages | [`empty_lists`] |
 //! | slow and silent peers | [`floods`]: `thousand_silent_peers_…`; [`peers`]: `stalled_peers_…`; `http::delivery_budget` |
 //! | deliveries that are truncated, never end, or exceed the inbox | [`peers`]: `truncated_delivery_…`, `endless_delivery_…`; tests/destination `full_inbox_…` |
+//! | WebSockets: endless messages, frames of gigabytes, floods of pings, servers that are gone, private addresses, credentials | tests/websocket `hostile`; `fetch::socket`; `sync::channel` `connection` |
 //! | many hosts that never answer | [`unresponsive_hosts`]; over HTTP/2: `engine::apply::executor`; tests/process `http2` |
 //! | hosts without end, and long texts with which they end connections | `fetch::permits`; `fetch::error` |
 //! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_places`; `store::readers`; `engine::set::ingest` |
@@ -34,6 +35,7 @@
 //! | forged requests to unsubscribe | tests/websub `verifying` and `endings` |
 //! | leases of a second, denials without end | the tests of `sync::lease` and `sync::channel`; tests/websub `leases` |
 //! | intervals that are inverted, empty or impossible | [`intervals`]: `impossible_interval_…`; tests/destination `hints`; of packages: `own_change_dumps` |
+//! | Change Sets that name each other in a ring, or without end | [`draft`] |
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
 //! | changes that are withheld for ever | [`stale_documents`]: `source_that_publishes_nothing_…` |
@@ -101,6 +103,7 @@ mod cycle;
 mod deletions;
 mod disks;
 mod documents;
+mod draft;
 mod empty_lists;
 mod entities;
 mod entry_points;

@@ -4,7 +4,8 @@
 #   2. notifications: the sample Source through a hub made of `flask-websub` (PyPI). The hub verifies intent once before it
 #      answers and once afterwards;
 #   3. patches: of JSON, made by `jsonpatch` (PyPI), and of XML, compared with what `lxml` (PyPI) makes of the same document;
-#   4. versions: `pywb` (PyPI) as TimeGate and TimeMap of a Source.
+#   4. versions: `pywb` (PyPI) as TimeGate and TimeMap of a Source;
+#   5. WebSockets: a Source made of `tornado` (PyPI), as in the example of Notification 0.8, and one made of `websockets` (PyPI).
 # Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
 #   SAMPLE_SOURCE  the binary of examples/sample_source.rs
@@ -12,7 +13,7 @@
 set -euo pipefail
 
 if (($# < 2)); then
-    sed -n '2,10p' "$0" >&2
+    sed -n '2,11p' "$0" >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -289,10 +290,58 @@ store_versions_of_an_archive() {
     step "pywb: the versions of its TimeMap are stored once, with a daemon and without one"
 }
 
+# same_data NAME TEXT…: waits until the mirror has these resources and no others
+same_data() {
+    "$python" -c 'import pathlib, sys, time
+folder, expected = pathlib.Path(sys.argv[1]), dict(zip(sys.argv[2::2], sys.argv[3::2]))
+deadline = time.monotonic() + 60
+while True:
+    found = {path.name: path.read_text() for path in folder.iterdir() if path.suffix == ".txt"}
+    if found == expected:
+        break
+    if time.monotonic() > deadline:
+        sys.exit(f"the mirror has {found}, not {expected}")
+    time.sleep(0.1)' "$mirror/${base#http://}/data" "$@"
+}
+
+# follow_over_a_socket tornado|websockets: what the Source is made of
+follow_over_a_socket() {
+    local made_of=$1 name=$1-site base daemon
+    start "$name" "$python" "$here/socket_site.py" "$made_of"
+    base=$(wait_for_log "$name" '^source (.*)/$')
+    configure "$made_of" "$base/" 'poll_interval = "1h"'
+    start "$made_of-resyncd" "$resyncd" --config "$config" run
+    daemon=$pid
+    wait_for in-sync active=change-notification
+    same_data a.txt first b.txt first c.txt first
+    step "$made_of: connected; baseline equal"
+
+    until_served "$base/control/update/a.txt/second"
+    until_served "$base/control/update/new.txt/third"
+    until_served "$base/control/delete/b.txt"
+    same_data a.txt second c.txt first new.txt third
+    wait_for in-sync "origin=notification:$base/data/new.txt"
+    step "$made_of: update, creation and deletion pushed and applied; mirror equal"
+
+    until_served "$base/control/hangup"
+    wait_for_log "$made_of-resyncd" '.*(connection-closed).*'
+    wait_for in-sync active=change-notification
+    until_served "$base/control/update/c.txt/fourth"
+    same_data a.txt second c.txt fourth new.txt third
+    step "$made_of: connected again after the server has closed the connection"
+
+    "$resyncd" --config "$config" unsubscribe
+    wait_for unsubscribed=change-notification
+    stop "$daemon"
+    step "$made_of: closed; the daemon stopped cleanly"
+}
+
 prepare_python
 poll_a_source_of_resync
 apply_patches_of_others
 follow_through_a_hub before
 follow_through_a_hub after
 store_versions_of_an_archive
+follow_over_a_socket tornado
+follow_over_a_socket websockets
 step "passed"

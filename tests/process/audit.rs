@@ -13,6 +13,7 @@ use crate::support::{SET, files, path_of, resources, soon};
 
 mod absence;
 mod database;
+mod draft;
 mod linked;
 mod origin;
 

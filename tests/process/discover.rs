@@ -97,6 +97,7 @@ async fn sets_are_listed_with_documents_channels_and_hubs() {
     assert_eq!(kinds, ["change-notification", "framework-notification"]);
     let hub = source.hub().unwrap().uri().to_string();
     assert_eq!(channels[0]["hubs"], serde_json::json!([hub]));
+    assert_eq!(channels[0]["transport"], "websub");
 
     let output = discover(&[&source.url()]).await;
     assert_eq!(output.status.code(), Some(0));
@@ -348,6 +349,7 @@ async fn dead_parts_of_an_index_are_listed() {
 async fn what_describes_a_set_and_unsupported_channels_are_shown() {
     let source = SampleSource::start(resources(1)).await.unwrap();
     let entries = entry("/set1/resourcelist.xml", "resourcelist")
+        + &entry("xmpp:pubsub.example.com", "change-notification")
         + &entry("ws://example.com/changes", "change-notification");
     let list = document("capabilitylist", &entries).replacen(
         "<rs:md",
@@ -359,11 +361,16 @@ async fn what_describes_a_set_and_unsupported_channels_are_shown() {
     let set = &found["sets"][0];
     let about = source.base().join("/about").unwrap().to_string();
     assert_eq!(set["describedby"], serde_json::json!([about]));
-    assert_eq!(set["channels"][0]["topic"], "ws://example.com/changes");
-    assert_eq!(set["channels"][0]["error"]["code"], "unsupported-transport");
+    let (socket, other) = (&set["channels"][0], &set["channels"][1]);
+    assert_eq!(socket["topic"], "ws://example.com/changes");
+    assert_eq!(socket["transport"], "websocket");
+    assert!(socket["error"].is_null() && other["transport"].is_null());
+    assert_eq!(other["topic"], "xmpp:pubsub.example.com");
+    assert_eq!(other["error"]["code"], "unsupported-transport");
     let tree = text(&discover(&[&source.url()]).await.stdout);
     for part in [
         &format!("described by {about}"),
+        "transport websocket",
         "a transport that is not supported yet",
     ] {
         assert!(tree.contains(part), "{part}: {tree}");
@@ -593,4 +600,69 @@ async fn starter_of_a_place_without_a_source_is_an_error_and_no_file() {
         let refused = program().args(arguments).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_of_the_draft_is_shown_with_what_it_names() {
+    let source = SampleSource::start(SampleOptions {
+        sets: Vec::new(),
+        hub: ChannelHub::None,
+        ..SampleOptions::default()
+    })
+    .await
+    .unwrap();
+    let namespaces = format!(r#"{NAMESPACES} xmlns:xhtml="http://www.w3.org/1999/xhtml""#);
+    let links = r#"<xhtml:link rel="current http://www.openarchives.org/rs/changeset" href="/changes.xml"/>
+        <xhtml:link rel="http://www.openarchives.org/rs/dump" href="/dump.zip"/>
+        <xhtml:link href="xmpp:pubsub.example.com" rs:protocol="http://xmpp.org/extensions/xep-0060.html" rs:pubsubnode="n"/>
+        <xhtml:link href="/subscribe" rs:protocol="http://example.com/protocol/callback"/>"#;
+    let listed = "<url><loc>/a</loc></url>";
+    put(
+        &source,
+        "/sitemap.xml",
+        format!("<urlset {namespaces}>{links}{listed}</urlset>"),
+    );
+    let deleted = "<url><loc>/b</loc><expires>2012-08-08T13:22:00Z</expires></url>";
+    put(
+        &source,
+        "/changes.xml",
+        format!(r#"<urlset rs:type="changeset" {namespaces}>{deleted}</urlset>"#),
+    );
+    let url = format!("{}sitemap.xml", source.url());
+    let found = json(&url).await;
+    let set = &found["sets"][0];
+    assert_eq!(
+        (&set["capability_list"], &set["dialect"], &set["implied"]),
+        (&url.clone().into(), &"0.1".into(), &true.into())
+    );
+    assert_eq!(set["oddities"]["draft-0.1"], 1);
+    let offered = set["capabilities"].as_array().unwrap().iter();
+    let offered: Vec<_> = offered
+        .map(|offered| {
+            let (capability, is_read) = (&offered["capability"], &offered["looked_into"]);
+            (capability.as_str().unwrap(), is_read.as_bool().unwrap())
+        })
+        .collect();
+    // A package is not read.
+    let expected = [
+        ("resourcelist", true),
+        ("changelist", true),
+        ("resourcedump", false),
+    ];
+    assert_eq!(offered, expected);
+    assert_eq!(set["capabilities"][1]["deleted"], 1);
+    let channels = set["channels"].as_array().unwrap();
+    let topics: Vec<_> = channels.iter().map(|it| it["topic"].as_str()).collect();
+    let callback = format!("{}subscribe", source.url());
+    assert_eq!(
+        topics,
+        [Some("xmpp:pubsub.example.com"), Some(callback.as_str())]
+    );
+    assert!(
+        channels
+            .iter()
+            .all(|it| it["error"]["code"] == "unsupported-transport")
+    );
+    let shown = text(&discover(&[&url]).await.stdout);
+    assert!(shown.contains("of the draft of version 0.1"), "{shown}");
 }

@@ -182,16 +182,7 @@ impl Rig {
     }
 
     pub(crate) async fn stop_daemon(&mut self) {
-        let daemon = self.daemon.take().unwrap();
-        soon("the daemon stops", daemon.stop()).await;
-        // A query that is still running releases the database a moment later.
-        let lock = File::open(self.config.state_dir.join("resyncd.lock")).unwrap();
-        eventually("the state directory is unlocked", None, async || {
-            lock.try_lock().map_err(|error| error.to_string())?;
-            // Closing it does not unlock it as long as a process that is just being started has it, too.
-            lock.unlock().map_err(|error| error.to_string())
-        })
-        .await;
+        stop(self.daemon.take().unwrap(), &self.config).await;
     }
 
     pub(crate) fn daemon(&self) -> &Daemon {
@@ -350,11 +341,24 @@ impl Rig {
     }
 }
 
+/// Stops a daemon.
+async fn stop(daemon: Daemon, config: &Config) {
+    soon("the daemon stops", daemon.stop()).await;
+    // A query that is still running releases the database a moment later.
+    let lock = File::open(config.state_dir.join("resyncd.lock")).unwrap();
+    eventually("the state directory is unlocked", None, async || {
+        lock.try_lock().map_err(|error| error.to_string())?;
+        // Closing it does not unlock it as long as a process that is just being started has it, too.
+        lock.unlock().map_err(|error| error.to_string())
+    })
+    .await;
+}
+
 /// A daemon that follows the Source at any URL.
 pub(crate) struct Destination {
     pub(crate) config: Config,
     pub(crate) operator: Operator,
-    daemon: Daemon,
+    daemon: Option<Daemon>,
     /// Removed when the daemon has been dropped.
     _folder: TempDir,
 }
@@ -369,13 +373,22 @@ impl Destination {
         Self {
             config,
             operator: Operator::new(daemon.status),
-            daemon,
+            daemon: Some(daemon),
             _folder: folder,
         }
     }
 
+    pub(crate) async fn stop(&mut self) {
+        stop(self.daemon.take().unwrap(), &self.config).await;
+    }
+
+    pub(crate) async fn start_again(&mut self) {
+        let daemon = Daemon::start(self.config.clone()).await.unwrap();
+        self.daemon = Some(daemon);
+    }
+
     pub(crate) fn wakes(&self) -> broadcast::Receiver<Wake> {
-        self.daemon.store.wakes()
+        self.daemon.as_ref().unwrap().store.wakes()
     }
 }
 

@@ -11,7 +11,9 @@ use crate::fetch::{
     Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
 };
-use crate::protocol::{Capability, DocumentSummary, EntryCounts, Oddities, Offer, SourceTime};
+use crate::protocol::{
+    Capability, DocumentSummary, EntryCounts, Oddities, Oddity, Offer, SourceTime, Transport,
+};
 use crate::status::StatusError;
 
 #[derive(Debug, Serialize)]
@@ -34,6 +36,8 @@ pub(super) struct DiscoveryReport {
 pub(super) struct SetReport {
     pub(super) capability_list: String,
     pub(super) implied: bool,
+    /// The version of the draft that it follows; `None`: version 1.0 or later, or no ResourceSync.
+    pub(super) dialect: Option<&'static str>,
     pub(super) describedby: Vec<String>,
     pub(super) oddities: OddityCounts,
     pub(super) capabilities: Vec<OfferReport>,
@@ -43,6 +47,8 @@ pub(super) struct SetReport {
 #[derive(Debug, Serialize)]
 pub(super) struct AdvertisedChannel {
     pub(super) kind: String,
+    /// Over what its notifications come; null if that is not supported.
+    pub(super) transport: Option<&'static str>,
     pub(super) topic: String,
     pub(super) hubs: Vec<String>,
     /// Why it can't be used.
@@ -213,6 +219,13 @@ impl DiscoveryReport {
     }
 }
 
+impl AdvertisedChannel {
+    /// Whether hubs deliver its notifications.
+    pub(super) fn has_hubs(&self) -> bool {
+        self.transport == Some(Transport::Websub.code())
+    }
+}
+
 impl SetReport {
     fn of(set: &CapabilityList, found: &Discovery, summaries: &DocumentSummaries) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
@@ -231,6 +244,7 @@ impl SetReport {
         Self {
             capability_list: set.uri.to_string(),
             implied: set.is_implied(),
+            dialect: (set.oddities.count(Oddity::Draft01) > 0).then_some("0.1"),
             describedby: texts(described_by),
             oddities: counts(&set.oddities),
             capabilities: documents.into_iter().map(offered).collect(),
@@ -311,6 +325,7 @@ fn facts(summary: &DocumentSummary, stated: Option<&EntryCounts>) -> DocumentFac
 fn channel(advertised: &Offer) -> AdvertisedChannel {
     AdvertisedChannel {
         kind: advertised.capability.to_string(),
+        transport: Transport::of_uri(&advertised.uri).map(Transport::code),
         topic: advertised.uri.to_string(),
         hubs: advertised.hubs.iter().map(ToString::to_string).collect(),
         error: None,
@@ -320,6 +335,7 @@ fn channel(advertised: &Offer) -> AdvertisedChannel {
 fn unsupported_channel(channel: &UnsupportedChannel) -> AdvertisedChannel {
     AdvertisedChannel {
         kind: channel.capability.to_string(),
+        transport: None,
         topic: channel.uri.to_string(),
         hubs: Vec::new(),
         error: Some(status_error(

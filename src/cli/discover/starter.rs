@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use url::{Host, Url};
 
-use super::report::{DiscoveryReport, OfferReport, SetReport};
+use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
 use crate::fetch::is_public;
 use crate::status::{StatusError, one_line};
@@ -33,7 +33,8 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
          # The folder of the database, on a local disk.\n\
          state_dir = \"/var/lib/resyncd\"\n"
     );
-    if report.sets.iter().any(|set| !set.channels.is_empty()) {
+    let mut channels = report.sets.iter().flat_map(|set| &set.channels);
+    if channels.any(AdvertisedChannel::has_hubs) {
         text.push_str(
             "\n[callback]\n\
              # The Source has channels: their hubs deliver notifications to this public URL, usually through a reverse proxy to\n\
@@ -115,8 +116,11 @@ fn offers(set: &SetReport) -> String {
     let mut offers: Vec<String> = set.capabilities.iter().map(of_document).collect();
     for channel in &set.channels {
         let kind = one_line(&channel.kind, LONGEST);
-        let hubs = one_line(&channel.hubs.join(", "), LONGEST);
-        offers.push(format!("{kind} at {hubs}"));
+        let place = match channel.has_hubs() {
+            true => channel.hubs.join(", "),
+            false => channel.topic.clone(),
+        };
+        offers.push(format!("{kind} at {}", one_line(&place, LONGEST)));
     }
     match offers.is_empty() {
         true => "a sitemap".to_owned(),

@@ -72,6 +72,9 @@ impl Tree {
 
     fn set(&mut self, set: &SetReport) {
         self.line(1, &format!("set {}", set.capability_list));
+        if let Some(version) = set.dialect {
+            self.line(2, &format!("of the draft of version {version}"));
+        }
         self.described_by(2, &set.describedby);
         self.oddities(2, &set.oddities);
         for offered in &set.capabilities {
@@ -165,6 +168,9 @@ impl Tree {
         }
         if channel.error.is_some() {
             self.status_error(depth + 1, channel.error.as_ref());
+        } else if !channel.has_hubs() {
+            let transport = channel.transport.unwrap_or_default();
+            self.line(depth + 1, &format!("transport {transport}"));
         } else if channel.hubs.is_empty() {
             self.line(depth + 1, "no hub is advertised");
         }

@@ -325,6 +325,12 @@ impl CapabilityReader<'_> {
             return Err(EngineError::OlderResourceList(uri.to_string()));
         }
         let bad_entries = read.summary.bad_entries();
+        // What happened before the Resource List is in it.
+        let reaches_back = self
+            .since
+            .is_some_and(|since| read.summary.oldest.is_some_and(|oldest| oldest <= since));
+        let before = read.summary.head.previous_change_set();
+        let before = before.filter(|_| !is_listed && !reaches_back).cloned();
         if !is_listed && read.summary.packages_of_changes > 0 {
             let document = read.document.url().to_string();
             self.fail(uri, EngineError::MixedPackages(document))?;
@@ -348,6 +354,9 @@ impl CapabilityReader<'_> {
             };
             let (source, audit_db) = (self.context.source.clone(), Arc::clone(self.audit_db));
             blocking(move || entries.record(&source, &audit_db)).await??;
+            if let Some(before) = before {
+                self.walk.follow(uri, &before)?;
+            }
         }
         self.context.progress.count_document();
         self.read.any = true;

@@ -1,8 +1,9 @@
 //! Records the entries of a list in the audit database, a batch at a time.
 
+use crate::clock;
 use crate::config::Source;
 use crate::engine::EngineError;
-use crate::engine::set::changes::parse_change;
+use crate::engine::set::changes::{note_expiry, note_listed, parse_change};
 use crate::fetch::FetchedDocument;
 use crate::protocol::{ChangeKind, Entry, SourceTime};
 use crate::store::{AuditDb, StatementKind};
@@ -24,12 +25,16 @@ impl ListEntries {
     pub(super) fn record(mut self, source: &Source, audit_db: &AuditDb) -> Result<(), EngineError> {
         let mut reader = self.document.reader()?;
         let mut batch = Vec::new();
+        let now = clock::now().wall;
+        let is_list = matches!(self.kind, StatementKind::ResourceList { .. });
         while let Some(mut entry) = reader.next_entry()? {
+            if !is_list {
+                note_expiry(&mut entry, now);
+            }
             let change = match self.kind {
                 StatementKind::ResourceList { .. } => {
-                    entry.md.change = None;
-                    let lastmod = entry.lastmod;
-                    parse_change(source, entry, ChangeKind::Created, lastmod)
+                    let changed_at = note_listed(&mut entry, now);
+                    parse_change(source, entry, ChangeKind::Created, changed_at)
                 }
                 StatementKind::ChangeList { since, .. } if is_old(&entry, since) => None,
                 StatementKind::ChangeList { .. } => {

@@ -22,6 +22,10 @@ pub(super) struct ChannelContext {
     pub(super) rules: ChannelRules,
     /// Whether channels are wanted at all.
     pub(super) notifications: bool,
+    /// The longest message of a connection, in bytes.
+    pub(super) longest_message: u64,
+    /// How many bytes of messages that are not processed a channel may have.
+    pub(super) inbox_limit: u64,
     /// Whether hubs have to sign their deliveries.
     pub(super) is_signed: bool,
     /// Whether subscriptions are begun, renewed and ended; false for a single run without hubs.
@@ -48,6 +52,8 @@ impl ChannelContext {
             source: source.name.clone(),
             rules: rules_of(source, context.public_url.as_ref()),
             notifications: source.notifications,
+            longest_message: context.limits.notification,
+            inbox_limit: context.limits.inbox,
             is_signed: source.signatures == Signatures::Required,
             subscribes: context.subscribes,
             ends_only: false,
@@ -80,6 +86,8 @@ impl ChannelContext {
                 callback_base,
             },
             notifications: false,
+            longest_message: 0,
+            inbox_limit: 0,
             is_signed: true,
             subscribes: true,
             ends_only: true,

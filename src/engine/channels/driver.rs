@@ -1,92 +1,12 @@
-//! The driver of the machine of one channel: performs its actions and returns their results to it. It decides nothing.
+//! Drives one channel over its transport. Each transport has a file of its own: [`websub`] and [`websocket`].
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use chrono::{DateTime, Utc};
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::Instant;
 
 use super::context::ChannelContext;
-use super::keys::fresh_keys;
-use super::requests::{read_topic, send_request};
-use crate::clock::{self, Now};
-use crate::engine::EngineError;
-use crate::engine::restarts::{Panicked, Restarts, catch_panic};
-use crate::engine::unencrypted_hubs::{UNENCRYPTED_CODE, is_unencrypted};
-use crate::protocol::websub::Intent;
-use crate::store::{ChannelId, ChannelRecord, Store, StoreError, Wake};
-use crate::sync::{
-    Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
-};
-
-/// The longest single wait: the wall clock may be set during it.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
-
-/// The machine of one channel, and where its other half is stored.
-pub(super) struct StoredMachine<'a> {
-    store: &'a Arc<Store>,
-    id: ChannelId,
-    is_signed: bool,
-    ends_only: bool,
-    machine: ChannelMachine,
-}
-
-impl<'a> StoredMachine<'a> {
-    pub(super) fn new(store: &'a Arc<Store>, channel: &ChannelRecord, rules: ChannelRules) -> Self {
-        Self {
-            store,
-            id: channel.id,
-            is_signed: channel.secret.is_some(),
-            ends_only: false,
-            machine: ChannelMachine::new(clock::now(), rules),
-        }
-    }
-
-    /// The same, which ends where the channel is not left.
-    pub(super) fn that_ends_only(self, ends_only: bool) -> Self {
-        Self { ends_only, ..self }
-    }
-
-    /// Handles an event. The machine and the stored channel change only if the commit succeeds. Also returns the channel after
-    /// it.
-    pub(super) async fn handle(
-        &mut self,
-        now: Now,
-        event: ChannelEvent,
-    ) -> Result<(ChannelStep, ChannelRecord), EngineError> {
-        self.change_and_handle(now, |_| {}, event).await
-    }
-
-    /// Changes the stored channel and handles an event, in one transaction.
-    pub(super) async fn change_and_handle(
-        &mut self,
-        now: Now,
-        change: impl FnOnce(&mut Channel) + Send + 'static,
-        event: ChannelEvent,
-    ) -> Result<(ChannelStep, ChannelRecord), EngineError> {
-        let mut machine = self.machine.clone();
-        let (fresh, ends_only) = (fresh_keys(self.is_signed)?, self.ends_only);
-        let ((machine, step), record) = self
-            .store
-            .step_channel(self.id, fresh, move |channel| {
-                #[cfg(test)]
-                tests::panic_once(channel);
-                change(channel);
-                if ends_only && !channel.left {
-                    return (machine, ChannelAction::End.into());
-                }
-                let step = machine.handle(channel, now, event);
-                (machine, step)
-            })
-            .await?;
-        self.machine = machine;
-        Ok((step, record))
-    }
-}
+use super::{websocket, websub};
+use crate::engine::restarts::{Restarts, catch_panic};
+use crate::protocol::Transport;
+use crate::store::ChannelRecord;
 
 /// Drives a channel until its subscription has ended, or until the driver is stopped. After a panic it is driven on after a pause,
 /// as after the start of the process: what was committed is all that counts.
@@ -100,7 +20,10 @@ pub(super) async fn drive(context: Arc<ChannelContext>, channel: ChannelRecord) 
 async fn drive_restarting(context: &ChannelContext, channel: &ChannelRecord) {
     let mut restarts = Restarts::of("driver of a channel", &context.source);
     loop {
-        let driven = catch_panic(drive_to_end(context, channel)).await;
+        let driven = match channel.transport {
+            Transport::Websub => catch_panic(websub::drive_to_end(context, channel)).await,
+            Transport::Websocket => catch_panic(websocket::drive_to_end(context, channel)).await,
+        };
         if driven.and_then(|driven| driven).is_ok() {
             return;
         }
@@ -108,169 +31,5 @@ async fn drive_restarting(context: &ChannelContext, channel: &ChannelRecord) {
         // Until the machine reports that the channel is healthy.
         context.runtime_status.note_channel(channel.id, Some(error));
         tokio::time::sleep(pause).await;
-    }
-}
-
-/// Fails if the machine panics, which runs where the store commits.
-async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) -> Result<(), Panicked> {
-    let (store, client) = (&context.store, &context.client);
-    let mut wakes = store.wakes();
-    let stored = StoredMachine::new(store, channel, context.rules.clone());
-    let mut stored = stored.that_ends_only(context.ends_only);
-    let mut event = ChannelEvent::Started;
-    let mut warned = None;
-    loop {
-        let now = clock::now();
-        let (step, record) = match stored.handle(now, event).await {
-            Ok(handled) => handled,
-            Err(EngineError::Store(StoreError::NoChannel)) => return Ok(()),
-            Err(EngineError::Panicked(_)) => return Err(Panicked),
-            Err(error) => {
-                tracing::error!(code = error.code(), source = context.source, topic = %channel.topic, %error,
-                    "database error; the subscription is retried");
-                tokio::time::sleep(STORE_PAUSE).await;
-                event = ChannelEvent::Started;
-                continue;
-            }
-        };
-        match step.report {
-            None => {}
-            Some(ChannelReport::Healthy) => context.clear(channel),
-            Some(ChannelReport::HubSkipped(hub, failure)) => {
-                tracing::info!(code = failure.code, source = context.source, topic = %channel.topic, %hub,
-                    error = failure.message, "hub refused the subscription; trying the next hub");
-            }
-            Some(ChannelReport::Failed(failure)) => {
-                context.report(channel, record.hub_name(), failure);
-            }
-        }
-        event = match step.action {
-            ChannelAction::ReadTopic(topic) => {
-                let _work = context.asks(channel);
-                read_topic(client, &context.source, &topic).await
-            }
-            ChannelAction::SendRequest(request) => {
-                let has_secret =
-                    record.secret.is_some() && request.asked.intent == Intent::Subscribe;
-                let is_exposed = has_secret && is_unencrypted(&request.hub);
-                if is_exposed && warned.as_ref() != Some(&request.hub) {
-                    tracing::warn!(code = UNENCRYPTED_CODE, source = context.source, topic = %channel.topic, hub = %request.hub,
-                        "the secret of the subscription is sent unencrypted: the hub has no https");
-                    warned = Some(request.hub.clone());
-                }
-                let _work = context.asks(channel);
-                send_request(client, &record, &request).await
-            }
-            ChannelAction::WaitUntil(time) => {
-                wait(&mut wakes, channel.id, time, now).await;
-                ChannelEvent::Woken
-            }
-            ChannelAction::End => return Ok(()),
-        };
-    }
-}
-
-/// Waits until a time of the wall clock, or until the stored channel changes.
-///
-/// The clock may have been set since `begun`, and `until` may be a time of either clock: the shorter wait is right.
-pub(super) async fn wait(
-    wakes: &mut broadcast::Receiver<Wake>,
-    id: ChannelId,
-    until: DateTime<Utc>,
-    begun: Now,
-) {
-    let now = clock::now();
-    let pause = (until - now.wall.max(begun.wall))
-        .to_std()
-        .unwrap_or_default()
-        .min(LONGEST_WAIT);
-    let deadline = Instant::from_std(now.mono + pause);
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep_until(deadline) => return,
-            wake = wakes.recv() => match wake {
-                Ok(Wake::Channel(_, channel)) if channel == id => return,
-                Err(RecvError::Lagged(_)) => return,
-                Ok(_) => {}
-                // The store outlives the drivers.
-                Err(RecvError::Closed) => std::future::pending().await,
-            },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use tokio::sync::mpsc;
-    use url::Url;
-
-    use super::*;
-    use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::{Capability, HubUri, TopicUri};
-
-    /// The machine of a channel with this topic panics the first time that it handles an event.
-    const TOPIC: &str = "https://example.org/panic-of-a-machine";
-    static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
-    const HUB: &str = "https://hub.example.org/";
-    /// Ends a test that would hang.
-    const LIMIT: Duration = Duration::from_secs(180);
-
-    pub(super) fn panic_once(channel: &Channel) {
-        let is_due = channel.topic.as_str() == TOPIC && !HAS_PANICKED.swap(true, Ordering::SeqCst);
-        assert!(!is_due, "a test");
-    }
-
-    /// Checks that a driver that panics once is shown and started again, and what it requests then. `panics_first`: whether it
-    /// panics at its first request.
-    async fn check(topic: &str, panics_first: bool, expected: &str) {
-        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
-        let may_answer = AtomicBool::new(!panics_first);
-        let (requests, mut requested) = mpsc::unbounded_channel();
-        let source = TestSource::new(&list, |client| {
-            client.with_transport(Arc::new(Answering(move |url: &Url| {
-                assert!(may_answer.swap(true, Ordering::SeqCst), "a test");
-                let _ = requests.send(url.clone());
-                None
-            })))
-        });
-        let (store, set) = (&source.store, source.store.begin_set(NAME, &list));
-        let (set, now) = (set.await.unwrap().id, clock::now().wall);
-        let kind = Capability::ChangeNotification;
-        let topic = TopicUri::parse(topic).unwrap();
-        let (hubs, keys) = ([HubUri::parse(HUB).unwrap()], fresh_keys(true).unwrap());
-        let channel = store.add_channel(now, set, &kind, &topic, &hubs, keys);
-        let channel = channel.await.unwrap();
-        let context = ChannelContext::of(&source.context);
-        let context = Arc::new(ChannelContext {
-            rules: ChannelRules {
-                callback_base: Some("https://destination.example.org/".to_owned()),
-                ..context.rules.clone()
-            },
-            ..context
-        });
-        let driving = tokio::spawn(drive(Arc::clone(&context), channel.clone()));
-        let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
-        assert_eq!(requested.unwrap().unwrap().as_str(), expected);
-        let error = context.runtime_status.channel(channel.id).unwrap();
-        assert_eq!(error.code, "worker-panicked");
-        let stored = store.channel(channel.id).await.unwrap().unwrap();
-        assert_eq!(stored.lease.asked.unwrap().intent, Intent::Subscribe);
-        // It is never answered.
-        let (heartbeats, now) = (&context.heartbeats, clock::now().mono);
-        assert!(heartbeats.stalled(now, LIMIT).is_empty());
-        let name = format!("driver of the channel {} (Source {NAME})", channel.topic);
-        assert_eq!(heartbeats.stalled(now + LIMIT, LIMIT), [name]);
-        context.stop.cancel();
-        tokio::time::timeout(LIMIT, driving).await.unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn driver_that_panics_is_shown_and_started_again() {
-        // What became of the request is unknown: it counts as failed, and the topic is read before the next one.
-        let topic = "https://example.org/topic";
-        check(topic, true, topic).await;
-        check(TOPIC, false, HUB).await;
     }
 }

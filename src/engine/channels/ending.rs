@@ -7,11 +7,13 @@ use futures_util::future::join_all;
 use url::Url;
 
 use super::context::rules_of;
-use super::driver::{StoredMachine, wait};
 use super::requests::{read_topic, send_request};
+use super::waiting::wait;
+use super::websub::StoredMachine;
 use crate::clock;
 use crate::config;
 use crate::fetch::Client;
+use crate::protocol::Transport;
 use crate::status::UnsubscribeResult;
 use crate::store::{ChannelRecord, Store};
 use crate::sync::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules};
@@ -53,15 +55,20 @@ impl EndingSource {
     }
 
     /// Ends a subscription at its hub: one attempt. The callback must be served meanwhile. A running daemon tries again what
-    /// has failed.
+    /// has failed. A connection needs no confirmation.
     pub(in crate::engine) async fn end(
         &self,
         store: &Arc<Store>,
         channel: &ChannelRecord,
     ) -> UnsubscribeResult {
-        let ending = self.end_at_hub(store, channel);
+        let ending = async {
+            match channel.transport {
+                Transport::Websub => self.end_at_hub(store, channel).await.map(|()| "confirmed"),
+                Transport::Websocket => end_connection(store, channel).await.map(|()| "closed"),
+            }
+        };
         let (confirmed, message) = match tokio::time::timeout(ENDING_TIME, ending).await {
-            Ok(Ok(())) => (true, "confirmed".to_owned()),
+            Ok(Ok(message)) => (true, message.to_owned()),
             Ok(Err(message)) => (false, message),
             Err(_) => (
                 false,
@@ -71,7 +78,8 @@ impl EndingSource {
         if !confirmed && let Err(error) = store.change_channel(channel.id, true, |_| ()).await {
             tracing::error!(code = error.code(), source = self.name, %error, "database error; the driver is not woken");
         }
-        tracing::info!(source = self.name, topic = %channel.topic, hub = channel.hub_name(), confirmed, message, "subscription ended");
+        tracing::info!(source = self.name, transport = channel.transport.code(), topic = %channel.topic, hub = channel.logged_hub(),
+            confirmed, message, "subscription ended");
         UnsubscribeResult {
             source: self.name.clone(),
             topic: channel.topic.to_string(),
@@ -116,6 +124,16 @@ impl EndingSource {
             handled = stored.handle(now, event).await;
         }
     }
+}
+
+/// Ends a channel that is a connection: the driver that has one closes it, if there is a driver.
+async fn end_connection(store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
+    let now = clock::now().wall;
+    let ended = store.change_channel(channel.id, true, move |channel| {
+        channel.leave(now);
+        channel.next_connection_step(now);
+    });
+    ended.await.map_err(|error| error.to_string())
 }
 
 /// Ends a Source's subscriptions at their hubs, also those of sets that are no longer followed. The callback must be served

@@ -97,8 +97,8 @@ impl Unfollowed {
             capability_list,
             record,
         } = channel;
-        tracing::info!(source, set = %capability_list, topic = %record.topic, hub = record.hub_name(),
-            "ending the subscription of a set that is not followed");
+        tracing::info!(source, set = %capability_list, transport = record.transport.code(), topic = %record.topic,
+            hub = record.logged_hub(), "ending the channel of a set that is not followed");
         let context = ChannelContext::of_unfollowed(
             source,
             Arc::clone(&self.store),

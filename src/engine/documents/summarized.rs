@@ -108,7 +108,8 @@ impl SummarizedDocument {
     /// its own index states of it, which precedes. A time in the future is ignored.
     pub(in crate::engine) fn stated_time(&self, listed: Option<SourceTime>) -> Option<SourceTime> {
         let summary = &self.summary;
-        first_plausible([listed, summary.head.md.at, summary.lists_from])
+        let md = &summary.head.md;
+        first_plausible([listed, md.at, md.modified, summary.lists_from])
     }
 
     /// The time that stands for the one that is not stated: `guess`, else when the document was modified, else now. A list without

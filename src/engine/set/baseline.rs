@@ -34,7 +34,13 @@ impl SetState {
                     });
                 Ok(true)
             }
-            read => read.map(|()| !has_list),
+            Err(error) => Err(error),
+            // Nothing states that a dump of version 0.1 has everything.
+            Ok(()) if self.record.is_implied() => {
+                self.read_resource_list(true).await?;
+                Ok(true)
+            }
+            Ok(()) => Ok(!has_list),
         }
     }
 

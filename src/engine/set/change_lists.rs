@@ -148,12 +148,34 @@ impl SetState {
         }
     }
 
+    /// Whether a document that states changes is a Change Set: it says so, or names others, or a Sitemap has led to it; and it has nothing
+    /// that only version 1.0 has. A single element of the draft makes none of a Change List.
+    fn is_change_set(&self, changed: &ChangedDocument) -> bool {
+        let (summary, head) = (&changed.read.summary, &changed.read.summary.head);
+        let is_known = head.is_change_set || head.names_change_set() || self.record.is_implied();
+        let md = &head.md;
+        let is_dated = md.from.or(md.until).or(md.at).is_some();
+        let is_paged = changed.read.next_page().is_some();
+        is_known && !is_dated && !is_paged && summary.packages_of_changes == 0
+    }
+
     async fn read_new_list(
         &mut self,
         uri: &Url,
         changed: ChangedDocument,
     ) -> Result<ListRead, EngineError> {
         changed.read.expect(&Capability::ChangeList)?;
+        if self.is_change_set(&changed) {
+            let span = Box::pin(self.read_change_sets(uri, changed)).await?;
+            let list = ReadList {
+                uri: uri.clone(),
+                span,
+                is_closed: false,
+                index: None,
+            };
+            self.lists.remember(list.clone());
+            return self.read_index_of(list, true).await;
+        }
         let is_closed = changed.read.summary.head.md.until.is_some();
         let index = changed.read.index_of_closed(uri).cloned();
         let mut list = ReadList {

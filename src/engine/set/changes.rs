@@ -1,5 +1,7 @@
 //! From the entry of a document to a change of a resource.
 
+use chrono::{DateTime, Utc};
+
 use crate::clock;
 use crate::config;
 use crate::engine::apply::candidates::candidates_of;
@@ -12,12 +14,28 @@ use crate::sync::{Expected, is_plausible};
 /// A change, and the path of its bytes in the package.
 pub(super) type ListedChange = (Change, Option<String>);
 
-/// The change that an entry of a Resource List or a manifest states.
+/// The change that an entry of a Resource List or a manifest states: a deletion if its resource has expired.
 pub(super) fn listed_change(context: &SourceContext, mut entry: Entry) -> Option<ListedChange> {
-    entry.md.change = None;
-    let (path, lastmod) = (entry.md.path.take(), entry.lastmod);
-    let change = located_change(context, entry, ChangeKind::Created, lastmod)?;
+    let path = entry.md.path.take();
+    let changed_at = note_listed(&mut entry, clock::now().wall);
+    let change = located_change(context, entry, ChangeKind::Created, changed_at)?;
     Some((change, path))
+}
+
+/// Has an entry of a list state a deletion if its resource has expired (version 0.1), and else no change; returns its time.
+pub(in crate::engine) fn note_listed(entry: &mut Entry, now: DateTime<Utc>) -> Option<SourceTime> {
+    let expired = entry.expired_at(now.into());
+    entry.md.change = expired.map(|_| ChangeKind::Deleted);
+    expired.or(entry.lastmod)
+}
+
+/// Has an entry that states a change state a deletion if its resource has expired since (version 0.1).
+pub(in crate::engine) fn note_expiry(entry: &mut Entry, now: DateTime<Utc>) {
+    let expired = entry.expired_at(now.into());
+    if entry.md.change != Some(ChangeKind::Deleted) && expired.is_some() {
+        entry.md.change = Some(ChangeKind::Deleted);
+        entry.md.datetime = expired;
+    }
 }
 
 /// As [`parse_change`], with the host of the first candidate; also `None` for what is not selected. (An entry of a list proves even so

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use chrono::TimeDelta;
 
+use super::changes::note_expiry;
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
@@ -116,7 +117,8 @@ fn compare(
         .collect();
     let now = clock::now().wall;
     let mut reader = read.document.reader()?;
-    while let Some(entry) = reader.next_entry()? {
+    while let Some(mut entry) = reader.next_entry()? {
+        note_expiry(&mut entry, now);
         let changed_at = entry.changed_at().filter(|&at| is_plausible(at, now));
         let is_deleted = entry.md.change == Some(ChangeKind::Deleted);
         if let Ok(uri) = ResourceUri::try_from(entry.loc)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::changes::{ListedChange, change_of, listed_change, only_version};
+use super::changes::{ListedChange, change_of, listed_change, note_expiry, only_version};
 use super::late_news::LateNews;
 use super::package_files::OpenedPackage;
 use crate::clock;
@@ -76,14 +76,18 @@ impl EntryBatches {
         filter: NewsFilter,
         newest_first: bool,
     ) -> Self {
+        let late_news = LateNews::of(set, newest_first);
         let news = NewsSelection {
+            late_news: match filter.is_of_change_set() {
+                true => late_news.of_change_set(),
+                false => late_news,
+            },
             filter,
             newest_first,
             now: clock::now().wall,
             moment: None,
             seen: HashSet::new(),
             late: BTreeMap::new(),
-            late_news: LateNews::of(set, newest_first),
             rest: None,
             before: None,
             last: None,
@@ -208,6 +212,7 @@ impl NewsSelection {
             return Ok(self.end(changes, rest));
         }
         while let Some(mut entry) = reader.next_entry()? {
+            note_expiry(&mut entry, self.now);
             let changed_at = self.time_of(&entry);
             let path = entry.md.path.take();
             if !self.filter.includes(entry.md.change, changed_at) {

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{News, foreign_uris, is_dated, is_trusted, parse_delivery};
+use super::notification::{News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery};
 use super::state::{InHand, SetState};
 use crate::clock;
 use crate::engine::EngineError;
@@ -134,7 +134,7 @@ impl SetState {
         let (delivery, document) = self.read_delivery(delivery, &channel).await?;
         match document {
             Ok(document) => {
-                self.apply_notification(trial, delivery, document, verdict)
+                self.apply_notification(trial, (delivery, &channel), document, verdict)
                     .await
             }
             Err(error) => {
@@ -181,12 +181,12 @@ impl SetState {
         let (set, topic) = (self.record.id, channel.topic.url());
         note_notification(&self.context, set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
-            return self.apply_framework(&delivery, &document).await;
+            return self.apply_framework(&delivery, &channel, &document).await;
         }
         let mut trial = self.sequencer.clone();
-        let stated = &document.head.md;
-        let verdict = trial.handle(clock::now(), delivery.id, stated.from, stated.until);
-        self.apply_notification(trial, delivery, document, verdict)
+        let (from, until) = interval_of(&channel, &document);
+        let verdict = trial.handle(clock::now(), delivery.id, from, until);
+        self.apply_notification(trial, (delivery, &channel), document, verdict)
             .await
     }
 
@@ -205,7 +205,8 @@ impl SetState {
             return Ok((delivery, Err(panicked)));
         }
         let parsing = tokio::task::spawn_blocking(move || {
-            let (base, limit) = (context.base_uri(topic.url()), context.limits.notification);
+            let (place, limit) = (topic.http_form(), context.limits.notification);
+            let base = context.base_uri(&place);
             let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, limit));
             let document = catch_unwind(parsing).unwrap_or_else(|_| {
                 Err(EngineError::Panicked(format!("a notification of {topic}")))
@@ -219,7 +220,7 @@ impl SetState {
     async fn apply_notification(
         &mut self,
         trial: Sequencer,
-        delivery: Delivery,
+        (delivery, channel): (Delivery, &ChannelRecord),
         document: Document,
         verdict: Verdict,
     ) -> Result<(), EngineError> {
@@ -231,9 +232,12 @@ impl SetState {
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Hint(hint) => {
-                tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
-                    "notification interval unusable; polling");
-                self.schedule.soon(clock::now());
+                // Over other transports none is expected.
+                if channel.transport.states_intervals() {
+                    tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
+                        "notification interval unusable; polling");
+                }
+                self.poll_after(channel);
                 (NewsFilter::everything(), DeliveryOutcome::Applied)
             }
         };
@@ -245,14 +249,14 @@ impl SetState {
                 "notification has damaged entries; polling");
             trial = self.sequencer.clone();
             trial.forget(delivery.id);
-            self.schedule.soon(clock::now());
+            self.poll_after(channel);
         }
         let is_dated = is_dated(&document);
         let (configured, list) = (self.context.source.trust_hub, &self.record.capability_list);
-        let is_trusted = is_trusted(configured, list, &delivery);
+        let is_trusted = is_trusted(configured, list, channel, &delivery);
         let news = match self.news_of(document, filter, is_trusted).await {
             Err(error @ EngineError::Panicked(_)) => {
-                return self.reject_unread(&delivery, &error).await;
+                return self.reject_unread((&delivery, channel), &error).await;
             }
             news => news?,
         };
@@ -274,7 +278,7 @@ impl SetState {
                 Ok(())
             }
             Err(error @ (EngineError::TooManyResources(_) | EngineError::Panicked(_))) => {
-                self.reject_unread(&delivery, &error).await
+                self.reject_unread((&delivery, channel), &error).await
             }
             Err(error) => Err(error),
         }
@@ -283,15 +287,24 @@ impl SetState {
     /// Rejects a notification that states changes which can't be read: it covers nothing, and a poll brings them.
     async fn reject_unread(
         &mut self,
-        delivery: &Delivery,
+        (delivery, channel): (&Delivery, &ChannelRecord),
         error: &EngineError,
     ) -> Result<(), EngineError> {
         self.sequencer.forget(delivery.id);
         self.report_error(error);
         self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
             .await?;
-        self.schedule.soon(clock::now());
+        self.poll_after(channel);
         Ok(())
+    }
+
+    /// Makes a poll due that finds what a notification does not prove, or was to state.
+    fn poll_after(&mut self, channel: &ChannelRecord) {
+        let now = clock::now();
+        match channel.transport.states_intervals() {
+            true => self.schedule.soon(now),
+            false => self.schedule.check_hint(now),
+        }
     }
 
     /// The changes of a notification that are news.
@@ -314,17 +327,18 @@ impl SetState {
     async fn apply_framework(
         &mut self,
         delivery: &Delivery,
+        channel: &ChannelRecord,
         document: &Document,
     ) -> Result<(), EngineError> {
-        let now = clock::now();
+        let mut names_news = false;
         for entry in &document.entries {
             match entry.md.capability {
-                Some(Capability::ChangeList | Capability::ChangeDump) => self.schedule.hurry(now),
+                Some(Capability::ChangeList | Capability::ChangeDump) => names_news = true,
                 Some(Capability::CapabilityList) if entry.loc == self.record.capability_list => {
                     if entry.md.change == Some(ChangeKind::Deleted) {
                         self.context.rediscover.notify_one();
                     }
-                    self.schedule.hurry(now);
+                    names_news = true;
                 }
                 // A new Resource List helps where the baseline or a gap waits for one, or where no other document states changes.
                 Some(Capability::ResourceList | Capability::ResourceDump)
@@ -332,12 +346,20 @@ impl SetState {
                         || !self.sequencer.gaps().is_empty()
                         || !self.offers_changes() =>
                 {
-                    self.schedule.hurry(now);
+                    names_news = true;
                 }
                 Some(Capability::CapabilityList | Capability::Description) => {
                     self.context.rediscover.notify_one()
                 }
                 _ => {}
+            }
+        }
+        if names_news {
+            let now = clock::now();
+            match channel.transport.states_intervals() {
+                true => self.schedule.hurry(now),
+                // Anybody may have sent it, any number of times.
+                false => self.schedule.follow_hint(now),
             }
         }
         let outcome = if is_dated(document) {
@@ -405,7 +427,7 @@ impl SetState {
         self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
             .await?;
         self.context.delivery_panics.lock().remove(&delivery.id);
-        self.schedule.soon(clock::now());
+        self.poll_after(channel);
         Ok(())
     }
 
@@ -441,7 +463,9 @@ pub(super) mod tests {
     use crate::engine::set::package_files::PackageFiles;
     use crate::engine::set::worker::SetWorker;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::{Entry, Head, ResourceUri, Root, SourceTime, TopicUri, write_document};
+    use crate::protocol::{
+        Entry, Head, ResourceUri, Root, SourceTime, TopicUri, Transport, write_document,
+    };
     use crate::store::{CallbackKeys, Receipt, SetRecord};
 
     /// What orders the held notifications of a set panics whose Capability List has this path.
@@ -487,20 +511,39 @@ pub(super) mod tests {
         ) -> Self {
             let list = Url::parse("https://example.org/").unwrap();
             let list = list.join(capability_list).unwrap();
-            let source = TestSource::new(&list, |client| {
+            let topic = TopicUri::try_from(list.clone()).unwrap();
+            let channel = Channel::new(clock::now().wall, &topic, &[]);
+            Self::on(&list, channel, bodies).await
+        }
+
+        /// Receives a message over a connection.
+        async fn over_a_connection(message: Vec<u8>) -> Self {
+            let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+            let topic = Url::parse("ws://example.org/changes").unwrap();
+            let topic = TopicUri::of_channel(topic).unwrap();
+            let channel = Channel::without_hubs(Transport::Websocket, clock::now().wall, &topic);
+            Self::on(&list, channel, [message]).await
+        }
+
+        /// Receives these deliveries on a channel.
+        async fn on(
+            list: &Url,
+            channel: Channel,
+            bodies: impl IntoIterator<Item = Vec<u8>>,
+        ) -> Self {
+            let source = TestSource::new(list, |client| {
                 client.with_transport(Arc::new(Answering(|_: &Url| Some(404))))
             });
             let context = Arc::clone(&source.context);
             let packages = Arc::new(PackageFiles::new(context, &source.mirror));
-            let (store, now) = (&source.store, clock::now().wall);
-            let record = store.begin_set(NAME, &list).await.unwrap();
+            let store = &source.store;
+            let record = store.begin_set(NAME, list).await.unwrap();
             let kind = Capability::ChangeNotification;
-            let topic = TopicUri::try_from(list).unwrap();
             let keys = CallbackKeys {
                 token: "token".to_owned(),
                 secret: None,
             };
-            let channel = store.add_channel(now, record.id, &kind, &topic, &[], keys);
+            let channel = store.insert_channel(record.id, &kind, channel, keys);
             let channel = channel.await.unwrap().id;
             let receiving = Self {
                 source,
@@ -631,5 +674,40 @@ pub(super) mod tests {
         let most = 2 * MOST_PANICS;
         assert_eq!(panics(&receiving, most).await, most);
         receiving.check(2).await;
+    }
+
+    #[tokio::test]
+    async fn interval_that_a_message_of_a_connection_states_proves_nothing() {
+        let now = clock::now().wall;
+        let at = |seconds: i64| SourceTime::from(now + TimeDelta::seconds(seconds - 1000));
+        // One that would be the next one, and one that would be early.
+        for (from, until) in [(0, 10), (60, 120)] {
+            let message = notification_of("/fine", Some((at(from), at(until))));
+            let receiving = Receiving::over_a_connection(message).await;
+            let mut state = receiving.state_read(at(0)).await;
+            let covered = state.sequencer.coverage().clone();
+            state.work_inbox().await.unwrap();
+            assert_eq!(state.sequencer.held(), 0, "{from}");
+            for state in [state, receiving.state().await] {
+                assert_eq!(*state.sequencer.coverage(), covered, "{from}");
+                assert!(state.sequencer.gaps().is_empty(), "{from}");
+            }
+            receiving.check(0).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn poll_that_checks_a_message_of_a_connection_is_not_due_at_once() {
+        let minute = Duration::from_secs(60);
+        for message in [notification("/fine"), b"no document".to_vec()] {
+            let receiving = Receiving::over_a_connection(message).await;
+            let mut state = receiving.state().await;
+            let begun = clock::now();
+            state.schedule.polled(begun, Pacing::Regular);
+            let regular = state.schedule.next_deadline();
+            state.work_inbox().await.unwrap();
+            let due = state.schedule.next_deadline();
+            assert!((begun.mono + minute..regular).contains(&due));
+        }
     }
 }

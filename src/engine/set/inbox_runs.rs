@@ -12,7 +12,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{News, foreign_uris, is_dated, is_trusted, parse_delivery};
+use super::notification::{News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -169,8 +169,8 @@ impl Planner {
         if context.delivery_panics.lock().contains_key(&delivery.id) {
             return None;
         }
-        let (topic, limit) = (self.channel.topic.url(), context.limits.notification);
-        let base = context.base_uri(topic);
+        let (place, limit) = (self.channel.topic.http_form(), context.limits.notification);
+        let base = context.base_uri(&place);
         let document = parse_delivery(&delivery.body, base, &self.channel.kind, limit).ok()?;
         let foreign = foreign_uris(&self.capability_list, &self.channel, delivery, &document);
         let is_foreign = |(_, uri): &(&str, TopicUri)| {
@@ -183,8 +183,8 @@ impl Planner {
         #[cfg(test)]
         super::notification::panic_in_order(&document).ok()?;
         let mut sequencer = run.sequencer.clone();
-        let stated = &document.head.md;
-        let verdict = sequencer.handle(clock::now(), delivery.id, stated.from, stated.until);
+        let (from, until) = interval_of(&self.channel, &document);
+        let verdict = sequencer.handle(clock::now(), delivery.id, from, until);
         let (filter, covered) = match verdict {
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
@@ -194,7 +194,8 @@ impl Planner {
             return None;
         }
         let (is_dated, oddities) = (is_dated(&document), document.oddities.clone());
-        let is_trusted = is_trusted(context.source.trust_hub, &self.capability_list, delivery);
+        let (configured, list) = (context.source.trust_hub, &self.capability_list);
+        let is_trusted = is_trusted(configured, list, &self.channel, delivery);
         let news = News::of(context, self.set, document, &filter, is_trusted).ok()?;
         let planned = Planned {
             delivery: delivery.id,
@@ -211,8 +212,10 @@ impl Planner {
 fn compares_changed(run: &Run, document: &Document, filter: &NewsFilter) -> bool {
     let now = clock::now().wall;
     let compared = document.entries.iter().filter(|entry| {
-        let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
-        !filter.includes(entry.md.change, changed_at)
+        let expired = entry.expired_at(now.into());
+        let change = expired.map(|_| ChangeKind::Deleted).or(entry.md.change);
+        let changed_at = expired.or(entry.changed_at());
+        !filter.includes(change, changed_at.filter(|&it| is_plausible(it, now)))
     });
     let mut compared = compared.peekable();
     let mut changes = run

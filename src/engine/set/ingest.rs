@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::changes::{change_of, listed_change};
+use super::changes::{change_of, listed_change, note_expiry};
 use super::documents::note_unfollowed;
 use super::entry_batches::{BATCH, EntryBatches, EntrySource};
 use super::offering::Offering;
@@ -181,7 +181,10 @@ fn weigh_blocking<R: BufRead>(
     loop {
         let entry = reader.next_entry()?;
         let is_last = entry.is_none();
-        let change = entry.and_then(|entry| {
+        let change = entry.and_then(|mut entry| {
+            if at.is_none() {
+                note_expiry(&mut entry, now);
+            }
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             match at {
                 Some(_) => listed_change(context, entry).map(|(change, _)| change),

@@ -24,6 +24,7 @@ pub(super) struct LateNews {
     set: SetId,
     /// Of entries of one time the later one in the document counts, or the earlier one where the newest comes first.
     newest_first: bool,
+    is_change_set: bool,
     /// Those that are not compared yet.
     entries: Vec<ListedChange>,
     /// The newest entry of each resource that states what the mirror does not have, or has.
@@ -44,9 +45,18 @@ impl LateNews {
         Self {
             set,
             newest_first,
+            is_change_set: false,
             entries: Vec::new(),
             newest: HashMap::new(),
             others: Vec::new(),
+        }
+    }
+
+    /// The same of a Change Set of version 0.1.
+    pub(super) fn of_change_set(self) -> Self {
+        Self {
+            is_change_set: true,
+            ..self
         }
     }
 
@@ -84,25 +94,26 @@ impl LateNews {
     fn compare(&mut self, context: &SourceContext) -> Result<(), EngineError> {
         let entries = std::mem::take(&mut self.entries);
         let changes = entries.iter().map(|(change, _)| change);
-        let compared = context
-            .store
-            .compare_late(self.set, context.name(), changes)?;
+        let (store, source) = (&context.store, context.name());
+        let compared = match self.is_change_set {
+            true => store.compare_late_of_change_set(self.set, source, changes)?,
+            false => store.compare_late(self.set, source, changes)?,
+        };
         context.counters.step();
-        for (entry, late) in entries.into_iter().zip(compared) {
-            match late {
+        for ((change, path), planned) in entries.into_iter().zip(compared) {
+            // What ends a listed resource of the same time is the later statement.
+            let late = planned != LateChange::Ends;
+            let entry = (Change { late, ..change }, path);
+            match planned {
                 LateChange::Known => {}
                 LateChange::Same => self.remember(entry, false),
-                LateChange::News => self.remember(entry, true),
+                LateChange::News | LateChange::Ends => self.remember(entry, true),
             }
         }
         Ok(())
     }
 
     fn remember(&mut self, (change, path): ListedChange, is_news: bool) {
-        let change = Change {
-            late: true,
-            ..change
-        };
         let (uri, changed_at) = (change.uri.clone(), change.changed_at);
         self.note(uri, changed_at, is_news.then_some((change, path)));
     }

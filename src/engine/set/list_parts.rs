@@ -10,7 +10,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DeadParts, DocumentWalk, PartFailures};
-use crate::protocol::{Capability, DocumentSummary, SourceTime};
+use crate::protocol::{Capability, DocumentSummary, Head, SourceTime};
 use crate::store::{ListProgress, Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
 use crate::sync::{PartPlan, plan_part, unchanged_proof};
 
@@ -38,6 +38,8 @@ pub(super) struct ListParts {
     pub(super) may_change_unseen: bool,
     /// The times of its pages; `None` where it has none.
     pub(super) pages: Option<PageTimes>,
+    /// Whether the index names neither a Change Set nor a dump, and no part that was read so far does (version 0.1).
+    may_name: bool,
     /// Unchanged parts that are not committed yet.
     unchanged: Vec<UnchangedPart>,
 }
@@ -84,8 +86,10 @@ impl SetState {
         is_stated: bool,
         leaves_out: bool,
     ) -> Result<ListParts, EngineError> {
+        let summary = &changed.read.summary;
         let mut parts = ListParts {
             leaves_out,
+            may_name: summary.is_index && !summary.head.names_documents(),
             ..ListParts::default()
         };
         let mut walk = DocumentWalk::of(Capability::ResourceList);
@@ -221,6 +225,9 @@ impl SetState {
                     return Ok(());
                 };
                 parts.note_page(list, &read.summary);
+                if parts.takes_names_of(&read.summary.head) && self.record.is_implied() {
+                    Box::pin(self.follow_sitemap(&list.uri, &read.summary.head)).await?;
+                }
                 // A page may be older than the first one.
                 let own = read.summary.head.md.at.filter(|_| list.is_page);
                 let at = own.map_or(at, |own| own.min(at));
@@ -368,6 +375,13 @@ impl ListParts {
         if let Some(pages) = self.pages.as_mut().filter(|_| page.is_page) {
             pages.note(summary.head.md.at, summary.newest);
         }
+    }
+
+    /// Whether the head of a part is the first that names a Change Set or a dump.
+    fn takes_names_of(&mut self, head: &Head) -> bool {
+        let is_first = self.may_name && head.names_documents();
+        self.may_name &= !is_first;
+        is_first
     }
 
     fn note_unchanged_page(&mut self, page: &Child, part: &Part) {

@@ -12,6 +12,9 @@
 //!                                                                └─► snapshot, state (commit)
 //! ```
 //!
+//! A set of version 0.1 has Change Sets in place of Change Lists ([`change_sets`]) and packages in place of Resource Dumps
+//! ([`direct_dumps`]); its Sitemap stands for the Capability List.
+//!
 //! Deliveries of the inbox that need nothing but their turn share transactions ([`inbox_runs`]).
 //! Which entries of a covered time are news is decided in [`late_news`], entry by entry. What an index names is requested before its
 //! turn by [`fetch_ahead`].
@@ -22,8 +25,10 @@ mod baseline;
 mod change_dumps;
 mod change_list_index;
 mod change_lists;
+mod change_sets;
 pub(super) mod changes;
 mod cross_check;
+mod direct_dumps;
 pub(super) mod documents;
 mod entry_batches;
 mod fetch_ahead;

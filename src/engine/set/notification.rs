@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use flate2::read::GzDecoder;
 use url::Url;
 
-use super::changes::{change_of, only_version};
+use super::changes::{change_of, note_expiry, only_version};
 use super::late_news::LateNews;
 use crate::clock;
 use crate::engine::EngineError;
@@ -64,15 +64,32 @@ pub(super) fn foreign_uris(
         .collect()
 }
 
-/// Whether the hub that has sent a delivery may speak for the Source. `configured`: what the configuration states of that.
+/// The `from` and `until` that count: none where each notification is a hint, which anybody on the way may have written.
+pub(super) fn interval_of(
+    channel: &ChannelRecord,
+    document: &Document,
+) -> (Option<SourceTime>, Option<SourceTime>) {
+    let stated = &document.head.md;
+    match channel.transport.states_intervals() {
+        true => (stated.from, stated.until),
+        false => (None, None),
+    }
+}
+
+/// Whether who has sent a delivery, a hub or the server of a connection, may speak for the Source. `configured`: what the
+/// configuration states of that.
 pub(super) fn is_trusted(
     configured: Option<bool>,
     capability_list: &Url,
+    channel: &ChannelRecord,
     delivery: &Delivery,
 ) -> bool {
     let origin = capability_list.origin();
     let is_own = |hub: &HubUri| hub.url().origin() == origin;
-    configured.unwrap_or_else(|| delivery.hub.as_ref().is_some_and(is_own))
+    configured.unwrap_or_else(|| match channel.transport.has_hubs() {
+        true => delivery.hub.as_ref().is_some_and(is_own),
+        false => channel.topic.http_form().origin() == origin,
+    })
 }
 
 /// How far ahead of our clock a time may be that only a hub states.
@@ -117,6 +134,10 @@ impl News {
         let mut entries = document.entries;
         #[cfg(test)]
         assert!(entries.iter().all(|entry| entry.loc.path() != PANIC));
+        let now = clock::now().wall;
+        for entry in &mut entries {
+            note_expiry(entry, now);
+        }
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
         if !order.is_newest_first() {
             entries.reverse();
@@ -124,7 +145,6 @@ impl News {
         // From the newest to the oldest: of the late changes of a resource only the last one of the document counts.
         let mut late_uris = HashSet::new();
         let mut late_news = LateNews::of(set, true);
-        let now = clock::now().wall;
         let mut changes = Vec::new();
         for entry in entries {
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
@@ -171,12 +191,12 @@ impl News {
 
 /// Whether a notification states a time that no other one has.
 pub(super) fn is_dated(document: &Document) -> bool {
-    let is_dated = |entry: &Entry| entry.md.datetime.is_some();
+    let is_dated = |entry: &Entry| entry.md.datetime.is_some() || entry.expires.is_some();
     document.head.md.until.is_some() || document.entries.iter().all(is_dated)
 }
 
-/// Parses the body of a delivery of that kind on the channel with the topic `base`. For a blocking thread. Whether it is compressed is
-/// seen by its bytes: some hubs leave a body compressed, others label one so that is not.
+/// Parses the body of a delivery of that kind. What it refers to is relative to `base`: its topic, over HTTP. For a blocking thread.
+/// Whether it is compressed is seen by its bytes: some hubs leave a body compressed, others label one so that is not.
 pub(super) fn parse_delivery(
     body: &[u8],
     base: BaseUri<'_>,

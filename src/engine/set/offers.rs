@@ -1,18 +1,24 @@
 //! What the Capability List offers (section 9), polled like any other document.
 
-use super::documents::{note_capability_list, note_document, record_of_list};
+use std::sync::Arc;
+
+use url::Url;
+
+use super::documents::{
+    ChangedDocument, note_capability_list, note_document, poll_document_since, record_of_list,
+};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::protocol::{MAX_OFFERS, Oddities, Offer};
+use crate::protocol::{Capability, Head, MAX_OFFERS, Oddities, Offer, Root};
+use crate::store::BaselineState;
 
 impl SetState {
     /// Polls the Capability List, stores what it offers, and subscribes to its channels.
     pub(super) async fn refresh_offers(&mut self) -> Result<(), EngineError> {
         if self.record.is_implied() {
-            // A sitemap that stands alone has no Capability List.
-            return Ok(());
+            return self.refresh_names().await;
         }
-        let context = &self.context;
+        let context = Arc::clone(&self.context);
         let uri = &self.record.capability_list;
         let known = context.store.document(self.record.id, uri).await?;
         // Only the offers are stored of what it states: once after each start it is read in any case.
@@ -33,7 +39,7 @@ impl SetState {
         let Some(list) = found else {
             return Ok(());
         };
-        note_capability_list(context, self.record.id, &list);
+        note_capability_list(&context, self.record.id, &list);
         let mut offers = list.capabilities.clone();
         if list.oddities.damaged_entries() > 0 {
             // It may offer what it offered before.
@@ -46,20 +52,73 @@ impl SetState {
             .store
             .save_offers(self.record.id, &offers, record_of_list(&list))
             .await?;
-        if offers != self.record.offers {
-            let is_gone = |old: &&Offer| offers.iter().all(|offer| offer.uri != old.uri);
-            for gone in self.record.offers.iter().filter(is_gone) {
-                note_document(
-                    context,
-                    self.record.id,
-                    &gone.uri,
-                    None,
-                    &Oddities::default(),
-                );
-            }
-            self.record.offers = offers;
-            self.channels.follow(&self.record.offers).await?;
+        self.adopt_offers(offers).await
+    }
+
+    /// Polls the Sitemap that stands for the Capability List, or the part of it that does, for what its head names: that may be another
+    /// Change Set, while the one before it is served as well as ever. Its entries are not ingested, so that nothing remembers it as read.
+    async fn refresh_names(&mut self) -> Result<(), EngineError> {
+        // A sitemap that stands alone names nothing, and the baseline is made from it in any case.
+        if self.record.has_only_list() || self.record.baseline == BaselineState::Missing {
+            return Ok(());
         }
+        let sitemap = &self.record.capability_list;
+        let uri = Offer::naming(&self.record.offers, sitemap).clone();
+        let is_part = uri != *sitemap;
+        let last = self.naming.take();
+        let mut last = last.filter(|last| last.uri == uri.as_str());
+        let context = Arc::clone(&self.context);
+        let polled = poll_document_since(&context, self.record.id, &uri, last.as_mut()).await;
+        let ChangedDocument { read, record } = match polled {
+            Ok(Some(changed)) => changed,
+            Ok(None) => {
+                self.naming = last;
+                return Ok(());
+            }
+            // The other parts are read then.
+            Err(error) if is_part && error.is_absence() => {
+                let nothing = Head::new(Root::Urlset, Capability::ResourceList);
+                return self.follow_sitemap(&uri, &nothing).await;
+            }
+            Err(error) => return Err(error),
+        };
+        read.expect(&Capability::ResourceList)?;
+        let at = read.stated_time(None).filter(|_| !is_part);
+        if at.is_some_and(|at| self.record.list_at.is_some_and(|known| at < known)) {
+            // A cache serves an older version: what it names is known.
+            return Ok(());
+        }
+        self.follow_sitemap(&uri, &read.summary.head).await?;
+        self.naming = Some(record);
+        Ok(())
+    }
+
+    /// Follows what the head of a Sitemap names that stands for the Capability List, or the head of a part of it (version 0.1). A plain
+    /// one names nothing. `naming`: where it is.
+    pub(super) async fn follow_sitemap(
+        &mut self,
+        naming: &Url,
+        head: &Head,
+    ) -> Result<(), EngineError> {
+        let offers = Offer::of_sitemap(&self.record.capability_list, naming, head);
+        if offers != self.record.offers {
+            let store = &self.context.store;
+            store.save_offers(self.record.id, &offers, None).await?;
+        }
+        self.adopt_offers(offers).await
+    }
+
+    async fn adopt_offers(&mut self, offers: Vec<Offer>) -> Result<(), EngineError> {
+        if offers == self.record.offers {
+            return Ok(());
+        }
+        let is_gone = |old: &&Offer| offers.iter().all(|offer| offer.uri != old.uri);
+        for gone in self.record.offers.iter().filter(is_gone) {
+            let (context, nothing) = (&self.context, Oddities::default());
+            note_document(context, self.record.id, &gone.uri, None, &nothing);
+        }
+        self.record.offers = offers;
+        self.channels.follow(&self.record.offers).await?;
         Ok(())
     }
 }

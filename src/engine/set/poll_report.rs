@@ -80,6 +80,13 @@ impl SetState {
         self.note("dead-index", message);
     }
 
+    /// Shows why Change Sets that precede others are not read, or that none is missing.
+    pub(super) fn note_cut_change_sets(&self, why: Option<String>) {
+        let message =
+            why.map(|why| format!("earlier Change Sets are not read, the Sitemap is: {why}"));
+        self.note("change-sets-cut", message);
+    }
+
     /// Shows what is notable but no error, or that it is over; logs it when it is news.
     fn note(&self, code: &'static str, message: Option<String>) {
         let runtime_status = &self.context.runtime_status;

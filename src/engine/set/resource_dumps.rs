@@ -37,6 +37,13 @@ impl SetState {
 
     async fn read_resource_dump_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
         let set = self.record.id;
+        if self.record.is_implied() {
+            // After the baseline the Sitemap states what has changed.
+            return match anew {
+                true => Box::pin(self.read_direct_dump(uri)).await,
+                false => Ok(()),
+            };
+        }
         let Some(changed) = poll_document(&self.context, set, uri, anew).await? else {
             return Ok(());
         };

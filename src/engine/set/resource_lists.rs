@@ -83,6 +83,13 @@ impl SetState {
         if states_time && is_older(first_at) {
             return older_list();
         }
+        let summary = &changed.read.summary;
+        // Where an index names nothing, its parts may.
+        let is_naming = summary.head.names_documents() || !summary.is_index;
+        if self.record.is_implied() && is_naming {
+            self.follow_sitemap(uri, &summary.head).await?;
+            self.naming = Some(changed.record.clone());
+        }
         let is_stated = changed.read.summary.head.md.capability.is_some();
         let found_before = self.found;
         let record = changed.record.clone();
@@ -94,7 +101,7 @@ impl SetState {
         store.begin_list(set).await?;
         clear_unfollowed(&self.context, set);
         // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
-        let is_only_document = self.record.is_implied() && !states_time;
+        let is_only_document = self.record.has_only_list() && !states_time;
         let ingested_at = if is_only_document {
             SourceTime::MAX
         } else {

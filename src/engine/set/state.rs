@@ -57,6 +57,8 @@ pub(in crate::engine) struct SetState {
     pub(super) unread_dump: Option<UnreadDump>,
     /// The Resource List, or its first page, that was ingested last.
     pub(super) first_page: Option<(Url, [u8; 32])>,
+    /// The document that stands for the Capability List, as its head was read last (version 0.1).
+    pub(super) naming: Option<DocumentRecord>,
     /// Changes that the current poll has found.
     pub(super) found: u64,
     /// Whether parts of the Resource List were read since the start.
@@ -107,6 +109,7 @@ impl SetState {
             dump: None,
             unread_dump: None,
             first_page: None,
+            naming: None,
             found: 0,
             has_begun_parts: false,
             report: PollReport::default(),

@@ -265,7 +265,12 @@ impl SetWorker {
                 continue;
             }
             if let Ok(Some(record)) = context.store.channel(channel).await {
-                tracing::info!(source = context.name(), topic = %record.topic, hub = record.hub_name(), "subscription active");
+                let message = match record.transport.has_lease() {
+                    true => "subscription active",
+                    false => "connection active",
+                };
+                tracing::info!(source = context.name(), transport = record.transport.code(), topic = %record.topic,
+                    hub = record.logged_hub(), "{message}");
             }
         }
         self.leases = leases;

@@ -563,7 +563,10 @@ async fn describing_documents_and_channels_of_other_transports_are_found() {
         );
     let list = list(&[
         "resourcelist=/r",
+        "change-notification=xmpp:pubsub.example.com",
         "change-notification=ws://example.com/changes",
+        "framework-notification=wss://example.com/framework",
+        "changelist=ws://example.com/list",
     ])
     .replacen(
         "<rs:md cap",
@@ -577,12 +580,14 @@ async fn describing_documents_and_channels_of_other_transports_are_found() {
     let set = &found.sets[0];
     assert_eq!(paths(&found.sets_described_by[&set.uri]), ["/about/1"]);
     assert_eq!(paths(&set.described_by), ["/about/set"]);
-    assert_eq!(set.capabilities.len(), 1);
+    let offered = set.capabilities.iter().map(|offer| offer.uri.scheme());
+    assert_eq!(offered.collect::<Vec<_>>(), ["http", "ws", "wss"]);
+    assert_eq!(set.unsupported_channels.len(), 1);
     assert_eq!(
         set.unsupported_channels[0].uri.as_str(),
-        "ws://example.com/changes"
+        "xmpp:pubsub.example.com"
     );
-    assert_eq!(set.oddities.count(Oddity::BadLoc), 0);
+    assert_eq!(set.oddities.count(Oddity::BadLoc), 1);
 }
 
 #[tokio::test]

@@ -221,7 +221,9 @@ pub(super) fn attention_rows<'a>(
         let operations: &[Operation] = match attention.code.as_str() {
             "held-deletions" => &[Operation::Approve, Operation::Reject],
             "failed-resources" => &[Operation::Retry],
-            "channel-unverified" | "channel-denied" | "channel-expired" => &[Operation::Poll],
+            "channel-unverified" | "channel-denied" | "channel-expired" | "channel-unconnected" => {
+                &[Operation::Poll]
+            }
             _ => &[],
         };
         let place = format!("attention{number}");
@@ -277,8 +279,9 @@ impl ErrorRow {
 pub(super) struct ChannelView {
     pub(super) kind: String,
     pub(super) state: String,
+    pub(super) transport: String,
     pub(super) topic: Link,
-    pub(super) hub: Link,
+    pub(super) hub: Option<Link>,
     pub(super) lease_ends: Option<Moment>,
     pub(super) renewal: Option<Moment>,
     pub(super) last_notification: Option<Moment>,
@@ -297,8 +300,9 @@ impl ChannelView {
         Self {
             kind: channel.kind.clone(),
             state: channel.state.clone(),
+            transport: channel.transport.clone(),
             topic: Link::of(&channel.topic),
-            hub: Link::of(&channel.hub),
+            hub: channel.hub.as_deref().map(Link::of),
             lease_ends: Moment::parse_some(channel.lease_expires_at.as_ref(), now),
             renewal: Moment::parse_some(channel.renew_at.as_ref(), now),
             last_notification: Moment::parse_some(channel.last_notification_at.as_ref(), now),

@@ -125,6 +125,7 @@ pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
     }
     fill(&mut md.at, more.at);
     fill(&mut md.completed, more.completed);
+    fill(&mut md.modified, more.modified);
     fill(&mut md.from, more.from);
     fill(&mut md.until, more.until);
     fill(&mut md.capability, more.capability);
@@ -143,7 +144,8 @@ fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {
     number
 }
 
-fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
+/// A length in bytes.
+pub(super) fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
     if text.trim().is_empty() {
         oddities.add(Oddity::EmptyLength);
         return None;

@@ -35,9 +35,10 @@ impl Conformance {
     /// Adds the next entry.
     pub(super) fn note(&mut self, head: &Head, entry: &Entry) {
         let md = &entry.md;
+        let changed_at = entry.changed_at().or(entry.expires);
         self.holds_lists |= self.entries == 0 && is_list(entry, head);
         self.entries += 1;
-        self.undated += u64::from(entry.changed_at().is_none());
+        self.undated += u64::from(changed_at.is_none());
         self.snapshots += u64::from(has_snapshot(md));
         self.intervals += u64::from(has_interval(md));
         self.until_before_from += u64::from(md.ends_before_from());
@@ -52,13 +53,19 @@ impl Conformance {
         self.order.note(if holds_intervals(head) {
             md.from
         } else {
-            entry.changed_at()
+            changed_at
         });
         self.up_is_below |= head.link("up") == Some(&entry.loc);
     }
 
-    /// Counts the oddities of the complete document.
-    pub(super) fn finish(&self, head: &Head, base: &Url, oddities: &mut Oddities) {
+    /// Counts the oddities of the complete document. `is_dialect`: whether it is of version 0.1, which asks for less.
+    pub(super) fn finish(
+        &self,
+        head: &Head,
+        base: &Url,
+        is_dialect: bool,
+        oddities: &mut Oddities,
+    ) {
         let until_before_from = self.until_before_from + u64::from(head.md.ends_before_from());
         let completed_before_at =
             self.completed_before_at + u64::from(head.md.is_completed_before_at());
@@ -76,14 +83,20 @@ impl Conformance {
         let up = head.link("up");
         let leads_down = self.up_is_below || up == Some(base);
         let is_top = *capability == Capability::Description;
-        add(Oddity::NoUp, up.is_none() && needs_up(capability));
+        add(
+            Oddity::NoUp,
+            up.is_none() && needs_up(capability) && !is_dialect,
+        );
         add(Oddity::WrongUp, up.is_some() && (leads_down || is_top));
         add(
             Oddity::IndexAsUrlset,
             head.root == Root::Urlset && self.holds_lists && is_listing(capability),
         );
 
-        let (md, family) = (&head.md, Family::of(capability));
+        let (md, mut family) = (&head.md, Family::of(capability));
+        if is_dialect {
+            family = Family::Neither;
+        }
         let (misplaced, misplaced_below) = match family {
             Family::Snapshot => (has_interval(md), self.intervals),
             Family::Changes => (has_snapshot(md), self.snapshots),

@@ -1,9 +1,11 @@
 //! The elements of a document, recognized by their namespaces and not by their prefixes.
 
+use std::borrow::Cow;
+
 use super::ReadError;
 use super::error::clip;
 use super::xml::{Tag, is_html};
-use crate::protocol::document::{RS_NAMESPACE, SITEMAP_NAMESPACE};
+use crate::protocol::document::{RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE};
 use crate::protocol::{Oddities, Oddity, Root};
 
 /// The elements in use, whatever their prefixes are.
@@ -17,7 +19,26 @@ pub(super) enum Element {
     Changefreq,
     Md,
     Ln,
+    /// Those of version 0.1.
+    Expires,
+    Fixity,
+    Size,
+    Mimetype,
+    ContentEncoding,
+    Path,
+    XhtmlMeta,
+    XhtmlLink,
     Other,
+}
+
+impl Element {
+    /// Whether it states something of the document that it is in, and not of an entry.
+    pub(super) fn is_of_head(self) -> bool {
+        matches!(
+            self,
+            Self::Md | Self::Ln | Self::XhtmlMeta | Self::XhtmlLink
+        )
+    }
 }
 
 /// The spelling of the namespaces. A misspelling is counted once per document, not once per element.
@@ -110,6 +131,9 @@ impl Spelling {
         if namespace == RS_NAMESPACE {
             return Ok(rs_element(local_name));
         }
+        if namespace == XHTML_NAMESPACE {
+            return Ok(xhtml_element(local_name));
+        }
         let (element, seen) = if is_misspelt_sitemap_namespace(namespace) {
             (sitemap_element(local_name), &mut self.odd_sitemap)
         } else if is_misspelling_of(namespace, RS_NAMESPACE) {
@@ -134,6 +158,7 @@ fn sitemap_element(local_name: &str) -> Element {
         "loc" => Element::Loc,
         "lastmod" => Element::Lastmod,
         "changefreq" => Element::Changefreq,
+        "expires" => Element::Expires,
         _ => Element::Other,
     }
 }
@@ -143,8 +168,32 @@ fn rs_element(local_name: &str) -> Element {
     match local_name {
         "md" => Element::Md,
         "ln" => Element::Ln,
+        "fixity" => Element::Fixity,
+        "size" => Element::Size,
+        "mimetype" => Element::Mimetype,
+        "contentencoding" => Element::ContentEncoding,
+        "path" => Element::Path,
         _ => Element::Other,
     }
+}
+
+/// The element of XHTML with that name.
+fn xhtml_element(local_name: &str) -> Element {
+    match local_name {
+        "meta" => Element::XhtmlMeta,
+        "link" => Element::XhtmlLink,
+        _ => Element::Other,
+    }
+}
+
+/// The value of an attribute with the namespace of ResourceSync, as version 0.1 has them.
+pub(super) fn rs_attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<Cow<'a, str>> {
+    let mut all = tag.prefixed_attributes();
+    let is_wanted = |namespace: &str, name: &str| {
+        name == wanted && (namespace == RS_NAMESPACE || is_misspelling_of(namespace, RS_NAMESPACE))
+    };
+    all.find(|(namespace, name, _)| is_wanted(namespace, name))
+        .map(|(.., value)| value)
 }
 
 /// Whether it is that namespace, but for https, `www.`, or a slash at its end.

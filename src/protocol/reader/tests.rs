@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use url::Url;
 
 use super::*;
-use crate::protocol::ChangeKind;
+use crate::protocol::{ChangeKind, Entry, SourceTime};
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 

@@ -18,7 +18,7 @@ use quick_xml::errors::{Error, IllFormedError};
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::attributes::Attribute;
 use quick_xml::events::{BytesRef, BytesStart, Event};
-use quick_xml::name::{Namespace, NamespaceError, NamespaceResolver, Prefix, ResolveResult};
+use quick_xml::name::{Namespace, NamespaceError, NamespaceResolver, Prefix, QName, ResolveResult};
 use quick_xml::reader::Reader;
 
 use super::ReadError;
@@ -160,6 +160,17 @@ impl OpenElements {
         &self.names[self.elements.last().map_or(0, |element| element.begin)..]
     }
 
+    /// Whether it is the end of the innermost one, but for a prefix that is not declared, as examples of the draft of version 0.1
+    /// have it.
+    fn is_misprefixed(&self, end: &str) -> bool {
+        let name = QName(without_end_spaces(end));
+        let is_undeclared = matches!(
+            self.namespaces.resolve_element(name).0,
+            ResolveResult::Unknown(_)
+        );
+        is_undeclared && name.local_name().into_inner() == self.innermost()
+    }
+
     /// The name of the innermost one, if its start tag is plain.
     fn innermost_plain(&self) -> Option<&str> {
         let innermost = self.elements.last()?;
@@ -285,7 +296,10 @@ impl<R: BufRead> XmlEvents<R> {
                     let (section, input) = (self.section, self.reader.get_ref());
                     return Err(translate(error.into(), section, input));
                 }
-                if found != expected && without_end_spaces(found) != expected {
+                let is_same = found == expected || without_end_spaces(found) == expected;
+                if !is_same && self.open.is_misprefixed(found) {
+                    self.damaged += 1;
+                } else if !is_same {
                     let error = IllFormedError::MismatchedEndTag {
                         expected: expected.to_owned(),
                         found: found.to_owned(),
@@ -571,6 +585,37 @@ impl Tag<'_> {
             })
         });
         plain.chain(others.into_iter().flatten())
+    }
+
+    /// Namespaces, names and values of its attributes with a prefix that is declared.
+    pub(super) fn prefixed_attributes(&self) -> impl Iterator<Item = (&str, &str, Cow<'_, str>)> {
+        let text: &str = &self.start;
+        let plain = self.plain.unwrap_or_default().iter();
+        let plain = plain.filter(|attribute| attribute.has_prefix).map(
+            |PlainAttribute { name, value, .. }| {
+                (&text[name.clone()], Cow::Borrowed(&text[value.clone()]))
+            },
+        );
+        let others = self.plain.is_none().then(|| {
+            let mut attributes = self.start.attributes();
+            attributes.with_checks(false);
+            attributes.filter_map(|attribute| {
+                let attribute = attribute.ok()?;
+                let name = attribute.key.into_inner();
+                let is_other = name.contains(':') && !name.starts_with("xmlns:");
+                is_other.then(|| (name, value_of(&attribute)))
+            })
+        });
+        let all = plain.chain(others.into_iter().flatten());
+        all.filter_map(|(name, value)| {
+            let (found, local_name) = self.namespaces.resolve_attribute(QName(name));
+            match found {
+                ResolveResult::Bound(Namespace(namespace)) => {
+                    Some((namespace.trim(), local_name.into_inner(), value))
+                }
+                ResolveResult::Unbound | ResolveResult::Unknown(_) => None,
+            }
+        })
     }
 }
 

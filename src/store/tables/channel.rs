@@ -1,4 +1,4 @@
-//! `channel`: subscriptions, with their callbacks, secrets, leases and counters.
+//! `channel`: subscriptions and connections, with their callbacks, secrets, leases and counters.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use url::Url;
 
 use super::inbox::DeliveryOutcome;
 use super::values::{Count, HubList, Micros, RequestedIntent};
-use crate::protocol::{Capability, HubUri, Redaction, TopicUri};
+use crate::protocol::{Capability, HubUri, Redaction, TopicUri, Transport};
 use crate::store::ids::{ChannelId, SetId};
 use crate::sync::{
     Asked, CallbackOwner, CallbackSlot, Callbacks, Channel, DeliveryFault, DeliveryFaultKind,
@@ -26,6 +26,8 @@ pub struct ChannelRecord {
     pub source: String,
     /// [`Capability::ChangeNotification`] or [`Capability::FrameworkNotification`].
     pub kind: Capability,
+    /// Over what its notifications come.
+    pub transport: Transport,
     /// The advertised topic; it identifies the channel within its set.
     pub topic: TopicUri,
     /// The topic that the hub was asked for: the topic's own `self` link. Verifications and denials must name it.
@@ -104,9 +106,15 @@ impl ChannelRecord {
         self.hub.as_ref().map_or("", HubUri::as_str)
     }
 
+    /// As [`hub_name`](Self::hub_name), for the log; `None` where none is known, or its transport has none.
+    pub fn logged_hub(&self) -> Option<&str> {
+        self.hub.as_ref().map(HubUri::as_str)
+    }
+
     /// The part of the row that the channel machine decides on.
     pub fn channel(&self) -> Channel {
         Channel {
+            transport: self.transport,
             topic: self.topic.clone(),
             subscribed_topic: self.subscribed_topic.clone(),
             hub: self.hub.clone(),
@@ -185,6 +193,7 @@ impl ChannelRecord {
             set: row.get("set_id")?,
             source: row.get("source")?,
             kind: row.get("kind")?,
+            transport: row.get("transport")?,
             topic: row.get("topic")?,
             subscribed_topic: row.get("subscribed_topic")?,
             hub: row.get("hub")?,
@@ -245,7 +254,7 @@ const COLUMNS: &str =
     last_notification_at, received, applied, duplicate, rejected, gaps,
     own_hub, own_topic, own_base, next_hub, next_topic, next_base, next_token, next_secret, working_hub, former_of, not_before,
     denial, denied_at, fault, fault_at, silences, rejected_verifications, begun, paced_until,
-    waiting, waiting_bytes, unverified_since,
+    waiting, waiting_bytes, unverified_since, transport,
     (SELECT source FROM source_set WHERE source_set.id = channel.set_id) AS source";
 
 /// A channel that is not stored yet.
@@ -261,8 +270,8 @@ pub(in crate::store) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result
     let channel = new.channel;
     sql.prepare_cached(
         "INSERT INTO channel (set_id, kind, topic, subscribed_topic, advertised_hubs, known_hubs, token, secret,
-                              state, failures, former_of)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                              state, failures, former_of, transport)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
         new.set,
@@ -276,6 +285,7 @@ pub(in crate::store) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result
         channel.lease.state,
         channel.lease.failures,
         new.former_of,
+        channel.transport,
     ])?;
     let id = ChannelId(sql.last_insert_rowid());
     save(sql, id, channel)?;
@@ -315,7 +325,7 @@ pub(in crate::store) fn get(sql: &Connection, id: ChannelId) -> Result<Option<Ch
 
 pub(in crate::store) fn by_token(sql: &Connection, token: &str) -> Result<Option<ChannelRecord>> {
     sql.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM channel WHERE token = ?1 OR next_token = ?1"
+        "SELECT {COLUMNS} FROM channel WHERE (token = ?1 OR next_token = ?1) AND transport = 'websub'"
     ))?
     .query_row([token], ChannelRecord::from_row)
     .optional()
@@ -439,12 +449,14 @@ pub(in crate::store) struct Receiving {
     pub(in crate::store) hub: Option<String>,
     /// The bytes of its deliveries in the inbox.
     pub(in crate::store) pending_bytes: u64,
+    /// Over what they come.
+    pub(in crate::store) transport: Transport,
 }
 
 /// What receiving deliveries needs of a channel; `None`: there is no such channel.
 pub(in crate::store) fn receiving(sql: &Connection, id: ChannelId) -> Result<Option<Receiving>> {
     sql.prepare_cached(
-        "SELECT set_id, token, secret, next_token, next_secret, left_for_good, waiting_bytes,
+        "SELECT set_id, token, secret, next_token, next_secret, left_for_good, waiting_bytes, transport,
              CASE WHEN next_hub IS NULL OR next_hub = own_hub THEN own_hub END AS hub
          FROM channel WHERE id = ?1",
     )?
@@ -464,6 +476,7 @@ pub(in crate::store) fn receiving(sql: &Connection, id: ChannelId) -> Result<Opt
             left: row.get("left_for_good")?,
             hub: row.get("hub")?,
             pending_bytes: row.get::<_, Count>("waiting_bytes")?.0,
+            transport: row.get("transport")?,
         })
     })
     .optional()

@@ -198,6 +198,20 @@ pub(in crate::store) fn any_absent(sql: &Connection, set: SetId, generation: i64
     .exists(params![set, generation])
 }
 
+/// Whether this generation has named a member, itself or by an unchanged part.
+pub(in crate::store) fn is_named(
+    sql: &Connection,
+    set: SetId,
+    resource: ResourceId,
+    generation: i64,
+) -> Result<bool> {
+    sql.prepare_cached(&format!(
+        "SELECT 1 FROM member WHERE set_id = ?1 AND resource_id = ?3 AND (generation >= ?2 OR {})",
+        part::NAMES_MEMBER
+    ))?
+    .exists(params![set, generation, resource])
+}
+
 /// Whether any member is named by a part that is unchanged in this generation.
 pub(in crate::store) fn any_in_unchanged_parts(
     sql: &Connection,

@@ -67,9 +67,14 @@ pub struct SetRecord {
 }
 
 impl SetRecord {
-    /// Whether the set has no Capability List: its only document stands for one.
+    /// Whether the set has no Capability List: its Sitemap or Resource List stands for one.
     pub fn is_implied(&self) -> bool {
         Offer::is_implied(&self.offers, &self.capability_list)
+    }
+
+    /// Whether that is its only document.
+    pub fn has_only_list(&self) -> bool {
+        self.is_implied() && self.offers.len() == 1
     }
 }
 

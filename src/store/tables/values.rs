@@ -14,7 +14,7 @@ use url::Url;
 use crate::protocol::websub::Intent;
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities,
-    ResourceUri, SourceTime, TopicUri, parse_hashes,
+    ResourceUri, SourceTime, TopicUri, Transport, parse_hashes,
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
@@ -144,7 +144,8 @@ texts! {
     HubUri: Self::as_str, |text| Self::parse(text).ok(), "a hub's URI";
     Origin: |origin| origin.code(), Self::from_code, "an origin";
     ResourceUri: Self::as_str, |text| Self::parse(text).ok(), "a resource's URI";
-    TopicUri: Self::as_str, |text| Self::parse(text).ok(), "a topic's URI";
+    TopicUri: Self::as_str, |text| Self::of_channel(Url::parse(text).ok()?), "a topic's URI";
+    Transport: |transport| transport.code(), Self::from_code, "a channel's transport";
 }
 
 /// What a hub was asked for; an unknown word counts as nothing.

@@ -282,3 +282,42 @@ async fn channel_is_unverified_from_its_first_request_until_it_is_verified_or_de
         assert_eq!(since, Some(expected));
     }
 }
+
+#[tokio::test]
+async fn connection_that_was_open_is_missing_since_the_start_of_the_process() {
+    let world = World::new().await;
+    let id = world.connection().await;
+    let opened = world.now;
+    let open = move |channel: &mut Channel| {
+        channel.next_connection_step(opened);
+        channel.connected();
+    };
+    world.store.change_channel(id, false, open).await.unwrap();
+    assert_eq!(world.record(id).await.unverified_since, None);
+    let world = world.reopened();
+    let (days, minute) = (TimeDelta::days(3), TimeDelta::minutes(1));
+    // A driver that is started again does not begin anew.
+    for now in [opened + days, opened + days + minute] {
+        let start = move |channel: &mut Channel| channel.begin_connecting(now);
+        world.store.change_channel(id, false, start).await.unwrap();
+        let since = world.record(id).await.unverified_since;
+        assert_eq!(since, Some(opened + days));
+    }
+}
+
+#[tokio::test]
+async fn no_connection_is_active_after_the_start_however_short_the_downtime() {
+    let world = World::new().await;
+    let id = world.connection().await;
+    world.store.note_running(world.now).await.unwrap();
+    let now = world.now;
+    let open = move |channel: &mut Channel| {
+        channel.next_connection_step(now);
+        channel.connected();
+    };
+    world.store.change_channel(id, false, open).await.unwrap();
+    assert_eq!(world.record(id).await.lease.state, ChannelState::Active);
+    let renewed = world.store.note_start(now + TimeDelta::seconds(1)).await;
+    assert_eq!(renewed.unwrap(), 0, "it has no lease");
+    assert_eq!(world.record(id).await.lease.state, ChannelState::Pending);
+}

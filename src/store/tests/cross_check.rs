@@ -308,6 +308,20 @@ async fn resource_list_contradicts_what_only_a_hub_has_stated() {
 }
 
 #[tokio::test]
+async fn expiry_of_what_only_a_hub_has_stated_is_no_contradiction() {
+    let world = World::with_resource("a").await;
+    world.list(world.set, 12, vec![created("a", 10)]).await;
+    world
+        .announce_until(vec![by_hub(created("b", 21))], 40)
+        .await;
+    world.work("2").await;
+    let listed = vec![created("a", 10), deleted("b", 25)];
+    let listed = world.list(world.set, 30, listed).await;
+    assert_eq!((listed.tasks, listed.contradicted), (1, 0));
+    assert_eq!(world.due_names().await, ["deleted b"]);
+}
+
+#[tokio::test]
 async fn resource_that_has_returned_since_a_hub_stated_its_deletion_is_no_contradiction() {
     let world = World::with_resource("a").await;
     world.announce(vec![by_hub(deleted("a", 20))]).await;

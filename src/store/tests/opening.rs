@@ -91,6 +91,7 @@ async fn database_of_the_first_version_keeps_working() {
     );
     assert_eq!(own.base, None);
     assert_eq!(channel.inbox, 1, "deliveries are counted");
+    assert_eq!(channel.transport.code(), "websub");
     assert_eq!(world.statistics().await.pending, 1, "tasks are counted");
     let task = world.due().await.remove(0);
     assert!(task.live && task.links.is_empty() && task.live_version.is_none());

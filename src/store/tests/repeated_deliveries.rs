@@ -44,6 +44,43 @@ impl World {
     }
 }
 
+#[tokio::test]
+async fn message_of_a_connection_that_states_no_time_is_news_each_time() {
+    let world = World::new().await;
+    let connection = world.connection().await;
+    let second = TimeDelta::seconds(1);
+    assert_eq!(
+        world.deliver(connection, "a", NO_TIME).await,
+        Receipt::Stored
+    );
+    let waiting = world.deliver(connection, "a", second).await;
+    assert_eq!(waiting, Receipt::Known, "while the first one waits");
+    world.work_off(DeliveryOutcome::Undated).await;
+    assert_eq!(
+        world.deliver(connection, "a", second).await,
+        Receipt::Stored
+    );
+    world.work_off(DeliveryOutcome::Applied).await;
+    let dated = world.deliver(connection, "a", second).await;
+    assert_eq!(dated, Receipt::Known, "it states a time");
+}
+
+#[tokio::test]
+async fn connection_has_no_callback_and_is_the_same_after_a_restart() {
+    let world = World::new().await;
+    let connection = world.connection().await;
+    let found = world.store.channel_by_token("unused").await.unwrap();
+    assert!(found.is_none(), "nobody learns its token");
+    let subscribed = world.store.subscribed_channels(SOURCE).await.unwrap();
+    assert_eq!(subscribed.len(), 1, "it can be ended");
+    let World { folder, store, .. } = world;
+    drop(store);
+    let store = Store::open(folder.path()).unwrap();
+    let record = store.channel(connection).await.unwrap().unwrap();
+    assert_eq!(record.transport, Transport::Websocket);
+    assert_eq!(record.topic.as_str(), "wss://example.org/changes");
+}
+
 const NO_TIME: TimeDelta = TimeDelta::zero();
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use url::Url;
 
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
+use super::list_deletion::delete_expired;
 use super::membership::{MemberUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
@@ -216,6 +217,9 @@ fn list_entry(
     checks: Option<&mut UndatedChecks>,
     entry: &Change,
 ) -> Result<EntryOutcome, StoreError> {
+    if entry.kind == ChangeKind::Deleted {
+        return delete_expired(sql, context, entry);
+    }
     if entry.standing.is_some_and(Standing::is_irrelevant) {
         return name_unwanted(sql, context, parts, entry);
     }

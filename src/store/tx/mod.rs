@@ -23,6 +23,7 @@ pub(super) mod forget;
 pub(super) mod hooks;
 pub(super) mod ingest;
 pub(super) mod list_absent;
+mod list_deletion;
 pub(super) mod list_entries;
 pub(super) mod list_parts;
 pub(super) mod mirror;

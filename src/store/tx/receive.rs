@@ -15,7 +15,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
-use crate::protocol::TopicUri;
+use crate::protocol::{TopicUri, Transport};
 use crate::store::arrival::{Arrival, Receipt, Recipient};
 use crate::store::ids::ChannelId;
 use crate::store::tables::channel::{self, CallbackKeys, Receiving};
@@ -135,7 +135,8 @@ impl ReceivingChannel {
             return Ok(Receipt::Outdated);
         }
         let earlier = delivered::find(sql, id, &arrival.digest)?;
-        if earlier.as_ref().is_some_and(|it| repeats(it, arrival.at)) {
+        let is_repeated = |it: &EarlierDelivery| repeats(it, arrival.at, record.transport);
+        if earlier.as_ref().is_some_and(is_repeated) {
             self.repeated += 1;
             return Ok(Receipt::Known);
         }
@@ -173,10 +174,13 @@ impl ReceivingChannel {
 }
 
 /// Whether a delivery of the same bytes as an earlier one has no news.
-fn repeats(earlier: &EarlierDelivery, now: DateTime<Utc>) -> bool {
+fn repeats(earlier: &EarlierDelivery, now: DateTime<Utc>, transport: Transport) -> bool {
     let age = now - earlier.received_at;
     let is_recent = if earlier.is_dated {
         age < REMEMBERED_FOR
+    } else if !transport.is_retried() {
+        // Nobody retries: who states the same again means another change.
+        false
     } else {
         // If the clock was set back, its age is unknown.
         (TimeDelta::zero()..UNDATED_REMEMBERED_FOR).contains(&age)

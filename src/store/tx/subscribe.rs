@@ -18,7 +18,7 @@ const CHANNEL: StoreError = StoreError::NoChannel;
 const MOST_FORMER: usize = 16;
 
 impl Store {
-    /// Adds a channel. Its callback is found by its row, which is on disk before a hub learns the callback.
+    /// Adds a channel over WebSub. Its callback is found by its row, which is on disk before a hub learns the callback.
     pub async fn add_channel(
         self: &Arc<Self>,
         now: DateTime<Utc>,
@@ -28,7 +28,19 @@ impl Store {
         hubs: &[HubUri],
         keys: CallbackKeys,
     ) -> Result<ChannelRecord, StoreError> {
-        let (kind, channel) = (kind.clone(), Channel::new(now, topic, hubs));
+        let channel = Channel::new(now, topic, hubs);
+        self.insert_channel(set, kind, channel, keys).await
+    }
+
+    /// Adds a channel. `keys`: those of its callback; nobody learns the ones of a channel that has none.
+    pub async fn insert_channel(
+        self: &Arc<Self>,
+        set: SetId,
+        kind: &Capability,
+        channel: Channel,
+        keys: CallbackKeys,
+    ) -> Result<ChannelRecord, StoreError> {
+        let kind = kind.clone();
         self.write(move |tx| {
             let new = NewChannel {
                 set,

@@ -1,4 +1,5 @@
-//! Records that the daemon runs, and has subscriptions requested again after it has not run for a while.
+//! Records that the daemon runs, and has subscriptions requested again after it has not run for a while. Connections have ended with
+//! the process.
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use crate::store::{Store, StoreError};
 const SHORT_DOWNTIME: TimeDelta = TimeDelta::minutes(1);
 
 impl Store {
-    /// Records that the daemon starts. After a downtime of more than a minute, or of unknown length, every running
-    /// subscription is due for a renewal. Returns how many are.
+    /// Records that the daemon starts: no connection is open. After a downtime of more than a minute, or of unknown length, every
+    /// running subscription is due for a renewal. Returns how many are.
     pub async fn note_start(self: &Arc<Self>, now: DateTime<Utc>) -> Result<usize, StoreError> {
         self.write(move |tx| {
             let seen_at = uptime::seen_at(tx.sql)?;
@@ -20,17 +21,20 @@ impl Store {
             // If the clock was set back, the length is unknown.
             let is_short =
                 |seen_at| (TimeDelta::zero()..=SHORT_DOWNTIME).contains(&(now - seen_at));
-            if seen_at.is_some_and(is_short) {
-                return Ok(0);
-            }
+            let was_down = !seen_at.is_some_and(is_short);
             let mut renewed = 0;
             for found in channel::all(tx.sql)? {
                 let before = found.record.channel();
                 let mut after = before.clone();
-                after.renew_after_downtime(now);
+                let is_lease = before.transport.has_lease();
+                if !is_lease {
+                    after.begin_connecting(now);
+                } else if was_down {
+                    after.renew_after_downtime(now);
+                }
                 if after != before {
                     channel::save(tx.sql, found.record.id, &after)?;
-                    renewed += 1;
+                    renewed += usize::from(is_lease);
                 }
             }
             Ok(renewed)

@@ -2,6 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::protocol::Transport;
+
 /// What is wrong with the deliveries of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeliveryFaultKind {
@@ -42,9 +44,15 @@ impl DeliveryFaultKind {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// The explanation for people.
-    pub fn message(self) -> &'static str {
+    /// The explanation for people, of a channel over this transport.
+    pub fn message(self, transport: Transport) -> &'static str {
         match self {
+            Self::Silent if !transport.has_hubs() => {
+                "polls find changes that the Source has not sent"
+            }
+            Self::Contradicted if !transport.has_hubs() => {
+                "the Source's own answers contradict what it has sent; the mirror follows the answers"
+            }
             Self::Silent => "polls find changes that the hub has not delivered",
             Self::Unsigned => {
                 "the hub delivers without the signature that was asked for; `signatures = \"off\"` accepts that"

@@ -220,6 +220,7 @@ impl Case {
             fault: _,
             silences,
             begun: _,
+            transport: _,
         } = &self.channel;
         let list = |hubs: &[HubUri]| -> Vec<String> {
             hubs.iter().map(|hub| short(hub.as_str())).collect()

@@ -60,6 +60,8 @@ impl MadeManifest {
                 root: Root::Urlset,
                 md: Metadata::default(),
                 links: Vec::new(),
+                interfaces: Vec::new(),
+                is_change_set: false,
             };
             self.writer = Some(DocumentWriter::start(self.written.clone(), &head)?);
             return Ok(true);

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::{NAMESPACES, base, only_entry, read, read_odd, time, urlset};
-use crate::protocol::DocumentSummary;
+use crate::protocol::{DocumentSummary, SourceTime};
 
 /// Reads a Resource List of three entries, of which the second has this content, and these oddities.
 #[track_caller]

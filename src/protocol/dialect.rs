@@ -1,0 +1,108 @@
+//! The dialect of the draft of version 0.1 (13 August 2012): what it has that version 1.0 has in another form, or not at all.
+//!
+//! The reader maps its elements and attributes to those of version 1.0. What is left is here: a Sitemap stands for the Capability
+//! List, because its head names the Change Sets, the dumps and the interfaces of pushing.
+//!
+//! Sections 4.2 (dumps), 5 (Change Sets and pushing) and 6.1 (historical Change Sets).
+
+use url::Url;
+
+use super::{Entry, Head, SourceTime};
+
+/// The relation of a Change Set, beside `current` or `prev`.
+pub(super) const CHANGE_SET_RELATION: &str = "http://www.openarchives.org/rs/changeset";
+/// The relation of a dump.
+pub(super) const DUMP_RELATION: &str = "http://www.openarchives.org/rs/dump";
+/// The relation of the part of a resource that has changed, in a form that its protocol defines. It is not used.
+pub(super) const PARTIAL_RELATION: &str = "http://www.openarchives.org/rs/partial";
+
+impl Head {
+    /// The Change Set with the latest changes.
+    pub fn current_change_set(&self) -> Option<&Url> {
+        self.change_set("current")
+    }
+
+    /// The Change Set that precedes this one, or the latest one of those that are historical.
+    pub fn previous_change_set(&self) -> Option<&Url> {
+        self.change_set("prev")
+    }
+
+    fn change_set(&self, which: &str) -> Option<&Url> {
+        let mut links = self.links.iter();
+        let link = links.find(|link| link.is(CHANGE_SET_RELATION) && link.is(which));
+        link.map(|link| &link.href)
+    }
+
+    /// Whether it names a Change Set.
+    pub fn names_change_set(&self) -> bool {
+        self.current_change_set().is_some() || self.previous_change_set().is_some()
+    }
+
+    /// Whether it names a Change Set or a dump.
+    pub fn names_documents(&self) -> bool {
+        self.names_change_set() || self.dumps().next().is_some()
+    }
+
+    /// The dumps, each of them a package.
+    pub fn dumps(&self) -> impl Iterator<Item = &Url> {
+        let dumps = self.links.iter().filter(|link| link.is(DUMP_RELATION));
+        dumps.map(|link| &link.href)
+    }
+}
+
+impl Entry {
+    /// When its resource was deleted, as `expires` states; `None` if it states nothing, or a time after `latest`, or one before another
+    /// change or the last modification.
+    #[must_use]
+    pub fn expired_at(&self, latest: SourceTime) -> Option<SourceTime> {
+        let expires = self.expires?;
+        let is_over = expires.latest_possible() <= latest;
+        let last = self.changed_at().max(self.lastmod);
+        let is_last = last.is_none_or(|last| last <= expires);
+        (is_over && is_last).then_some(expires)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_past_time_after_the_last_modification_is_a_deletion() {
+        let time = |text: &str| text.parse::<SourceTime>().unwrap();
+        for (expires, lastmod, is_deleted) in [
+            (Some("2026-01-02T08:00:00Z"), None, true),
+            (
+                Some("2026-01-02T08:00:00Z"),
+                Some("2026-01-02T08:00:00Z"),
+                true,
+            ),
+            (
+                Some("2026-01-02T08:00:00Z"),
+                Some("2026-01-02T08:00:01Z"),
+                false,
+            ),
+            (Some("2026-01-03T08:00:00Z"), None, true),
+            (Some("2026-01-03T08:00:01Z"), None, false),
+            // The day is not over.
+            (Some("2026-01-03"), None, false),
+            (Some("2026-01-02"), None, true),
+            (None, Some("2026-01-02T08:00:00Z"), false),
+        ] {
+            let mut entry = Entry::new(Url::parse("http://example.com/a").unwrap());
+            entry.expires = expires.map(time);
+            entry.lastmod = lastmod.map(time);
+            let expired = entry.expired_at(time("2026-01-03T08:00:00Z"));
+            assert_eq!(expired, entry.expires.filter(|_| is_deleted), "{expires:?}");
+            // What has happened since counts, too.
+            entry.md.datetime = Some(time("2026-01-03T07:59:59Z"));
+            let expired = entry.expired_at(time("2026-01-03T08:00:00Z"));
+            let is_last = entry.expires >= entry.md.datetime;
+            assert_eq!(
+                expired,
+                entry.expires.filter(|_| is_deleted && is_last),
+                "{expires:?}"
+            );
+        }
+    }
+}

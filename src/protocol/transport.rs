@@ -1,0 +1,131 @@
+//! Over what the notifications of a channel come: WebSub (Notification 1.0.1), or a WebSocket (Notification 0.8, section 6).
+
+use url::Url;
+
+/// A transport of notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// A hub delivers them to the callback. It alone has leases, renewals and verifications.
+    Websub,
+    /// The Source sends them over a connection that this Destination opens.
+    Websocket,
+}
+
+impl Transport {
+    /// All of them, the ones that are preferred first: only notifications over WebSub state an interval, and so that none is missing.
+    pub const ALL: [Self; 2] = [Self::Websub, Self::Websocket];
+
+    /// The stable name, for the status and the database.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Websub => "websub",
+            Self::Websocket => "websocket",
+        }
+    }
+
+    /// The transport of a stable name.
+    #[must_use]
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|transport| transport.code() == code)
+    }
+
+    /// The transport of a channel with this URI; `None`: one that is not supported.
+    #[must_use]
+    pub fn of_uri(uri: &Url) -> Option<Self> {
+        match uri.scheme() {
+            "http" | "https" => Some(Self::Websub),
+            "ws" | "wss" => uri.has_host().then_some(Self::Websocket),
+            _ => None,
+        }
+    }
+
+    /// Whether hubs stand between the Source and the Destination: a channel has one, and may have others.
+    #[must_use]
+    pub fn has_hubs(self) -> bool {
+        self == Self::Websub
+    }
+
+    /// Whether a channel has a lease, which is renewed.
+    #[must_use]
+    pub fn has_lease(self) -> bool {
+        self == Self::Websub
+    }
+
+    /// Whether notifications are delivered to a callback, which needs a public URL, and may be signed.
+    #[must_use]
+    pub fn has_callback(self) -> bool {
+        self == Self::Websub
+    }
+
+    /// Whether the intervals that notifications state count: consecutive ones prove that none is missing. Otherwise each is a hint,
+    /// whatever it states.
+    #[must_use]
+    pub fn states_intervals(self) -> bool {
+        self == Self::Websub
+    }
+
+    /// Whether a notification may come several times because its delivery is tried again.
+    #[must_use]
+    pub fn is_retried(self) -> bool {
+        self == Self::Websub
+    }
+}
+
+/// The same URI with the scheme of the HTTP request that opens a WebSocket (RFC 6455, section 3); any other URI as it is.
+#[must_use]
+pub fn http_form(uri: &Url) -> Url {
+    let mut form = uri.clone();
+    let scheme = match uri.scheme() {
+        "ws" => "http",
+        "wss" => "https",
+        _ => return form,
+    };
+    // Fails only between schemes that have a host always, and others.
+    let _ = form.set_scheme(scheme);
+    form
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transports_have_names_and_schemes() {
+        for transport in Transport::ALL {
+            assert_eq!(Transport::from_code(transport.code()), Some(transport));
+        }
+        assert_eq!(Transport::from_code("carrier-pigeon"), None);
+        for (uri, transport) in [
+            ("http://example.com/", Some(Transport::Websub)),
+            ("https://example.com/", Some(Transport::Websub)),
+            ("ws://example.com/", Some(Transport::Websocket)),
+            ("wss://example.com/", Some(Transport::Websocket)),
+            ("xmpp:pubsub.example.com", None),
+            ("ftp://example.com/", None),
+        ] {
+            let found = Transport::of_uri(&Url::parse(uri).unwrap());
+            assert_eq!(found, transport, "{uri}");
+        }
+    }
+
+    #[test]
+    fn websocket_is_opened_at_the_same_place_over_http() {
+        for (uri, expected) in [
+            ("ws://example.com/a?b", "http://example.com/a?b"),
+            ("wss://example.com:443/a", "https://example.com/a"),
+            ("wss://example.com:80/a", "https://example.com:80/a"),
+            ("WS://example.com:8080", "http://example.com:8080/"),
+            ("https://example.com/", "https://example.com/"),
+        ] {
+            let form = http_form(&Url::parse(uri).unwrap());
+            assert_eq!(form.as_str(), expected);
+            assert_eq!(
+                form.port_or_known_default(),
+                Url::parse(expected).unwrap().port_or_known_default()
+            );
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Plans the deletion of members that a list does not name, or states to be deleted.
+
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use super::ingest::EntryOutcome;
+use super::membership::{join, leave_if_shared};
+use super::put_task::put_task;
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::store::StoreError;
+use crate::store::change::Change;
+use crate::store::tables::member::{self, Membership};
+use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::{part, task};
+use crate::sync::{LocalState, plan_absent};
+
+/// Plans the deletion of a member that a list states to have expired, unless it has changed since, as the same list may state, too.
+pub(super) fn delete_expired(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    deletion: &Change,
+) -> Result<EntryOutcome, StoreError> {
+    let state = resource::state(sql, context.source, &deletion.uri, context.set)?;
+    let (Some(state), Some(expired)) = (state, deletion.changed_at) else {
+        return Ok(EntryOutcome::Known);
+    };
+    let update = state.pending.filter(|it| it.kind != ChangeKind::Deleted);
+    let is_later = update.is_some_and(|update| update.changed_at >= Some(expired));
+    if state.member.is_none() || is_later {
+        return Ok(EntryOutcome::Known);
+    }
+    // Of two statements of one time the later one counts.
+    let at = SourceTime::from_micros(expired.micros().saturating_add(1));
+    let deleted = delete_member(sql, context, at, true, deletion)?;
+    // The Source itself states it: that contradicts nobody.
+    Ok(match deleted {
+        Some(_) => EntryOutcome::Task,
+        None => EntryOutcome::Known,
+    })
+}
+
+/// Plans the deletion of a member that is absent, or has expired, if that is proven at the time `at`. If it becomes a task, returns what
+/// is known of the resource.
+pub(super) fn delete_member(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    at: SourceTime,
+    is_wanted: bool,
+    deletion: &Change,
+) -> Result<Option<Option<LocalState>>, StoreError> {
+    let state = ResourceState::of_change(sql, context, deletion)?;
+    let pending = state.pending_for_listing();
+    let is_proven = is_wanted && plan_absent(at, state.known.as_ref(), pending);
+    if is_proven && state.remain_linked(sql, context, &deletion.uri)? {
+        let linked = Membership {
+            generation: context.generation,
+            part: Some(part::LINKED),
+        };
+        member::update(sql, context.set, state.id, linked)?;
+        return Ok(None);
+    }
+    if is_proven && leave_if_shared(sql, context.set, state.id)? {
+        return Ok(None);
+    }
+    let live_length = state.live_length();
+    // A pending deletion stays as it is, held back or approved; one whose document was not ingested to its end is decided now.
+    let is_pending = state
+        .pending
+        .is_some_and(|pending| pending.kind == ChangeKind::Deleted);
+    let becomes_task = is_proven && !is_pending;
+    if becomes_task {
+        put_task(sql, context, state.id, deletion)?;
+    } else if is_proven {
+        task::resume_interrupted(sql, state.id)?;
+    }
+    let unnamed = Membership {
+        generation: context.generation,
+        part: None,
+    };
+    join(
+        sql,
+        context.set,
+        state.id,
+        live_length,
+        state.member,
+        unnamed,
+        None,
+    )?;
+    Ok(becomes_task.then_some(state.known))
+}

@@ -1,0 +1,57 @@
+//! Connections that are not wanted any more.
+
+use resyncd::status::UnsubscribeResult;
+
+use crate::socket_site::{CHANGES, Follower, SocketSite};
+use crate::support::NAME;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_that_is_no_longer_offered_is_closed() {
+    let follower = Follower::start(SocketSite::of(&["/a"]).await).await;
+    follower.settled(2).await;
+    follower.site.offer(&[], &[]);
+    follower.destination.operator.poll(NAME).await;
+    follower.site.until_ended().await;
+    follower
+        .until("no channel is shown", |set| set.channels.is_empty())
+        .await;
+    let channels = [(follower.site.socket(CHANGES), "change-notification")];
+    follower.site.offer(&[], &channels);
+    follower.destination.operator.poll(NAME).await;
+    follower.site.until_opened(3).await;
+    follower.settled(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsubscribe_closes_connections_for_good() {
+    let follower = Follower::start(SocketSite::of(&["/a"]).await).await;
+    follower.settled(2).await;
+    let path = format!("/sources/{NAME}/unsubscribe");
+    let (_, body) = follower.destination.operator.post(&path).await;
+    let results: Vec<UnsubscribeResult> = serde_json::from_str(&body).unwrap();
+    assert_eq!(results.len(), 2, "{results:?}");
+    for result in results {
+        assert!(result.confirmed, "{result:?}");
+        assert_eq!(
+            (result.message.as_str(), result.hub.as_str()),
+            ("closed", "")
+        );
+    }
+    follower.site.until_ended().await;
+    follower.destination.operator.poll(NAME).await;
+    follower
+        .until("ended", |set| {
+            let mut states = set.channels.iter().map(|channel| &channel.state);
+            states.all(|state| state == "unsubscribed")
+        })
+        .await;
+    assert_eq!(follower.site.opened(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_of_the_daemon_closes_connections() {
+    let mut follower = Follower::start(SocketSite::of(&["/a"]).await).await;
+    follower.settled(2).await;
+    follower.destination.stop().await;
+    follower.site.until_ended().await;
+}

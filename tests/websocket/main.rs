@@ -1,0 +1,32 @@
+//! Channels over WebSockets (ResourceSync Notification 0.8, sections 3 to 6), over real sockets.
+//!
+//! | the Destination | tested by |
+//! |---|---|
+//! | mirrors by baseline and push: updates, creations and deletions, as text or binary | [`push`]: `changes_are_pushed_…` |
+//! | polls what a framework notification names | [`push`]: `framework_notification_…` |
+//! | finds by a poll what was missed, after a restart of either side | [`push`]: `restart_of_…` |
+//! | polls where no connection can be opened | [`push`]: `set_is_polled_…` |
+//! | detects that push has silently stopped | [`push`]: `connection_that_has_fallen_silent_…` |
+//! | connects over TLS | [`push`]: `connection_over_tls_…` |
+//! | closes the connection when the channel is not wanted any more | [`endings`] |
+//! | reads no further while its inbox is full | [`hostile`]: `full_inbox_…` |
+//! | accepts no message beyond the limit | [`hostile`]: `long_message_…`; frames of gigabytes, messages without end and servers that answer no pings: `fetch::socket` |
+//! | connects to no private address | [`hostile`]: `private_addresses_…` |
+//! | sends credentials to their own origin only | [`hostile`]: `credentials_…` |
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test panics where its preconditions fail"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[path = "../hostile/site.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of this")]
+mod site;
+
+mod endings;
+mod hostile;
+mod push;
+mod socket_site;
