@@ -2,11 +2,12 @@
 
 use std::net::Ipv4Addr;
 
+use resyncd::status::ChannelStatus;
 use tokio::net::TcpListener;
 use url::Url;
 
 use crate::site::{GuardedDaemon, PUBLIC};
-use crate::socket_site::{CHANGES, FRAMEWORK, Follower, SocketSite};
+use crate::socket_site::{CHANGES, DESCRIPTION, FRAMEWORK, Follower, SocketSite};
 use crate::support::{NAME, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,6 +70,34 @@ async fn long_message_is_rejected_and_the_next_connection_works() {
     let changed = site.change("/a", "updated", "03-01T00:00:00");
     site.send(CHANGES, site.notification(&changed));
     follower.until_mirrored(&[("/a", "changed")]).await;
+}
+
+/// Each would cause requests for the Source Description and all that it leads to.
+#[tokio::test(flavor = "multi_thread")]
+async fn flood_of_framework_notifications_does_not_set_the_pace_of_discovery() {
+    const MESSAGES: u64 = 60;
+    const MOST_DISCOVERIES: usize = 25;
+    let site = SocketSite::of(&["/a"]).await;
+    let follower = Follower::start(site).await;
+    follower.settled(2).await;
+    let site = &follower.site;
+    let before = site.requests_of(DESCRIPTION);
+    for sent in 1..=MESSAGES {
+        // None of them is like another.
+        let message = format!(
+            "{}<!-- {sent} -->",
+            site.framework(DESCRIPTION, "description")
+        );
+        site.send(FRAMEWORK, message);
+        let has_come = |channel: &ChannelStatus| {
+            channel.kind == "framework-notification" && channel.received == sent
+        };
+        follower
+            .until("received", |set| set.channels.iter().any(has_come))
+            .await;
+    }
+    let discoveries = site.requests_of(DESCRIPTION) - before;
+    assert!(discoveries <= MOST_DISCOVERIES, "{discoveries}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

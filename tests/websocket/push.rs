@@ -7,8 +7,8 @@ use resyncd::config::Config;
 use tokio_rustls::TlsAcceptor;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::socket_site::{CHANGES, FRAMEWORK, Follower, SocketSite};
-use crate::support::{AUTHORITY, NAME, tls_server};
+use crate::socket_site::{CHANGES, DESCRIPTION, FRAMEWORK, Follower, SocketSite};
+use crate::support::{AUTHORITY, NAME, eventually, tls_server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_pushed_as_text_or_binary() {
@@ -53,12 +53,25 @@ async fn framework_notification_causes_a_poll() {
     site.put("/a", "changed");
     site.list_changes(&[("/a", "updated", "03-01T00:00:00")]);
     // Example 5.2: the time of the change is not stated.
-    let entry = format!(
-        r#"<url><loc>{}</loc><rs:md change="updated" capability="changelist"/></url>"#,
-        site.url("/changes.xml")
-    );
-    site.send(FRAMEWORK, site.notification(&entry));
+    site.send(FRAMEWORK, site.framework("/changes.xml", "changelist"));
     follower.until_mirrored(&[("/a", "changed")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn framework_notification_of_the_description_causes_a_discovery() {
+    let site = SocketSite::of(&["/a"]).await;
+    let follower = Follower::start(site).await;
+    follower.settled(2).await;
+    let site = &follower.site;
+    let before = site.requests_of(DESCRIPTION);
+    site.send(FRAMEWORK, site.framework(DESCRIPTION, "description"));
+    eventually("it is read again", None, async || {
+        let requests = site.requests_of(DESCRIPTION);
+        (requests > before)
+            .then_some(())
+            .ok_or(format!("{requests}"))
+    })
+    .await;
 }
 
 /// A Source with a Change List.

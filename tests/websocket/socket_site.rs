@@ -20,6 +20,8 @@ use crate::support::{Destination, eventually, files, soon};
 
 /// The path of the channel for change notifications.
 pub(crate) const CHANGES: &str = "/channels/change_notification_channel";
+/// The path of the Source Description.
+pub(crate) const DESCRIPTION: &str = "/.well-known/resourcesync";
 /// The path of the channel for framework notifications.
 pub(crate) const FRAMEWORK: &str = "/channels/framework_notification_channel";
 
@@ -34,8 +36,8 @@ struct Open {
 struct Shared {
     pages: Mutex<HashMap<String, String>>,
     connections: Mutex<Vec<Open>>,
-    /// The `Authorization` of every request for a page.
-    authorizations: Mutex<Vec<Option<String>>>,
+    /// The path and the `Authorization` of every request for a page.
+    requests: Mutex<Vec<(String, Option<String>)>>,
     /// How many connections were opened, and how many of them have ended.
     counts: watch::Sender<(usize, usize)>,
     refuses: Mutex<bool>,
@@ -104,10 +106,7 @@ impl SocketSite {
     pub(crate) fn offer(&self, documents: &[(&str, &str)], channels: &[(String, &str)]) {
         let capability = |kind: &str| format!(r#"<rs:md capability="{kind}"/>"#);
         let list = entry(&self.url("/caps.xml"), &capability("capabilitylist"));
-        self.put(
-            "/.well-known/resourcesync",
-            &urlset("description", "", &list),
-        );
+        self.put(DESCRIPTION, &urlset("description", "", &list));
         let documents = documents.iter().chain(&[("/list.xml", "resourcelist")]);
         let documents = documents.map(|(path, kind)| entry(&self.url(path), &capability(kind)));
         let channels = channels
@@ -140,6 +139,12 @@ impl SocketSite {
     pub(crate) fn change(&self, path: &str, kind: &str, time: &str) -> String {
         let md = format!("<lastmod>2024-{time}Z</lastmod><rs:md change=\"{kind}\"/>");
         entry(&self.url(path), &md)
+    }
+
+    /// A framework notification of a document of that kind.
+    pub(crate) fn framework(&self, path: &str, kind: &str) -> String {
+        let md = format!("<rs:md change=\"updated\" capability=\"{kind}\"/>");
+        self.notification(&entry(&self.url(path), &md))
     }
 
     /// A notification of these entries: nothing states what it is, as in example 4.1.
@@ -215,7 +220,14 @@ impl SocketSite {
 
     /// The `Authorization` of every request for a page.
     pub(crate) fn authorizations(&self) -> Vec<Option<String>> {
-        self.shared.authorizations.lock().unwrap().clone()
+        let requests = self.shared.requests.lock().unwrap();
+        requests.iter().map(|(_, header)| header.clone()).collect()
+    }
+
+    /// How often a page was requested.
+    pub(crate) fn requests_of(&self, path: &str) -> usize {
+        let requests = self.shared.requests.lock().unwrap();
+        requests.iter().filter(|(of, _)| of == path).count()
     }
 }
 
@@ -238,8 +250,9 @@ async fn serve(shared: &Arc<Shared>, mut stream: TcpStream) {
         .lines()
         .find_map(|line| line.strip_prefix("authorization: "));
     let authorization = authorization.map(str::to_owned);
-    shared.authorizations.lock().unwrap().push(authorization);
     let path = head.split(' ').nth(1).unwrap_or_default();
+    let request = (path.to_owned(), authorization);
+    shared.requests.lock().unwrap().push(request);
     let page = shared.pages.lock().unwrap().get(path).cloned();
     let (status, body) = match page {
         Some(page) => ("200 OK", page),

@@ -330,14 +330,12 @@ impl SetState {
         channel: &ChannelRecord,
         document: &Document,
     ) -> Result<(), EngineError> {
-        let mut names_news = false;
+        let (mut names_news, mut names_sets) = (false, false);
         for entry in &document.entries {
             match entry.md.capability {
                 Some(Capability::ChangeList | Capability::ChangeDump) => names_news = true,
                 Some(Capability::CapabilityList) if entry.loc == self.record.capability_list => {
-                    if entry.md.change == Some(ChangeKind::Deleted) {
-                        self.context.rediscover.notify_one();
-                    }
+                    names_sets |= entry.md.change == Some(ChangeKind::Deleted);
                     names_news = true;
                 }
                 // A new Resource List helps where the baseline or a gap waits for one, or where no other document states changes.
@@ -348,18 +346,23 @@ impl SetState {
                 {
                     names_news = true;
                 }
-                Some(Capability::CapabilityList | Capability::Description) => {
-                    self.context.rediscover.notify_one()
-                }
+                Some(Capability::CapabilityList | Capability::Description) => names_sets = true,
                 _ => {}
             }
         }
-        if names_news {
-            let now = clock::now();
-            match channel.transport.states_intervals() {
-                true => self.schedule.hurry(now),
-                // Anybody may have sent it, any number of times.
-                false => self.schedule.follow_hint(now),
+        let now = clock::now();
+        if !channel.transport.states_intervals() {
+            // Anybody may have sent it, any number of times: the pace is that of the polls.
+            self.rediscovers |= names_sets;
+            if names_news || names_sets {
+                self.schedule.follow_hint(now);
+            }
+        } else {
+            if names_sets {
+                self.context.rediscover.notify_one();
+            }
+            if names_news {
+                self.schedule.hurry(now);
             }
         }
         let outcome = if is_dated(document) {

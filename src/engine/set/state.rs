@@ -44,6 +44,8 @@ pub(in crate::engine) struct SetState {
     pub(in crate::engine) schedule: Schedule,
     /// The last attempt at a baseline failed for a reason that lies with the Source.
     pub(super) baseline_failed: bool,
+    /// Whether the sets are to be discovered again with the next poll.
+    pub(super) rediscovers: bool,
     pub(super) channels: Channels,
     /// The inbox row that was handled last.
     pub(super) last_delivery: i64,
@@ -102,6 +104,7 @@ impl SetState {
             sequencer: Sequencer::new(limits, coverage, gaps).with_read_until(record.read_until),
             schedule: Schedule::new(clock::now(), context.source.poll_interval),
             baseline_failed: false,
+            rediscovers: false,
             channels: Channels::new(&context, record.id),
             last_delivery: 0,
             in_hand: InHand::Nothing,

@@ -166,6 +166,9 @@ impl SetWorker {
         state.begin_report();
         let polled = state.poll_documents().await;
         state.publish_report();
+        if std::mem::take(&mut state.rediscovers) {
+            context.rediscover.notify_one();
+        }
         let outcome = match &polled {
             Ok(Pacing::Regular) => PollOutcome::Complete,
             Ok(Pacing::Soon) => PollOutcome::Incomplete,
