@@ -41,6 +41,8 @@ struct Shared {
     /// How many connections were opened, and how many of them have ended.
     counts: watch::Sender<(usize, usize)>,
     refuses: Mutex<bool>,
+    /// The page that is not answered.
+    held: watch::Sender<Option<&'static str>>,
 }
 
 /// The site, until it is dropped.
@@ -171,6 +173,11 @@ impl SocketSite {
         self.shared.pages.lock().unwrap().remove(path);
     }
 
+    /// Lets requests for a page wait, until it is `None` or another one.
+    pub(crate) fn hold(&self, path: Option<&'static str>) {
+        self.shared.held.send_replace(path);
+    }
+
     /// Whether to answer requests for WebSockets with 403.
     pub(crate) fn refuse(&self, refuses: bool) {
         *self.shared.refuses.lock().unwrap() = refuses;
@@ -253,6 +260,8 @@ async fn serve(shared: &Arc<Shared>, mut stream: TcpStream) {
     let path = head.split(' ').nth(1).unwrap_or_default();
     let request = (path.to_owned(), authorization);
     shared.requests.lock().unwrap().push(request);
+    let mut held = shared.held.subscribe();
+    held.wait_for(|held| *held != Some(path)).await.unwrap();
     let page = shared.pages.lock().unwrap().get(path).cloned();
     let (status, body) = match page {
         Some(page) => ("200 OK", page),
