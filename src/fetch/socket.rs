@@ -259,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// others are in the middle of theirs, nothing is held against it.
     ///
     /// # Errors
-    /// [`SocketError`] if there will be none. The connection is of no use then.
+    /// [`SocketError`] if there will be none: nothing more is read of the connection.
     pub async fn next(&mut self) -> Result<SocketMessage, SocketError> {
         let mut interval = Box::pin(tokio::time::sleep(PING_INTERVAL));
         let (mut heard, mut unanswered, mut unfinished) = (self.received(), 0, 0);

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use resyncd::config::{Config, Source};
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd::demo::{Fault, SampleSource};
 use resyncd::protocol::{Algorithm, Digest};
 use resyncd::status::SetStatus;
 
 use crate::packing::{tar_of, warc_record};
 use crate::selection::selecting;
-use crate::support::{Rig, eventually, files, path_of, put_zip};
+use crate::support::{Rig, eventually, files, only_pages, path_of, put_zip};
 
 const SITEMAP: &str = "/sitemap.xml";
 const CURRENT: &str = "/changesets/most_recent.xml";
@@ -84,13 +84,7 @@ struct Draft(Rig);
 
 /// A site of these pages. The content of each is its path.
 async fn site(pages: &[&str]) -> SampleSource {
-    let source = SampleSource::start(SampleOptions {
-        sets: Vec::new(),
-        hub: ChannelHub::None,
-        ..SampleOptions::default()
-    })
-    .await
-    .unwrap();
+    let source = SampleSource::start(only_pages()).await.unwrap();
     source.fail("/.well-known/resourcesync", Fault::Status(404), usize::MAX);
     for page in pages {
         put(&source, page, page);

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::{SetStatus, SourceStatus};
 
-use crate::support::{NAME, Rig, SET, eventually, files, path_of, resources};
+use crate::support::{NAME, Rig, SET, eventually, files, only_pages, path_of, resources};
 
 const SITEMAP: &str = "/sitemap.xml";
 
@@ -34,13 +34,7 @@ fn put(source: &SampleSource, path: &str, text: impl Into<String>) {
 
 /// A site of these pages. The content of each is its path.
 async fn site(pages: &[&str]) -> SampleSource {
-    let source = SampleSource::start(SampleOptions {
-        sets: Vec::new(),
-        hub: ChannelHub::None,
-        ..SampleOptions::default()
-    })
-    .await
-    .unwrap();
+    let source = SampleSource::start(only_pages()).await.unwrap();
     for path in ["/", "/.well-known/resourcesync"] {
         source.fail(path, Fault::Status(404), usize::MAX);
     }

@@ -7,7 +7,7 @@ use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
 use crate::process::{Home, program, text};
-use crate::support::{SET, resources};
+use crate::support::{SET, only_pages, resources};
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 
@@ -604,13 +604,7 @@ async fn starter_of_a_place_without_a_source_is_an_error_and_no_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn source_of_the_draft_is_shown_with_what_it_names() {
-    let source = SampleSource::start(SampleOptions {
-        sets: Vec::new(),
-        hub: ChannelHub::None,
-        ..SampleOptions::default()
-    })
-    .await
-    .unwrap();
+    let source = SampleSource::start(only_pages()).await.unwrap();
     let namespaces = format!(r#"{NAMESPACES} xmlns:xhtml="http://www.w3.org/1999/xhtml""#);
     let links = r#"<xhtml:link rel="current http://www.openarchives.org/rs/changeset" href="/changes.xml"/>
         <xhtml:link rel="http://www.openarchives.org/rs/dump" href="/dump.zip"/>

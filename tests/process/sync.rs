@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::process::{Output, Stdio};
 
-use resyncd::demo::{ChannelHub, DumpOptions, Fault, SampleOptions, SampleSource};
+use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::Capability;
 
 use crate::process::{Home, command, signal, text, wait_for_exit};
-use crate::support::{SET, files, resources, soon};
+use crate::support::{SET, files, only_pages, resources, soon};
 
 #[track_caller]
 fn assert_output(output: &Output, status: i32, parts: &[&str]) {
@@ -376,13 +376,7 @@ async fn interrupted_sync_keeps_what_is_applied() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_parts_and_dead_sitemaps_are_named_and_fail_the_run() {
-    let source = SampleSource::start(SampleOptions {
-        sets: Vec::new(),
-        hub: ChannelHub::None,
-        ..SampleOptions::default()
-    })
-    .await
-    .unwrap();
+    let source = SampleSource::start(only_pages()).await.unwrap();
     for path in ["/", "/.well-known/resourcesync"] {
         source.fail(path, Fault::Status(404), usize::MAX);
     }

@@ -26,7 +26,7 @@ use chrono::DateTime;
 use resyncd::cli::Daemon;
 use resyncd::clock;
 use resyncd::config::{self, Config};
-use resyncd::demo::{Hub, SampleOptions, SampleSource};
+use resyncd::demo::{ChannelHub, Hub, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, SourceTime, TopicUri};
 use resyncd::status::{ChannelStatus, SetStatus};
 use resyncd::store::Wake;
@@ -126,6 +126,15 @@ pub(crate) fn time(text: impl AsRef<str>) -> SourceTime {
 pub(crate) fn resources(resources_per_set: usize) -> SampleOptions {
     SampleOptions {
         resources_per_set,
+        ..SampleOptions::default()
+    }
+}
+
+/// Options of a site that has nothing but the pages that a test puts there.
+pub(crate) fn only_pages() -> SampleOptions {
+    SampleOptions {
+        sets: Vec::new(),
+        hub: ChannelHub::None,
         ..SampleOptions::default()
     }
 }

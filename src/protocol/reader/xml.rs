@@ -564,50 +564,12 @@ impl Tag<'_> {
     /// Names and values of its attributes without a prefix. Those with a prefix belong to other vocabularies. A value that can't be
     /// read completely contains [`UNREADABLE`].
     pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
-        let text: &str = &self.start;
-        let plain = self.plain.unwrap_or_default().iter();
-        let plain = plain.filter(|attribute| !attribute.has_prefix).map(
-            |PlainAttribute { name, value, .. }| {
-                (&text[name.clone()], Cow::Borrowed(&text[value.clone()]))
-            },
-        );
-        let others = self.plain.is_none().then(|| {
-            // All were checked when the tag was read, so that there are no errors here.
-            let mut attributes = self.start.attributes();
-            attributes.with_checks(false);
-            attributes.filter_map(|attribute| {
-                let attribute = attribute.ok()?;
-                let name = attribute.key.into_inner();
-                if name == "xmlns" || name.contains(':') {
-                    return None;
-                }
-                Some((name, value_of(&attribute)))
-            })
-        });
-        plain.chain(others.into_iter().flatten())
+        self.attributes_of(false)
     }
 
     /// Namespaces, names and values of its attributes with a prefix that is declared.
     pub(super) fn prefixed_attributes(&self) -> impl Iterator<Item = (&str, &str, Cow<'_, str>)> {
-        let text: &str = &self.start;
-        let plain = self.plain.unwrap_or_default().iter();
-        let plain = plain.filter(|attribute| attribute.has_prefix).map(
-            |PlainAttribute { name, value, .. }| {
-                (&text[name.clone()], Cow::Borrowed(&text[value.clone()]))
-            },
-        );
-        let others = self.plain.is_none().then(|| {
-            let mut attributes = self.start.attributes();
-            attributes.with_checks(false);
-            attributes.filter_map(|attribute| {
-                let attribute = attribute.ok()?;
-                let name = attribute.key.into_inner();
-                let is_other = name.contains(':') && !name.starts_with("xmlns:");
-                is_other.then(|| (name, value_of(&attribute)))
-            })
-        });
-        let all = plain.chain(others.into_iter().flatten());
-        all.filter_map(|(name, value)| {
+        self.attributes_of(true).filter_map(|(name, value)| {
             let (found, local_name) = self.namespaces.resolve_attribute(QName(name));
             match found {
                 ResolveResult::Bound(Namespace(namespace)) => {
@@ -616,6 +578,29 @@ impl Tag<'_> {
                 ResolveResult::Unbound | ResolveResult::Unknown(_) => None,
             }
         })
+    }
+
+    /// Names as written, and values, of its attributes with a prefix, or without; not the declarations of namespaces.
+    fn attributes_of(&self, has_prefix: bool) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+        let text: &str = &self.start;
+        let plain = self.plain.unwrap_or_default().iter();
+        let plain = plain.filter(move |attribute| attribute.has_prefix == has_prefix);
+        let plain = plain.map(|PlainAttribute { name, value, .. }| {
+            (&text[name.clone()], Cow::Borrowed(&text[value.clone()]))
+        });
+        let others = self.plain.is_none().then(|| {
+            // All were checked when the tag was read, so that there are no errors here.
+            let mut attributes = self.start.attributes();
+            attributes.with_checks(false);
+            attributes.filter_map(move |attribute| {
+                let attribute = attribute.ok()?;
+                let name = attribute.key.into_inner();
+                let declares = name == "xmlns" || name.starts_with("xmlns:");
+                let is_wanted = !declares && name.contains(':') == has_prefix;
+                is_wanted.then(|| (name, value_of(&attribute)))
+            })
+        });
+        plain.chain(others.into_iter().flatten())
     }
 }
 

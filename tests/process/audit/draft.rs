@@ -2,23 +2,17 @@
 
 use std::fs;
 
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
+use resyncd::demo::SampleSource;
 
 use super::{assert_found, sync};
 use crate::process::Home;
-use crate::support::path_of;
+use crate::support::{only_pages, path_of};
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/" xmlns:xhtml="http://www.w3.org/1999/xhtml""#;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mirror_is_compared_with_the_sitemap_and_the_change_sets_since() {
-    let source = SampleSource::start(SampleOptions {
-        sets: Vec::new(),
-        hub: ChannelHub::None,
-        ..SampleOptions::default()
-    })
-    .await
-    .unwrap();
+    let source = SampleSource::start(only_pages()).await.unwrap();
     let put = |path: &str, text: &str| {
         source.put_document(path, "text/plain", text.to_owned());
     };
