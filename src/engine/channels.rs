@@ -8,6 +8,7 @@ mod driver;
 mod ending;
 mod keys;
 mod requests;
+mod stored;
 mod unfollowed;
 mod waiting;
 mod websocket;

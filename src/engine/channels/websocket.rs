@@ -5,72 +5,57 @@
 //! - A connection that is lost is opened again, after a pause that the core decides; the poll after it finds what was missed.
 //! - It ends as soon as the channel is not wanted any more.
 
-use std::time::Duration;
-
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::context::ChannelContext;
+use super::stored::{Ended, StoredChannel, result_of, spread};
 use super::waiting::wait;
 use crate::clock;
-use crate::engine::EngineError;
 use crate::engine::restarts::Panicked;
 use crate::fetch::{Socket, SocketError, SocketMessage};
-use crate::status::StatusError;
-use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, StoreError, Wake};
+use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, Wake};
 use crate::sync::{Channel, ConnectionStep};
 
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// The code of a connection that waits for room in the inbox.
 const INBOX_FULL: &str = "inbox-full";
-
-/// Why a driver does not go on.
-enum Ended {
-    /// The channel is gone, or was left.
-    Gone,
-    /// The store has panicked.
-    Panicked,
-}
 
 /// Keeps a channel connected until it is left. Fails if the store panics.
 pub(super) async fn drive_to_end(
     context: &ChannelContext,
     channel: &ChannelRecord,
 ) -> Result<(), Panicked> {
-    let driver = Driver { context, channel };
-    match driver.drive().await {
-        Ok(()) | Err(Ended::Gone) => Ok(()),
-        Err(Ended::Panicked) => Err(Panicked),
-    }
+    let stored = StoredChannel { context, channel };
+    result_of(Driver { stored }.drive().await)
 }
 
 struct Driver<'a> {
-    context: &'a ChannelContext,
-    channel: &'a ChannelRecord,
+    stored: StoredChannel<'a>,
 }
 
 impl Driver<'_> {
     async fn drive(&self) -> Result<(), Ended> {
-        let mut wakes = self.context.store.wakes();
+        let mut wakes = self.stored.context.store.wakes();
         let begun = clock::now().wall;
-        self.change(move |channel| channel.begin_connecting(begun))
+        self.stored
+            .change(move |channel| channel.begin_connecting(begun))
             .await?;
         loop {
             let now = clock::now();
             let next = move |channel: &mut Channel| channel.next_connection_step(now.wall);
-            match self.change(next).await? {
+            match self.stored.change(next).await? {
                 ConnectionStep::Open => self.connect(&mut wakes).await?,
                 ConnectionStep::WaitUntil(time) => {
-                    wait(&mut wakes, self.channel.id, time, now).await;
+                    wait(&mut wakes, self.stored.channel.id, time, now).await;
                 }
                 // There is none.
                 ConnectionStep::Stay => {
-                    self.change(move |channel| channel.begin_connecting(now.wall))
+                    self.stored
+                        .change(move |channel| channel.begin_connecting(now.wall))
                         .await?;
                 }
                 ConnectionStep::End => {
-                    self.context.clear(self.channel);
+                    self.stored.context.clear(self.stored.channel);
                     return Ok(());
                 }
             }
@@ -79,7 +64,7 @@ impl Driver<'_> {
 
     /// Opens the connection, and listens until it ends.
     async fn connect(&self, wakes: &mut broadcast::Receiver<Wake>) -> Result<(), Ended> {
-        let Self { context, channel } = self;
+        let StoredChannel { context, channel } = self.stored;
         let opened = {
             let _work = context.asks(channel);
             let (client, limit) = (&context.client, context.longest_message);
@@ -87,18 +72,20 @@ impl Driver<'_> {
         };
         let error = match opened {
             Ok(socket) => {
-                self.change(Channel::connected).await?;
+                self.stored.change(Channel::connected).await?;
                 context.clear(channel);
                 let error = self.listen(socket, wakes).await?;
                 let (now, spread) = (clock::now().wall, spread());
-                self.change(move |channel| channel.disconnected(now, spread))
+                self.stored
+                    .change(move |channel| channel.disconnected(now, spread))
                     .await?;
                 error
             }
             Err(error) => {
                 let (now, spread) = (clock::now().wall, spread());
                 let retry_after = error.retry_after();
-                self.change(move |channel| channel.unconnected(now, retry_after, spread))
+                self.stored
+                    .change(move |channel| channel.unconnected(now, retry_after, spread))
                     .await?;
                 Some(error)
             }
@@ -148,7 +135,7 @@ impl Driver<'_> {
         message: &SocketMessage,
         wakes: &mut broadcast::Receiver<Wake>,
     ) -> Result<(), Ended> {
-        let Self { context, channel } = self;
+        let StoredChannel { context, channel } = self.stored;
         let mut is_full = false;
         loop {
             let recipient = Recipient {
@@ -173,14 +160,14 @@ impl Driver<'_> {
                 }
                 // It was left.
                 Ok(Receipt::Outdated) => return Ok(()),
-                Err(error) => self.rest_after(error.into()).await?,
+                Err(error) => self.stored.rest_after(error.into()).await?,
             }
         }
     }
 
     /// Waits until the stored channel may have changed.
     async fn changed(&self, wakes: &mut broadcast::Receiver<Wake>) {
-        let id = self.channel.id;
+        let id = self.stored.channel.id;
         until(
             wakes,
             |wake| matches!(wake, Wake::Channel(_, of) if *of == id),
@@ -195,7 +182,7 @@ impl Driver<'_> {
         bytes: u64,
         wakes: &mut broadcast::Receiver<Wake>,
     ) -> Result<(), Ended> {
-        let (id, name) = (self.channel.id, &self.context.source);
+        let (id, name) = (self.stored.channel.id, &self.stored.context.source);
         // Whatever takes a delivery out of the inbox may have made tasks.
         let frees = |wake: &Wake| match wake {
             Wake::Tasks(source) => source == name,
@@ -203,9 +190,9 @@ impl Driver<'_> {
             _ => false,
         };
         loop {
-            let record = self.record().await?;
+            let record = self.stored.record().await?;
             let filled = record.inbox_bytes.saturating_add(bytes);
-            if filled <= self.context.inbox_limit || record.left {
+            if filled <= self.stored.context.inbox_limit || record.left {
                 return Ok(());
             }
             until(wakes, frees).await;
@@ -213,73 +200,19 @@ impl Driver<'_> {
     }
 
     async fn is_to_be_closed(&self) -> Result<bool, Ended> {
-        Ok(self.record().await?.channel().is_to_be_closed())
+        Ok(self.stored.record().await?.channel().is_to_be_closed())
     }
 
-    /// The stored channel.
-    async fn record(&self) -> Result<ChannelRecord, Ended> {
-        loop {
-            match self.context.store.channel(self.channel.id).await {
-                Ok(Some(record)) => return Ok(record),
-                Ok(None) => return Err(Ended::Gone),
-                Err(error) => self.rest_after(error.into()).await?,
-            }
-        }
-    }
-
-    /// Changes the stored channel; wakes the worker of the set if its state has changed. A driver that only ends channels leaves
-    /// alone one that is wanted again.
-    async fn change<T: Send + 'static>(
-        &self,
-        change: impl Fn(&mut Channel) -> T + Clone + Send + 'static,
-    ) -> Result<T, Ended> {
-        let ends_only = self.context.ends_only;
-        loop {
-            let change = change.clone();
-            let changing = self.context.store.step_channel(
-                self.channel.id,
-                self.channel.keys(CallbackSlot::Own),
-                move |channel| (!ends_only || channel.left).then(|| change(channel)),
-            );
-            match changing.await {
-                Ok((changed, _)) => return changed.ok_or(Ended::Gone),
-                Err(StoreError::NoChannel) => return Err(Ended::Gone),
-                Err(error) => self.rest_after(error.into()).await?,
-            }
-        }
-    }
-
-    /// Rests after a database error.
-    async fn rest_after(&self, error: EngineError) -> Result<(), Ended> {
-        if let EngineError::Panicked(_) = error {
-            return Err(Ended::Panicked);
-        }
-        if let EngineError::Store(StoreError::NoChannel) = error {
-            return Err(Ended::Gone);
-        }
-        tracing::error!(code = error.code(), source = self.context.source, topic = %self.channel.topic, %error,
-            "database error; the connection waits");
-        tokio::time::sleep(STORE_PAUSE).await;
-        Ok(())
+    fn report(&self, code: &str, message: &str) {
+        self.stored.report(code, message, "WebSocket unusable");
     }
 
     async fn count_rejected(&self) {
-        let store = &self.context.store;
-        let counted = store.count_rejected(self.channel.id, clock::now().wall, None);
+        let store = &self.stored.context.store;
+        let counted = store.count_rejected(self.stored.channel.id, clock::now().wall, None);
         if let Err(error) = counted.await {
-            tracing::error!(code = error.code(), source = self.context.source, %error, "database error; a rejected message is not counted");
+            tracing::error!(code = error.code(), source = self.stored.context.source, %error, "database error; a rejected message is not counted");
         }
-    }
-
-    /// Shows an error in the status, and logs it unless it is shown already.
-    fn report(&self, code: &str, message: &str) {
-        let Self { context, channel } = self;
-        let known = context.runtime_status.channel(channel.id);
-        if !known.is_some_and(|known| known.code == code && known.message == message) {
-            tracing::warn!(code, source = context.source, topic = %channel.topic, error = message, "WebSocket unusable");
-        }
-        let error = StatusError::new(code, message, clock::now().wall);
-        context.runtime_status.note_channel(channel.id, Some(error));
     }
 }
 
@@ -296,14 +229,10 @@ async fn until(wakes: &mut broadcast::Receiver<Wake>, is_wanted: impl Fn(&Wake) 
     }
 }
 
-/// A number from 0 to 1 that differs from one Destination to another.
-fn spread() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use url::Url;
 
@@ -367,8 +296,10 @@ mod tests {
             ..ChannelContext::of(&source.context)
         };
         let driver = Driver {
-            context: &context,
-            channel: &channel,
+            stored: StoredChannel {
+                context: &context,
+                channel: &channel,
+            },
         };
         let mut wakes = store.wakes();
         conclude_one(&source, set).await;
