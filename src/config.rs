@@ -6,6 +6,7 @@
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
 //! - `hook` reads `[[source.hook]]`;
 //! - `credentials` has what a Source gets to let this client in, `auth` reads `[source.auth]`, `certificates` PEM files;
+//! - `callback_protocols` has the protocols of interfaces for callbacks;
 //! - `changes` compares two configurations, for a reload;
 //! - `proxies` decides which request goes through a proxy;
 //! - `environment` has the environment variables;
@@ -18,6 +19,7 @@
 //! - `defaults` has the default of every key.
 
 mod auth;
+mod callback_protocols;
 mod certificates;
 mod changes;
 mod credentials;
@@ -46,6 +48,7 @@ use url::Url;
 
 use crate::protocol::{Algorithm, Digest, HubUri, LinkRules, ResourceUri, Selection};
 
+pub use callback_protocols::{CallbackProtocols, UnconfiguredProtocol};
 pub use certificates::{Authorities, ClientCertificate};
 pub use changes::ConfigChanges;
 pub use credentials::{AuthHeader, Credentials};
@@ -210,6 +213,8 @@ pub struct Source {
     pub hub: Option<HubUri>,
     /// Whether what only the hub states counts without an answer of the Source; `None`: if both have the same origin.
     pub trust_hub: Option<bool>,
+    /// The protocols of interfaces at which callbacks are registered.
+    pub callback_protocols: CallbackProtocols,
     /// Hosts that resources may be fetched from: lower case, with or without a port; empty: any public host.
     pub hosts: Vec<String>,
     /// Which resources are mirrored.

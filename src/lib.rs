@@ -1,7 +1,7 @@
 //! resyncd keeps local copies in step with [ResourceSync](https://www.openarchives.org/rs/) Sources.
 //!
 //! It is a Destination that runs as a service. It receives notifications over WebSub, and proves from their `from` and `until` that
-//! none is missing; over a WebSocket each is a hint. What is missing it reads from Change Lists, or else from the Resource List. Where
+//! none is missing; over a WebSocket or by HTTP callback each is a hint. What is missing it reads from Change Lists, or else from the Resource List. Where
 //! a Source has no channel it polls; where a Source packages its resources it reads the packages; a site without ResourceSync it
 //! follows by its sitemaps, and a Source of the draft of version 0.1 by its Sitemap and its Change Sets.
 //!

@@ -8,8 +8,8 @@ use url::Url;
 
 use super::credentials::with_userinfo;
 use super::{
-    Authorities, Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, Hook,
-    HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
+    Authorities, Baseline, CallbackConfig, CallbackProtocols, Config, Credentials, FeedConfig,
+    Filter, Hook, HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
 };
 use crate::protocol::{MAX_URI_BYTES, Redaction};
 
@@ -143,6 +143,7 @@ impl Source {
             signatures: Signatures::Required,
             hub: None,
             trust_hub: None,
+            callback_protocols: CallbackProtocols::default(),
             hosts: Vec::new(),
             filter: Filter::everything(),
             hooks: Vec::new(),

@@ -78,6 +78,7 @@ const KEYS: [(&str, &[&str]); 10] = [
             "signatures",
             "hub",
             "trust_hub",
+            "callback_protocols",
             "hosts",
             "include",
             "exclude",

@@ -3,6 +3,7 @@
 //! A channel has a [`Transport`]. What they have in common is here; each transport has a file of its own, which the driver and the
 //! ending choose.
 
+mod callback;
 mod context;
 mod driver;
 mod ending;
@@ -22,6 +23,7 @@ use tokio::task::JoinHandle;
 use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
+use crate::config::UnconfiguredProtocol;
 use crate::protocol::{Capability, HubUri, Offer, TopicUri, Transport};
 use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, SetId};
@@ -78,6 +80,7 @@ impl Channels {
         if !context.subscribes {
             return Ok(());
         }
+        self.note_unconfigured(offers);
         let offered = offers
             .iter()
             .filter_map(|offer| offered_channel(&context, offer));
@@ -92,6 +95,7 @@ impl Channels {
             .map(|offered| ChannelKey {
                 kind: offered.kind,
                 topic: &offered.topic,
+                transport: offered.transport,
                 is_signed: offered.is_signed(&context),
             })
             .collect();
@@ -133,6 +137,36 @@ impl Channels {
                 facts.notices.replace(notice, surplus as u64);
             }
         });
+    }
+
+    /// Shows which interface for callbacks is not used because of its protocol.
+    fn note_unconfigured(&self, offers: &[Offer]) {
+        const CODE: &str = UnconfiguredProtocol::CODE;
+        let context = &self.context;
+        let unused = offers.iter().filter(|_| context.notifications);
+        let unused = unused.filter_map(|offer| Some((&offer.uri, context.protocol_error(offer)?)));
+        let unused: Vec<_> = unused.collect();
+        let notice = unused.first().map(|(uri, error)| {
+            let message = format!("no callback is registered at {uri}: {error}");
+            StatusError::new(CODE, message, clock::now().wall)
+        });
+        let mut is_news = false;
+        let runtime_status = &context.runtime_status;
+        runtime_status.note_set(self.set, |facts| match &notice {
+            Some(notice) => {
+                let count = unused.len() as u64;
+                is_news = facts.notices.replace(notice.clone(), count);
+            }
+            None => facts.notices.clear(CODE),
+        });
+        if let Some(notice) = notice.filter(|_| is_news) {
+            tracing::info!(
+                code = notice.code,
+                source = context.source,
+                reason = notice.message,
+                "interface not used"
+            );
+        }
     }
 
     /// Starts the drivers of those that are left and have not ended.
@@ -253,14 +287,18 @@ impl Channels {
             && let Some(record) = store.channel(id).await?
         {
             let error = fault.message(record.transport);
-            match record.transport.has_hubs() {
-                true => {
+            match record.transport {
+                Transport::Websub => {
                     tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic,
                         hub = record.hub_name(), error, "hub has fallen silent; subscribing anew");
                 }
-                false => {
+                Transport::Websocket => {
                     tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.topic, error,
                         "connection has fallen silent; connecting anew");
+                }
+                Transport::Callback => {
+                    tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.topic, error,
+                        "callback has fallen silent; registering it anew");
                 }
             }
         }
@@ -298,9 +336,9 @@ impl OfferedChannel<'_> {
         self.transport.has_hubs() && self.hubs.is_empty()
     }
 
-    /// Whether its deliveries have to be signed: those to a callback, if the configuration wants it.
+    /// Whether its deliveries have to be signed: those that can be, if the configuration wants it.
     fn is_signed(&self, context: &ChannelContext) -> bool {
-        context.is_signed && self.transport.has_callback()
+        context.is_signed && self.transport.has_signatures()
     }
 }
 
@@ -342,7 +380,10 @@ fn offered_channel<'a>(
     if !is_channel || !context.notifications || context.retired.is_cancelled() {
         return None;
     }
-    let transport = Transport::of_uri(&offer.uri)?;
+    let transport = offer.transport()?;
+    if context.protocol_error(offer).is_some() {
+        return None;
+    }
     let topic = TopicUri::of_channel(offer.uri.clone())?;
     if transport.has_callback() && context.rules.callback_base.is_none() {
         tracing::warn!(code = "no-public-url", source = context.source, %topic,
@@ -366,6 +407,7 @@ fn key_of(record: &ChannelRecord) -> ChannelKey<'_> {
     ChannelKey {
         kind: &record.kind,
         topic: &record.topic,
+        transport: record.transport,
         is_signed: record.secret.is_some(),
     }
 }

@@ -69,7 +69,9 @@ pub struct UnsupportedChannel {
 impl CapabilityList {
     /// The set of a Resource List or plain sitemap without a Capability List.
     fn implied(uri: &Url, document: &FetchedDocument, head: &Head, oddities: Oddities) -> Self {
-        let interfaces = head.interfaces.iter().map(|interface| UnsupportedChannel {
+        // The others are offered.
+        let interfaces = head.interfaces.iter().filter(|it| !is_web(&it.href));
+        let interfaces = interfaces.map(|interface| UnsupportedChannel {
             capability: Capability::ChangeNotification,
             uri: interface.href.clone(),
         });
@@ -323,7 +325,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
             let mut index = web_links(&head, "index");
             index.append(&mut resourcesync_links);
             let mut guesses = Vec::new();
-            let is_draft = head.names_documents() || head.md.modified.is_some();
+            let is_draft = head.names_offers() || head.md.modified.is_some();
             let may_list = capability.is_none() && up.is_empty() && !is_draft;
             if may_list && entries.len() <= MAX_GUESSES {
                 // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists. What expires is none.
@@ -454,7 +456,8 @@ pub fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Of
 
 fn bytes_of_offer(offer: &Offer) -> usize {
     let hubs = offer.hubs.iter().map(HubUri::url);
-    hubs.chain([&offer.uri]).map(bytes_of).sum()
+    let uris: usize = hubs.chain([&offer.uri]).map(bytes_of).sum();
+    uris + offer.protocol.as_ref().map_or(0, String::len)
 }
 
 fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut Oddities) -> Offer {
@@ -488,6 +491,7 @@ fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut 
         capability: capability.clone(),
         uri: entry.loc.clone(),
         hubs,
+        protocol: None,
     }
 }
 

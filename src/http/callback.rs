@@ -1,4 +1,4 @@
-//! The callback endpoint: hubs verify, deny and deliver here.
+//! The callback endpoint: hubs verify, deny and deliver here, and Sources deliver (HTTP callback).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use url::Url;
 
 use super::delivery_body::{DeliveryBody, read_body};
 use super::delivery_budget::DeliveryBudget;
+use super::delivery_rate::DeliveryRate;
 use super::known_callbacks::KnownCallbacks;
 use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
@@ -50,6 +51,7 @@ pub struct Callback {
     pub inbox_limit: u64,
     secrets: SharedRedaction,
     budget: DeliveryBudget,
+    rate: DeliveryRate,
     known: KnownCallbacks,
     throttle: LogThrottle<(ChannelId, &'static str)>,
     rejections: RejectionCounters,
@@ -95,6 +97,7 @@ impl Callback {
             inbox_limit,
             secrets,
             budget: DeliveryBudget::new(longest_delivery),
+            rate: DeliveryRate::default(),
             known: KnownCallbacks::default(),
             throttle: LogThrottle::default(),
             rejections,
@@ -116,7 +119,9 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
         Err(answer) => return *answer,
     };
     let slot = channel.slot_of(Path::of(&request).token);
+    let is_verified = channel.transport.has_hubs();
     match *request.method() {
+        _ if !is_verified => not_allowed("POST"),
         Method::GET | Method::HEAD => {
             verify(
                 &callback,
@@ -125,12 +130,12 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
             )
             .await
         }
-        _ => (
-            StatusCode::METHOD_NOT_ALLOWED,
-            [(header::ALLOW, "GET, POST")],
-        )
-            .into_response(),
+        _ => not_allowed("GET, POST"),
     }
+}
+
+fn not_allowed(allowed: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allowed)]).into_response()
 }
 
 /// The path of a request: a prefix, which ends in a slash, and a token.
@@ -262,7 +267,7 @@ async fn with_retries<T, F: Future<Output = Result<T, StoreError>>>(
     write().await
 }
 
-/// Receives a delivery (WebSub, section 7).
+/// Receives a delivery (WebSub, section 7; version 0.1 of ResourceSync, section 5.2.2).
 ///
 /// It is verified with the keys of the last delivery, if there was one: the write checks that they are still those of the channel. If
 /// they are not, or do not verify it, the channel is read, and it is verified again.
@@ -281,6 +286,15 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
     if channel.left {
         return StatusCode::GONE.into_response();
     }
+    let is_limited = !channel.transport.has_known_sender();
+    if is_limited && !callback.rate.admits(channel.id, clock::now().mono) {
+        reject(callback, &channel, "delivery-rate").await;
+        return (
+            StatusCode::TOO_MANY_REQUESTS,
+            [(header::RETRY_AFTER, RETRY_AFTER)],
+        )
+            .into_response();
+    }
     let longest = callback.longest_delivery;
     let body = match read_body(body, longest, &callback.budget, channel.id).await {
         Ok(body) => body,
@@ -292,6 +306,10 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
             };
         }
     };
+    if is_limited {
+        let (bytes, now) = (body.bytes.len() as u64, clock::now().mono);
+        callback.rate.charge(channel.id, bytes, now);
+    }
     for _ in 0..VERIFICATIONS {
         let keys = channel.keys(channel.slot_of(path.token));
         let fault = fault_of(keys.secret.as_deref(), &head.headers, &body);

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::{Capability, ForeignScheme, Head, HubUri};
+use super::{Capability, ForeignScheme, Head, HubUri, Transport};
 
 /// The maximum number of documents and channels that a set offers.
 pub const MAX_OFFERS: usize = 256;
@@ -19,6 +19,8 @@ pub struct Offer {
     pub uri: Url,
     /// The hubs of a channel, by priority, at most [`MAX_HUBS`].
     pub hubs: Vec<HubUri>,
+    /// The URI of the protocol of the interface at which a callback is registered (version 0.1, section 5.2.2); `None`: it is none.
+    pub protocol: Option<String>,
 }
 
 impl Offer {
@@ -30,18 +32,29 @@ impl Offer {
             capability: Capability::ResourceList,
             uri: list.clone(),
             hubs: Vec::new(),
+            protocol: None,
         }
     }
 
-    /// What the Sitemap of a set without a Capability List offers: itself and, if it is of version 0.1, the current Change Set and the
-    /// dumps that this head names, of itself or of the part at `naming`. Such a part is among the offers: it stands for the Capability
-    /// List.
+    /// Over what the notifications of a channel come; `None`: that is not supported.
+    #[must_use]
+    pub fn transport(&self) -> Option<Transport> {
+        match self.protocol {
+            Some(_) => Some(Transport::Callback),
+            None => Transport::of_uri(&self.uri),
+        }
+    }
+
+    /// What the Sitemap of a set without a Capability List offers: itself and, if it is of version 0.1, the current Change Set, the
+    /// dumps and the interfaces for callbacks that this head names, of itself or of the part at `naming`. Such a part is among the
+    /// offers: it stands for the Capability List.
     #[must_use]
     pub fn of_sitemap(sitemap: &Url, naming: &Url, head: &Head) -> Vec<Self> {
         let offer = |capability: Capability, uri: &Url| Self {
             capability,
             uri: uri.clone(),
             hubs: Vec::new(),
+            protocol: None,
         };
         let change_set = head
             .current_change_set()
@@ -49,7 +62,12 @@ impl Offer {
         let change_sets = change_set.map(|uri| offer(Capability::ChangeList, uri));
         let dumps = head.dumps().map(|uri| offer(Capability::ResourceDump, uri));
         let is_web = |offer: &Self| ForeignScheme::of(&offer.uri).is_none();
-        let others = change_sets.into_iter().chain(dumps).filter(is_web);
+        let interfaces = head.web_interfaces().map(|interface| Self {
+            protocol: Some(interface.protocol.clone()),
+            ..offer(Capability::ChangeNotification, &interface.href)
+        });
+        let others = change_sets.into_iter().chain(dumps).chain(interfaces);
+        let others = others.filter(is_web);
         let others: Vec<_> = others.filter(|offer| offer.uri != *sitemap).collect();
         let part = offer(Capability::CapabilityList, naming);
         let part = Some(part).filter(|_| naming != sitemap && !others.is_empty());
@@ -73,11 +91,10 @@ impl Offer {
             return false;
         };
         let is_own = first.capability == Capability::ResourceList && first.uri == *capability_list;
-        let is_named_by_sitemap = |offer: &Self| {
-            matches!(
-                offer.capability,
-                Capability::ChangeList | Capability::ResourceDump | Capability::CapabilityList
-            )
+        let is_named_by_sitemap = |offer: &Self| match offer.capability {
+            Capability::ChangeList | Capability::ResourceDump | Capability::CapabilityList => true,
+            Capability::ChangeNotification => offer.protocol.is_some(),
+            _ => false,
         };
         is_own && others.iter().all(is_named_by_sitemap)
     }
@@ -86,7 +103,7 @@ impl Offer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Link, Root};
+    use crate::protocol::{Link, PushInterface, Root};
 
     #[test]
     fn a_set_is_implied_if_its_first_offer_stands_at_its_own_uri() {
@@ -115,6 +132,40 @@ mod tests {
         check(std::slice::from_ref(&changes), false);
         check(&[changes.clone(), implied.clone()], false);
         check(&[implied, changes], true);
+    }
+
+    #[test]
+    fn interfaces_over_http_are_offered_with_their_protocol() {
+        let sitemap = Url::parse("http://example.com/sitemap.xml").unwrap();
+        let mut head = Head::new(Root::Urlset, Capability::ResourceList);
+        for (href, protocol) in [
+            ("xmpp:pubsub.example.com", "http://xmpp.example/"),
+            (
+                "http://example.com/subscribe",
+                "http://example.com/callback",
+            ),
+        ] {
+            head.interfaces.push(PushInterface {
+                protocol: protocol.to_owned(),
+                href: Url::parse(href).unwrap(),
+                node: None,
+            });
+        }
+        assert!(head.names_offers());
+        let offers = Offer::of_sitemap(&sitemap, &sitemap, &head);
+        assert_eq!(offers[0], Offer::implied(&sitemap));
+        let transports: Vec<_> = offers[1..].iter().map(Offer::transport).collect();
+        assert_eq!(transports, [Some(Transport::Callback)]);
+        let protocol = offers[1].protocol.as_deref();
+        assert_eq!(protocol, Some("http://example.com/callback"));
+        assert!(Offer::is_implied(&offers, &sitemap));
+        // One that is a topic is a channel of a Capability List.
+        let topic = Offer {
+            protocol: None,
+            ..offers[1].clone()
+        };
+        assert_eq!(topic.transport(), Some(Transport::Websub));
+        assert!(!Offer::is_implied(&[offers[0].clone(), topic], &sitemap));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Over what the notifications of a channel come: WebSub (Notification 1.0.1), or a WebSocket (Notification 0.8, section 6).
+//! Over what the notifications of a channel come: WebSub (Notification 1.0.1), a WebSocket (Notification 0.8, section 6), or HTTP
+//! callback (version 0.1, section 5.2.2).
 
 use url::Url;
 
@@ -9,11 +10,14 @@ pub enum Transport {
     Websub,
     /// The Source sends them over a connection that this Destination opens.
     Websocket,
+    /// The Source delivers them to the callback that this Destination has registered. Nobody verifies the registration, and nothing
+    /// signs what is delivered.
+    Callback,
 }
 
 impl Transport {
     /// All of them, the ones that are preferred first: only notifications over WebSub state an interval, and so that none is missing.
-    pub const ALL: [Self; 2] = [Self::Websub, Self::Websocket];
+    pub const ALL: [Self; 3] = [Self::Websub, Self::Websocket, Self::Callback];
 
     /// The stable name, for the status and the database.
     #[must_use]
@@ -21,6 +25,7 @@ impl Transport {
         match self {
             Self::Websub => "websub",
             Self::Websocket => "websocket",
+            Self::Callback => "callback",
         }
     }
 
@@ -32,7 +37,7 @@ impl Transport {
             .find(|transport| transport.code() == code)
     }
 
-    /// The transport of a channel with this URI; `None`: one that is not supported.
+    /// The transport of a channel with this URI, of which no protocol is stated; `None`: one that is not supported.
     #[must_use]
     pub fn of_uri(uri: &Url) -> Option<Self> {
         match uri.scheme() {
@@ -54,10 +59,23 @@ impl Transport {
         self == Self::Websub
     }
 
-    /// Whether notifications are delivered to a callback, which needs a public URL, and may be signed.
+    /// Whether notifications are delivered to a callback, which needs a public URL.
     #[must_use]
     pub fn has_callback(self) -> bool {
+        matches!(self, Self::Websub | Self::Callback)
+    }
+
+    /// Whether deliveries may be signed.
+    #[must_use]
+    pub fn has_signatures(self) -> bool {
         self == Self::Websub
+    }
+
+    /// Whether it is known who sends the notifications: a hub that has verified the subscription, or the server of a connection.
+    /// Otherwise whoever knows the callback may have made them up.
+    #[must_use]
+    pub fn has_known_sender(self) -> bool {
+        self != Self::Callback
     }
 
     /// Whether the intervals that notifications state count: consecutive ones prove that none is missing. Otherwise each is a hint,
@@ -70,7 +88,7 @@ impl Transport {
     /// Whether a notification may come several times because its delivery is tried again.
     #[must_use]
     pub fn is_retried(self) -> bool {
-        self == Self::Websub
+        self.has_callback()
     }
 }
 

@@ -230,6 +230,7 @@ fn values_of_another_type_are_faults() {
         "hosts = [\"a.example\", 1]",
         "hub = false",
         "trust_hub = \"yes\"",
+        "callback_protocols = \"http://a.example/callback\"",
         "baseline = []",
         "lease = 2026-01-01",
         "include = {}",

@@ -650,13 +650,31 @@ async fn source_of_the_draft_is_shown_with_what_it_names() {
     let callback = format!("{}subscribe", source.url());
     assert_eq!(
         topics,
-        [Some("xmpp:pubsub.example.com"), Some(callback.as_str())]
+        [Some(callback.as_str()), Some("xmpp:pubsub.example.com")]
     );
-    assert!(
-        channels
-            .iter()
-            .all(|it| it["error"]["code"] == "unsupported-transport")
+    let protocol = "http://example.com/protocol/callback";
+    assert_eq!(
+        (&channels[0]["transport"], &channels[0]["protocol"]),
+        (&"callback".into(), &protocol.into())
     );
+    let errors: Vec<_> = channels.iter().map(|it| &it["error"]["code"]).collect();
+    assert_eq!(errors, ["protocol-not-configured", "unsupported-transport"]);
+    let configured = format!("callback_protocols = [\"{protocol}\"]\n");
+    let home = Home::new(&source.url(), &configured);
+    let arguments = url.clone();
+    let output =
+        tokio::task::spawn_blocking(move || home.run_command(&["discover", &arguments, "--json"]));
+    let output = output.await.unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let channel = &found["sets"][0]["channels"][0];
+    assert_eq!(channel["transport"], "callback");
+    assert!(channel["error"].is_null(), "{channel}");
     let shown = text(&discover(&[&url]).await.stdout);
-    assert!(shown.contains("of the draft of version 0.1"), "{shown}");
+    for part in [
+        "of the draft of version 0.1",
+        &format!("change-notification {callback}\n      protocol {protocol}\n"),
+        "is not one of callback_protocols [protocol-not-configured]",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::clock;
+use crate::config::{CallbackProtocols, UnconfiguredProtocol};
 use crate::fetch::{
     Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
@@ -49,6 +50,8 @@ pub(super) struct AdvertisedChannel {
     pub(super) kind: String,
     /// Over what its notifications come; null if that is not supported.
     pub(super) transport: Option<&'static str>,
+    /// The protocol of the interface at which a callback is registered (version 0.1).
+    pub(super) protocol: Option<String>,
     pub(super) topic: String,
     pub(super) hubs: Vec<String>,
     /// Why it can't be used.
@@ -128,7 +131,13 @@ pub(super) type OddityCounts = BTreeMap<&'static str, u64>;
 
 impl DiscoveryReport {
     /// The report of a successful discovery.
-    pub(super) fn new(url: &Url, found: &Discovery, summaries: &DocumentSummaries) -> Self {
+    /// `protocols`: those of the Source in the configuration.
+    pub(super) fn new(
+        url: &Url,
+        found: &Discovery,
+        summaries: &DocumentSummaries,
+        protocols: &CallbackProtocols,
+    ) -> Self {
         let failed = found.failed.iter().map(|(uri, error)| FailedSet {
             capability_list: uri.to_string(),
             error: status_error(error.code(), error),
@@ -151,11 +160,13 @@ impl DiscoveryReport {
             description: found.description.as_ref().map(Url::to_string),
             implied: found.is_implied(),
             describedby: texts(&found.described_by),
-            channels: found.channels.iter().map(channel).collect(),
+            channels: (found.channels.iter())
+                .map(|offer| channel(offer, protocols))
+                .collect(),
             sets: found
                 .sets
                 .iter()
-                .map(|set| SetReport::of(set, found, summaries))
+                .map(|set| SetReport::of(set, found, summaries, protocols))
                 .collect(),
             failed: failed.chain(left_out).collect(),
             oddities: oddities.collect(),
@@ -224,10 +235,21 @@ impl AdvertisedChannel {
     pub(super) fn has_hubs(&self) -> bool {
         self.transport == Some(Transport::Websub.code())
     }
+
+    /// Whether its notifications are delivered to a callback.
+    pub(super) fn has_callback(&self) -> bool {
+        let transport = self.transport.and_then(Transport::from_code);
+        transport.is_some_and(Transport::has_callback)
+    }
 }
 
 impl SetReport {
-    fn of(set: &CapabilityList, found: &Discovery, summaries: &DocumentSummaries) -> Self {
+    fn of(
+        set: &CapabilityList,
+        found: &Discovery,
+        summaries: &DocumentSummaries,
+        protocols: &CallbackProtocols,
+    ) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
             .capabilities
             .iter()
@@ -250,7 +272,7 @@ impl SetReport {
             capabilities: documents.into_iter().map(offered).collect(),
             channels: channels
                 .into_iter()
-                .map(channel)
+                .map(|offer| channel(offer, protocols))
                 .chain(unsupported)
                 .collect(),
         }
@@ -322,13 +344,16 @@ fn facts(summary: &DocumentSummary, stated: Option<&EntryCounts>) -> DocumentFac
     }
 }
 
-fn channel(advertised: &Offer) -> AdvertisedChannel {
+fn channel(advertised: &Offer, protocols: &CallbackProtocols) -> AdvertisedChannel {
+    let protocol = advertised.protocol.as_deref();
+    let unused = protocol.and_then(|protocol| protocols.check(protocol).err());
     AdvertisedChannel {
         kind: advertised.capability.to_string(),
-        transport: Transport::of_uri(&advertised.uri).map(Transport::code),
+        transport: advertised.transport().map(Transport::code),
+        protocol: protocol.map(str::to_owned),
         topic: advertised.uri.to_string(),
         hubs: advertised.hubs.iter().map(ToString::to_string).collect(),
-        error: None,
+        error: unused.map(|error| status_error(UnconfiguredProtocol::CODE, &error)),
     }
 }
 
@@ -336,6 +361,7 @@ fn unsupported_channel(channel: &UnsupportedChannel) -> AdvertisedChannel {
     AdvertisedChannel {
         kind: channel.capability.to_string(),
         transport: None,
+        protocol: None,
         topic: channel.uri.to_string(),
         hubs: Vec::new(),
         error: Some(status_error(

@@ -1,9 +1,9 @@
-//! Drives one channel over its transport. Each transport has a file of its own: [`websub`] and [`websocket`].
+//! Drives one channel over its transport. Each transport has a file of its own: [`websub`], [`websocket`] and [`callback`].
 
 use std::sync::Arc;
 
 use super::context::ChannelContext;
-use super::{websocket, websub};
+use super::{callback, websocket, websub};
 use crate::engine::restarts::{Restarts, catch_panic};
 use crate::protocol::Transport;
 use crate::store::ChannelRecord;
@@ -23,6 +23,7 @@ async fn drive_restarting(context: &ChannelContext, channel: &ChannelRecord) {
         let driven = match channel.transport {
             Transport::Websub => catch_panic(websub::drive_to_end(context, channel)).await,
             Transport::Websocket => catch_panic(websocket::drive_to_end(context, channel)).await,
+            Transport::Callback => catch_panic(callback::drive_to_end(context, channel)).await,
         };
         if driven.and_then(|driven| driven).is_ok() {
             return;

@@ -55,7 +55,7 @@ impl EndingSource {
     }
 
     /// Ends a subscription at its hub: one attempt. The callback must be served meanwhile. A running daemon tries again what
-    /// has failed. A connection needs no confirmation.
+    /// has failed. A connection and a registration need no confirmation.
     pub(in crate::engine) async fn end(
         &self,
         store: &Arc<Store>,
@@ -65,6 +65,10 @@ impl EndingSource {
             match channel.transport {
                 Transport::Websub => self.end_at_hub(store, channel).await.map(|()| "confirmed"),
                 Transport::Websocket => end_connection(store, channel).await.map(|()| "closed"),
+                // The draft has no request for that.
+                Transport::Callback => {
+                    (end_connection(store, channel).await).map(|()| "deliveries are answered 410")
+                }
             }
         };
         let (confirmed, message) = match tokio::time::timeout(ENDING_TIME, ending).await {
@@ -126,7 +130,7 @@ impl EndingSource {
     }
 }
 
-/// Ends a channel that is a connection: the driver that has one closes it, if there is a driver.
+/// Ends a channel without a hub: the driver that has a connection closes it, if there is a driver.
 async fn end_connection(store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
     let now = clock::now().wall;
     let ended = store.change_channel(channel.id, true, move |channel| {

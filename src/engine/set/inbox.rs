@@ -11,7 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery};
+use super::notification::{
+    News, Speaker, foreign_uris, interval_of, is_dated, parse_delivery, speaker_of,
+};
 use super::state::{InHand, SetState};
 use crate::clock;
 use crate::engine::EngineError;
@@ -253,8 +255,8 @@ impl SetState {
         }
         let is_dated = is_dated(&document);
         let (configured, list) = (self.context.source.trust_hub, &self.record.capability_list);
-        let is_trusted = is_trusted(configured, list, channel, &delivery);
-        let news = match self.news_of(document, filter, is_trusted).await {
+        let speaker = speaker_of(configured, list, channel, &delivery);
+        let news = match self.news_of(document, filter, speaker).await {
             Err(error @ EngineError::Panicked(_)) => {
                 return self.reject_unread((&delivery, channel), &error).await;
             }
@@ -312,11 +314,11 @@ impl SetState {
         &self,
         document: Document,
         filter: NewsFilter,
-        is_trusted: bool,
+        speaker: Speaker,
     ) -> Result<News, EngineError> {
         let (context, set) = (Arc::clone(&self.context), self.record.id);
         let reading = tokio::task::spawn_blocking(move || {
-            News::of(&context, set, document, &filter, is_trusted)
+            News::of(&context, set, document, &filter, speaker)
         });
         reading
             .await

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery};
+use super::notification::{News, foreign_uris, interval_of, is_dated, parse_delivery, speaker_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -195,8 +195,8 @@ impl Planner {
         }
         let (is_dated, oddities) = (is_dated(&document), document.oddities.clone());
         let (configured, list) = (context.source.trust_hub, &self.capability_list);
-        let is_trusted = is_trusted(configured, list, &self.channel, delivery);
-        let news = News::of(context, self.set, document, &filter, is_trusted).ok()?;
+        let speaker = speaker_of(configured, list, &self.channel, delivery);
+        let news = News::of(context, self.set, document, &filter, speaker).ok()?;
         let planned = Planned {
             delivery: delivery.id,
             outcome: news.outcome(covered, is_dated),

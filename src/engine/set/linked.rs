@@ -1,12 +1,19 @@
 //! Which resources that an entry links to are to be fetched, by the configuration of its Source.
 
 use chrono::{DateTime, Utc};
-use url::Url;
 
 use crate::config;
 use crate::fetch::AllowedHosts;
 use crate::protocol::{Link, LinkTargets, LinkedResource, ResourceUri};
 use crate::sync::is_plausible;
+
+/// Whether a resource is at a host of the Source, as its configuration states.
+pub(super) fn is_own(source: &config::Source, uri: &ResourceUri) -> bool {
+    let is_configured =
+        !source.hosts.is_empty() && AllowedHosts::new(&source.hosts).allows(uri.url());
+    let mut named = [&source.url].into_iter().chain(&source.sets);
+    is_configured || named.any(|url| url.host_str() == uri.url().host_str())
+}
 
 /// The linked resources that are wanted of an entry of `owner`. The guard of addresses decides when they are requested.
 pub(super) fn linked_of(
@@ -19,15 +26,9 @@ pub(super) fn linked_of(
     if links.is_empty() || filter.linked().is_empty() {
         return Vec::new();
     }
-    let named = [&source.url].into_iter().chain(&source.sets);
-    let own: Vec<&str> = named.filter_map(Url::host_str).collect();
-    let is_own = |uri: &ResourceUri| {
-        let is_configured = !source.hosts.is_empty() && hosts.allows(uri.url());
-        is_configured || uri.url().host_str().is_some_and(|host| own.contains(&host))
-    };
     let targets = LinkTargets {
         allows: &|uri| hosts.allows(uri.url()) && filter.allows_linked(uri),
-        is_own: &is_own,
+        is_own: &|uri| is_own(source, uri),
     };
     let mut wanted = filter.linked().wanted(owner, links, &targets);
     for one in &mut wanted {

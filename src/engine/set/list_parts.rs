@@ -89,7 +89,7 @@ impl SetState {
         let summary = &changed.read.summary;
         let mut parts = ListParts {
             leaves_out,
-            may_name: summary.is_index && !summary.head.names_documents(),
+            may_name: summary.is_index && !summary.head.names_offers(),
             ..ListParts::default()
         };
         let mut walk = DocumentWalk::of(Capability::ResourceList);
@@ -377,9 +377,9 @@ impl ListParts {
         }
     }
 
-    /// Whether the head of a part is the first that names a Change Set or a dump.
+    /// Whether the head of a part is the first that names a Change Set, a dump or an interface.
     fn takes_names_of(&mut self, head: &Head) -> bool {
-        let is_first = self.may_name && head.names_documents();
+        let is_first = self.may_name && head.names_offers();
         self.may_name &= !is_first;
         is_first
     }

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::changes::{change_of, note_expiry, only_version};
 use super::late_news::LateNews;
+use super::linked::is_own;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -76,20 +77,37 @@ pub(super) fn interval_of(
     }
 }
 
-/// Whether who has sent a delivery, a hub or the server of a connection, may speak for the Source. `configured`: what the
-/// configuration states of that.
-pub(super) fn is_trusted(
+/// Who speaks in a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// The Source, or who may speak for it.
+    Source,
+    /// A hub, or the server of a connection, that may not.
+    Other,
+    /// Anybody who has learnt the address of a callback.
+    Anybody,
+}
+
+/// Who speaks in a delivery. `configured`: whether the configuration has a hub, or the server of a connection, speak for the Source.
+pub(super) fn speaker_of(
     configured: Option<bool>,
     capability_list: &Url,
     channel: &ChannelRecord,
     delivery: &Delivery,
-) -> bool {
+) -> Speaker {
+    if !channel.transport.has_known_sender() {
+        return Speaker::Anybody;
+    }
     let origin = capability_list.origin();
     let is_own = |hub: &HubUri| hub.url().origin() == origin;
-    configured.unwrap_or_else(|| match channel.transport.has_hubs() {
+    let is_trusted = configured.unwrap_or_else(|| match channel.transport.has_hubs() {
         true => delivery.hub.as_ref().is_some_and(is_own),
         false => channel.topic.http_form().origin() == origin,
-    })
+    });
+    match is_trusted {
+        true => Speaker::Source,
+        false => Speaker::Other,
+    }
 }
 
 /// How far ahead of our clock a time may be that only a hub states.
@@ -129,7 +147,7 @@ impl News {
         set: SetId,
         document: Document,
         filter: &NewsFilter,
-        is_trusted: bool,
+        speaker: Speaker,
     ) -> Result<Self, EngineError> {
         let mut entries = document.entries;
         #[cfg(test)]
@@ -154,8 +172,12 @@ impl News {
                 continue;
             }
             let mut change = change_of(context, entry, ChangeKind::Updated, changed_at);
-            if !is_trusted {
-                change.as_mut().into_iter().for_each(leave_to_the_source);
+            if speaker == Speaker::Anybody {
+                // Whoever it is must not have others requested. What the Source states of them, a poll finds.
+                change = change.filter(|change| is_own(&context.source, &change.uri));
+            }
+            if speaker != Speaker::Source {
+                change.iter_mut().for_each(leave_to_the_source);
             }
             match change {
                 Some(change) if is_included => {

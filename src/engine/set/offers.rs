@@ -58,8 +58,9 @@ impl SetState {
     /// Polls the Sitemap that stands for the Capability List, or the part of it that does, for what its head names: that may be another
     /// Change Set, while the one before it is served as well as ever. Its entries are not ingested, so that nothing remembers it as read.
     async fn refresh_names(&mut self) -> Result<(), EngineError> {
-        // A sitemap that stands alone names nothing, and the baseline is made from it in any case.
-        if self.record.has_only_list() || self.record.baseline == BaselineState::Missing {
+        // The baseline is made from it in any case. Where it names nothing but interfaces, each poll reads it.
+        let names_document = self.record.names_document();
+        if !names_document || self.record.baseline == BaselineState::Missing {
             return Ok(());
         }
         let sitemap = &self.record.capability_list;

@@ -85,7 +85,7 @@ impl SetState {
         }
         let summary = &changed.read.summary;
         // Where an index names nothing, its parts may.
-        let is_naming = summary.head.names_documents() || !summary.is_index;
+        let is_naming = summary.head.names_offers() || !summary.is_index;
         if self.record.is_implied() && is_naming {
             self.follow_sitemap(uri, &summary.head).await?;
             self.naming = Some(changed.record.clone());

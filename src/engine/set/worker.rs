@@ -17,6 +17,7 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, catch_panic};
 use crate::metrics::PollOutcome;
+use crate::protocol::Transport;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
 use crate::sync::{ChannelState, Pacing, PushWatchdog};
 
@@ -268,9 +269,10 @@ impl SetWorker {
                 continue;
             }
             if let Ok(Some(record)) = context.store.channel(channel).await {
-                let message = match record.transport.has_lease() {
-                    true => "subscription active",
-                    false => "connection active",
+                let message = match record.transport {
+                    Transport::Websub => "subscription active",
+                    Transport::Websocket => "connection active",
+                    Transport::Callback => "callback registered",
                 };
                 tracing::info!(source = context.name(), transport = record.transport.code(), topic = %record.topic,
                     hub = record.logged_hub(), "{message}");

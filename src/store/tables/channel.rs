@@ -325,7 +325,7 @@ pub(in crate::store) fn get(sql: &Connection, id: ChannelId) -> Result<Option<Ch
 
 pub(in crate::store) fn by_token(sql: &Connection, token: &str) -> Result<Option<ChannelRecord>> {
     sql.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM channel WHERE (token = ?1 OR next_token = ?1) AND transport = 'websub'"
+        "SELECT {COLUMNS} FROM channel WHERE (token = ?1 OR next_token = ?1) AND transport IN ('websub', 'callback')"
     ))?
     .query_row([token], ChannelRecord::from_row)
     .optional()

@@ -4,10 +4,15 @@
 //! It is `pending` until its first connection, `active` while one is open, and `expired` from the end of one to the beginning of the
 //! next. Nothing tells what was missed between two, so that each one begins anew, as a subscription does, and causes a poll.
 //!
+//! A registration of a callback at the Source (version 0.1, section 5.2.2) has the same steps: what is opened here is requested there.
+//! It is `active` once the Source has accepted it. It has no end that anything would state: it is requested again by each process, and
+//! when it has fallen silent.
+//!
 //! A server does not set the pace: however often it ends connections, they are opened after growing pauses, and no more often than
 //! subscriptions are requested.
 //!
-//! The channel is stored; the connection ends with the process. The driver passes what has happened, each in a transaction of its own.
+//! The channel is stored; the connection ends with the process, and a registration counts for one process only. The driver passes
+//! what has happened, each in a transaction of its own.
 
 use std::time::Duration;
 
@@ -62,6 +67,14 @@ impl Channel {
     pub fn connected(&mut self) {
         if !self.is_ending() {
             self.lease.hold_connection();
+            self.begun = self.begun.wrapping_add(1);
+        }
+    }
+
+    /// The Source has registered the callback.
+    pub fn registered(&mut self) {
+        if !self.is_ending() {
+            self.lease.hold_registration();
             self.begun = self.begun.wrapping_add(1);
         }
     }
@@ -209,6 +222,53 @@ mod tests {
             assert_eq!(pause(&mut channel, now), 2, "it had worked for a while");
             now += TimeDelta::seconds(2);
         }
+    }
+
+    #[test]
+    fn callback_is_registered_again_by_each_process_and_after_a_silence() {
+        use ChannelState::{Active, Expired, Pending};
+        let uri = Url::parse("http://example.org/subscribe").unwrap();
+        let topic = TopicUri::of_channel(uri).unwrap();
+        let mut channel = Channel::without_hubs(Transport::Callback, at(0), &topic);
+        channel.begin_connecting(at(0));
+        assert!(channel.may_be_subscribed());
+        for (begun, second) in [(1, 0), (2, 9000)] {
+            assert_eq!(
+                channel.next_connection_step(at(second)),
+                ConnectionStep::Open
+            );
+            assert_eq!(channel.lease.state, Pending);
+            channel.registered();
+            assert_eq!((channel.lease.state, channel.begun), (Active, begun));
+            let later = at(second + 8999);
+            assert_eq!(channel.next_connection_step(later), ConnectionStep::Stay);
+            channel.begin_connecting(later);
+        }
+        channel.next_connection_step(at(18_000));
+        channel.registered();
+        assert!(channel.fall_silent(at(20_000)).is_some());
+        assert_eq!(channel.lease.state, Expired);
+        assert_eq!(
+            channel.next_connection_step(at(20_000)),
+            ConnectionStep::Open
+        );
+        channel.unconnected(at(20_000), None, 0.0);
+        assert_eq!(pause(&mut channel, at(20_000)), 2, "it had worked");
+    }
+
+    #[test]
+    fn registrations_that_keep_falling_silent_are_paced() {
+        let mut channel = channel();
+        let mut registered = 0;
+        for second in 0..24 * 3600 {
+            if channel.next_connection_step(at(second)) == ConnectionStep::Open {
+                registered += 1;
+                channel.registered();
+            }
+            channel.fall_silent(at(second));
+        }
+        let most = 12 + 24 * 12;
+        assert!((most / 2..=most).contains(&registered), "{registered}");
     }
 
     #[test]
