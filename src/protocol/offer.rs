@@ -15,7 +15,7 @@ pub const MAX_HUBS: usize = 10;
 pub struct Offer {
     /// What it is for.
     pub capability: Capability,
-    /// The URI of the document: http or https; or that of the channel: the topic, or over what [`Transport`](super::Transport) it comes.
+    /// The URI of the document: http or https; or that of the channel: the topic, or over what [`Transport`] it comes.
     pub uri: Url,
     /// The hubs of a channel, by priority, at most [`MAX_HUBS`].
     pub hubs: Vec<HubUri>,
