@@ -78,7 +78,7 @@ impl CapabilityList {
         Self {
             uri: uri.clone(),
             description: None,
-            capabilities: Offer::of_sitemap(uri, uri, head),
+            capabilities: Offer::of_sitemap(uri, head),
             unsupported_channels: interfaces.take(MAX_UNSUPPORTED).collect(),
             described_by: Vec::new(),
             oddities,

@@ -38,10 +38,14 @@ impl Head {
         self.current_change_set().is_some() || self.previous_change_set().is_some()
     }
 
+    /// Whether it names a Change Set or a dump.
+    pub fn names_documents(&self) -> bool {
+        self.names_change_set() || self.dumps().next().is_some()
+    }
+
     /// Whether it names a Change Set, a dump, or an interface for callbacks.
     pub fn names_offers(&self) -> bool {
-        let names_dump = self.dumps().next().is_some();
-        self.names_change_set() || names_dump || self.web_interfaces().next().is_some()
+        self.names_documents() || self.web_interfaces().next().is_some()
     }
 
     /// The interfaces of pushing that are requested over HTTP: a callback is registered there (section 5.2.2).

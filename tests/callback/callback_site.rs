@@ -234,9 +234,14 @@ pub(crate) fn sitemap(hour: &str, links: &str, entries: &[String]) -> String {
 }
 
 pub(crate) fn index(parts: &[&str]) -> String {
+    index_with("", parts)
+}
+
+/// An index with links of its own.
+pub(crate) fn index_with(links: &str, parts: &[&str]) -> String {
     let entry = |path: &&str| format!("<sitemap><loc>{{site}}{path}</loc></sitemap>");
     let parts: String = parts.iter().map(entry).collect();
-    format!("<sitemapindex {NAMESPACES}>{parts}</sitemapindex>")
+    format!("<sitemapindex {NAMESPACES}>{links}{parts}</sitemapindex>")
 }
 
 /// A Change Set, as in example 5.7.

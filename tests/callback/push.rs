@@ -1,8 +1,8 @@
 //! Baseline, push and polls.
 
 use crate::callback_site::{
-    CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, changed, expired, index,
-    listed, sitemap,
+    CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, change_set_link, changed,
+    expired, index, index_with, listed, sitemap,
 };
 use crate::support::NAME;
 
@@ -150,4 +150,50 @@ async fn set_is_polled_where_the_interface_refuses() {
             channel.state == "active" && channel.error.is_none()
         })
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interface_does_not_hide_the_change_set_of_another_part() {
+    for in_index in [false, true] {
+        let site = CallbackSite::of(&["/a", "/b", "/c"]).await;
+        let interface = site.interface(SUBSCRIBE);
+        let (of_index, of_part) = match in_index {
+            true => (interface.as_str(), ""),
+            false => ("", interface.as_str()),
+        };
+        let part = |hour: &str| sitemap(hour, of_part, &[listed("/a", hour)]);
+        site.put("/1.xml", &part("08"));
+        let entries = [listed("/b", "08"), listed("/c", "08")];
+        let other = sitemap("08", &change_set_link(CHANGE_SET), &entries);
+        site.put("/2.xml", &other);
+        site.put(CHANGE_SET, &change_set(&[changed("/a", "created", "08")]));
+        site.put(SITEMAP, &index_with(of_index, &["/1.xml", "/2.xml"]));
+        let follower = Follower::start(site).await;
+        follower.site.until_registered(1).await;
+        follower.settled().await;
+        let all = [("/a", "a"), ("/b", "b"), ("/c", "c")];
+        follower.until_mirrored(&all).await;
+        let site = &follower.site;
+        let operator = &follower.destination.operator;
+        // Only a Change Set states deletions: what a Sitemap of this version does not list may exist.
+        let mut changes = vec![changed("/a", "created", "08"), expired("/b", "13")];
+        site.put(CHANGE_SET, &change_set(&changes));
+        operator.poll(NAME).await;
+        follower.until_mirrored(&[("/a", "a"), ("/c", "c")]).await;
+        // The part that has not changed is not read again.
+        site.put("/a", "changed");
+        site.put("/1.xml", &part("14"));
+        operator.poll(NAME).await;
+        follower
+            .until_mirrored(&[("/a", "changed"), ("/c", "c")])
+            .await;
+        follower.settled().await;
+        changes.push(expired("/c", "15"));
+        site.put(CHANGE_SET, &change_set(&changes));
+        operator.poll(NAME).await;
+        follower.until_mirrored(&[("/a", "changed")]).await;
+        let set = follower.settled().await;
+        assert_eq!(set.channels.len(), 1, "{set:#?}");
+        assert_eq!(site.posted(), [SUBSCRIBE], "it was never left");
+    }
 }

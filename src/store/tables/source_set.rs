@@ -77,10 +77,10 @@ impl SetRecord {
         self.is_implied() && self.offers.len() == 1
     }
 
-    /// Whether any document is offered besides the first one.
+    /// Whether a Change Set or a dump is offered besides the first document.
     pub fn names_document(&self) -> bool {
         let mut others = self.offers.iter().skip(1);
-        others.any(|offer| offer.protocol.is_none())
+        others.any(Offer::is_named_document)
     }
 }
 
