@@ -233,6 +233,12 @@ pub(crate) fn sitemap(hour: &str, links: &str, entries: &[String]) -> String {
     format!("<urlset {NAMESPACES}>{modified}{links}{entries}</urlset>")
 }
 
+/// A Sitemap that states no time of its own.
+pub(crate) fn undated_sitemap(links: &str, entries: &[String]) -> String {
+    let entries = entries.concat();
+    format!("<urlset {NAMESPACES}>{links}{entries}</urlset>")
+}
+
 pub(crate) fn index(parts: &[&str]) -> String {
     index_with("", parts)
 }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use crate::callback_site::{
     CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, changed, deliver, expired,
-    listed, sitemap,
+    listed, sitemap, undated_sitemap,
 };
 use crate::support::{NAME, client, send};
 
@@ -198,4 +198,27 @@ async fn other_hosts_are_not_requested_for_what_is_pushed() {
     follower.processed(1).await;
     follower.until_mirrored(&[("/a", "changed")]).await;
     assert!(foreign.requested().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_was_absent_for_a_moment_is_restored() {
+    let site = CallbackSite::of(&["/a", "/b"]).await;
+    let links = site.interface(SUBSCRIBE);
+    let entries = |hour: &str| [listed("/a", hour), listed("/b", "08")];
+    site.put(SITEMAP, &undated_sitemap(&links, &entries("08")));
+    let follower = Follower::start_with(site, |config| {
+        config.sources[0].max_delete = 1.0;
+    })
+    .await;
+    follower.settled().await;
+    follower.until_mirrored(&[("/a", "a"), ("/b", "b")]).await;
+    let site = &follower.site;
+    site.remove("/b");
+    site.push(&change_set(&[expired("/b", "13")])).await;
+    follower.until_mirrored(&[("/a", "a")]).await;
+    follower.processed(1).await;
+    site.put("/b", "b");
+    site.put(SITEMAP, &undated_sitemap(&links, &entries("09")));
+    follower.destination.operator.poll(NAME).await;
+    follower.until_mirrored(&[("/a", "a"), ("/b", "b")]).await;
 }

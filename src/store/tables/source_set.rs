@@ -72,9 +72,9 @@ impl SetRecord {
         Offer::is_implied(&self.offers, &self.capability_list)
     }
 
-    /// Whether that is all there is.
+    /// Whether no other document states anything, whatever interfaces there are.
     pub fn has_only_list(&self) -> bool {
-        self.is_implied() && self.offers.len() == 1
+        self.is_implied() && !self.names_document()
     }
 
     /// Whether a Change Set or a dump is offered besides the first document.
