@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use chrono::{SecondsFormat, TimeDelta, Utc};
 use futures_util::future::join_all;
 
 use crate::callback_site::{
@@ -221,4 +222,23 @@ async fn resource_that_was_absent_for_a_moment_is_restored() {
     site.put(SITEMAP, &undated_sitemap(&links, &entries("09")));
     follower.destination.operator.poll(NAME).await;
     follower.until_mirrored(&[("/a", "a"), ("/b", "b")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_that_is_yet_to_come_hides_no_change() {
+    let follower = Follower::start(CallbackSite::of(&["/a"]).await).await;
+    follower.settled().await;
+    let site = &follower.site;
+    let updated_at = |minutes: i64| {
+        let time = Utc::now() + TimeDelta::minutes(minutes);
+        let time = time.to_rfc3339_opts(SecondsFormat::Micros, true);
+        format!("<url><loc>{{site}}/a</loc><lastmod rs:type=\"updated\">{time}</lastmod></url>")
+    };
+    site.put("/a", "asked for");
+    site.push(&change_set(&[updated_at(4)])).await;
+    follower.until_mirrored(&[("/a", "asked for")]).await;
+    follower.processed(1).await;
+    site.put("/a", "changed since");
+    site.push(&change_set(&[updated_at(0)])).await;
+    follower.until_mirrored(&[("/a", "changed since")]).await;
 }

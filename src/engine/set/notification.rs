@@ -113,13 +113,17 @@ pub(super) fn speaker_of(
 /// How far ahead of our clock a time may be that only a hub states.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
-/// Marks a change that only a hub states: the Source itself is asked for it, and nobody whom the hub names.
+/// Marks a change that only a hub states, or anybody: the Source itself is asked for it, and nobody whom they name.
 ///
 /// A time that is yet to come would hide what the Source states until then: it counts as that of the receipt. A little later it
-/// may be, because clocks differ and Sources round.
-fn leave_to_the_source(change: &mut Change) {
+/// may be that a hub states, because clocks differ and Sources round. Anybody could state it to hide a change.
+fn leave_to_the_source(change: &mut Change, speaker: Speaker) {
     let now = clock::now().wall;
-    let latest = Some(SourceTime::from(now + AHEAD));
+    let ahead = match speaker {
+        Speaker::Anybody => TimeDelta::zero(),
+        Speaker::Source | Speaker::Other => AHEAD,
+    };
+    let latest = Some(SourceTime::from(now + ahead));
     for time in [&mut change.changed_at, &mut change.lastmod] {
         if *time > latest {
             *time = Some(SourceTime::from(now));
@@ -176,8 +180,10 @@ impl News {
                 // Whoever it is must not have others requested. What the Source states of them, a poll finds.
                 change = change.filter(|change| is_own(&context.source, &change.uri));
             }
-            if speaker != Speaker::Source {
-                change.iter_mut().for_each(leave_to_the_source);
+            if speaker != Speaker::Source
+                && let Some(change) = &mut change
+            {
+                leave_to_the_source(change, speaker);
             }
             match change {
                 Some(change) if is_included => {
