@@ -4,6 +4,8 @@ use std::net::Ipv4Addr;
 
 use chrono::{SecondsFormat, TimeDelta, Utc};
 use futures_util::future::join_all;
+use resyncd::config::Filter;
+use resyncd::protocol::{LinkRules, MediaRange};
 
 use crate::callback_site::{
     CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, changed, deliver, expired,
@@ -241,4 +243,32 @@ async fn time_that_is_yet_to_come_hides_no_change() {
     site.put("/a", "changed since");
     site.push(&change_set(&[updated_at(0)])).await;
     follower.until_mirrored(&[("/a", "changed since")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_of_what_is_pushed_are_not_followed() {
+    let site = CallbackSite::of(&["/a"]).await;
+    let follower = Follower::start_with(site, |config| {
+        let rules = LinkRules::new(true, vec![MediaRange::parse("*/*").unwrap()]);
+        config.sources[0].filter = Filter::everything().following(rules);
+    })
+    .await;
+    follower.settled().await;
+    let foreign = CallbackSite::start(Ipv4Addr::new(127, 0, 0, 3)).await;
+    foreign.put("/x.pdf", "foreign");
+    let site = &follower.site;
+    site.put("/own.xml", "own");
+    site.put("/a", "changed");
+    let there = foreign.url("/x.pdf");
+    let entry = format!(
+        "<url><loc>{{site}}/a</loc><lastmod rs:type=\"updated\">2012-08-08T13:00:00Z</lastmod>\
+         <xhtml:link rel=\"alternate\" type=\"application/pdf\" href=\"{there}\"/>\
+         <xhtml:link rel=\"describedby\" type=\"text/xml\" href=\"{{site}}/own.xml\"/></url>"
+    );
+    site.push(&change_set(&[entry])).await;
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    follower.processed(1).await;
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    assert!(foreign.requested().is_empty());
+    assert!(!site.requested().contains(&"/own.xml".to_owned()));
 }

@@ -133,6 +133,11 @@ fn leave_to_the_source(change: &mut Change, speaker: Speaker) {
     change
         .links
         .retain(|link| !names_copy(link) && !names_version(link));
+    if speaker == Speaker::Anybody {
+        // They are claims as well, and name whom to request.
+        change.links.clear();
+        change.linked.clear();
+    }
     change.authority = change.uri.authority();
 }
 
