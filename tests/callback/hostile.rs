@@ -272,3 +272,19 @@ async fn links_of_what_is_pushed_are_not_followed() {
     assert!(foreign.requested().is_empty());
     assert!(!site.requested().contains(&"/own.xml".to_owned()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_change_set_is_left_to_a_poll() {
+    let follower = Follower::start(CallbackSite::of(&["/a"]).await).await;
+    follower.settled().await;
+    let site = &follower.site;
+    let entry = |number: usize| changed(&format!("/none/{number}"), "created", "13");
+    let entries: Vec<String> = (0..=1000).map(entry).collect();
+    site.push(&change_set(&entries)).await;
+    follower
+        .until_channel("rejected", |channel| channel.rejected == 1)
+        .await;
+    follower.processed(1).await;
+    let is_asked = |path: &String| path.starts_with("/none");
+    assert!(!site.requested().iter().any(is_asked));
+}

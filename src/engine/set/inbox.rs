@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use super::documents::{note_notification, note_unfollowed};
 use super::notification::{
-    News, Speaker, foreign_uris, interval_of, is_dated, parse_delivery, speaker_of,
+    News, NotificationBounds, Speaker, foreign_uris, interval_of, is_dated, parse_delivery,
+    speaker_of,
 };
 use super::state::{InHand, SetState};
 use crate::clock;
@@ -201,15 +202,16 @@ impl SetState {
     ) -> Result<(Delivery, Result<Document, EngineError>), EngineError> {
         let (topic, kind) = (channel.topic.clone(), channel.kind.clone());
         let context = Arc::clone(&self.context);
+        let bounds = NotificationBounds::of(channel.transport, context.limits.notification);
         let panics = context.delivery_panics.lock().get(&delivery.id).copied();
         if panics.is_some_and(|panics| panics >= MOST_PANICS) {
             let panicked = EngineError::Panicked(format!("a notification of {topic}"));
             return Ok((delivery, Err(panicked)));
         }
         let parsing = tokio::task::spawn_blocking(move || {
-            let (place, limit) = (topic.http_form(), context.limits.notification);
+            let place = topic.http_form();
             let base = context.base_uri(&place);
-            let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, limit));
+            let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, bounds));
             let document = catch_unwind(parsing).unwrap_or_else(|_| {
                 Err(EngineError::Panicked(format!("a notification of {topic}")))
             });

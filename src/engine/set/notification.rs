@@ -16,13 +16,40 @@ use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
     BaseUri, Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place,
-    ReadError, Root, SourceTime, TopicUri,
+    ReadError, Root, SourceTime, TopicUri, Transport,
 };
 use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId};
 use crate::sync::{NewsFilter, is_plausible, names_copy, names_version};
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
 const MAX_ENTRIES: usize = 50_000;
+/// The most entries of a notification that anybody may have made: each of them is a request.
+const MAX_ENTRIES_OF_ANYBODY: usize = 1000;
+/// The most bytes of such a notification once it is decompressed.
+const MAX_UNZIPPED_OF_ANYBODY: u64 = 1 << 20;
+
+/// How much a notification may state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NotificationBounds {
+    unzipped: u64,
+    entries: usize,
+}
+
+impl NotificationBounds {
+    /// The bounds of what comes over a transport, and has at most `limit` bytes.
+    pub(super) fn of(transport: Transport, limit: u64) -> Self {
+        match transport.has_known_sender() {
+            true => Self {
+                unzipped: limit,
+                entries: MAX_ENTRIES,
+            },
+            false => Self {
+                unzipped: limit.min(MAX_UNZIPPED_OF_ANYBODY),
+                entries: MAX_ENTRIES_OF_ANYBODY,
+            },
+        }
+    }
+}
 
 /// A delivery that ends with it, or has an entry with this path, makes the reader panic.
 #[cfg(test)]
@@ -234,18 +261,18 @@ pub(super) fn parse_delivery(
     body: &[u8],
     base: BaseUri<'_>,
     kind: &Capability,
-    limit: u64,
+    bounds: NotificationBounds,
 ) -> Result<Document, EngineError> {
     #[cfg(test)]
     assert!(!body.ends_with(PANIC.as_bytes()));
     let document = if body.starts_with(&[0x1f, 0x8b]) {
-        let plain = unzip(body, limit).map_err(|error| EngineError::Fetch {
+        let plain = unzip(body, bounds.unzipped).map_err(|error| EngineError::Fetch {
             uri: format!("a notification of {}", base.uri),
             error,
         })?;
-        parse_entries(&plain, base)?
+        parse_entries(&plain, base, bounds.entries)?
     } else {
-        parse_entries(body, base)?
+        parse_entries(body, base, bounds.entries)?
     };
     let is_expected = match &document.head.md.capability {
         // The authors' own publisher labels its notifications so.
@@ -268,13 +295,14 @@ pub(super) fn parse_delivery(
     }
 }
 
-/// Parses a notification of at most as many entries as a document may have (sitemaps.org): they are all in memory at once.
-fn parse_entries(bytes: &[u8], base: BaseUri<'_>) -> Result<Document, EngineError> {
+/// Parses a notification of a limited number of entries, at most as many as a document may have (sitemaps.org): they are all in memory
+/// at once.
+fn parse_entries(bytes: &[u8], base: BaseUri<'_>, most: usize) -> Result<Document, EngineError> {
     let mut reader = DocumentReader::open(bytes, base)?;
     let mut entries = Vec::new();
     while let Some(entry) = reader.next_entry()? {
-        if entries.len() == MAX_ENTRIES {
-            return Err(EngineError::TooManyEntries(MAX_ENTRIES));
+        if entries.len() == most {
+            return Err(EngineError::TooManyEntries(most));
         }
         entries.push(entry);
     }
@@ -319,7 +347,8 @@ mod tests {
             let topic = format!("http://example.org/{}", "t".repeat(length));
             Url::parse(&topic).unwrap()
         };
-        let parse = |topic: &Url| parse_delivery(text.as_bytes(), topic.into(), &kind, 8 << 20);
+        let bounds = NotificationBounds::of(Transport::Websub, 8 << 20);
+        let parse = |topic: &Url| parse_delivery(text.as_bytes(), topic.into(), &kind, bounds);
         // Each of them would be longer than a URI may be.
         let longest = parse(&topic(60_000)).unwrap();
         assert_eq!(longest.entries.len(), 0);
