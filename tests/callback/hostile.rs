@@ -288,3 +288,39 @@ async fn long_change_set_is_left_to_a_poll() {
     let is_asked = |path: &String| path.starts_with("/none");
     assert!(!site.requested().iter().any(is_asked));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_exist_is_forgotten() {
+    let follower = Follower::start(CallbackSite::of(&["/a"]).await).await;
+    follower.settled().await;
+    let site = &follower.site;
+    // One without a time, and one with.
+    let undated = "<url><loc>{site}/none</loc></url>".to_owned();
+    site.push(&change_set(&[undated, changed("/never", "created", "13")]))
+        .await;
+    let channel = follower.processed(1).await;
+    assert_eq!(channel.applied, 1);
+    let set = follower.settled().await;
+    assert_eq!((set.failed, set.resources), (0, 1), "{set:#?}");
+    let asked = || {
+        let paths = site.requested().into_iter();
+        let paths = paths.filter(|path| path == "/none" || path == "/never");
+        paths.count()
+    };
+    let before = asked();
+    assert!(before >= 2, "{before}");
+    site.put("/a", "changed");
+    let links = site.interface(SUBSCRIBE);
+    site.put(SITEMAP, &sitemap("15", &links, &[listed("/a", "14")]));
+    follower.destination.operator.poll(NAME).await;
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    follower.settled().await;
+    assert_eq!(asked(), before);
+    // Once it exists, another delivery creates it.
+    site.put("/none", "made");
+    site.push(&change_set(&[changed("/none", "created", "16")]))
+        .await;
+    follower
+        .until_mirrored(&[("/a", "changed"), ("/none", "made")])
+        .await;
+}

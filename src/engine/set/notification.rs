@@ -164,6 +164,8 @@ fn leave_to_the_source(change: &mut Change, speaker: Speaker) {
         // They are claims as well, and name whom to request.
         change.links.clear();
         change.linked.clear();
+        // What has no time could not be told from what it replaces.
+        change.changed_at.get_or_insert(SourceTime::from(now));
     }
     change.authority = change.uri.authority();
 }
