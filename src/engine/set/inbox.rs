@@ -32,6 +32,16 @@ const MOST_PANICS: u32 = 3;
 impl SetState {
     /// Works until the inbox has nothing but notifications that wait for an earlier one.
     pub(super) async fn work_inbox(&mut self) -> Result<(), EngineError> {
+        self.work_inbox_while(|_| true).await
+    }
+
+    /// As [`work_inbox`](Self::work_inbox), but no longer than until a poll is due: deliveries that keep coming must not displace it.
+    pub(super) async fn work_inbox_until_poll(&mut self) -> Result<(), EngineError> {
+        self.work_inbox_while(|state| state.schedule.next_deadline() > clock::now().mono)
+            .await
+    }
+
+    async fn work_inbox_while(&mut self, goes_on: fn(&Self) -> bool) -> Result<(), EngineError> {
         loop {
             self.context.counters.step();
             self.settle_held().await?;
@@ -54,6 +64,9 @@ impl SetState {
                     self.put_down(handled)?;
                     self.last_delivery = id;
                     self.settle_held().await?;
+                }
+                if !goes_on(self) {
+                    return Ok(());
                 }
             }
         }
@@ -701,6 +714,26 @@ pub(super) mod tests {
             }
             receiving.check(0).await;
         }
+    }
+
+    #[tokio::test]
+    async fn poll_that_is_due_does_not_wait_for_the_inbox_to_be_empty() {
+        let receiving = Receiving::over_a_connection(notification("/first")).await;
+        for path in ["/second", "/third"] {
+            receiving.receive(notification(path)).await;
+        }
+        let waiting = async || {
+            let store = &receiving.source.store;
+            let found = store.deliveries(receiving.record.id, 0, 9).await;
+            found.unwrap().len()
+        };
+        let mut state = receiving.state().await;
+        // Its first poll is due.
+        state.work_inbox_until_poll().await.unwrap();
+        assert_eq!(waiting().await, 2);
+        state.schedule.polled(clock::now(), Pacing::Regular);
+        state.work_inbox_until_poll().await.unwrap();
+        assert_eq!(waiting().await, 0);
     }
 
     #[tokio::test]

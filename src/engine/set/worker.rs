@@ -126,7 +126,7 @@ impl SetWorker {
         let is_due = state.schedule.next_deadline() <= clock::now().mono;
         let is_read = is_due && self.poll().await?;
         if self.state.can_follow() {
-            self.state.work_inbox().await?;
+            self.state.work_inbox_until_poll().await?;
         }
         if is_read {
             self.state.note_read().await?;
