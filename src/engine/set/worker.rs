@@ -302,6 +302,10 @@ impl SetWorker {
                 }
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Inbox(set)) if set == self.state.record.id => return,
+                    Ok(Wake::Unread(set)) if set == self.state.record.id => {
+                        self.state.schedule.check_hint(clock::now());
+                        return;
+                    }
                     Ok(Wake::Channel(set, _)) if set == self.state.record.id => {
                         self.check_leases().await;
                         return;

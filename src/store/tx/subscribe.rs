@@ -136,6 +136,18 @@ impl Store {
             .await
     }
 
+    /// Counts a delivery that was rejected unread, and wakes its set, which is to be polled for what it states.
+    pub async fn count_unread(self: &Arc<Self>, id: ChannelId) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            channel::count_rejected(tx.sql, id)?;
+            if let Some(record) = channel::get(tx.sql, id)? {
+                tx.wake(Wake::Unread(record.set));
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Applies a hub's denial: it refuses or ends the subscription. Returns whether the channel has requested the topic.
     pub async fn deny_channel(
         self: &Arc<Self>,
