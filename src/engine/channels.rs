@@ -267,13 +267,19 @@ impl Channels {
             .collect()
     }
 
-    /// The active channel for change notifications, and the number of deliveries that it has received.
+    /// The active channel for change notifications, and the number of deliveries that it has received. Where anybody may have made them,
+    /// those count that state changes: junk does not show that the Source still pushes.
     pub(super) async fn listening(&self) -> Result<Option<(ChannelId, u64)>, EngineError> {
         let found = self.context.store.channels(self.set).await?;
         let active = found.into_iter().find(|record| {
             record.kind == Capability::ChangeNotification && record.channel().is_delivered()
         });
-        Ok(active.map(|record| (record.id, record.received)))
+        Ok(
+            active.map(|record| match record.transport.has_known_sender() {
+                true => (record.id, record.received),
+                false => (record.id, record.applied),
+            }),
+        )
     }
 
     /// Has a channel subscribed to anew whose hub no longer delivers.

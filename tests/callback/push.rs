@@ -197,3 +197,33 @@ async fn interface_does_not_hide_the_change_set_of_another_part() {
         assert_eq!(site.posted(), [SUBSCRIBE], "it was never left");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn junk_does_not_hide_that_push_has_fallen_silent() {
+    let follower = Follower::start(CallbackSite::with_change_set(&["/a"]).await).await;
+    follower.settled().await;
+    let site = &follower.site;
+    site.until_registered(1).await;
+    let mut number = 0;
+    while site.registered().len() < 2 {
+        assert!(number < 6, "two polls are enough");
+        site.push(&format!("junk {number}")).await;
+        let text = change_again(site, number);
+        number += 1;
+        follower.processed(number as u64).await;
+        follower.destination.operator.poll(NAME).await;
+        follower.until_mirrored(&[("/a", &text)]).await;
+        follower.settled().await;
+    }
+    // What was delivered before does not show that it works again.
+    site.push("junk 0").await;
+    follower
+        .until_channel("counted", |channel| channel.duplicate > 0)
+        .await;
+    follower
+        .until_channel("still shown", |channel| {
+            let error = channel.error.as_ref();
+            channel.state == "active" && error.is_some_and(|error| error.code == "push-silent")
+        })
+        .await;
+}

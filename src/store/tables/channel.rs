@@ -506,7 +506,12 @@ pub(in crate::store) fn count_repeated(
     let count =
         "UPDATE channel SET received = received + ?2, duplicate = duplicate + ?2 WHERE id = ?1";
     update(sql, count, params![id, Count(deliveries)])?;
-    note_working(sql, id)
+    let has_known_sender = get(sql, id)?.is_none_or(|it| it.transport.has_known_sender());
+    match has_known_sender {
+        true => note_working(sql, id),
+        // Anybody may have repeated what was delivered once.
+        false => Ok(()),
+    }
 }
 
 /// Counts deliveries that have left the inbox. `bytes`: their length together.
