@@ -335,7 +335,16 @@ impl Client {
                     }
                 };
                 permit.answered(response.version(), response.status());
-                if !follow.follows(response.status()) {
+                let mut is_followed = follow.follows(response.status());
+                if is_followed && matches!(follow, Follow::SameOrigin) {
+                    let base = BaseUri {
+                        uri: &url,
+                        max_bytes: self.max_uri_bytes,
+                    };
+                    let next = redirect_target(base, pool, &response)?;
+                    is_followed = next.origin() == url.origin();
+                }
+                if !is_followed {
                     let counters = self.counters.as_ref();
                     return Ok(Answer {
                         response,
@@ -432,6 +441,8 @@ pub(super) enum Follow {
     All,
     /// Only those that preserve the method and the body (307, 308).
     SameMethod,
+    /// The same, and only those to the origin itself.
+    SameOrigin,
     /// None.
     Never,
 }
@@ -440,7 +451,7 @@ impl Follow {
     fn follows(self, status: StatusCode) -> bool {
         match self {
             Self::All => matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308),
-            Self::SameMethod => matches!(status.as_u16(), 307 | 308),
+            Self::SameMethod | Self::SameOrigin => matches!(status.as_u16(), 307 | 308),
             Self::Never => false,
         }
     }

@@ -52,7 +52,7 @@ impl Client {
     ) -> Result<HubAnswer, FetchError> {
         let secrets = self.secrets_of(request);
         let answer = self
-            .post_form(hub.url(), request.to_form(), &secrets)
+            .post_form(hub.url(), request.to_form(), &secrets, Follow::SameMethod)
             .await?;
         match answer {
             HubAnswer::Rejected {
@@ -63,14 +63,16 @@ impl Client {
                     lease_seconds: None,
                     ..request.clone()
                 };
-                self.post_form(hub.url(), without_lease.to_form(), &secrets)
+                let form = without_lease.to_form();
+                self.post_form(hub.url(), form, &secrets, Follow::SameMethod)
                     .await
             }
             answer => Ok(answer),
         }
     }
 
-    /// Registers a callback at the interface of a Source. A redirect is followed as that of a hub is.
+    /// Registers a callback at the interface of a Source. A redirect is followed as that of a hub is, but to no other origin: nothing but
+    /// its address protects the callback.
     ///
     /// # Errors
     /// [`FetchError`] if there is no answer. A rejection is an answer.
@@ -82,7 +84,8 @@ impl Client {
         let token = callback.rsplit('/').next().unwrap_or_default();
         let secrets = self.redaction().with_keys().with(token);
         let form = registration_form(callback);
-        self.post_form(interface, form, &secrets).await
+        self.post_form(interface, form, &secrets, Follow::SameOrigin)
+            .await
     }
 
     /// What the answer must not repeat: the credentials, and the callback and the secret of this request and of any other.
@@ -97,12 +100,13 @@ impl Client {
         uri: &Url,
         form: String,
         secrets: &Redaction,
+        follow: Follow,
     ) -> Result<HubAnswer, FetchError> {
         let answer = self
             .ask(
                 Pool::Documents,
                 uri,
-                Follow::SameMethod,
+                follow,
                 |_| Ok(()),
                 |http, url| {
                     http.post(url)
@@ -110,7 +114,8 @@ impl Client {
                         .body(form.clone())
                 },
             )
-            .await?;
+            .await
+            .map_err(|error| error.redacted(secrets))?;
         let status = answer.response.status().as_u16();
         if answer.response.status().is_success() {
             let excerpt = excerpt(answer, secrets).await;
@@ -198,6 +203,21 @@ mod tests {
         let with_a_body =
             Site::start_raw("HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok").await;
         assert_eq!(ask(&with_a_body, "/").await, Ok(accepted(204, "")));
+    }
+
+    #[tokio::test]
+    async fn callback_is_not_handed_on_to_another_origin() {
+        let other = Site::start(|_| panic!("it is requested")).await;
+        let target = other.url("/subscribe");
+        let site = Site::start(move |_| test_site::redirect(307, &target)).await;
+        let interface = Url::parse(&site.url("/")).unwrap();
+        let client = test_site::client();
+        let answer = client.register_callback(&interface, "http://destination.example.net/0123");
+        let answer = answer.await;
+        assert!(
+            matches!(answer, Ok(HubAnswer::Rejected { status: 307, .. })),
+            "{answer:?}"
+        );
     }
 
     #[tokio::test]
