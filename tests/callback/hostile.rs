@@ -324,3 +324,22 @@ async fn what_does_not_exist_is_forgotten() {
         .until_mirrored(&[("/a", "changed"), ("/none", "made")])
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sizes_and_digests_of_what_is_pushed_are_not_used() {
+    let follower = Follower::start(CallbackSite::of(&["/a"]).await).await;
+    follower.settled().await;
+    let site = &follower.site;
+    let asked = || {
+        let paths = site.requested().into_iter();
+        paths.filter(|path| path == "/a").count()
+    };
+    let before = asked();
+    site.put("/a", "changed");
+    let entry = "<url><loc>{site}/a</loc><lastmod rs:type=\"updated\">2012-08-08T13:00:00Z</lastmod>\
+         <rs:size>3</rs:size><rs:fixity type=\"md5\">900150983cd24fb0d6963f7d28e17f72</rs:fixity></url>";
+    site.push(&change_set(&[entry.to_owned()])).await;
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    follower.processed(1).await;
+    assert_eq!(asked(), before + 1);
+}

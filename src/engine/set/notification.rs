@@ -15,8 +15,8 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    BaseUri, Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place,
-    ReadError, Root, SourceTime, TopicUri, Transport,
+    BaseUri, Capability, ChangeKind, ContentInfo, Document, DocumentReader, Entry, EntryOrder,
+    HubUri, Place, ReadError, Root, SourceTime, TopicUri, Transport,
 };
 use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId};
 use crate::sync::{NewsFilter, is_plausible, names_copy, names_version};
@@ -164,6 +164,13 @@ fn leave_to_the_source(change: &mut Change, speaker: Speaker) {
         // They are claims as well, and name whom to request.
         change.links.clear();
         change.linked.clear();
+        // Wrong ones would have the resource downloaded again and again.
+        let media_type = change.content.media_type.take();
+        change.content = ContentInfo {
+            media_type,
+            ..ContentInfo::default()
+        };
+        change.encoding = None;
         // What has no time could not be told from what it replaces.
         change.changed_at.get_or_insert(SourceTime::from(now));
     }
