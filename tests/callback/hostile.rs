@@ -343,3 +343,20 @@ async fn sizes_and_digests_of_what_is_pushed_are_not_used() {
     follower.processed(1).await;
     assert_eq!(asked(), before + 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_ports_are_not_requested_for_what_is_pushed() {
+    let follower = Follower::start(CallbackSite::of(&["/a"]).await).await;
+    follower.settled().await;
+    let other = CallbackSite::start(Ipv4Addr::LOCALHOST).await;
+    other.put("/b", "of another service");
+    let site = &follower.site;
+    site.put("/a", "changed");
+    let there = changed("/b", "created", "13").replace("{site}", &other.url(""));
+    let entries = [there, changed("/a", "updated", "13")];
+    site.push(&change_set(&entries)).await;
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    follower.processed(1).await;
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    assert!(other.requested().is_empty());
+}

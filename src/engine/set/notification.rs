@@ -9,7 +9,7 @@ use url::Url;
 
 use super::changes::{change_of, note_expiry, only_version};
 use super::late_news::LateNews;
-use super::linked::is_own;
+use super::linked::is_own_service;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -219,7 +219,7 @@ impl News {
             let mut change = change_of(context, entry, ChangeKind::Updated, changed_at);
             if speaker == Speaker::Anybody {
                 // Whoever it is must not have others requested. What the Source states of them, a poll finds.
-                change = change.filter(|change| is_own(&context.source, &change.uri));
+                change = change.filter(|change| is_own_service(&context.source, &change.uri));
             }
             if speaker != Speaker::Source
                 && let Some(change) = &mut change
