@@ -3,6 +3,7 @@
 //! A channel has a [`Transport`]. What they have in common is here; each transport has a file of its own, which the driver and the
 //! ending choose.
 
+mod connection;
 mod context;
 mod driver;
 mod ending;
@@ -12,6 +13,7 @@ mod unfollowed;
 mod waiting;
 mod websocket;
 mod websub;
+mod xmpp;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -346,6 +348,10 @@ fn offered_channel<'a>(
     if transport.has_callback() && context.rules.callback_base.is_none() {
         tracing::warn!(code = "no-public-url", source = context.source, %topic,
             "channel ignored: [callback] public_url is not set");
+        return None;
+    }
+    if transport == Transport::Xmpp && !context.client.has_xmpp_account() {
+        tracing::warn!(code = "no-xmpp-account", source = context.source, %topic, "channel ignored: [xmpp] jid is not set");
         return None;
     }
     let hubs = match &context.rules.hub {

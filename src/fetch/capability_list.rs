@@ -69,7 +69,8 @@ pub struct UnsupportedChannel {
 impl CapabilityList {
     /// The set of a Resource List or plain sitemap without a Capability List.
     fn implied(uri: &Url, document: &FetchedDocument, head: &Head, oddities: Oddities) -> Self {
-        let interfaces = head.interfaces.iter().map(|interface| UnsupportedChannel {
+        let others = head.interfaces.iter().filter(|it| it.as_node().is_none());
+        let interfaces = others.map(|interface| UnsupportedChannel {
             capability: Capability::ChangeNotification,
             uri: interface.href.clone(),
         });

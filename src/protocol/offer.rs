@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::{Capability, ForeignScheme, Head, HubUri};
+use super::{Capability, ForeignScheme, Head, HubUri, PushInterface};
 
 /// The maximum number of documents and channels that a set offers.
 pub const MAX_OFFERS: usize = 256;
@@ -34,8 +34,8 @@ impl Offer {
     }
 
     /// What the Sitemap of a set without a Capability List offers: itself and, if it is of version 0.1, the current Change Set and the
-    /// dumps that this head names, of itself or of the part at `naming`. Such a part is among the offers: it stands for the Capability
-    /// List.
+    /// dumps and the PubSub nodes that this head names, of itself or of the part at `naming`. Such a part is among the offers: it stands
+    /// for the Capability List.
     #[must_use]
     pub fn of_sitemap(sitemap: &Url, naming: &Url, head: &Head) -> Vec<Self> {
         let offer = |capability: Capability, uri: &Url| Self {
@@ -50,7 +50,10 @@ impl Offer {
         let dumps = head.dumps().map(|uri| offer(Capability::ResourceDump, uri));
         let is_web = |offer: &Self| ForeignScheme::of(&offer.uri).is_none();
         let others = change_sets.into_iter().chain(dumps).filter(is_web);
-        let others: Vec<_> = others.filter(|offer| offer.uri != *sitemap).collect();
+        let nodes = head.interfaces.iter().filter_map(PushInterface::as_node);
+        let nodes = nodes.map(|uri| offer(Capability::ChangeNotification, &uri));
+        let others = others.filter(|offer| offer.uri != *sitemap);
+        let others: Vec<_> = others.chain(nodes).collect();
         let part = offer(Capability::CapabilityList, naming);
         let part = Some(part).filter(|_| naming != sitemap && !others.is_empty());
         let mut offers = vec![Self::implied(sitemap)];
@@ -76,7 +79,10 @@ impl Offer {
         let is_named_by_sitemap = |offer: &Self| {
             matches!(
                 offer.capability,
-                Capability::ChangeList | Capability::ResourceDump | Capability::CapabilityList
+                Capability::ChangeList
+                    | Capability::ResourceDump
+                    | Capability::CapabilityList
+                    | Capability::ChangeNotification
             )
         };
         is_own && others.iter().all(is_named_by_sitemap)

@@ -1,6 +1,9 @@
-//! Over what the notifications of a channel come: WebSub (Notification 1.0.1), or a WebSocket (Notification 0.8, section 6).
+//! Over what the notifications of a channel come: WebSub (Notification 1.0.1), a WebSocket (Notification 0.8, section 6), or
+//! XMPP PubSub (version 0.1, section 5.2.1).
 
 use url::Url;
+
+use super::pubsub::node_of;
 
 /// A transport of notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,11 +12,13 @@ pub enum Transport {
     Websub,
     /// The Source sends them over a connection that this Destination opens.
     Websocket,
+    /// A PubSub service sends them to a session of the configured XMPP account.
+    Xmpp,
 }
 
 impl Transport {
     /// All of them, the ones that are preferred first: only notifications over WebSub state an interval, and so that none is missing.
-    pub const ALL: [Self; 2] = [Self::Websub, Self::Websocket];
+    pub const ALL: [Self; 3] = [Self::Websub, Self::Websocket, Self::Xmpp];
 
     /// The stable name, for the status and the database.
     #[must_use]
@@ -21,6 +26,7 @@ impl Transport {
         match self {
             Self::Websub => "websub",
             Self::Websocket => "websocket",
+            Self::Xmpp => "xmpp",
         }
     }
 
@@ -38,6 +44,7 @@ impl Transport {
         match uri.scheme() {
             "http" | "https" => Some(Self::Websub),
             "ws" | "wss" => uri.has_host().then_some(Self::Websocket),
+            "xmpp" => node_of(uri).map(|_| Self::Xmpp),
             _ => None,
         }
     }
@@ -70,7 +77,7 @@ impl Transport {
     /// Whether a notification may come several times because its delivery is tried again.
     #[must_use]
     pub fn is_retried(self) -> bool {
-        self == Self::Websub
+        matches!(self, Self::Websub | Self::Xmpp)
     }
 }
 
@@ -104,6 +111,7 @@ mod tests {
             ("ws://example.com/", Some(Transport::Websocket)),
             ("wss://example.com/", Some(Transport::Websocket)),
             ("xmpp:pubsub.example.com", None),
+            ("xmpp:pubsub.example.com?;node=n", Some(Transport::Xmpp)),
             ("ftp://example.com/", None),
         ] {
             let found = Transport::of_uri(&Url::parse(uri).unwrap());

@@ -648,15 +648,11 @@ async fn source_of_the_draft_is_shown_with_what_it_names() {
     let channels = set["channels"].as_array().unwrap();
     let topics: Vec<_> = channels.iter().map(|it| it["topic"].as_str()).collect();
     let callback = format!("{}subscribe", source.url());
-    assert_eq!(
-        topics,
-        [Some("xmpp:pubsub.example.com"), Some(callback.as_str())]
-    );
-    assert!(
-        channels
-            .iter()
-            .all(|it| it["error"]["code"] == "unsupported-transport")
-    );
+    let node = "xmpp:pubsub.example.com?;node=n";
+    assert_eq!(topics, [Some(node), Some(callback.as_str())]);
+    let codes: Vec<_> = channels.iter().map(|it| &it["error"]["code"]).collect();
+    assert_eq!(codes, ["no-xmpp-account", "unsupported-transport"]);
+    assert_eq!(channels[0]["transport"], "xmpp");
     let shown = text(&discover(&[&url]).await.stdout);
     assert!(shown.contains("of the draft of version 0.1"), "{shown}");
 }

@@ -74,7 +74,8 @@ impl SetRecord {
 
     /// Whether that is its only document.
     pub fn has_only_list(&self) -> bool {
-        self.is_implied() && self.offers.len() == 1
+        let is_channel = |offer: &&Offer| offer.capability == Capability::ChangeNotification;
+        self.is_implied() && self.offers.iter().filter(|it| !is_channel(it)).count() == 1
     }
 }
 
