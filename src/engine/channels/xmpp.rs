@@ -138,6 +138,13 @@ impl Connection for OpenNode {
             match self.session.next().await? {
                 NodeEvent::Item(item) if self.seen.has(&item) => self.session.stored(),
                 NodeEvent::Item(item) => return Ok(item),
+                NodeEvent::Rejected(error) => {
+                    return Err(Failure {
+                        ends: false,
+                        is_of_message: true,
+                        ..Failure::from(error)
+                    });
+                }
                 NodeEvent::Foreign(_) if self.foreign == MOST_FOREIGN => {}
                 NodeEvent::Foreign(from) => {
                     self.foreign += 1;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::element::ElementError;
+use super::element::Fault;
 use super::scram::ScramError;
 use super::stanza::StanzaError;
 
@@ -48,6 +48,9 @@ pub enum XmppError {
     /// A stanza is longer than allowed.
     #[error("a stanza is larger than {0} bytes")]
     TooLarge(usize),
+    /// An item, or a stanza of the service, is not accepted. The session goes on.
+    #[error("an item of the node is not accepted: {0}")]
+    Item(String),
     /// The server violates the protocol.
     #[error("the XMPP server violates the protocol: {0}")]
     Protocol(String),
@@ -71,6 +74,7 @@ impl XmppError {
             Self::Unanswered => "unanswered-pings",
             Self::Endless => "endless-message",
             Self::TooLarge(_) => "too-large",
+            Self::Item(_) => "bad-item",
             Self::Protocol(_) => "xmpp-protocol",
         }
     }
@@ -78,7 +82,15 @@ impl XmppError {
     /// Whether a stanza was received that is not accepted.
     #[must_use]
     pub fn is_of_message(&self) -> bool {
-        matches!(self, Self::Endless | Self::TooLarge(_))
+        matches!(self, Self::Endless | Self::TooLarge(_) | Self::Item(_))
+    }
+
+    /// Whether it says nothing of what was sent: a session can be resumed then.
+    pub(super) fn is_of_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Lost(_) | Self::Unanswered | Self::Unreachable(_)
+        )
     }
 }
 
@@ -91,9 +103,12 @@ impl From<StanzaError> for XmppError {
     }
 }
 
-impl From<ElementError> for XmppError {
-    fn from(error: ElementError) -> Self {
-        Self::Protocol(error.to_string())
+impl From<Fault> for XmppError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::TooLong(limit) => Self::TooLarge(limit),
+            other => Self::Item(other.to_string()),
+        }
     }
 }
 

@@ -21,6 +21,8 @@ use crate::config::XmppConfig;
 const LONGEST_BEFORE: usize = 64 << 10;
 /// How much longer than a document a stanza may be, in bytes.
 const AROUND: usize = 64 << 10;
+/// How many stanzas may come before the session has begun.
+const MOST_EARLY: usize = 1000;
 
 /// Whether TLS is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub(super) struct Login {
     pub(super) managed: Option<Option<String>>,
     /// Whether it goes on where the one before was lost.
     pub(super) is_resumed: bool,
+    /// What came before stanzas were counted: what a session before this one has subscribed to goes on.
+    pub(super) early: Vec<Element>,
 }
 
 /// What a session needs.
@@ -62,6 +66,8 @@ pub(super) struct Credentials<'a> {
     pub(super) resource: &'a str,
     /// The longest document, in bytes.
     pub(super) limit: usize,
+    /// The service whose documents are to be received.
+    pub(super) service: Option<&'a str>,
 }
 
 /// Begins a session.
@@ -73,7 +79,7 @@ pub(super) async fn log_in(
 ) -> Result<Login, XmppError> {
     let domain = &credentials.account.domain;
     let mut stream = XmlStream::new(connection, LONGEST_BEFORE);
-    let mut features = stream.begin(domain).await?;
+    let mut features = stream.begin(domain, None).await?;
     let offer = features.child(TLS, "starttls");
     let is_wanted = match security {
         Security::Required if offer.is_none() => return Err(XmppError::NoTls),
@@ -82,11 +88,11 @@ pub(super) async fn log_in(
     };
     if is_wanted {
         stream = encrypt(stream, credentials).await?;
-        features = stream.begin(domain).await?;
+        features = stream.begin(domain, None).await?;
     }
     authenticate(&mut stream, &features, credentials.account).await?;
     stream.set_limit(credentials.limit.saturating_add(AROUND));
-    let features = stream.begin(domain).await?;
+    let features = stream.begin(domain, credentials.service).await?;
     let has_management = features.child(SM, "sm").is_some();
     if let Some(resumption) = resumption
         && has_management
@@ -97,11 +103,13 @@ pub(super) async fn log_in(
             own: resumption.own.clone(),
             managed: Some(Some(resumption.id.clone())),
             is_resumed: true,
+            early: Vec::new(),
         });
     }
-    let own = bind(&mut stream, credentials.resource).await?;
+    let mut early = Vec::new();
+    let own = bind(&mut stream, credentials.resource, &mut early).await?;
     let managed = match has_management {
-        true => manage(&mut stream).await?,
+        true => manage(&mut stream, &mut early).await?,
         false => None,
     };
     Ok(Login {
@@ -109,6 +117,7 @@ pub(super) async fn log_in(
         own,
         managed,
         is_resumed: false,
+        early,
     })
 }
 
@@ -203,22 +212,44 @@ async fn resume(stream: &mut XmlStream, resumption: &Resumption) -> Result<bool,
     ))?;
     let answer = stream.read().await?;
     match answer.name.as_str() {
-        "resumed" if answer.namespace == SM => Ok(true),
-        "failed" if answer.namespace == SM => Ok(false),
+        "resumed" if answer.namespace.as_str() == SM => Ok(true),
+        "failed" if answer.namespace.as_str() == SM => Ok(false),
         _ => Err(unexpected(&answer)),
     }
 }
 
+/// Reads until there is an answer. As soon as the resource is bound, other stanzas may come before it.
+async fn answer(
+    stream: &mut XmlStream,
+    early: &mut Vec<Element>,
+    is_answer: impl Fn(&Element) -> bool,
+) -> Result<Element, XmppError> {
+    let begun = stream.received();
+    loop {
+        let element = stream.read().await?;
+        if is_answer(&element) {
+            return Ok(element);
+        }
+        if element.namespace.as_str() != CLIENT || early.len() == MOST_EARLY {
+            return Err(unexpected(&element));
+        }
+        early.push(element);
+        stream.check_received_since(begun)?;
+    }
+}
+
 /// Binds a resource. Returns the full address.
-async fn bind(stream: &mut XmlStream, resource: &str) -> Result<String, XmppError> {
+async fn bind(
+    stream: &mut XmlStream,
+    resource: &str,
+    early: &mut Vec<Element>,
+) -> Result<String, XmppError> {
     let resource = escaped(resource);
     stream.send(&format!(
         "<iq type='set' id='bind'><bind xmlns='{BIND}'><resource>{resource}</resource></bind></iq>"
     ))?;
-    let answer = stream.read().await?;
-    if !answer.is(CLIENT, "iq") || answer.attribute("id") != Some("bind") {
-        return Err(unexpected(&answer));
-    }
+    let is_answer = |it: &Element| it.is(CLIENT, "iq") && it.attribute("id") == Some("bind");
+    let answer = answer(stream, early, is_answer).await?;
     if let Some(error) = answer.child(CLIENT, "error") {
         let text = format!("no resource: {}", condition(error, STANZA_ERRORS));
         return Err(XmppError::Authentication(text));
@@ -232,16 +263,20 @@ async fn bind(stream: &mut XmlStream, resource: &str) -> Result<String, XmppErro
 }
 
 /// Has stanzas acknowledged. Returns the name of the session if it can be resumed.
-async fn manage(stream: &mut XmlStream) -> Result<Option<Option<String>>, XmppError> {
+async fn manage(
+    stream: &mut XmlStream,
+    early: &mut Vec<Element>,
+) -> Result<Option<Option<String>>, XmppError> {
     stream.send(&format!("<enable xmlns='{SM}' resume='true'/>"))?;
-    let answer = stream.read().await?;
+    let is_answer = |it: &Element| it.namespace.as_str() == SM;
+    let answer = answer(stream, early, is_answer).await?;
     match answer.name.as_str() {
-        "enabled" if answer.namespace == SM => {
+        "enabled" => {
             let can_resume = matches!(answer.attribute("resume"), Some("true" | "1"));
             let id = answer.attribute("id").filter(|_| can_resume);
             Ok(Some(id.map(str::to_owned)))
         }
-        "failed" if answer.namespace == SM => Ok(None),
+        "failed" => Ok(None),
         _ => Err(unexpected(&answer)),
     }
 }

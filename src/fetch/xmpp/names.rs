@@ -22,5 +22,3 @@ pub(super) const PING: &str = "urn:xmpp:ping";
 pub(super) const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 /// What a PubSub service sends to its subscribers.
 pub(super) const PUBSUB_EVENT: &str = "http://jabber.org/protocol/pubsub#event";
-/// The prefix `xml`.
-pub(super) const XML: &str = "http://www.w3.org/XML/1998/namespace";

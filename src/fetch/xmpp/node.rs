@@ -1,19 +1,21 @@
 //! The subscription to a node of a PubSub service (XEP-0060), and what the service sends.
 //!
 //! Invariants: only what the service itself has sent counts as of the node. A stanza counts as processed, to the server and to who
-//! has sent it, once all of its documents are stored.
+//! has sent it, once all of its documents are stored; a document that it leaves out is asked for, over a resumption if need be.
+//! An item that is not accepted is reported and counts as processed: it would only come again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Interval;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::element::Element;
 use super::error::XmppError;
 use super::login::{Login, Resumption};
 use super::names::{CLIENT, PING, PUBSUB, PUBSUB_EVENT, SM, STANZA_ERRORS};
 use super::stream::{XmlStream, condition, escaped, shown, unexpected};
+use super::wanted::{Wanted, WantedItems};
 
 /// How often the server is asked whether it is there.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -43,6 +45,8 @@ pub enum NodeEvent {
     Item(NodeItem),
     /// Somebody else has sent something as if it was an item of a node: the address.
     Foreign(String),
+    /// An item, or a whole stanza of the service, is not accepted.
+    Rejected(XmppError),
 }
 
 /// An item of a node.
@@ -56,13 +60,24 @@ pub struct NodeItem {
 
 /// What a session is resumed with whose connection was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeResumption(pub(super) Resumption);
+pub struct NodeResumption {
+    pub(super) resumption: Resumption,
+    /// What the service was asked for and has not answered.
+    wanted: Vec<Wanted>,
+    /// How many requests were sent: an answer to one of them may still come.
+    requests: u64,
+}
 
 /// What is to be done, in its order.
 enum Pending {
     Event(NodeEvent),
-    /// A stanza is processed: what is sent then.
-    Stanza(Option<String>),
+    /// A stanza is processed.
+    Stanza {
+        /// What is sent then.
+        answer: Option<String>,
+        /// Whether the server counts it.
+        is_counted: bool,
+    },
     /// The subscription has ended.
     Ended(String),
 }
@@ -77,8 +92,11 @@ pub struct NodeSession {
     /// How many stanzas were processed.
     handled: u32,
     pending: VecDeque<Pending>,
+    wanted: WantedItems,
     /// How many requests were sent.
     requests: u64,
+    /// Whether the session can be resumed if it has ended.
+    can_resume: bool,
     ticks: Interval,
     silent: u32,
     in_stanza: u32,
@@ -87,24 +105,40 @@ pub struct NodeSession {
 }
 
 impl NodeSession {
-    /// Subscribes to a node, unless the session goes on that is subscribed already, and asks for the newest items.
+    /// Subscribes to a node, unless the session goes on that is subscribed already, and asks for the newest items. `resumption`: what
+    /// was to be resumed, which may have failed.
     pub(super) async fn begin(
-        login: Login,
+        mut login: Login,
         name: NodeName,
-        handled: u32,
+        resumption: Option<NodeResumption>,
         newest: u32,
     ) -> Result<Self, XmppError> {
-        let is_resumed = login.is_resumed;
+        let (is_resumed, early) = (login.is_resumed, std::mem::take(&mut login.early));
         let mut session = Self::over(login, name);
-        if is_resumed {
-            session.handled = handled;
-        } else {
-            session.subscribe().await?;
-            if newest > 0 {
-                session.ask_for_items(&format!(" max_items='{newest}'"), "")?;
-                session.stream.flush().await?;
+        for element in early {
+            session.take(&element, false)?;
+        }
+        let mut unanswered = Vec::new();
+        if let Some(known) = resumption {
+            unanswered = known.wanted;
+            if is_resumed {
+                session.handled = known.resumption.handled;
+                session.requests = known.requests;
+            } else {
+                unanswered.retain(|wanted| matches!(wanted, Wanted::Item(_)));
             }
         }
+        if !is_resumed {
+            session.subscribe().await?;
+            if newest > 0 {
+                session.want(Wanted::Newest(newest));
+            }
+        }
+        for wanted in unanswered {
+            session.want(wanted);
+        }
+        session.ask()?;
+        session.stream.flush().await?;
         Ok(session)
     }
 
@@ -112,6 +146,8 @@ impl NodeSession {
     pub(super) fn over(login: Login, name: NodeName) -> Self {
         let mut ticks = tokio::time::interval(PING_INTERVAL);
         ticks.reset();
+        // Nobody waits here while an item is stored: that says nothing of the server.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             stream: login.stream,
             name,
@@ -119,7 +155,9 @@ impl NodeSession {
             managed: login.managed,
             handled: 0,
             pending: VecDeque::new(),
+            wanted: WantedItems::default(),
             requests: 0,
+            can_resume: true,
             ticks,
             silent: 0,
             in_stanza: 0,
@@ -132,16 +170,25 @@ impl NodeSession {
     /// # Errors
     /// [`XmppError`]: the session has ended.
     pub async fn next(&mut self) -> Result<NodeEvent, XmppError> {
+        let next = self.wait().await;
+        if let Err(error) = &next {
+            // Whatever else has ended it would come again.
+            self.can_resume = error.is_of_connection();
+        }
+        next
+    }
+
+    async fn wait(&mut self) -> Result<NodeEvent, XmppError> {
         loop {
             match self.pending.front() {
-                Some(Pending::Event(NodeEvent::Foreign(_))) => {
+                Some(Pending::Event(NodeEvent::Foreign(_) | NodeEvent::Rejected(_))) => {
                     if let Some(Pending::Event(event)) = self.pending.pop_front() {
                         return Ok(event);
                     }
                 }
                 Some(Pending::Event(event)) => return Ok(event.clone()),
                 Some(Pending::Ended(why)) => return Err(XmppError::Refused(why.clone())),
-                Some(Pending::Stanza(_)) => self.conclude()?,
+                Some(Pending::Stanza { .. }) => self.conclude()?,
                 None => {
                     let element = tokio::select! {
                         element = self.stream.read() => Some(element?),
@@ -150,7 +197,7 @@ impl NodeSession {
                     match element {
                         Some(element) => {
                             self.in_stanza = 0;
-                            self.take(element)?;
+                            self.take(&element, true)?;
                         }
                         None => self.tick()?,
                     }
@@ -166,15 +213,19 @@ impl NodeSession {
         }
     }
 
-    /// What the session is resumed with after its connection is lost, if the server allows that.
+    /// What the session is resumed with, if the server allows that, and nothing but its connection has failed.
     #[must_use]
     pub fn resumption(&self) -> Option<NodeResumption> {
-        let id = self.managed.clone().flatten()?;
-        Some(NodeResumption(Resumption {
-            id,
-            handled: self.handled,
-            own: self.own.clone(),
-        }))
+        let id = self.managed.clone().flatten().filter(|_| self.can_resume)?;
+        Some(NodeResumption {
+            resumption: Resumption {
+                id,
+                handled: self.handled,
+                own: self.own.clone(),
+            },
+            wanted: self.wanted.unanswered(),
+            requests: self.requests,
+        })
     }
 
     /// Ends the subscription and the session.
@@ -191,7 +242,7 @@ impl NodeSession {
         let (node, own) = (escaped(&self.name.node), escaped(own));
         let form = format!("<unsubscribe node='{node}' jid='{own}'/>");
         let ending = async {
-            self.request(&form).await?;
+            self.request(&form, false).await?;
             self.stream.send("</stream:stream>")?;
             self.stream.flush().await
         };
@@ -211,7 +262,7 @@ impl NodeSession {
     async fn subscribe(&mut self) -> Result<(), XmppError> {
         let (node, own) = (escaped(&self.name.node), escaped(&self.own));
         let form = format!("<subscribe node='{node}' jid='{own}'/>");
-        let answering = tokio::time::timeout(PATIENCE, self.request(&form));
+        let answering = tokio::time::timeout(PATIENCE, self.request(&form, true));
         let answer = match answering.await {
             Ok(answer) => answer?,
             Err(_) => return Err(XmppError::Refused("no answer".to_owned())),
@@ -224,24 +275,29 @@ impl NodeSession {
         }
     }
 
-    /// Sends a request to the service and waits for the answer.
-    async fn request(&mut self, form: &str) -> Result<Element, XmppError> {
+    /// Sends a request to the service and waits for the answer. `is_used`: whether what comes meanwhile is of use.
+    async fn request(&mut self, form: &str, is_used: bool) -> Result<Element, XmppError> {
+        let begun = self.stream.received();
         let id = self.send_request("set", &format!("<pubsub xmlns='{PUBSUB}'>{form}</pubsub>"))?;
         loop {
             let element = self.stream.read().await?;
             let is_answer = element.is(CLIENT, "iq")
                 && element.attribute("id") == Some(&id)
                 && matches!(element.attribute("type"), Some("result" | "error"))
-                && self.is_of_service(&element);
+                && element.is_from(&self.name.service);
+            if !is_answer && !is_used {
+                continue;
+            }
             if !is_answer {
-                self.take(element)?;
+                self.take(&element, true)?;
+                self.stream.check_received_since(begun)?;
                 if self.pending.len() > MOST_WAITING {
                     let text = "the service answers nothing, and sends other things".to_owned();
                     return Err(XmppError::Protocol(text));
                 }
                 continue;
             }
-            self.pending.push_back(Pending::Stanza(None));
+            self.processed(&element, true, None);
             return match element.child(CLIENT, "error") {
                 Some(error) => Err(XmppError::Refused(condition(error, STANZA_ERRORS))),
                 None if element.attribute("type") == Some("error") => {
@@ -261,13 +317,25 @@ impl NodeSession {
         Ok(id)
     }
 
-    /// Asks for items of the node. They come as an event does.
-    fn ask_for_items(&mut self, attributes: &str, items: &str) -> Result<(), XmppError> {
-        let node = escaped(&self.name.node);
-        let form = format!(
-            "<pubsub xmlns='{PUBSUB}'><items node='{node}'{attributes}>{items}</items></pubsub>"
-        );
-        self.send_request("get", &form).map(|_| ())
+    /// Notes what is to be asked for.
+    fn want(&mut self, wanted: Wanted) {
+        if !self.wanted.add(wanted) {
+            self.reject(
+                "too many are sent without a document, or its identifier is too long to ask for it",
+            );
+        }
+    }
+
+    /// Asks for what is wanted, once the service has answered what it was asked before. Items come as those of an event do.
+    fn ask(&mut self) -> Result<(), XmppError> {
+        let id = format!("r{}", self.requests + 1);
+        match self.wanted.ask(&id, &self.name.node) {
+            Some(form) => {
+                let form = format!("<pubsub xmlns='{PUBSUB}'>{form}</pubsub>");
+                self.send_request("get", &form).map(|_| ())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Asks whether the server is there; ends a session whose server is gone, or never ends a stanza.
@@ -280,6 +348,9 @@ impl NodeSession {
         };
         if self.in_stanza > LONGEST_STANZA {
             return Err(XmppError::Endless);
+        }
+        if !self.wanted.wait() {
+            return Err(XmppError::Refused("no answer".to_owned()));
         }
         if std::mem::replace(&mut self.received, received) != received {
             self.silent = 0;
@@ -296,19 +367,36 @@ impl NodeSession {
         ))
     }
 
-    /// Takes an element that the server has sent.
-    fn take(&mut self, element: Element) -> Result<(), XmppError> {
-        match (element.namespace.as_str(), element.name.as_str()) {
+    /// Takes an element that the server has sent. `is_counted`: whether the server counts stanzas by now.
+    fn take(&mut self, element: &Element, is_counted: bool) -> Result<(), XmppError> {
+        if let Some(fault) = &element.fault
+            && element.is_from(&self.name.service)
+        {
+            self.note(NodeEvent::Rejected(fault.clone().into()));
+        }
+        let answer = match (element.namespace.as_str(), element.name.as_str()) {
             (SM, "r") => return self.acknowledge(),
             (SM, _) => return Ok(()),
-            (CLIENT, "message") => self.take_message(&element)?,
+            (CLIENT, "message") => {
+                self.take_message(element)?;
+                None
+            }
             // Example 5.5 of the draft has the namespace of PubSub.
-            (CLIENT | PUBSUB, "iq") => return self.take_iq(&element),
-            (CLIENT, "presence") => {}
-            _ => return Err(unexpected(&element)),
-        }
-        self.pending.push_back(Pending::Stanza(None));
+            (CLIENT | PUBSUB, "iq") => self.take_iq(element)?,
+            (CLIENT, "presence") => None,
+            _ => return Err(unexpected(element)),
+        };
+        self.processed(element, is_counted, answer);
         Ok(())
+    }
+
+    /// All that a stanza consists of is taken.
+    fn processed(&mut self, stanza: &Element, is_counted: bool, answer: Option<String>) {
+        self.pending.push_back(Pending::Stanza {
+            answer,
+            // XEP-0198 counts what RFC 6120 calls a stanza.
+            is_counted: is_counted && stanza.namespace.as_str() == CLIENT,
+        });
     }
 
     fn take_message(&mut self, message: &Element) -> Result<(), XmppError> {
@@ -318,12 +406,14 @@ impl NodeSession {
         if message.attribute("type") == Some("error") {
             return Ok(());
         }
-        if !self.is_of_service(message) {
+        if !message.is_from(&self.name.service) {
             self.note_foreign(message);
             return Ok(());
         }
         for child in &event.children {
-            if child.namespace != PUBSUB_EVENT || child.attribute("node") != Some(&self.name.node) {
+            if child.namespace.as_str() != PUBSUB_EVENT
+                || child.attribute("node") != Some(&self.name.node)
+            {
                 continue;
             }
             match child.name.as_str() {
@@ -338,86 +428,95 @@ impl NodeSession {
         Ok(())
     }
 
-    fn take_iq(&mut self, iq: &Element) -> Result<(), XmppError> {
-        let kind = iq.attribute("type");
+    /// Takes a request, or an answer. Returns what is sent once it is processed.
+    fn take_iq(&mut self, iq: &Element) -> Result<Option<String>, XmppError> {
+        let is_own = iq.is_from(&self.name.service);
         let pubsub = iq.child(PUBSUB, "pubsub");
-        if matches!(kind, Some("result" | "error")) {
-            let items = pubsub.and_then(|it| it.child(PUBSUB, "items"));
-            if let Some(items) = items
-                && kind == Some("result")
-                && self.is_of_service(iq)
-                && items.attribute("node") == Some(&self.name.node)
-            {
-                self.take_items(items)?;
+        if let Some("result" | "error") = iq.attribute("type") {
+            if is_own {
+                self.take_answer(iq, pubsub)?;
             }
-            self.pending.push_back(Pending::Stanza(None));
-            return Ok(());
+            return Ok(None);
         }
         let published = pubsub.and_then(|it| it.child(PUBSUB, "publish"));
-        let is_own = self.is_of_service(iq);
-        let answer = match published {
+        match published {
             Some(items) if is_own && items.attribute("node") == Some(&self.name.node) => {
                 self.take_items(items)?;
-                answer_to(iq, "result", "")
+                return Ok(Some(answer_to(iq, "result", "")));
             }
-            published => {
-                if published.is_some() && !is_own {
-                    self.note_foreign(iq);
+            Some(_) if !is_own => self.note_foreign(iq),
+            _ => {}
+        }
+        let error =
+            format!("<error type='cancel'><service-unavailable xmlns='{STANZA_ERRORS}'/></error>");
+        Ok(Some(answer_to(iq, "error", &error)))
+    }
+
+    /// Takes what the service answers when it is asked for items.
+    fn take_answer(&mut self, iq: &Element, pubsub: Option<&Element>) -> Result<(), XmppError> {
+        let id = iq.attribute("id").unwrap_or_default();
+        let answered = self.wanted.answered(id);
+        let items = pubsub.and_then(|it| it.child(PUBSUB, "items"));
+        match (items, iq.child(CLIENT, "error")) {
+            (Some(items), None) if items.attribute("node") == Some(&self.name.node) => {
+                self.take_items(items)?;
+            }
+            (_, Some(error)) if matches!(answered.as_deref(), Some([Wanted::Item(_), ..])) => {
+                let condition = condition(error, STANZA_ERRORS);
+                // It may have been retracted meanwhile.
+                if !is_gone(&condition) {
+                    self.reject(&format!("the service does not send it: {condition}"));
                 }
-                let error = format!(
-                    "<error type='cancel'><service-unavailable xmlns='{STANZA_ERRORS}'/></error>"
-                );
-                answer_to(iq, "error", &error)
             }
-        };
-        self.pending.push_back(Pending::Stanza(Some(answer)));
-        Ok(())
+            _ => {}
+        }
+        match answered {
+            Some(_) => self.ask(),
+            None => Ok(()),
+        }
     }
 
     fn take_items(&mut self, items: &Element) -> Result<(), XmppError> {
-        for item in items.children.iter().filter(|it| it.name == "item") {
+        for item in items.children.iter().filter(|it| it.is_item()) {
             let id = item.attribute("id").unwrap_or_default().to_owned();
-            match &item.document {
-                Some(document) => {
-                    let document = document.clone();
-                    let event = NodeEvent::Item(NodeItem { id, document });
-                    self.pending.push_back(Pending::Event(event));
-                }
+            match item.document.clone() {
+                Some(Ok(document)) => self.note(NodeEvent::Item(NodeItem { id, document })),
+                Some(Err(fault)) => self.note(NodeEvent::Rejected(fault.into())),
                 // The service sends the documents only on request.
-                None if items.namespace == PUBSUB_EVENT => {
-                    let item = format!("<item id='{}'/>", escaped(&id));
-                    self.ask_for_items("", &item)?;
-                }
+                None if items.namespace.as_str() == PUBSUB_EVENT => self.want(Wanted::Item(id)),
                 None => {}
             }
         }
-        Ok(())
+        self.ask()
     }
 
     fn note_foreign(&mut self, stanza: &Element) {
         let from = shown(stanza.attribute("from").unwrap_or_default());
-        self.pending
-            .push_back(Pending::Event(NodeEvent::Foreign(from)));
+        self.note(NodeEvent::Foreign(from));
+    }
+
+    fn reject(&mut self, why: &str) {
+        self.note(NodeEvent::Rejected(XmppError::Item(why.to_owned())));
+    }
+
+    fn note(&mut self, event: NodeEvent) {
+        self.pending.push_back(Pending::Event(event));
     }
 
     fn end(&mut self, why: &str) {
         self.pending.push_back(Pending::Ended(why.to_owned()));
     }
 
-    /// Whether the service itself has sent a stanza.
-    fn is_of_service(&self, stanza: &Element) -> bool {
-        let from = stanza.attribute("from").unwrap_or_default();
-        from.eq_ignore_ascii_case(&self.name.service)
-    }
-
     /// A stanza is processed.
     fn conclude(&mut self) -> Result<(), XmppError> {
-        if let Some(Pending::Stanza(answer)) = self.pending.pop_front() {
-            self.handled = self.handled.wrapping_add(1);
+        if let Some(Pending::Stanza { answer, is_counted }) = self.pending.pop_front() {
             if let Some(answer) = answer {
                 self.stream.send(&answer)?;
             }
-            self.acknowledge()?;
+            if is_counted {
+                self.handled = self.handled.wrapping_add(1);
+                self.acknowledge()?;
+            }
         }
         Ok(())
     }

@@ -2,12 +2,14 @@
 //!
 //! What waits to be sent is short. All that waits here can be dropped while it waits, and done anew.
 
+use std::ops::Range;
+
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::element::{Element, Scope};
+use super::element::Element;
 use super::error::XmppError;
 use super::names::{STREAM, STREAM_ERRORS};
-use super::stanza::{Piece, StanzaBuffer};
+use super::stanza::{Piece, StanzaReader};
 
 /// How much is read at once, in bytes.
 const CHUNK: usize = 16 << 10;
@@ -27,13 +29,14 @@ pub(super) type AnyConnection = Box<dyn Connection>;
 /// A stream.
 pub(super) struct XmlStream {
     connection: AnyConnection,
-    buffer: StanzaBuffer,
+    reader: StanzaReader,
     /// The longest stanza, in bytes.
     limit: usize,
-    /// The declarations of the start tag that the server has sent.
-    scope: Scope,
     unsent: Vec<u8>,
+    /// What was received last.
     chunk: Box<[u8]>,
+    /// The part of it that is not parsed yet.
+    unread: Range<usize>,
     /// How many bytes were received.
     received: u64,
 }
@@ -42,32 +45,36 @@ impl XmlStream {
     pub(super) fn new(connection: AnyConnection, limit: usize) -> Self {
         Self {
             connection,
-            buffer: StanzaBuffer::new(limit),
+            reader: StanzaReader::new(limit, None),
             limit,
-            scope: Scope::new(),
             unsent: Vec::new(),
             chunk: vec![0; CHUNK].into_boxed_slice(),
+            unread: 0..0,
             received: 0,
         }
     }
 
     /// The connection alone. Fails if something was received that belongs to the stream: somebody has put it before what follows.
     pub(super) fn into_connection(self) -> Result<AnyConnection, XmppError> {
-        match self.buffer.is_empty() {
-            true => Ok(self.connection),
-            false => Err(XmppError::Protocol(
+        match self.has_received_more() {
+            false => Ok(self.connection),
+            true => Err(XmppError::Protocol(
                 "something was received before TLS began".to_owned(),
             )),
         }
     }
 
-    /// Begins a stream, also in place of the one before. Returns what the server offers.
-    pub(super) async fn begin(&mut self, domain: &str) -> Result<Element, XmppError> {
-        if !self.buffer.is_empty() {
+    /// Begins a stream, also in place of the one before. Returns what the server offers. `service`: who sends documents.
+    pub(super) async fn begin(
+        &mut self,
+        domain: &str,
+        service: Option<&str>,
+    ) -> Result<Element, XmppError> {
+        if self.has_received_more() {
             let text = "something was received before the stream began".to_owned();
             return Err(XmppError::Protocol(text));
         }
-        self.buffer = StanzaBuffer::new(self.limit);
+        self.reader = StanzaReader::new(self.limit, service.map(str::to_owned));
         self.send(&format!(
             "<?xml version='1.0'?><stream:stream to='{}' version='1.0' xml:lang='en' xmlns='jabber:client' xmlns:stream='{STREAM}'>",
             escaped(domain)
@@ -77,11 +84,9 @@ impl XmlStream {
             Piece::Header(header) => header,
             _ => return Err(XmppError::Protocol("no stream begins".to_owned())),
         };
-        let (header, scope) = Element::scope_of_header(&header)?;
         if !header.is(STREAM, "stream") {
             return Err(XmppError::Protocol("it is no stream of XMPP".to_owned()));
         }
-        self.scope = scope;
         let features = self.read().await?;
         match features.is(STREAM, "features") {
             true => Ok(features),
@@ -89,10 +94,9 @@ impl XmlStream {
         }
     }
 
-    /// From now on stanzas may have so many bytes.
+    /// In the next stream stanzas may have so many bytes.
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
-        self.buffer.set_limit(limit);
     }
 
     /// How many bytes were received.
@@ -102,7 +106,18 @@ impl XmlStream {
 
     /// Whether a part of a stanza was received.
     pub(super) fn is_in_stanza(&self) -> bool {
-        !self.buffer.is_empty()
+        self.reader.is_in_stanza()
+    }
+
+    /// Fails if more was received since then than may wait while something else is awaited.
+    pub(super) fn check_received_since(&self, then: u64) -> Result<(), XmppError> {
+        let most = self.limit.saturating_mul(2) as u64;
+        match self.received - then > most {
+            true => Err(XmppError::Protocol(format!(
+                "{most} bytes were received, and no answer"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Adds a text to what waits to be sent.
@@ -130,12 +145,11 @@ impl XmlStream {
     /// The next element. An error of the stream is an error.
     pub(super) async fn read(&mut self) -> Result<Element, XmppError> {
         self.flush().await?;
-        let text = match self.piece().await? {
-            Piece::Stanza(text) => text,
+        let element = match self.piece().await? {
+            Piece::Stanza(element) => element,
             Piece::End => return Err(XmppError::Closed),
             Piece::Header(_) => return Err(XmppError::Protocol("a second stream".to_owned())),
         };
-        let element = Element::parse(&text, &self.scope)?;
         if element.is(STREAM, "error") {
             return Err(XmppError::Stream(condition(&element, STREAM_ERRORS)));
         }
@@ -144,7 +158,10 @@ impl XmlStream {
 
     async fn piece(&mut self) -> Result<Piece, XmppError> {
         loop {
-            if let Some(piece) = self.buffer.next()? {
+            let mut input = &self.chunk[self.unread.clone()];
+            let piece = self.reader.next(&mut input);
+            self.unread.start = self.unread.end - input.len();
+            if let Some(piece) = piece? {
                 return Ok(piece);
             }
             let received = self.connection.read(&mut self.chunk).await?;
@@ -152,15 +169,20 @@ impl XmlStream {
                 return Err(XmppError::Lost("the server has ended it".to_owned()));
             }
             self.received += received as u64;
-            self.buffer.add(&self.chunk[..received]);
+            self.unread = 0..received;
         }
+    }
+
+    fn has_received_more(&self) -> bool {
+        self.reader.is_in_stanza() || !self.unread.is_empty()
     }
 }
 
 /// The condition of an error, and its text.
 pub(super) fn condition(error: &Element, namespace: &str) -> String {
     let mut children = error.children.iter();
-    let named = children.find(|it| it.namespace == namespace && it.name != "text");
+    let named =
+        children.find(|it| it.namespace.as_str() == namespace && it.name.as_str() != "text");
     let name = named.map_or("undefined-condition", |it| it.name.as_str());
     let text = error.child(namespace, "text");
     match text.map(|it| it.text.trim()).filter(|it| !it.is_empty()) {
@@ -179,7 +201,7 @@ pub(super) fn shown(text: &str) -> String {
 
 /// The error for an element that has no place there.
 pub(super) fn unexpected(element: &Element) -> XmppError {
-    XmppError::Protocol(shown(&format!("an unexpected {}", element.name)))
+    XmppError::Protocol(shown(&format!("an unexpected {}", element.name.as_str())))
 }
 
 /// A text as the value of an attribute.
