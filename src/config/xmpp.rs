@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn password_is_not_shown() {
-        let password = XmppPassword::new("pass word").unwrap();
-        assert_eq!(password.expose(), "pass word");
-        assert!(!format!("{password:?}").contains("word"));
+        let password = XmppPassword::new("open sesame").unwrap();
+        assert_eq!(password.expose(), "open sesame");
+        assert!(!format!("{password:?}").contains("sesame"));
         for bad in ["", "pässword", "a\nb", &"x".repeat(1025)] {
             assert!(XmppPassword::new(bad).is_none(), "{bad}");
         }

@@ -349,7 +349,8 @@ impl NodeSession {
         if self.in_stanza > LONGEST_STANZA {
             return Err(XmppError::Endless);
         }
-        if !self.wanted.wait() {
+        // What is incomplete may be the answer.
+        if self.in_stanza == 0 && !self.wanted.wait() {
             return Err(XmppError::Refused("no answer".to_owned()));
         }
         if std::mem::replace(&mut self.received, received) != received {

@@ -41,7 +41,11 @@ fn account(domain: &str) -> XmppConfig {
 
 /// A client whose server is at this address.
 fn client_of(server: SocketAddr) -> Client {
-    let mut config = Config::parse("data_dir = '/nowhere'", Path::new("/nowhere.toml")).unwrap();
+    let mut config = Config::parse(
+        "[[source]]\nname = \"a\"\nurl = \"http://a.example/\"\nmirror = \"a\"\n",
+        Path::new("/nowhere/config.toml"),
+    )
+    .unwrap();
     config.xmpp = Some(XmppConfig {
         server: Some((server.ip().to_string(), server.port())),
         ..account("example.org")
