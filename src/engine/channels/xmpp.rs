@@ -138,6 +138,7 @@ impl Connection for OpenNode {
             match self.session.next().await? {
                 NodeEvent::Item(item) if self.seen.has(&item) => self.session.stored(),
                 NodeEvent::Item(item) => return Ok(item),
+                NodeEvent::Answered => {}
                 NodeEvent::Rejected(error) => {
                     return Err(Failure {
                         ends: false,
@@ -222,6 +223,7 @@ mod tests {
         NodeItem {
             id: id.to_owned(),
             document: Bytes::from(text.to_owned()),
+            is_answer: false,
         }
     }
 

@@ -86,7 +86,8 @@ impl XmppError {
     }
 
     /// Whether it says nothing of what was sent: a session can be resumed then.
-    pub(super) fn is_of_connection(&self) -> bool {
+    #[must_use]
+    pub fn is_of_connection(&self) -> bool {
         matches!(
             self,
             Self::Lost(_) | Self::Unanswered | Self::Unreachable(_)

@@ -47,6 +47,8 @@ pub enum NodeEvent {
     Foreign(String),
     /// An item, or a whole stanza of the service, is not accepted.
     Rejected(XmppError),
+    /// The request for the newest items is answered: they came before.
+    Answered,
 }
 
 /// An item of a node.
@@ -56,6 +58,8 @@ pub struct NodeItem {
     pub id: String,
     /// The document that it consists of.
     pub document: Bytes,
+    /// Whether it is one of the newest items that were asked for: it may have come before.
+    pub is_answer: bool,
 }
 
 /// What a session is resumed with whose connection was lost.
@@ -181,7 +185,9 @@ impl NodeSession {
     async fn wait(&mut self) -> Result<NodeEvent, XmppError> {
         loop {
             match self.pending.front() {
-                Some(Pending::Event(NodeEvent::Foreign(_) | NodeEvent::Rejected(_))) => {
+                Some(Pending::Event(
+                    NodeEvent::Foreign(_) | NodeEvent::Rejected(_) | NodeEvent::Answered,
+                )) => {
                     if let Some(Pending::Event(event)) = self.pending.pop_front() {
                         return Ok(event);
                     }
@@ -211,6 +217,12 @@ impl NodeSession {
         if matches!(self.pending.front(), Some(Pending::Event(_))) {
             self.pending.pop_front();
         }
+    }
+
+    /// Whether the newest items were asked for and have not come.
+    #[must_use]
+    pub fn awaits_newest(&self) -> bool {
+        self.wanted.has_newest()
     }
 
     /// What the session is resumed with, if the server allows that, and nothing but its connection has failed.
@@ -418,7 +430,7 @@ impl NodeSession {
                 continue;
             }
             match child.name.as_str() {
-                "items" => self.take_items(child)?,
+                "items" => self.take_items(child, false)?,
                 "delete" => self.end("the node is deleted"),
                 "subscription" if child.attribute("subscription") == Some("none") => {
                     self.end("it has ended the subscription");
@@ -442,7 +454,7 @@ impl NodeSession {
         let published = pubsub.and_then(|it| it.child(PUBSUB, "publish"));
         match published {
             Some(items) if is_own && items.attribute("node") == Some(&self.name.node) => {
-                self.take_items(items)?;
+                self.take_items(items, false)?;
                 return Ok(Some(answer_to(iq, "result", "")));
             }
             Some(_) if !is_own => self.note_foreign(iq),
@@ -458,11 +470,12 @@ impl NodeSession {
         let id = iq.attribute("id").unwrap_or_default();
         let answered = self.wanted.answered(id);
         let items = pubsub.and_then(|it| it.child(PUBSUB, "items"));
+        let is_of_items = matches!(answered.as_deref(), Some([Wanted::Item(_), ..]));
         match (items, iq.child(CLIENT, "error")) {
             (Some(items), None) if items.attribute("node") == Some(&self.name.node) => {
-                self.take_items(items)?;
+                self.take_items(items, !is_of_items)?;
             }
-            (_, Some(error)) if matches!(answered.as_deref(), Some([Wanted::Item(_), ..])) => {
+            (_, Some(error)) if is_of_items => {
                 let condition = condition(error, STANZA_ERRORS);
                 // It may have been retracted meanwhile.
                 if !is_gone(&condition) {
@@ -471,17 +484,22 @@ impl NodeSession {
             }
             _ => {}
         }
-        match answered {
-            Some(_) => self.ask(),
-            None => Ok(()),
+        if let Some([Wanted::Newest(_)]) = answered.as_deref() {
+            self.note(NodeEvent::Answered);
         }
+        self.ask()
     }
 
-    fn take_items(&mut self, items: &Element) -> Result<(), XmppError> {
+    /// `is_answer`: they are the newest ones, which were asked for.
+    fn take_items(&mut self, items: &Element, is_answer: bool) -> Result<(), XmppError> {
         for item in items.children.iter().filter(|it| it.is_item()) {
             let id = item.attribute("id").unwrap_or_default().to_owned();
             match item.document.clone() {
-                Some(Ok(document)) => self.note(NodeEvent::Item(NodeItem { id, document })),
+                Some(Ok(document)) => self.note(NodeEvent::Item(NodeItem {
+                    id,
+                    document,
+                    is_answer,
+                })),
                 Some(Err(fault)) => self.note(NodeEvent::Rejected(fault.into())),
                 // The service sends the documents only on request.
                 None if items.namespace.as_str() == PUBSUB_EVENT => self.want(Wanted::Item(id)),

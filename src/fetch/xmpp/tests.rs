@@ -258,9 +258,19 @@ async fn session(features: &str) -> (NodeSession, Server) {
     (session.unwrap(), server)
 }
 
+/// The next event but for the end of an answer.
+async fn next_event(session: &mut NodeSession) -> NodeEvent {
+    loop {
+        let next = tokio::time::timeout(HANGING, session.next()).await;
+        match next.expect("not within the limit").unwrap() {
+            NodeEvent::Answered => {}
+            event => return event,
+        }
+    }
+}
+
 async fn next_item(session: &mut NodeSession) -> (String, String) {
-    let next = tokio::time::timeout(HANGING, session.next()).await;
-    match next.expect("not within the limit").unwrap() {
+    match next_event(session).await {
         NodeEvent::Item(item) => {
             let text = String::from_utf8(item.document.to_vec()).unwrap();
             (item.id, text)
@@ -410,6 +420,33 @@ async fn item_without_a_document_is_asked_for() {
 }
 
 #[tokio::test]
+async fn newest_items_are_distinguished_from_what_is_pushed() {
+    let (mut session, mut server) = session("").await;
+    let items = ["<item id='1'><a xmlns='urn:x'/></item>", "<item id='2'/>"];
+    server.answer("r2", items[0]).await;
+    server.event(SERVICE, items[1]).await;
+    let item = |id: &str, is_answer: bool| {
+        NodeEvent::Item(NodeItem {
+            id: id.to_owned(),
+            document: "<a xmlns='urn:x'></a>".into(),
+            is_answer,
+        })
+    };
+    assert!(session.awaits_newest());
+    assert_eq!(session.next().await.unwrap(), item("1", true));
+    session.stored();
+    assert_eq!(session.next().await.unwrap(), NodeEvent::Answered);
+    assert!(!session.awaits_newest());
+    let answering = async {
+        server.until("<item id='2'/></items></pubsub></iq>").await;
+        let item = items[0].replace('1', "2");
+        server.answer("r3", &item).await;
+    };
+    let (event, ()) = tokio::join!(session.next(), answering);
+    assert_eq!(event.unwrap(), item("2", false));
+}
+
+#[tokio::test]
 async fn what_is_not_answered_is_asked_for_again_after_a_resumption() {
     let (mut first, mut server) = session(SM).await;
     server
@@ -453,7 +490,7 @@ async fn what_is_not_answered_is_asked_for_again_after_a_resumption() {
         let mut again = begun.await.unwrap();
         assert_eq!(next_item(&mut again).await.0, "1");
         again.stored();
-        let event = again.next().await.unwrap();
+        let event = next_event(&mut again).await;
         (again, event)
     };
     let ((again, event), ()) = tokio::join!(listening, serving);

@@ -59,6 +59,12 @@ impl WantedItems {
         has_room
     }
 
+    /// Whether the newest items are wanted.
+    pub(super) fn has_newest(&self) -> bool {
+        let mut queue = self.queue.iter();
+        queue.any(|wanted| matches!(wanted, Wanted::Newest(_)))
+    }
+
     /// What is not answered.
     pub(super) fn unanswered(&self) -> Vec<Wanted> {
         self.queue.iter().cloned().collect()
