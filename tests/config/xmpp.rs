@@ -12,10 +12,7 @@ fn account_is_read_with_its_password() {
     let path = folder.path().join("config.toml");
     std::fs::write(folder.path().join("password"), format!("{PASSWORD}\n")).unwrap();
     let environment = Environment::of(&[("PASSWORD", PASSWORD)]);
-    for password in [
-        "password_file = \"password\"",
-        "password = \"${PASSWORD}\"",
-    ] {
+    for password in ["password_file = \"password\"", "password = \"${PASSWORD}\""] {
         let text = format!(
             "{MINIMAL}[xmpp]\njid = \"Me@Example.net\"\n{password}\nserver = \"127.0.0.1:15222\"\n"
         );

@@ -43,6 +43,8 @@ pub enum NodeEvent {
     Item(NodeItem),
     /// Somebody else has sent something as if it was an item of a node: the address.
     Foreign(String),
+    /// The request for the newest items is answered: they came before.
+    Answered,
 }
 
 /// An item of a node.
@@ -52,6 +54,8 @@ pub struct NodeItem {
     pub id: String,
     /// The document that it consists of.
     pub document: Bytes,
+    /// Whether it is one of the newest items that were asked for: it may have come before.
+    pub is_answer: bool,
 }
 
 /// What a session is resumed with whose connection was lost.
@@ -79,6 +83,8 @@ pub struct NodeSession {
     pending: VecDeque<Pending>,
     /// How many requests were sent.
     requests: u64,
+    /// The request for the newest items that is not answered.
+    newest_asked: Option<String>,
     ticks: Interval,
     silent: u32,
     in_stanza: u32,
@@ -101,7 +107,8 @@ impl NodeSession {
         } else {
             session.subscribe().await?;
             if newest > 0 {
-                session.ask_for_items(&format!(" max_items='{newest}'"), "")?;
+                let asked = session.ask_for_items(&format!(" max_items='{newest}'"), "")?;
+                session.newest_asked = Some(asked);
                 session.stream.flush().await?;
             }
         }
@@ -120,6 +127,7 @@ impl NodeSession {
             handled: 0,
             pending: VecDeque::new(),
             requests: 0,
+            newest_asked: None,
             ticks,
             silent: 0,
             in_stanza: 0,
@@ -134,7 +142,7 @@ impl NodeSession {
     pub async fn next(&mut self) -> Result<NodeEvent, XmppError> {
         loop {
             match self.pending.front() {
-                Some(Pending::Event(NodeEvent::Foreign(_))) => {
+                Some(Pending::Event(NodeEvent::Foreign(_) | NodeEvent::Answered)) => {
                     if let Some(Pending::Event(event)) = self.pending.pop_front() {
                         return Ok(event);
                     }
@@ -164,6 +172,12 @@ impl NodeSession {
         if matches!(self.pending.front(), Some(Pending::Event(_))) {
             self.pending.pop_front();
         }
+    }
+
+    /// Whether the newest items were asked for and have not come.
+    #[must_use]
+    pub fn awaits_newest(&self) -> bool {
+        self.newest_asked.is_some()
     }
 
     /// What the session is resumed with after its connection is lost, if the server allows that.
@@ -262,12 +276,12 @@ impl NodeSession {
     }
 
     /// Asks for items of the node. They come as an event does.
-    fn ask_for_items(&mut self, attributes: &str, items: &str) -> Result<(), XmppError> {
+    fn ask_for_items(&mut self, attributes: &str, items: &str) -> Result<String, XmppError> {
         let node = escaped(&self.name.node);
         let form = format!(
             "<pubsub xmlns='{PUBSUB}'><items node='{node}'{attributes}>{items}</items></pubsub>"
         );
-        self.send_request("get", &form).map(|_| ())
+        self.send_request("get", &form)
     }
 
     /// Asks whether the server is there; ends a session whose server is gone, or never ends a stanza.
@@ -327,7 +341,7 @@ impl NodeSession {
                 continue;
             }
             match child.name.as_str() {
-                "items" => self.take_items(child)?,
+                "items" => self.take_items(child, false)?,
                 "delete" => self.end("the node is deleted"),
                 "subscription" if child.attribute("subscription") == Some("none") => {
                     self.end("it has ended the subscription");
@@ -343,12 +357,18 @@ impl NodeSession {
         let pubsub = iq.child(PUBSUB, "pubsub");
         if matches!(kind, Some("result" | "error")) {
             let items = pubsub.and_then(|it| it.child(PUBSUB, "items"));
+            let is_own = self.is_of_service(iq);
+            let of_newest = |asked: &mut String| is_own && iq.attribute("id") == Some(asked);
+            let is_newest = self.newest_asked.take_if(of_newest).is_some();
             if let Some(items) = items
                 && kind == Some("result")
-                && self.is_of_service(iq)
+                && is_own
                 && items.attribute("node") == Some(&self.name.node)
             {
-                self.take_items(items)?;
+                self.take_items(items, is_newest)?;
+            }
+            if is_newest {
+                self.pending.push_back(Pending::Event(NodeEvent::Answered));
             }
             self.pending.push_back(Pending::Stanza(None));
             return Ok(());
@@ -357,7 +377,7 @@ impl NodeSession {
         let is_own = self.is_of_service(iq);
         let answer = match published {
             Some(items) if is_own && items.attribute("node") == Some(&self.name.node) => {
-                self.take_items(items)?;
+                self.take_items(items, false)?;
                 answer_to(iq, "result", "")
             }
             published => {
@@ -374,19 +394,23 @@ impl NodeSession {
         Ok(())
     }
 
-    fn take_items(&mut self, items: &Element) -> Result<(), XmppError> {
+    fn take_items(&mut self, items: &Element, is_answer: bool) -> Result<(), XmppError> {
         for item in items.children.iter().filter(|it| it.name == "item") {
             let id = item.attribute("id").unwrap_or_default().to_owned();
             match &item.document {
                 Some(document) => {
                     let document = document.clone();
-                    let event = NodeEvent::Item(NodeItem { id, document });
+                    let event = NodeEvent::Item(NodeItem {
+                        id,
+                        document,
+                        is_answer,
+                    });
                     self.pending.push_back(Pending::Event(event));
                 }
                 // The service sends the documents only on request.
                 None if items.namespace == PUBSUB_EVENT => {
                     let item = format!("<item id='{}'/>", escaped(&id));
-                    self.ask_for_items("", &item)?;
+                    let _ = self.ask_for_items("", &item)?;
                 }
                 None => {}
             }
