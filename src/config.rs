@@ -12,6 +12,7 @@
 //! - `environment` has the environment variables;
 //! - `syntax` parses TOML, or reports its first error with line and key;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
+//! - `xmpp` reads `[xmpp]`;
 //! - `secret` reads the files of secrets;
 //! - `doubts` finds what is valid and can hardly be meant;
 //! - `effective` writes the configuration with its defaults;
@@ -38,6 +39,7 @@ mod source;
 mod syntax;
 mod table_reader;
 mod value;
+mod xmpp;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -58,6 +60,7 @@ pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
 pub use proxies::Proxies;
 pub use secret::{Secret, WebhookSecret};
+pub use xmpp::{XmppConfig, XmppPassword};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -76,6 +79,8 @@ pub struct Config {
     pub feed: FeedConfig,
     /// The log on standard error.
     pub log: LogConfig,
+    /// The account for XMPP PubSub; `None`: such channels are not used.
+    pub xmpp: Option<XmppConfig>,
     /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }

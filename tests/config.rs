@@ -14,6 +14,8 @@ mod client_tls;
 mod faults;
 #[path = "config/hooks.rs"]
 mod hooks;
+#[path = "config/xmpp.rs"]
+mod xmpp;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

@@ -132,6 +132,10 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
         }
         Err(error) => DiscoveryReport::failed(&url, error.code(), &error),
     };
+    let report = match config.xmpp {
+        Some(_) => report,
+        None => report.without_xmpp_account(),
+    };
     report.having_tried(cache.attempts())
 }
 

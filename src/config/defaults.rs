@@ -30,6 +30,7 @@ impl Config {
             limits: LimitsConfig::default(),
             feed: FeedConfig::default(),
             log: LogConfig::default(),
+            xmpp: None,
             sources,
         }
     }
@@ -40,6 +41,10 @@ impl Config {
         let own = match &self.status.token {
             Some(token) => Redaction::default().with(token.expose()),
             None => Redaction::default(),
+        };
+        let own = match &self.xmpp {
+            Some(account) => own.with(account.password.expose()),
+            None => own,
         };
         let sources = self.sources.iter();
         let own = self.http.proxies.added_to(own);

@@ -4,6 +4,7 @@
 //! ending choose.
 
 mod callback;
+mod connection;
 mod context;
 mod driver;
 mod ending;
@@ -14,6 +15,7 @@ mod unfollowed;
 mod waiting;
 mod websocket;
 mod websub;
+mod xmpp;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -394,6 +396,10 @@ fn offered_channel<'a>(
     if transport.has_callback() && context.rules.callback_base.is_none() {
         tracing::warn!(code = "no-public-url", source = context.source, %topic,
             "channel ignored: [callback] public_url is not set");
+        return None;
+    }
+    if transport == Transport::Xmpp && !context.client.has_xmpp_account() {
+        tracing::warn!(code = "no-xmpp-account", source = context.source, %topic, "channel ignored: [xmpp] jid is not set");
         return None;
     }
     let hubs = match &context.rules.hub {

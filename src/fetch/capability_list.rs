@@ -8,7 +8,7 @@ use super::web_page::links_of_page;
 use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::protocol::{
     Capability, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS, Oddities, Oddity,
-    Offer, ReadError, Root, Transport, Validators,
+    Offer, PushInterface, ReadError, Root, Transport, Validators,
 };
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
@@ -57,7 +57,7 @@ pub struct CapabilityList {
     pub digest: [u8; 32],
 }
 
-/// A channel over a transport that is not supported, such as `xmpp:`.
+/// A channel over a transport that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedChannel {
     /// What it carries.
@@ -70,7 +70,8 @@ impl CapabilityList {
     /// The set of a Resource List or plain sitemap without a Capability List.
     fn implied(uri: &Url, document: &FetchedDocument, head: &Head, oddities: Oddities) -> Self {
         // The others are offered.
-        let interfaces = head.interfaces.iter().filter(|it| !is_web(&it.href));
+        let is_unsupported = |it: &&PushInterface| it.as_node().is_none() && !is_web(&it.href);
+        let interfaces = head.interfaces.iter().filter(is_unsupported);
         let interfaces = interfaces.map(|interface| UnsupportedChannel {
             capability: Capability::ChangeNotification,
             uri: interface.href.clone(),

@@ -56,6 +56,8 @@ pub struct Client {
     sockets: SocketLimits,
     /// The maximum length of a URI, in bytes.
     max_uri_bytes: usize,
+    /// The account for PubSub services.
+    xmpp: Option<Arc<config::XmppConfig>>,
     #[cfg(test)]
     transport: Option<Arc<dyn super::transport::Transport>>,
 }
@@ -79,10 +81,14 @@ impl Client {
         Self::with_public(http, &[])
     }
 
-    /// Creates the client of a configuration: as [`new`](Self::new), with the limit of URIs.
+    /// Creates the client of a configuration: as [`new`](Self::new), with the limit of URIs and the XMPP account.
     pub fn of_config(config: &config::Config) -> Result<Self, FetchError> {
         let client = Self::new(&config.http)?;
-        Ok(client.with_max_uri_bytes(config.limits.uri))
+        let client = client.with_max_uri_bytes(config.limits.uri);
+        Ok(Self {
+            xmpp: config.xmpp.clone().map(Arc::new),
+            ..client
+        })
     }
 
     /// The same client, which may contact the host of a URL also where it is not public, if that is an IP address or `localhost`: a
@@ -160,6 +166,7 @@ impl Client {
             retries: Bounds::DOCUMENT,
             sockets: SocketLimits::default(),
             max_uri_bytes: MAX_URI_BYTES,
+            xmpp: None,
             #[cfg(test)]
             transport: None,
         })
@@ -242,6 +249,21 @@ impl Client {
     /// The limits of WebSockets.
     pub(super) fn socket_limits(&self) -> &SocketLimits {
         &self.sockets
+    }
+
+    /// The account for PubSub services.
+    pub(super) fn xmpp(&self) -> Option<&config::XmppConfig> {
+        self.xmpp.as_deref()
+    }
+
+    /// Whether there is an account for PubSub services.
+    pub fn has_xmpp_account(&self) -> bool {
+        self.xmpp.is_some()
+    }
+
+    /// The authorities that are trusted besides those of the system.
+    pub(super) fn authorities(&self) -> &config::Authorities {
+        &self.connections.http().authorities
     }
 
     /// The bounds for retries of documents.

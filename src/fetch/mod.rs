@@ -1,4 +1,4 @@
-//! SHELL, outbound HTTP: the guarded client, documents, content, packages, topics and their hubs, WebSockets, discovery.
+//! SHELL, outbound HTTP: the guarded client, documents, content, packages, topics and their hubs, WebSockets, XMPP, discovery.
 //!
 //! Invariants:
 //! - Never from outside to inside: [`Client`] contacts public addresses only, unless the configuration allows others. That is
@@ -15,7 +15,7 @@
 //! state of a set. It imports the protocol, the clock and the configuration, and nothing else of this program.
 //!
 //! Specification: ANSI/NISO Z39.99-2014, sections 6.3 (discovery), 11 and 13 (packages); WebSub, sections 4 (topics) and 5.1 (requests
-//! to hubs); RFC 9110; RFC 6455 (WebSockets).
+//! to hubs); RFC 9110; RFC 6455 (WebSockets); RFC 6120 and XEP-0060 (XMPP PubSub).
 
 mod capability_list;
 mod client;
@@ -42,6 +42,7 @@ mod topic;
 mod validators;
 mod web_page;
 mod webhook;
+mod xmpp;
 
 #[cfg(test)]
 mod test_site;
@@ -65,3 +66,4 @@ pub use retry::{Bounds, pause, retry};
 pub use socket::{Socket, SocketError, SocketMessage};
 pub use topic::TopicLinks;
 pub use webhook::{WebhookAnswer, WebhookReceiver};
+pub use xmpp::{NodeEvent, NodeItem, NodeMemory, NodeResumption, NodeSession, XmppError};

@@ -43,9 +43,15 @@ impl Head {
         self.names_change_set() || self.dumps().next().is_some()
     }
 
-    /// Whether it names a Change Set, a dump, or an interface for callbacks.
+    /// Whether it names a Change Set, a dump, or an interface of pushing.
     pub fn names_offers(&self) -> bool {
-        self.names_documents() || self.web_interfaces().next().is_some()
+        let names_push = self.nodes().next().is_some() || self.web_interfaces().next().is_some();
+        self.names_documents() || names_push
+    }
+
+    /// The nodes of PubSub services at which changes are published (section 5.2.1).
+    pub fn nodes(&self) -> impl Iterator<Item = Url> {
+        self.interfaces.iter().filter_map(PushInterface::as_node)
     }
 
     /// The interfaces of pushing that are requested over HTTP: a callback is registered there (section 5.2.2).

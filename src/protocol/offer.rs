@@ -46,7 +46,7 @@ impl Offer {
     }
 
     /// What the Sitemap of a set without a Capability List offers: itself and, if it is of version 0.1, the current Change Set, the
-    /// dumps and the interfaces for callbacks that this head of it names.
+    /// dumps and the interfaces of pushing that this head of it names.
     #[must_use]
     pub fn of_sitemap(sitemap: &Url, head: &Head) -> Vec<Self> {
         let others = Self::named_in(sitemap, head);
@@ -124,12 +124,15 @@ impl Offer {
         let change_sets = change_set.map(|uri| offer(Capability::ChangeList, uri));
         let dumps = head.dumps().map(|uri| offer(Capability::ResourceDump, uri));
         let is_web = |offer: &Self| ForeignScheme::of(&offer.uri).is_none();
-        let interfaces = head.web_interfaces().map(|interface| Self {
+        let others = change_sets.into_iter().chain(dumps).filter(is_web);
+        let nodes = head
+            .nodes()
+            .map(|uri| offer(Capability::ChangeNotification, &uri));
+        let callbacks = head.web_interfaces().map(|interface| Self {
             protocol: Some(interface.protocol.clone()),
             ..offer(Capability::ChangeNotification, &interface.href)
         });
-        let others = change_sets.into_iter().chain(dumps).chain(interfaces);
-        let others = others.filter(is_web);
+        let others = others.chain(nodes).chain(callbacks);
         others.filter(|offer| offer.uri != *sitemap).collect()
     }
 
@@ -166,7 +169,10 @@ impl Offer {
         let is_own = first.capability == Capability::ResourceList && first.uri == *capability_list;
         let is_named_by_sitemap = |offer: &Self| match offer.capability {
             Capability::ChangeList | Capability::ResourceDump | Capability::CapabilityList => true,
-            Capability::ChangeNotification => offer.protocol.is_some(),
+            Capability::ChangeNotification => matches!(
+                offer.transport(),
+                Some(Transport::Xmpp | Transport::Callback)
+            ),
             _ => false,
         };
         is_own && others.iter().all(is_named_by_sitemap)

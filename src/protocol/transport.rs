@@ -1,7 +1,9 @@
-//! Over what the notifications of a channel come: WebSub (Notification 1.0.1), a WebSocket (Notification 0.8, section 6), or HTTP
-//! callback (version 0.1, section 5.2.2).
+//! Over what the notifications of a channel come: WebSub (Notification 1.0.1), a WebSocket (Notification 0.8, section 6), XMPP PubSub or
+//! HTTP callback (version 0.1, sections 5.2.1 and 5.2.2).
 
 use url::Url;
+
+use super::pubsub::node_of;
 
 /// A transport of notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,6 +12,8 @@ pub enum Transport {
     Websub,
     /// The Source sends them over a connection that this Destination opens.
     Websocket,
+    /// A PubSub service sends them to a session of the configured XMPP account.
+    Xmpp,
     /// The Source delivers them to the callback that this Destination has registered. Nobody verifies the registration, and nothing
     /// signs what is delivered.
     Callback,
@@ -17,7 +21,7 @@ pub enum Transport {
 
 impl Transport {
     /// All of them, the ones that are preferred first: only notifications over WebSub state an interval, and so that none is missing.
-    pub const ALL: [Self; 3] = [Self::Websub, Self::Websocket, Self::Callback];
+    pub const ALL: [Self; 4] = [Self::Websub, Self::Websocket, Self::Xmpp, Self::Callback];
 
     /// The stable name, for the status and the database.
     #[must_use]
@@ -25,6 +29,7 @@ impl Transport {
         match self {
             Self::Websub => "websub",
             Self::Websocket => "websocket",
+            Self::Xmpp => "xmpp",
             Self::Callback => "callback",
         }
     }
@@ -43,6 +48,7 @@ impl Transport {
         match uri.scheme() {
             "http" | "https" => Some(Self::Websub),
             "ws" | "wss" => uri.has_host().then_some(Self::Websocket),
+            "xmpp" => node_of(uri).map(|_| Self::Xmpp),
             _ => None,
         }
     }
@@ -88,7 +94,7 @@ impl Transport {
     /// Whether a notification may come several times because its delivery is tried again.
     #[must_use]
     pub fn is_retried(self) -> bool {
-        self.has_callback()
+        matches!(self, Self::Websub | Self::Xmpp | Self::Callback)
     }
 }
 
@@ -122,6 +128,7 @@ mod tests {
             ("ws://example.com/", Some(Transport::Websocket)),
             ("wss://example.com/", Some(Transport::Websocket)),
             ("xmpp:pubsub.example.com", None),
+            ("xmpp:pubsub.example.com?;node=n", Some(Transport::Xmpp)),
             ("ftp://example.com/", None),
         ] {
             let found = Transport::of_uri(&Url::parse(uri).unwrap());

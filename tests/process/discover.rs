@@ -648,17 +648,14 @@ async fn source_of_the_draft_is_shown_with_what_it_names() {
     let channels = set["channels"].as_array().unwrap();
     let topics: Vec<_> = channels.iter().map(|it| it["topic"].as_str()).collect();
     let callback = format!("{}subscribe", source.url());
-    assert_eq!(
-        topics,
-        [Some(callback.as_str()), Some("xmpp:pubsub.example.com")]
-    );
+    let node = "xmpp:pubsub.example.com?;node=n";
+    assert_eq!(topics, [Some(node), Some(callback.as_str())]);
+    let transports: Vec<_> = channels.iter().map(|it| &it["transport"]).collect();
+    assert_eq!(transports, ["xmpp", "callback"]);
     let protocol = "http://example.com/protocol/callback";
-    assert_eq!(
-        (&channels[0]["transport"], &channels[0]["protocol"]),
-        (&"callback".into(), &protocol.into())
-    );
-    let errors: Vec<_> = channels.iter().map(|it| &it["error"]["code"]).collect();
-    assert_eq!(errors, ["protocol-not-configured", "unsupported-transport"]);
+    assert_eq!(channels[1]["protocol"], protocol);
+    let codes: Vec<_> = channels.iter().map(|it| &it["error"]["code"]).collect();
+    assert_eq!(codes, ["no-xmpp-account", "protocol-not-configured"]);
     let configured = format!("callback_protocols = [\"{protocol}\"]\n");
     let home = Home::new(&source.url(), &configured);
     let arguments = url.clone();
@@ -666,7 +663,7 @@ async fn source_of_the_draft_is_shown_with_what_it_names() {
         tokio::task::spawn_blocking(move || home.run_command(&["discover", &arguments, "--json"]));
     let output = output.await.unwrap();
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let channel = &found["sets"][0]["channels"][0];
+    let channel = &found["sets"][0]["channels"][1];
     assert_eq!(channel["transport"], "callback");
     assert!(channel["error"].is_null(), "{channel}");
     let shown = text(&discover(&[&url]).await.stdout);

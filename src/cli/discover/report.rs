@@ -212,6 +212,17 @@ impl DiscoveryReport {
         self
     }
 
+    /// The same where there is no XMPP account: channels that need one can't be used.
+    pub(super) fn without_xmpp_account(mut self) -> Self {
+        let of_sets = self.sets.iter_mut().flat_map(|set| &mut set.channels);
+        let all = self.channels.iter_mut().chain(of_sets);
+        for channel in all.filter(|it| it.transport == Some(Transport::Xmpp.code())) {
+            let text = "it needs an XMPP account: [xmpp] jid is not set";
+            channel.error = Some(status_error("no-xmpp-account", text));
+        }
+        self
+    }
+
     fn empty(url: &Url) -> Self {
         Self {
             url: url.to_string(),

@@ -10,6 +10,7 @@ use super::context::rules_of;
 use super::requests::{read_topic, send_request};
 use super::waiting::wait;
 use super::websub::StoredMachine;
+use super::xmpp::Nodes;
 use crate::clock;
 use crate::config;
 use crate::fetch::Client;
@@ -69,6 +70,10 @@ impl EndingSource {
                 Transport::Callback => {
                     (end_connection(store, channel).await).map(|()| "deliveries are answered 410")
                 }
+                Transport::Xmpp => self
+                    .end_at_service(store, channel)
+                    .await
+                    .map(|()| "confirmed"),
             }
         };
         let (confirmed, message) = match tokio::time::timeout(ENDING_TIME, ending).await {
@@ -91,6 +96,19 @@ impl EndingSource {
             confirmed,
             message,
         }
+    }
+
+    /// Ends the subscription to a node. A driver that has a session does so, too.
+    async fn end_at_service(
+        &self,
+        store: &Arc<Store>,
+        channel: &ChannelRecord,
+    ) -> Result<(), String> {
+        end_connection(store, channel).await?;
+        let ended = Nodes::of(channel, 0)
+            .unsubscribe(&self.client, channel)
+            .await;
+        ended.map_err(|error| error.to_string())
     }
 
     async fn end_at_hub(&self, store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {

@@ -90,7 +90,7 @@ impl StoredChannel<'_> {
         let Self { context, channel } = self;
         let known = context.runtime_status.channel(channel.id);
         if !known.is_some_and(|known| known.code == code && known.message == message) {
-            tracing::warn!(code, source = context.source, topic = %channel.topic, error = message, "{event}");
+            tracing::warn!(code, source = context.source, topic = %channel.topic, transport = channel.transport.code(), error = message, "{event}");
         }
         let error = StatusError::new(code, message, clock::now().wall);
         context.runtime_status.note_channel(channel.id, Some(error));
