@@ -300,7 +300,7 @@ impl Channels {
                     tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic,
                         hub = record.hub_name(), error, "hub has fallen silent; subscribing anew");
                 }
-                Transport::Websocket => {
+                Transport::Websocket | Transport::Xmpp => {
                     tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.topic, error,
                         "connection has fallen silent; connecting anew");
                 }

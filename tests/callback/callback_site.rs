@@ -227,9 +227,14 @@ pub(crate) fn change_set_link(path: &str) -> String {
     )
 }
 
+/// When a Sitemap was last modified.
+pub(crate) fn modified(hour: &str) -> String {
+    let time = at(hour);
+    format!("<xhtml:meta name=\"DCTERMS.modified\" content=\"{time}\"/>")
+}
+
 pub(crate) fn sitemap(hour: &str, links: &str, entries: &[String]) -> String {
-    let (time, entries) = (at(hour), entries.concat());
-    let modified = format!("<xhtml:meta name=\"DCTERMS.modified\" content=\"{time}\"/>");
+    let (modified, entries) = (modified(hour), entries.concat());
     format!("<urlset {NAMESPACES}>{modified}{links}{entries}</urlset>")
 }
 

@@ -2,7 +2,7 @@
 
 use crate::callback_site::{
     CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, change_set_link, changed,
-    expired, index, index_with, listed, sitemap,
+    expired, index, index_with, listed, modified, sitemap,
 };
 use crate::support::NAME;
 
@@ -167,7 +167,9 @@ async fn interface_does_not_hide_the_change_set_of_another_part() {
         let other = sitemap("08", &change_set_link(CHANGE_SET), &entries);
         site.put("/2.xml", &other);
         site.put(CHANGE_SET, &change_set(&[changed("/a", "created", "08")]));
-        site.put(SITEMAP, &index_with(of_index, &["/1.xml", "/2.xml"]));
+        // One that states no time would count as read now, after all the changes below.
+        let of_index = format!("{}{of_index}", modified("08"));
+        site.put(SITEMAP, &index_with(&of_index, &["/1.xml", "/2.xml"]));
         let follower = Follower::start(site).await;
         follower.site.until_registered(1).await;
         follower.settled().await;

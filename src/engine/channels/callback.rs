@@ -48,7 +48,8 @@ async fn drive(stored: StoredChannel<'_>) -> Result<(), Ended> {
                 let later = now.wall + TimeDelta::days(1);
                 wait(&mut wakes, channel.id, later, now).await;
             }
-            ConnectionStep::End => {
+            // There is no request that ends a registration.
+            ConnectionStep::Leave | ConnectionStep::End => {
                 context.clear(channel);
                 return Ok(());
             }

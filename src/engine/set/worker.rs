@@ -271,7 +271,7 @@ impl SetWorker {
             if let Ok(Some(record)) = context.store.channel(channel).await {
                 let message = match record.transport {
                     Transport::Websub => "subscription active",
-                    Transport::Websocket => "connection active",
+                    Transport::Websocket | Transport::Xmpp => "connection active",
                     Transport::Callback => "callback registered",
                 };
                 tracing::info!(source = context.name(), transport = record.transport.code(), topic = %record.topic,
