@@ -131,13 +131,9 @@ async fn session_is_resumed_although_the_first_connection_is_refused() {
     drop(session);
     drop(draft.server.accept().await);
     let mut session = draft.server.log_in(SM).await;
-    let resume = session.until("/>").await;
-    assert!(resume.contains("<resume xmlns='urn:xmpp:sm:3'"), "{resume}");
     // The subscription, and the newest items.
+    let resume = session.resumed().await;
     assert!(resume.contains("h='2' previd='s1'"), "{resume}");
-    session
-        .send("<resumed xmlns='urn:xmpp:sm:3' h='2' previd='s1'/>")
-        .await;
     expect_pushed(&draft, &mut session).await;
 }
 
@@ -153,20 +149,24 @@ async fn session_whose_subscription_has_ended_is_not_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answer_that_is_too_long_is_no_rejected_message_and_fewer_items_are_asked_for() {
-    let limit = |config: &mut Config| config.limits.notification = LIMIT;
-    let draft = Draft::start_scripted(LOOPBACK, limit).await;
-    let large = format!("<item id='1'><a>{}</a></item>", "a".repeat(200 << 10));
-    draft.server.subscribed("", &large).await;
-    let channel = until_reported(&draft, "too-large").await;
-    assert_eq!(channel.rejected, 0);
-    let mut session = draft.server.log_in("").await;
-    session.bind().await;
-    session.confirm("<subscribe node='changes'").await;
-    draft.put("/a", "missed");
-    let missed = item(&draft, "2", "08:00:00");
-    session.answer("max_items='25'", &missed).await;
-    draft.until_pages(&[("/a", "missed")]).await;
+async fn fewer_items_are_asked_for_after_an_answer_that_ends_the_session() {
+    let (many, deep) = ("a".repeat(200 << 10), "<a>".repeat(600));
+    for (content, code) in [(many, "too-large"), (deep, "xmpp-protocol")] {
+        let limit = |config: &mut Config| config.limits.notification = LIMIT;
+        let draft = Draft::start_scripted(LOOPBACK, limit).await;
+        let bad = format!("<item id='1'><a>{content}");
+        draft.server.subscribed("", &bad).await;
+        let channel = until_reported(&draft, code).await;
+        // It is no message that was pushed.
+        assert_eq!(channel.rejected, 0);
+        let mut session = draft.server.log_in("").await;
+        session.bind().await;
+        session.confirm("<subscribe node='changes'").await;
+        draft.put("/a", "missed");
+        let missed = item(&draft, "2", "08:00:00");
+        session.answer("max_items='25'", &missed).await;
+        draft.until_pages(&[("/a", "missed")]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,9 +199,9 @@ async fn newest_items_that_are_all_new_are_reported_as_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn item_that_states_the_same_again_counts() {
+async fn item_that_states_the_same_again_counts_also_after_a_resumption() {
     let draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
-    let mut session = draft.server.subscribed("", "").await;
+    let mut session = draft.server.subscribed(SM, "").await;
     draft.settled().await;
     let base = draft.rig.source.base();
     // Without a time, and always with the same identifier.
@@ -210,7 +210,15 @@ async fn item_that_states_the_same_again_counts() {
          rs:type='changeset'><url><loc>{}</loc></url></urlset></item>",
         base.join("/a").unwrap()
     );
-    for (number, text) in ["first", "second", "third"].into_iter().enumerate() {
+    for (number, text) in ["first", "second", "third", "fourth"]
+        .into_iter()
+        .enumerate()
+    {
+        if number == 2 {
+            drop(session);
+            session = draft.server.log_in(SM).await;
+            session.resumed().await;
+        }
         draft.put("/a", text);
         session.items(&current).await;
         draft.until_pages(&[("/a", text)]).await;

@@ -28,7 +28,7 @@ impl Prosody {
         if !std::env::split_paths(&path).any(|folder| folder.join("prosody").is_file()) {
             let is_needed = std::env::var_os("RESYNCD_NEEDS_PROSODY").is_some();
             assert!(!is_needed, "prosody is not installed (apt install prosody)");
-            eprintln!("SKIPPED: prosody is not installed");
+            println!("SKIPPED: prosody is not installed");
             return None;
         }
         let (folder, address) = (tempfile::tempdir().unwrap(), free_address());

@@ -163,6 +163,15 @@ impl Session {
         .await;
     }
 
+    /// Resumes the session that the client asks for. Returns what it asks.
+    pub(crate) async fn resumed(&mut self) -> String {
+        let resume = self.until("/>").await;
+        assert!(resume.contains("<resume xmlns='urn:xmpp:sm:3'"), "{resume}");
+        self.send("<resumed xmlns='urn:xmpp:sm:3' h='2' previd='s1'/>")
+            .await;
+        resume
+    }
+
     /// Reads a request of this kind. Returns its identifier.
     pub(crate) async fn request(&mut self, wanted: &str) -> String {
         let request = self.until("</iq>").await;

@@ -1,8 +1,8 @@
 //! XMPP PubSub: a service sends items to a session that is subscribed to the node of the Source (version 0.1, section 5.2.1).
 //!
 //! The subscription outlives connections: it is ended when the channel is left, and until the service has confirmed that. A session
-//! whose connection is lost is resumed, or else the newest items are asked for. Only among these, and among what is repeated after a
-//! resumption, an item that came before is skipped: whatever else comes is new, also if it states the same again.
+//! whose connection is lost is resumed, or else the newest items are asked for. Only among these an item that came before is skipped:
+//! whatever else comes is new, also if it states the same again. A resumed session repeats nothing that was stored.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -24,12 +24,16 @@ const LASTING: Duration = Duration::from_secs(60);
 const MOST_REMEMBERED: usize = 1000;
 /// How often somebody else is reported who sends something to a session: anybody can.
 const MOST_FOREIGN: u32 = 10;
+/// How often a session is tried to be resumed that the server does not answer for.
+const MOST_RESUMPTIONS: u32 = 5;
 /// How many letters of a token name a session.
 const NAME_LENGTH: usize = 16;
 
 /// Opens the sessions of a channel.
 pub(super) struct Nodes {
     memory: NodeMemory,
+    /// How often a resumption of the same session has failed.
+    resumptions: u32,
     seen: SeenItems,
 }
 
@@ -45,6 +49,7 @@ impl Nodes {
                 newest: NEWEST,
                 resumption: None,
             },
+            resumptions: 0,
             seen: SeenItems::default(),
         }
     }
@@ -86,14 +91,22 @@ impl Connector for Nodes {
         channel: &ChannelRecord,
     ) -> Result<OpenNode, Failure> {
         let opening = context.client.open_node(&channel.topic, &mut self.memory);
-        let (session, is_resumed, place) = opening.await?;
+        let opened = opening.await;
+        self.resumptions = match opened {
+            Err(_) if self.resumptions + 1 < MOST_RESUMPTIONS => self.resumptions + 1,
+            _ => 0,
+        };
+        if self.resumptions == 0 {
+            self.memory.resumption = None;
+        }
+        let (session, is_resumed, place) = opened?;
         tracing::info!(source = context.source, topic = %channel.topic, is_resumed, "subscribed to the node");
         let seen = std::mem::take(&mut self.seen);
         Ok(OpenNode {
             session,
             opened_at: clock::now().mono,
             was_asked_for: false,
-            repetition: Repetition::new(is_resumed, &seen),
+            repetition: Repetition::new(&seen),
             seen,
             foreign: 0,
             _place: place,
@@ -136,7 +149,7 @@ fn newest_after(newest: u32, was_asked_for: bool, lasted: Duration) -> u32 {
 impl OpenNode {
     /// The session has ended.
     fn failure(&mut self, error: XmppError) -> Failure {
-        self.was_asked_for = error.is_of_message() && self.session.awaits_newest();
+        self.was_asked_for = error.is_of_content() && self.session.awaits_newest();
         let is_of_message = error.is_of_message() && !self.was_asked_for;
         Failure {
             is_of_message,
@@ -237,18 +250,15 @@ impl From<XmppError> for Failure {
 struct Repetition {
     /// Whether items came before this session.
     has_seen: bool,
-    /// Whether what a resumed session repeats may still come: it is sent first.
-    is_resumed: bool,
     /// Whether one of the newest items is new, and whether one is known.
     has_new: bool,
     has_known: bool,
 }
 
 impl Repetition {
-    fn new(is_resumed: bool, seen: &SeenItems) -> Self {
+    fn new(seen: &SeenItems) -> Self {
         Self {
             has_seen: !seen.order.is_empty(),
-            is_resumed,
             has_new: false,
             has_known: false,
         }
@@ -256,14 +266,13 @@ impl Repetition {
 
     /// Whether an item that has come is one that came before.
     fn repeats(&mut self, seen: &SeenItems, item: &NodeItem) -> bool {
-        let is_known = seen.has(item);
-        if item.is_answer {
-            self.has_known |= is_known;
-            self.has_new |= !is_known;
-            return is_known;
+        if !item.is_answer {
+            return false;
         }
-        self.is_resumed &= is_known;
-        self.is_resumed
+        let is_known = seen.has(item);
+        self.has_known |= is_known;
+        self.has_new |= !is_known;
+        is_known
     }
 
     /// Whether items may be missing between those that came before and the newest ones, which have all come.
@@ -320,22 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn only_answers_and_what_a_resumed_session_sends_first_repeat_anything() {
+    fn only_answers_repeat_anything() {
         let mut seen = SeenItems::default();
         seen.add(&item("1", "a"));
-        let mut begun = Repetition::new(false, &seen);
+        let mut begun = Repetition::new(&seen);
         assert!(!begun.repeats(&seen, &item("1", "a")), "it states it again");
         assert!(begun.repeats(&seen, &answer("1", "a")));
         assert!(!begun.repeats(&seen, &answer("1", "b")));
         assert!(!begun.repeats(&seen, &answer("2", "a")));
-        let mut resumed = Repetition::new(true, &seen);
-        assert!(resumed.repeats(&seen, &item("1", "a")));
-        assert!(!resumed.repeats(&seen, &item("2", "a")));
-        seen.add(&item("2", "a"));
-        assert!(
-            !resumed.repeats(&seen, &item("1", "a")),
-            "nothing is repeated after a new one"
-        );
     }
 
     #[test]
@@ -352,7 +353,7 @@ mod tests {
             if !is_first {
                 seen.add(&item("1", "a"));
             }
-            let mut repetition = Repetition::new(false, &seen);
+            let mut repetition = Repetition::new(&seen);
             for id in answers {
                 repetition.repeats(&seen, &answer(id, "a"));
             }

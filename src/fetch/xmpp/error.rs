@@ -92,6 +92,12 @@ impl XmppError {
         matches!(self, Self::Endless | Self::TooLarge(_) | Self::Item(_))
     }
 
+    /// Whether what was sent is the reason: it would be one again.
+    #[must_use]
+    pub fn is_of_content(&self) -> bool {
+        self.is_of_message() || matches!(self, Self::Protocol(_))
+    }
+
     /// Whether it says nothing of what was sent: a session can be resumed then.
     #[must_use]
     pub fn is_of_connection(&self) -> bool {
