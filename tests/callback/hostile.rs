@@ -2,8 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use chrono::{SecondsFormat, TimeDelta, Utc};
+use chrono::{SecondsFormat, TimeDelta};
 use futures_util::future::join_all;
+use resyncd::clock;
 use resyncd::config::Filter;
 use resyncd::protocol::{LinkRules, MediaRange};
 
@@ -232,7 +233,7 @@ async fn time_that_is_yet_to_come_hides_no_change() {
     follower.settled().await;
     let site = &follower.site;
     let updated_at = |minutes: i64| {
-        let time = Utc::now() + TimeDelta::minutes(minutes);
+        let time = clock::now().wall + TimeDelta::minutes(minutes);
         let time = time.to_rfc3339_opts(SecondsFormat::Micros, true);
         format!("<url><loc>{{site}}/a</loc><lastmod rs:type=\"updated\">{time}</lastmod></url>")
     };
