@@ -14,6 +14,7 @@ use url::Url;
 
 use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
+use super::node_limits::NodeLimits;
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry_after::retry_after;
 use super::socket_limits::SocketLimits;
@@ -54,6 +55,7 @@ pub struct Client {
     counters: Option<SourceCounters>,
     retries: Bounds,
     sockets: SocketLimits,
+    nodes: NodeLimits,
     /// The maximum length of a URI, in bytes.
     max_uri_bytes: usize,
     /// The account for PubSub services.
@@ -165,6 +167,7 @@ impl Client {
             counters: None,
             retries: Bounds::DOCUMENT,
             sockets: SocketLimits::default(),
+            nodes: NodeLimits::default(),
             max_uri_bytes: MAX_URI_BYTES,
             xmpp: None,
             #[cfg(test)]
@@ -225,6 +228,7 @@ impl Client {
         Self {
             third_parties: Some(Arc::new(ThirdParties::of(source, per_hour))),
             sockets: SocketLimits::default(),
+            nodes: self.nodes.of_source(),
             ..self.with_credentials(&source.credentials)
         }
     }
@@ -249,6 +253,11 @@ impl Client {
     /// The limits of WebSockets.
     pub(super) fn socket_limits(&self) -> &SocketLimits {
         &self.sockets
+    }
+
+    /// The limits of the sessions of the account for PubSub services.
+    pub(super) fn node_limits(&self) -> &NodeLimits {
+        &self.nodes
     }
 
     /// The account for PubSub services.

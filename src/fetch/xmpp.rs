@@ -13,6 +13,8 @@
 //! has configured, and never one that a Source names. Each channel has a session of its own, whose resource is its own, so that one
 //! whose inbox is full holds up no other.
 
+#[cfg(test)]
+mod connecting_tests;
 mod element;
 mod error;
 mod login;
@@ -27,8 +29,10 @@ mod stream;
 mod tests;
 mod wanted;
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
@@ -36,6 +40,7 @@ use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
 
 use super::client::Client;
+use super::node_limits::NodePlace;
 use crate::config::{Authorities, XmppConfig};
 use crate::protocol::{TopicUri, node_of};
 use login::{Credentials, Login, Resumption, Security, log_in};
@@ -47,6 +52,8 @@ pub use node::{NodeEvent, NodeItem, NodeResumption, NodeSession};
 
 /// How many addresses of a place are tried.
 const MOST_ADDRESSES: usize = 8;
+/// How long an address may take to accept a connection, and a name to be resolved.
+const CONNECTING_TIME: Duration = Duration::from_secs(10);
 
 /// What one session of a channel passes to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,21 +69,24 @@ pub struct NodeMemory {
 }
 
 impl Client {
-    /// Subscribes to the node of a channel, or resumes the session that is subscribed. The flag states which.
+    /// Subscribes to the node of a channel, or resumes the session that is subscribed. The flag states which. The place is that of
+    /// the session, for as long as it is open.
     ///
     /// # Errors
-    /// [`XmppError`] if the server or the service does not agree.
+    /// [`XmppError`] if the server or the service does not agree, or the account has too many sessions.
     pub async fn open_node(
         &self,
         topic: &TopicUri,
         memory: &mut NodeMemory,
-    ) -> Result<(NodeSession, bool), XmppError> {
+    ) -> Result<(NodeSession, bool, NodePlace), XmppError> {
+        let place = self.node_limits().place().ok_or(XmppError::TooMany)?;
         let opened = self.begin_node(name_of(topic)?, memory).await;
         // A session that was not reached can still be resumed.
         if !matches!(&opened, Err(error) if error.is_of_connection()) {
             memory.resumption = None;
         }
-        opened
+        let (session, is_resumed) = opened?;
+        Ok((session, is_resumed, place))
     }
 
     async fn begin_node(
@@ -101,6 +111,7 @@ impl Client {
     /// # Errors
     /// [`XmppError`] if the service does not confirm it.
     pub async fn leave_node(&self, topic: &TopicUri, resource: &str) -> Result<(), XmppError> {
+        let _place = self.node_limits().place_of_end().await;
         let name_of_end = format!("{resource}-end");
         let login = self.log_in(&name_of_end, 0, None, None);
         let session = NodeSession::over(login.await?, name_of(topic)?);
@@ -125,7 +136,7 @@ impl Client {
                 limit: usize::try_from(limit).unwrap_or(usize::MAX),
                 service,
             };
-            let security = security_of(address);
+            let security = security_of(account, address);
             log_in(Box::new(connection), security, &credentials, resumption).await
         };
         let opened = tokio::time::timeout(self.timeout(), opening).await;
@@ -138,9 +149,17 @@ fn name_of(topic: &TopicUri) -> Result<NodeName, XmppError> {
     Ok(NodeName { service, node })
 }
 
-/// Whether a server at this address needs TLS.
-fn security_of(address: IpAddr) -> Security {
-    match address.to_canonical().is_loopback() {
+/// Whether the server of an account needs TLS, at this address. A name may resolve to loopback because whoever answers for the DNS
+/// likes to, and then another user of this machine is the server: only what can mean nothing else is exempt.
+fn security_of(account: &XmppConfig, address: IpAddr) -> Security {
+    let name = account.server.as_ref().map(|(host, _)| host.as_str());
+    let name = name.unwrap_or(&account.domain);
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    let is_local = match name.parse::<IpAddr>() {
+        Ok(literal) => is_loopback(literal),
+        Err(_) => name.eq_ignore_ascii_case("localhost"),
+    };
+    match is_local && is_loopback(address) {
         true => Security::Loopback,
         false => Security::Required,
     }
@@ -157,23 +176,38 @@ async fn connect(account: &XmppConfig) -> Result<(TcpStream, IpAddr), XmppError>
     };
     let mut last = format!("{} has none", account.domain);
     for place in places {
-        let at = format!("{}:{}", place.host, place.port);
-        let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
-        let addresses: Vec<SocketAddr> = match found {
-            Ok(found) => found.take(MOST_ADDRESSES).collect(),
-            Err(error) => {
-                last = format!("{at}: {error}");
-                continue;
-            }
+        let found = tokio::net::lookup_host((place.host.as_str(), place.port));
+        let connected = match in_time(found).await {
+            Ok(found) => first_of(found.take(MOST_ADDRESSES), TcpStream::connect).await,
+            Err(error) => Err(error),
         };
-        for address in addresses {
-            match TcpStream::connect(address).await {
-                Ok(connection) => return Ok((connection, address.ip())),
-                Err(error) => last = format!("{at}: {error}"),
-            }
+        match connected {
+            Ok((connection, address)) => return Ok((connection, address.ip())),
+            Err(error) => last = format!("{}:{}: {error}", place.host, place.port),
         }
     }
     Err(XmppError::Unreachable(last))
+}
+
+/// Connects to the first of these addresses that accepts it.
+async fn first_of<T, F: Future<Output = io::Result<T>>>(
+    addresses: impl Iterator<Item = SocketAddr>,
+    connect: impl Fn(SocketAddr) -> F,
+) -> io::Result<(T, SocketAddr)> {
+    let mut last = io::Error::other("it has no address");
+    for address in addresses {
+        match in_time(connect(address)).await {
+            Ok(connection) => return Ok((connection, address)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// One address that drops packets must not use up the time of the others.
+async fn in_time<T>(trying: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let tried = tokio::time::timeout(CONNECTING_TIME, trying).await;
+    tried.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Trusts the authorities of the system, and those that are configured.

@@ -74,10 +74,17 @@ impl Transport {
         self == Self::Websub
     }
 
-    /// Whether a notification may come several times because its delivery is tried again.
+    /// Whether a notification may come several times because its delivery is tried again. Those of XMPP are distinguished by their
+    /// identifiers before they are stored.
     #[must_use]
     pub fn is_retried(self) -> bool {
-        matches!(self, Self::Websub | Self::Xmpp)
+        self == Self::Websub
+    }
+
+    /// Whether a channel is a connection whose subscription stays when the connection ends: it is ended on its own.
+    #[must_use]
+    pub fn outlives_connections(self) -> bool {
+        self == Self::Xmpp
     }
 }
 

@@ -1,155 +1,13 @@
 //! Baseline, push and restarts.
 
-use resyncd::config::{Config, XmppConfig, XmppPassword};
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::status::{ChannelStatus, SetStatus, UnsubscribeResult};
+use resyncd::config::{Config, XmppPassword};
+use resyncd::demo::Fault;
+use resyncd::status::UnsubscribeResult;
 
-use crate::prosody::{PASSWORD, Prosody, Publisher};
-use crate::support::{Files, NAME, Rig, difference, eventually, files, path_of};
-
-const NODE: &str = "changes";
-
-/// A Source of version 0.1 that publishes its changes at a node, and a daemon that follows it.
-struct Draft {
-    rig: Rig,
-    server: Prosody,
-}
-
-fn account(server: &Prosody) -> XmppConfig {
-    XmppConfig {
-        user: "resyncd".to_owned(),
-        domain: "localhost".to_owned(),
-        password: XmppPassword::new(PASSWORD).unwrap(),
-        server: Some((server.address.ip().to_string(), server.address.port())),
-    }
-}
-
-/// A site of these pages, whose Sitemap names the node. The content of each page is its path.
-async fn site(pages: &[&str]) -> SampleSource {
-    let source = SampleSource::start(SampleOptions {
-        sets: Vec::new(),
-        hub: ChannelHub::None,
-        ..SampleOptions::default()
-    })
-    .await
-    .unwrap();
-    source.fail("/.well-known/resourcesync", Fault::Status(404), usize::MAX);
-    let base = source.base();
-    let mut entries = String::new();
-    for page in pages {
-        source.put_document(page, "text/plain", (*page).to_owned());
-        let loc = base.join(page).unwrap();
-        entries += &format!("<url><loc>{loc}</loc><lastmod>2012-08-08T08:00:00Z</lastmod></url>");
-    }
-    // Example 5.4.
-    let sitemap = format!(
-        r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"
-            xmlns:xhtml="http://www.w3.org/1999/xhtml"><xhtml:meta name="DCTERMS.modified" content="2012-08-08T16:30:00Z"/>
-            <xhtml:link href="xmpp:pubsub.localhost" rs:protocol="http://xmpp.org/extensions/xep-0060.html"
-            rs:pubsubnode="{NODE}"/>{entries}</urlset>"#
-    );
-    source.put_document("/sitemap.xml", "text/xml", sitemap);
-    source
-}
-
-impl Draft {
-    /// `None`: there is no server. The publisher has made the node.
-    async fn start(pages: &[&str], change: impl FnOnce(&mut Config)) -> Option<(Self, Publisher)> {
-        let server = Prosody::start().await?;
-        let mut publisher = server.client("publisher").await;
-        publisher.create(NODE).await;
-        let source = site(pages).await;
-        let url = source.base().join("/sitemap.xml").unwrap();
-        let account = account(&server);
-        let rig = Rig::follow(source, |config| {
-            config.sources[0].url = url;
-            config.xmpp = Some(account);
-            change(config);
-        })
-        .await;
-        Some((Self { rig, server }, publisher))
-    }
-
-    /// The document of these entries, as a Change Set.
-    fn change_set(&self, entries: &[(&str, &str, &str)]) -> String {
-        let base = self.rig.source.base();
-        let entries: String = entries
-            .iter()
-            .map(|(path, change, time)| {
-                let (loc, time) = (base.join(path).unwrap(), format!("2012-08-09T{time}Z"));
-                match *change {
-                    "deleted" => format!("<url><loc>{loc}</loc><expires>{time}</expires></url>"),
-                    change => format!(
-                        "<url><loc>{loc}</loc><lastmod rs:type='{change}'>{time}</lastmod></url>"
-                    ),
-                }
-            })
-            .collect();
-        format!(
-            "<urlset rs:type='changeset' xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
-             xmlns:rs='http://www.openarchives.org/rs/terms/'>{entries}</urlset>"
-        )
-    }
-
-    fn put(&self, path: &str, text: &str) {
-        self.rig
-            .source
-            .put_document(path, "text/plain", text.to_owned());
-    }
-
-    async fn until(&self, what: &str, wanted: impl Fn(&SetStatus) -> bool) -> SetStatus {
-        eventually(what, Some(self.rig.wakes()), async || {
-            let status = self.rig.operator.status().await;
-            let sets = status.sources.into_iter().flat_map(|source| source.sets);
-            let sets: Vec<SetStatus> = sets.collect();
-            match &sets[..] {
-                [set] if wanted(set) => Ok(set.clone()),
-                sets => Err(format!("{sets:#?}")),
-            }
-        })
-        .await
-    }
-
-    async fn until_channel(
-        &self,
-        what: &str,
-        wanted: impl Fn(&ChannelStatus) -> bool,
-    ) -> ChannelStatus {
-        let set = self.until(what, |set| set.channels.iter().any(&wanted));
-        set.await.channels.remove(0)
-    }
-
-    /// Waits until the first copy is complete, and the node is subscribed to.
-    async fn settled(&self) {
-        let set = self.until("in sync and subscribed", |set| {
-            let is_active = set.channels.iter().all(|channel| channel.state == "active");
-            set.state == "in-sync" && set.pending == 0 && !set.channels.is_empty() && is_active
-        });
-        set.await;
-    }
-
-    /// Waits until the mirror holds exactly these pages.
-    async fn until_pages(&self, pages: &[(&str, &str)]) {
-        let base = self.rig.source.base();
-        let wanted: Files = pages
-            .iter()
-            .map(|(page, text)| {
-                let path = path_of(&base.join(page).unwrap());
-                (path, text.as_bytes().to_vec())
-            })
-            .collect();
-        let mirror = &self.rig.config.sources[0].mirror;
-        eventually(
-            "the mirror has these pages",
-            Some(self.rig.wakes()),
-            async || match difference(&wanted, &files(mirror)).as_str() {
-                "" => Ok(()),
-                wrong => Err(wrong.to_owned()),
-            },
-        )
-        .await;
-    }
-}
+use crate::draft::{Draft, NODE, account};
+use crate::prosody::Prosody;
+use crate::proxy::Proxy;
+use crate::support::{NAME, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_pushed_by_the_node_that_the_sitemap_names() {
@@ -272,4 +130,43 @@ async fn item_of_somebody_else_is_rejected() {
     let set = draft.change_set(&[("/a", "updated", "08:00:00")]);
     publisher.publish(NODE, "1", &set).await;
     draft.until_pages(&[("/a", "changed")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_that_was_cut_off_is_resumed_after_a_refused_connection() {
+    let Some(server) = Prosody::start().await else {
+        return;
+    };
+    let proxy = Proxy::start(server.address).await;
+    let mut publisher = server.client("publisher").await;
+    // The node itself retains one item.
+    publisher.create(NODE, 1).await;
+    let at = proxy.address;
+    let draft = Draft::follow(server, &["/a", "/b"], |config| {
+        config.xmpp = Some(account(&at.ip().to_string(), at.port()));
+    });
+    let draft = draft.await;
+    draft.settled().await;
+    proxy.cut();
+    draft
+        .until_channel("lost", |channel| channel.state == "expired")
+        .await;
+    for (page, id, time) in [("/a", "1", "08:00:00"), ("/b", "2", "08:00:01")] {
+        draft.put(page, "missed");
+        let set = draft.change_set(&[(page, "updated", time)]);
+        publisher.publish(NODE, id, &set).await;
+    }
+    eventually("a connection is refused", None, async || {
+        match proxy.refused() {
+            0 => Err("none".to_owned()),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    proxy.mend();
+    draft
+        .until_pages(&[("/a", "missed"), ("/b", "missed")])
+        .await;
+    let channel = draft.until_channel("counted", |it| it.inbox == 0).await;
+    assert_eq!((channel.received, channel.rejected), (2, 0));
 }

@@ -38,13 +38,13 @@ pub(super) trait Connector: Send {
         channel: &ChannelRecord,
     ) -> impl Future<Output = Result<Self::Open, Failure>> + Send;
 
-    /// Ends one that is not wanted any more. `is_left`: the channel itself is not.
-    fn close(&mut self, open: Self::Open, is_left: bool) -> impl Future<Output = ()> + Send;
+    /// Ends one that is not wanted any more. `is_left`: the channel itself is not. Returns whether nothing is left to end then.
+    fn close(&mut self, open: Self::Open, is_left: bool) -> impl Future<Output = bool> + Send;
 
     /// One is lost.
     fn lose(&mut self, open: Self::Open, failure: &Failure);
 
-    /// Ends what outlives connections: the channel has ended, and none is open.
+    /// Ends what outlives connections, if anything does: the channel is left, and none is open. What fails is tried again.
     fn leave(
         &mut self,
         context: &ChannelContext,
@@ -127,16 +127,30 @@ impl Driver<'_> {
                     self.change(move |channel| channel.begin_connecting(now.wall))
                         .await?;
                 }
+                ConnectionStep::Leave => self.leave(connector).await?,
                 ConnectionStep::End => {
-                    let Self { context, channel } = self;
-                    context.clear(channel);
-                    if let Err(failure) = connector.leave(context, channel).await {
-                        self.report(failure.code, &failure.message);
-                    }
+                    self.context.clear(self.channel);
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// Ends what outlives connections.
+    async fn leave(&self, connector: &mut impl Connector) -> Result<(), Ended> {
+        let Self { context, channel } = self;
+        let left = {
+            let _work = context.asks(channel);
+            connector.leave(context, channel).await
+        };
+        let Err(failure) = left else {
+            return self.change(Channel::ended).await;
+        };
+        let (now, spread) = (clock::now().wall, spread());
+        self.change(move |channel| channel.not_ended(now, spread))
+            .await?;
+        self.report(failure.code, &failure.message);
+        Ok(())
     }
 
     /// Opens the connection, and listens until it ends.
@@ -213,7 +227,9 @@ impl Driver<'_> {
             }
         }
         let is_left = self.record().await?.channel().is_ending();
-        connector.close(open, is_left).await;
+        if connector.close(open, is_left).await && is_left {
+            self.change(Channel::ended).await?;
+        }
         Ok(None)
     }
 

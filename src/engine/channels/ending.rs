@@ -100,11 +100,15 @@ impl EndingSource {
         store: &Arc<Store>,
         channel: &ChannelRecord,
     ) -> Result<(), String> {
-        end_connection(store, channel).await?;
+        let now = clock::now().wall;
+        let leaving = store.change_channel(channel.id, true, move |channel| channel.leave(now));
+        leaving.await.map_err(|error| error.to_string())?;
         let ended = Nodes::of(channel, 0)
             .unsubscribe(&self.client, channel)
             .await;
-        ended.map_err(|error| error.to_string())
+        ended.map_err(|error| error.to_string())?;
+        let ended = store.change_channel(channel.id, true, Channel::ended);
+        ended.await.map_err(|error| error.to_string())
     }
 
     async fn end_at_hub(&self, store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
@@ -144,7 +148,7 @@ impl EndingSource {
     }
 }
 
-/// Ends a channel that is a connection: the driver that has one closes it, if there is a driver.
+/// Ends a channel that is nothing but a connection: the driver that has one closes it, if there is a driver.
 async fn end_connection(store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
     let now = clock::now().wall;
     let ended = store.change_channel(channel.id, true, move |channel| {

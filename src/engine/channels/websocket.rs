@@ -25,8 +25,9 @@ impl Connector for Websockets {
         opening.await.map_err(Failure::from)
     }
 
-    async fn close(&mut self, open: Socket, _: bool) {
+    async fn close(&mut self, open: Socket, _: bool) -> bool {
         open.close().await;
+        true
     }
 
     fn lose(&mut self, _: Socket, _: &Failure) {}

@@ -1,37 +1,36 @@
 //! XMPP PubSub: a service sends items to a session that is subscribed to the node of the Source (version 0.1, section 5.2.1).
 //!
-//! The subscription outlives connections: it is ended when the channel is left. A session whose connection is lost is resumed, or else
-//! the newest items are asked for; an item that came before is skipped.
+//! The subscription outlives connections: it is ended when the channel is left, and until the service has confirmed that. A session
+//! whose connection is lost is resumed, or else the newest items are asked for. Only among these, and among what is repeated after a
+//! resumption, an item that came before is skipped: whatever else comes is new, also if it states the same again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::connection::{Connection, Connector, Failure, Message};
 use super::context::ChannelContext;
-use crate::fetch::{Client, NodeEvent, NodeItem, NodeMemory, NodeSession, XmppError};
+use crate::clock;
+use crate::fetch::{Client, NodeEvent, NodeItem, NodeMemory, NodePlace, NodeSession, XmppError};
 use crate::store::{CallbackSlot, ChannelRecord};
 
 /// How many of the newest items are asked for.
 const NEWEST: u32 = 50;
+/// A session that has lasted so long has worked.
+const LASTING: Duration = Duration::from_secs(60);
 /// How many items are remembered.
 const MOST_REMEMBERED: usize = 1000;
 /// How often somebody else is reported who sends something to a session: anybody can.
 const MOST_FOREIGN: u32 = 10;
 /// How many letters of a token name a session.
 const NAME_LENGTH: usize = 16;
-/// How often the end of a subscription is tried, and the pause after the first time.
-const ENDING_TRIES: u32 = 3;
-const ENDING_PAUSE: Duration = Duration::from_secs(2);
 
 /// Opens the sessions of a channel.
 pub(super) struct Nodes {
     memory: NodeMemory,
     seen: SeenItems,
-    /// Whether the service has confirmed that there is no subscription.
-    is_unsubscribed: bool,
 }
 
 impl Nodes {
@@ -47,7 +46,6 @@ impl Nodes {
                 resumption: None,
             },
             seen: SeenItems::default(),
-            is_unsubscribed: false,
         }
     }
 
@@ -58,16 +56,25 @@ impl Nodes {
         channel: &ChannelRecord,
     ) -> Result<(), XmppError> {
         let resource = &self.memory.resource;
-        client.leave_node(&channel.topic, resource).await
+        match client.leave_node(&channel.topic, resource).await {
+            // There never was one, or nobody can end it any more.
+            Err(XmppError::NoAccount | XmppError::NoNode) => Ok(()),
+            ended => ended,
+        }
     }
 }
 
 /// A session, and what it shares with those before it.
 pub(super) struct OpenNode {
     session: NodeSession,
+    opened_at: Instant,
+    /// Whether the answer to the request for the newest items is what has ended it.
+    was_asked_for: bool,
     seen: SeenItems,
+    repetition: Repetition,
     /// How often somebody else has sent something.
     foreign: u32,
+    _place: NodePlace,
 }
 
 impl Connector for Nodes {
@@ -79,33 +86,30 @@ impl Connector for Nodes {
         channel: &ChannelRecord,
     ) -> Result<OpenNode, Failure> {
         let opening = context.client.open_node(&channel.topic, &mut self.memory);
-        let (session, is_resumed) = opening.await?;
+        let (session, is_resumed, place) = opening.await?;
         tracing::info!(source = context.source, topic = %channel.topic, is_resumed, "subscribed to the node");
-        self.is_unsubscribed = false;
         let seen = std::mem::take(&mut self.seen);
         Ok(OpenNode {
             session,
+            opened_at: clock::now().mono,
+            was_asked_for: false,
+            repetition: Repetition::new(is_resumed, &seen),
             seen,
             foreign: 0,
+            _place: place,
         })
     }
 
-    async fn close(&mut self, open: OpenNode, is_left: bool) {
+    async fn close(&mut self, open: OpenNode, is_left: bool) -> bool {
         self.seen = open.seen;
-        if is_left {
-            // Otherwise it is tried again.
-            self.is_unsubscribed = open.session.unsubscribe().await.is_ok();
-        }
+        is_left && open.session.unsubscribe().await.is_ok()
     }
 
-    fn lose(&mut self, open: OpenNode, failure: &Failure) {
+    fn lose(&mut self, open: OpenNode, _: &Failure) {
+        let lasted = clock::now().mono.duration_since(open.opened_at);
+        self.memory.newest = newest_after(self.memory.newest, open.was_asked_for, lasted);
         self.memory.resumption = open.session.resumption();
         self.seen = open.seen;
-        if failure.is_of_message {
-            // It would come again.
-            self.memory.resumption = None;
-            self.memory.newest /= 2;
-        }
     }
 
     async fn leave(
@@ -113,20 +117,59 @@ impl Connector for Nodes {
         context: &ChannelContext,
         channel: &ChannelRecord,
     ) -> Result<(), Failure> {
-        let mut pause = ENDING_PAUSE;
-        for attempt in 1.. {
-            if self.is_unsubscribed {
-                break;
-            }
-            match self.unsubscribe(&context.client, channel).await {
-                // It never had a subscription, or can't have one any more.
-                Ok(()) | Err(XmppError::NoAccount | XmppError::NoNode) => break,
-                Err(error) if attempt == ENDING_TRIES => return Err(error.into()),
-                Err(_) => tokio::time::sleep(pause).await,
-            }
-            pause *= 2;
+        Ok(self.unsubscribe(&context.client, channel).await?)
+    }
+}
+
+/// How many of the newest items the next session asks for. `was_asked_for`: the answer to that has ended this one, and so it was too
+/// long.
+fn newest_after(newest: u32, was_asked_for: bool, lasted: Duration) -> u32 {
+    if was_asked_for {
+        newest / 2
+    } else if lasted >= LASTING {
+        NEWEST
+    } else {
+        newest
+    }
+}
+
+impl OpenNode {
+    /// The session has ended.
+    fn failure(&mut self, error: XmppError) -> Failure {
+        self.was_asked_for = error.is_of_message() && self.session.awaits_newest();
+        let is_of_message = error.is_of_message() && !self.was_asked_for;
+        Failure {
+            is_of_message,
+            ..error.into()
         }
-        Ok(())
+    }
+
+    /// Counts somebody else who sends something. `None`: it was reported often enough.
+    fn foreign(&mut self, from: &str) -> Option<Failure> {
+        if self.foreign == MOST_FOREIGN {
+            return None;
+        }
+        self.foreign += 1;
+        Some(Failure {
+            is_of_message: true,
+            ..note(
+                "foreign-publisher",
+                format!(
+                    "{from:?} is not the PubSub service, and sends what looks like an item of it"
+                ),
+            )
+        })
+    }
+}
+
+/// What does not end the session.
+fn note(code: &'static str, message: String) -> Failure {
+    Failure {
+        code,
+        message,
+        retry_after: None,
+        is_of_message: false,
+        ends: false,
     }
 }
 
@@ -135,9 +178,19 @@ impl Connection for OpenNode {
 
     async fn next(&mut self) -> Result<NodeItem, Failure> {
         loop {
-            match self.session.next().await? {
-                NodeEvent::Item(item) if self.seen.has(&item) => self.session.stored(),
+            let event = match self.session.next().await {
+                Ok(event) => event,
+                Err(error) => return Err(self.failure(error)),
+            };
+            match event {
+                NodeEvent::Item(item) if self.repetition.repeats(&self.seen, &item) => {
+                    self.session.stored();
+                }
                 NodeEvent::Item(item) => return Ok(item),
+                NodeEvent::Answered if self.repetition.is_incomplete() => {
+                    let text = "none of the newest items of the node had come before: others may be missing, which the poll finds";
+                    return Err(note("missed-items", text.to_owned()));
+                }
                 NodeEvent::Answered => {}
                 NodeEvent::Rejected(error) => {
                     return Err(Failure {
@@ -146,18 +199,10 @@ impl Connection for OpenNode {
                         ..Failure::from(error)
                     });
                 }
-                NodeEvent::Foreign(_) if self.foreign == MOST_FOREIGN => {}
                 NodeEvent::Foreign(from) => {
-                    self.foreign += 1;
-                    return Err(Failure {
-                        code: "foreign-publisher",
-                        message: format!(
-                            "{from:?} is not the PubSub service, and sends what looks like an item of it"
-                        ),
-                        retry_after: None,
-                        is_of_message: true,
-                        ends: false,
-                    });
+                    if let Some(failure) = self.foreign(&from) {
+                        return Err(failure);
+                    }
                 }
             }
         }
@@ -187,8 +232,48 @@ impl From<XmppError> for Failure {
     }
 }
 
-/// The items that came last. One that comes again with its identifier and its content is the same; with another content it is a new
-/// one.
+/// Which items of a session may have come before.
+#[derive(Debug)]
+struct Repetition {
+    /// Whether items came before this session.
+    has_seen: bool,
+    /// Whether what a resumed session repeats may still come: it is sent first.
+    is_resumed: bool,
+    /// Whether one of the newest items is new, and whether one is known.
+    has_new: bool,
+    has_known: bool,
+}
+
+impl Repetition {
+    fn new(is_resumed: bool, seen: &SeenItems) -> Self {
+        Self {
+            has_seen: !seen.order.is_empty(),
+            is_resumed,
+            has_new: false,
+            has_known: false,
+        }
+    }
+
+    /// Whether an item that has come is one that came before.
+    fn repeats(&mut self, seen: &SeenItems, item: &NodeItem) -> bool {
+        let is_known = seen.has(item);
+        if item.is_answer {
+            self.has_known |= is_known;
+            self.has_new |= !is_known;
+            return is_known;
+        }
+        self.is_resumed &= is_known;
+        self.is_resumed
+    }
+
+    /// Whether items may be missing between those that came before and the newest ones, which have all come.
+    fn is_incomplete(&self) -> bool {
+        self.has_seen && self.has_new && !self.has_known
+    }
+}
+
+/// The items that came last. Where one may come again, one with the identifier and the content of an earlier one is the same; with
+/// another content it is a new one.
 #[derive(Default)]
 struct SeenItems {
     hasher: RandomState,
@@ -225,6 +310,71 @@ mod tests {
             document: Bytes::from(text.to_owned()),
             is_answer: false,
         }
+    }
+
+    fn answer(id: &str, text: &str) -> NodeItem {
+        NodeItem {
+            is_answer: true,
+            ..item(id, text)
+        }
+    }
+
+    #[test]
+    fn only_answers_and_what_a_resumed_session_sends_first_repeat_anything() {
+        let mut seen = SeenItems::default();
+        seen.add(&item("1", "a"));
+        let mut begun = Repetition::new(false, &seen);
+        assert!(!begun.repeats(&seen, &item("1", "a")), "it states it again");
+        assert!(begun.repeats(&seen, &answer("1", "a")));
+        assert!(!begun.repeats(&seen, &answer("1", "b")));
+        assert!(!begun.repeats(&seen, &answer("2", "a")));
+        let mut resumed = Repetition::new(true, &seen);
+        assert!(resumed.repeats(&seen, &item("1", "a")));
+        assert!(!resumed.repeats(&seen, &item("2", "a")));
+        seen.add(&item("2", "a"));
+        assert!(
+            !resumed.repeats(&seen, &item("1", "a")),
+            "nothing is repeated after a new one"
+        );
+    }
+
+    #[test]
+    fn newest_items_of_which_none_is_known_leave_a_gap() {
+        let mut seen = SeenItems::default();
+        for (is_first, answers, expected) in [
+            (true, &["3", "4"][..], false),
+            (false, &["3", "4"], true),
+            (false, &["3", "1"], false),
+            (false, &["1"], false),
+            // The node retains nothing.
+            (false, &[], false),
+        ] {
+            if !is_first {
+                seen.add(&item("1", "a"));
+            }
+            let mut repetition = Repetition::new(false, &seen);
+            for id in answers {
+                repetition.repeats(&seen, &answer(id, "a"));
+            }
+            assert_eq!(
+                repetition.is_incomplete(),
+                expected,
+                "{is_first} {answers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn fewer_items_are_asked_for_after_too_long_an_answer_until_a_session_has_lasted() {
+        let (short, long) = (Duration::from_secs(3), LASTING);
+        let mut newest = NEWEST;
+        for expected in [25, 12, 6, 3, 1, 0, 0] {
+            newest = newest_after(newest, true, short);
+            assert_eq!(newest, expected);
+        }
+        assert_eq!(newest_after(newest, false, short), 0);
+        assert_eq!(newest_after(newest, false, long), NEWEST);
+        assert_eq!(newest_after(12, true, long), 6);
     }
 
     #[test]

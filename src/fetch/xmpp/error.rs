@@ -5,6 +5,7 @@ use std::io;
 use super::element::Fault;
 use super::scram::ScramError;
 use super::stanza::StanzaError;
+use crate::fetch::node_limits::{MOST_OF_SOURCE, MOST_SESSIONS};
 
 /// Why a node can't be listened to, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +16,11 @@ pub enum XmppError {
     /// The topic names no node.
     #[error("the URI names no node of a PubSub service")]
     NoNode,
+    /// The account has as many sessions as it may have.
+    #[error(
+        "the XMPP account has as many sessions as it may have: {MOST_SESSIONS}, of one Source {MOST_OF_SOURCE}"
+    )]
+    TooMany,
     /// The server can't be found or connected to.
     #[error("the XMPP server is unreachable: {0}")]
     Unreachable(String),
@@ -63,6 +69,7 @@ impl XmppError {
         match self {
             Self::NoAccount => "no-xmpp-account",
             Self::NoNode => "no-xmpp-node",
+            Self::TooMany => "xmpp-sessions",
             Self::Unreachable(_) => "xmpp-unreachable",
             Self::NoTls => "xmpp-no-tls",
             Self::Tls(_) => "xmpp-tls",

@@ -13,6 +13,10 @@ use tokio::net::{TcpStream, UdpSocket};
 
 /// The port of XMPP servers without an SRV record.
 const PORT: u16 = 5222;
+/// How long after its last time a name server is asked again: over UDP a question or an answer may be lost.
+const AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(1)];
+/// How many aliases in a row are followed.
+const MOST_ALIASES: usize = 8;
 /// How long a name server may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many name servers are asked.
@@ -81,15 +85,29 @@ async fn ask(server: SocketAddr, domain: &str) -> Option<Vec<Record>> {
         let socket = UdpSocket::bind((any, 0)).await.ok()?;
         socket.connect(server).await.ok()?;
         socket.send(&question).await.ok()?;
-        let mut answer = [0; LONGEST];
-        loop {
-            let length = socket.recv(&mut answer).await.ok()?;
-            match records_of(&answer[..length], id, domain) {
-                Answer::Records(records) => return Some(records),
-                Answer::Truncated => return ask_by_tcp(server, &question, id, domain).await,
-                Answer::Failed => return None,
-                Answer::Foreign => {}
+        let answering = async {
+            let mut answer = [0; LONGEST];
+            loop {
+                let length = socket.recv(&mut answer).await.ok()?;
+                match records_of(&answer[..length], id, domain) {
+                    Answer::Records(records) => return Some(records),
+                    Answer::Truncated => return ask_by_tcp(server, &question, id, domain).await,
+                    Answer::Failed => return None,
+                    Answer::Foreign => {}
+                }
             }
+        };
+        let asking_again = async {
+            for pause in AGAIN_AFTER {
+                tokio::time::sleep(pause).await;
+                // What fails here counts as lost, too.
+                let _ = socket.send(&question).await;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            answer = answering => answer,
+            () = asking_again => None,
         }
     };
     tokio::time::timeout(PATIENCE, asking).await.ok().flatten()
@@ -163,11 +181,13 @@ fn records_of(bytes: &[u8], id: u16, domain: &str) -> Answer {
         RCODE::NoError | RCODE::NameError => {}
         _ => return Answer::Failed,
     }
+    let owner = owner_of(&packet, wanted);
+    let is_owner = |name: &Name<'_>| name.to_string().eq_ignore_ascii_case(&owner);
     let records = packet
         .answers
         .iter()
         .filter_map(|record| match &record.rdata {
-            RData::SRV(found) if is_wanted(&record.name) => Some(Record {
+            RData::SRV(found) if is_owner(&record.name) => Some(Record {
                 priority: found.priority,
                 weight: found.weight,
                 place: Place {
@@ -177,7 +197,26 @@ fn records_of(bytes: &[u8], id: u16, domain: &str) -> Answer {
             }),
             _ => None,
         });
-    Answer::Records(records.take(MOST_PLACES).collect())
+    Answer::Records(records.collect())
+}
+
+/// The name that has the records: the one that was asked for, or what it is an alias of.
+fn owner_of(packet: &Packet<'_>, wanted: String) -> String {
+    let mut owner = wanted;
+    for _ in 0..MOST_ALIASES {
+        let mut answers = packet.answers.iter();
+        let alias = answers.find_map(|record| match &record.rdata {
+            RData::CNAME(other) if record.name.to_string().eq_ignore_ascii_case(&owner) => {
+                Some(other.0.to_string())
+            }
+            _ => None,
+        });
+        match alias {
+            Some(alias) => owner = alias,
+            None => break,
+        }
+    }
+    owner
 }
 
 /// The places in the order in which they are tried: by priority, and among those of one priority by chance according to their
@@ -201,6 +240,7 @@ fn ordered(mut records: Vec<Record>, spread: impl Fn() -> f64) -> Vec<Place> {
     }
     // "." states that there is no server.
     places.retain(|place| !place.host.trim_end_matches('.').is_empty());
+    places.truncate(MOST_PLACES);
     places
 }
 
@@ -211,7 +251,7 @@ fn spread() -> f64 {
 #[cfg(test)]
 mod tests {
     use simple_dns::ResourceRecord;
-    use simple_dns::rdata::SRV;
+    use simple_dns::rdata::{CNAME, SRV};
 
     use super::*;
 
@@ -246,7 +286,7 @@ mod tests {
         packet
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn records_are_asked_of_a_name_server() {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap();
@@ -254,6 +294,10 @@ mod tests {
             let mut question = [0; 512];
             let (length, from) = server.recv_from(&mut question).await.unwrap();
             let question = &question[..length];
+            // The question may be lost, and its repetition.
+            for _ in AGAIN_AFTER {
+                server.recv_from(&mut [0; 512]).await.unwrap();
+            }
             // What is no answer to the question counts for nothing.
             server.send_to(b"no DNS", from).await.unwrap();
             let mut other = answer(question, "evil.example.org");
@@ -289,8 +333,42 @@ mod tests {
             let hosts: Vec<&str> = places.iter().map(|place| place.host.as_str()).collect();
             assert_eq!(hosts, expected);
         }
+        // The most important ones are left, wherever they stand.
+        let mut many: Vec<Record> = (0..20).map(|_| record(9, 0, "last")).collect();
+        many.push(record(1, 0, "first"));
+        let places = ordered(many, || 0.5);
+        assert_eq!(places[0].host, "first");
+        assert_eq!(places.len(), MOST_PLACES);
         assert_eq!(ordered(vec![record(0, 0, ".")], || 0.5), []);
         assert_eq!(ordered(vec![record(0, 0, "")], || 0.5), []);
+    }
+
+    #[test]
+    fn records_of_an_alias_count_and_those_of_another_name_do_not() {
+        let (id, question) = question("example.org").unwrap();
+        let of_other = |alias: Option<&'static str>| {
+            let mut packet = answer(&question, "xmpp.example.net");
+            packet.answers[0].name = Name::new("other.example.net").unwrap();
+            if let Some(alias) = alias {
+                let name = Name::new("_xmpp-client._tcp.EXAMPLE.org").unwrap();
+                let data = RData::CNAME(CNAME(Name::new(alias).unwrap()));
+                let record = ResourceRecord::new(name.into_owned(), CLASS::IN, 60, data);
+                packet.answers.push(record);
+            }
+            records_of(&packet.build_bytes_vec().unwrap(), id, "example.org")
+        };
+        for (alias, expected) in [
+            (None, 0),
+            (Some("other.example.net"), 1),
+            (Some("third.example.net"), 0),
+            // A circle.
+            (Some("_xmpp-client._tcp.example.org"), 0),
+        ] {
+            let Answer::Records(records) = of_other(alias) else {
+                panic!("{alias:?}");
+            };
+            assert_eq!(records.len(), expected, "{alias:?}");
+        }
     }
 
     #[test]

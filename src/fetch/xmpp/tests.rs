@@ -842,7 +842,8 @@ async fn without_tls_nothing_is_sent_unless_the_server_is_on_loopback() {
         ("10.0.0.1", Security::Required),
         ("2001:db8::1", Security::Required),
     ] {
-        assert_eq!(security_of(address.parse().unwrap()), expected, "{address}");
+        let found = security_of(&account("localhost"), address.parse().unwrap());
+        assert_eq!(found, expected, "{address}");
     }
 }
 

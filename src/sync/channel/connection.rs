@@ -25,6 +25,8 @@ pub enum ConnectionStep {
     Stay,
     /// Wait until this time of the wall clock, or until the stored channel changes.
     WaitUntil(DateTime<Utc>),
+    /// End what outlives connections: the channel is left, and none is open.
+    Leave,
     /// Close it for good: the channel has ended.
     End,
 }
@@ -37,18 +39,23 @@ impl Channel {
         }
     }
 
-    /// What is to be done now. After [`ConnectionStep::Open`] the attempt counts as failed until [`connected`](Self::connected).
+    /// What is to be done now. After [`ConnectionStep::Open`] the attempt counts as failed until [`connected`](Self::connected), after
+    /// [`ConnectionStep::Leave`] until [`ended`](Self::ended).
     pub fn next_connection_step(&mut self, now: DateTime<Utc>) -> ConnectionStep {
-        if self.is_ending() {
+        let has_ended = self.lease.state == ChannelState::Unsubscribed;
+        if has_ended || self.left && !self.transport.outlives_connections() {
             self.lease.end();
             return ConnectionStep::End;
         }
-        if self.lease.state == ChannelState::Active {
+        if !self.left && self.lease.state == ChannelState::Active {
             return ConnectionStep::Stay;
         }
         if self.lease.handle_timeout(now) {
             self.lease.begin_connection(now);
-            return ConnectionStep::Open;
+            return match self.left {
+                true => ConnectionStep::Leave,
+                false => ConnectionStep::Open,
+            };
         }
         ConnectionStep::WaitUntil(self.next_deadline(now))
     }
@@ -71,6 +78,20 @@ impl Channel {
     pub fn unconnected(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>, spread: f64) {
         if !self.is_ending() {
             self.lease.fail_connection(now, retry_after, spread);
+        }
+    }
+
+    /// What outlives connections has ended, of a channel that is left.
+    pub fn ended(&mut self) {
+        if self.left {
+            self.lease.end();
+        }
+    }
+
+    /// What outlives connections could not be ended. `spread`: as that of [`unconnected`](Self::unconnected).
+    pub fn not_ended(&mut self, now: DateTime<Utc>, spread: f64) {
+        if self.left && self.lease.state != ChannelState::Unsubscribed {
+            self.lease.fail_connection(now, None, spread);
         }
     }
 
@@ -229,6 +250,36 @@ mod tests {
         channel.want(at(9), &[]);
         channel.begin_connecting(at(9));
         assert_eq!(channel.next_connection_step(at(9)), ConnectionStep::Open);
+    }
+
+    #[test]
+    fn subscription_that_outlives_connections_is_ended_until_that_is_confirmed() {
+        let uri = Url::parse("xmpp:pubsub.example.org?;node=changes").unwrap();
+        let topic = TopicUri::of_channel(uri).unwrap();
+        let mut channel = Channel::without_hubs(Transport::Xmpp, at(0), &topic);
+        channel.ended();
+        assert_eq!(channel.next_connection_step(at(0)), ConnectionStep::Open);
+        channel.connected();
+        channel.leave(at(1));
+        assert!(channel.is_to_be_closed());
+        assert_eq!(channel.next_connection_step(at(1)), ConnectionStep::Leave);
+        let mut now = at(1);
+        for expected in [2, 4, 8] {
+            channel.not_ended(now, 0.0);
+            // A driver that is started again does not begin anew.
+            channel.begin_connecting(now);
+            assert!(channel.may_be_subscribed());
+            assert_eq!(pause(&mut channel, now), expected);
+            now += TimeDelta::seconds(expected);
+            assert_eq!(channel.next_connection_step(now), ConnectionStep::Leave);
+        }
+        channel.ended();
+        channel.not_ended(now, 0.0);
+        assert_eq!(channel.next_connection_step(now), ConnectionStep::End);
+        assert!(!channel.may_be_subscribed());
+        channel.want(now, &[]);
+        channel.begin_connecting(now);
+        assert_eq!(channel.next_connection_step(now), ConnectionStep::Open);
     }
 
     #[test]
