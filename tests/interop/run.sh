@@ -346,6 +346,7 @@ start_prosody() {
     fi
     xmpp_port=$(free_port)
     xmpp_password='pencil and paper'
+    (umask 077 && printf '%s\n' "$xmpp_password" >"$work/xmpp-password")
     mkdir -p "$folder/data/localhost/accounts"
     for user in publisher resyncd; do
         printf 'return { ["password"] = "%s"; };\n' "$xmpp_password" >"$folder/data/localhost/accounts/$user.dat"
@@ -376,7 +377,7 @@ follow_a_node() {
     start slixmpp-site "$python" "$here/node_site.py" "$xmpp_port" "$xmpp_password"
     base=$(wait_for_log slixmpp-site '^source (.*)/$')
     configure slixmpp "$base/sitemap.xml" 'poll_interval = "1h"' \
-        '[xmpp]' 'jid = "resyncd@localhost"' "password = \"$xmpp_password\"" "server = \"127.0.0.1:$xmpp_port\""
+        '[xmpp]' 'jid = "resyncd@localhost"' 'password_file = "xmpp-password"' "server = \"127.0.0.1:$xmpp_port\""
     start slixmpp-resyncd "$resyncd" --config "$config" run
     daemon=$pid
     wait_for in-sync active=change-notification

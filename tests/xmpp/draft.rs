@@ -191,7 +191,7 @@ impl<S> Draft<S> {
     /// A poll finds a page that has changed since.
     pub(crate) async fn expect_polled(&self) {
         self.put("/a", "polled");
-        put_sitemap(&self.rig.source, &["/a"], "2012-08-10");
+        put_sitemap(&self.rig.source, &["/a"], "2012-08-09");
         self.rig.operator.poll_in_the_end(NAME).await;
         self.until_pages(&[("/a", "polled")]).await;
     }

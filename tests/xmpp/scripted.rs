@@ -176,8 +176,8 @@ impl Session {
     pub(crate) async fn request(&mut self, wanted: &str) -> String {
         let request = self.until("</iq>").await;
         assert!(request.contains(wanted), "{request}");
-        let id = request.rsplit("id='").find(|it| it.starts_with('r'));
-        id.unwrap().split('\'').next().unwrap().to_owned()
+        let id = request.split(" id='").nth(1).unwrap();
+        id.split('\'').next().unwrap().to_owned()
     }
 
     /// The service confirms a request of this kind.

@@ -54,6 +54,9 @@ pub enum XmppError {
     /// A stanza is longer than allowed.
     #[error("a stanza is larger than {0} bytes")]
     TooLarge(usize),
+    /// A start tag of a stanza is longer than allowed.
+    #[error("{0}")]
+    LongTag(String),
     /// An item, or a stanza of the service, is not accepted. The session goes on.
     #[error("an item of the node is not accepted: {0}")]
     Item(String),
@@ -80,7 +83,7 @@ impl XmppError {
             Self::Lost(_) => "connection-lost",
             Self::Unanswered => "unanswered-pings",
             Self::Endless => "endless-message",
-            Self::TooLarge(_) => "too-large",
+            Self::TooLarge(_) | Self::LongTag(_) => "too-large",
             Self::Item(_) => "bad-item",
             Self::Protocol(_) => "xmpp-protocol",
         }
@@ -89,7 +92,10 @@ impl XmppError {
     /// Whether a stanza was received that is not accepted.
     #[must_use]
     pub fn is_of_message(&self) -> bool {
-        matches!(self, Self::Endless | Self::TooLarge(_) | Self::Item(_))
+        matches!(
+            self,
+            Self::Endless | Self::TooLarge(_) | Self::LongTag(_) | Self::Item(_)
+        )
     }
 
     /// Whether what was sent is the reason: it would be one again.
@@ -112,6 +118,7 @@ impl From<StanzaError> for XmppError {
     fn from(error: StanzaError) -> Self {
         match error {
             StanzaError::TooLarge(limit) => Self::TooLarge(limit),
+            StanzaError::LongTag => Self::LongTag(error.to_string()),
             other => Self::Protocol(other.to_string()),
         }
     }

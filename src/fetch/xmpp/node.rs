@@ -95,7 +95,11 @@ pub struct NodeSession {
     managed: Option<Option<String>>,
     /// How many stanzas were processed.
     handled: u32,
+    /// Whether the server is to be told so.
+    is_unacknowledged: bool,
     pending: VecDeque<Pending>,
+    /// Whether something in the stanza that is taken was not accepted.
+    has_rejected: bool,
     wanted: WantedItems,
     /// How many requests were sent.
     requests: u64,
@@ -158,7 +162,9 @@ impl NodeSession {
             own: login.own,
             managed: login.managed,
             handled: 0,
+            is_unacknowledged: false,
             pending: VecDeque::new(),
+            has_rejected: false,
             wanted: WantedItems::default(),
             requests: 0,
             can_resume: true,
@@ -194,8 +200,12 @@ impl NodeSession {
                 }
                 Some(Pending::Event(event)) => return Ok(event.clone()),
                 Some(Pending::Ended(why)) => return Err(XmppError::Refused(why.clone())),
-                Some(Pending::Stanza { .. }) => self.conclude()?,
+                Some(Pending::Stanza { .. }) => self.conclude(),
                 None => {
+                    // Once for all that came before an answer.
+                    if self.is_unacknowledged {
+                        self.acknowledge()?;
+                    }
                     let element = tokio::select! {
                         element = self.stream.read() => Some(element?),
                         _ = self.ticks.tick() => None,
@@ -332,9 +342,9 @@ impl NodeSession {
     /// Notes what is to be asked for.
     fn want(&mut self, wanted: Wanted) {
         if !self.wanted.add(wanted) {
-            self.reject(
-                "too many are sent without a document, or its identifier is too long to ask for it",
-            );
+            let text =
+                "too many are sent without a document, or its identifier is too long to ask for it";
+            self.reject(XmppError::Item(text.to_owned()));
         }
     }
 
@@ -385,7 +395,7 @@ impl NodeSession {
         if let Some(fault) = &element.fault
             && element.is_from(&self.name.service)
         {
-            self.note(NodeEvent::Rejected(fault.clone().into()));
+            self.reject(fault.clone().into());
         }
         let answer = match (element.namespace.as_str(), element.name.as_str()) {
             (SM, "r") => return self.acknowledge(),
@@ -405,6 +415,7 @@ impl NodeSession {
 
     /// All that a stanza consists of is taken.
     fn processed(&mut self, stanza: &Element, is_counted: bool, answer: Option<String>) {
+        self.has_rejected = false;
         self.pending.push_back(Pending::Stanza {
             answer,
             // XEP-0198 counts what RFC 6120 calls a stanza.
@@ -479,7 +490,8 @@ impl NodeSession {
                 let condition = condition(error, STANZA_ERRORS);
                 // It may have been retracted meanwhile.
                 if !is_gone(&condition) {
-                    self.reject(&format!("the service does not send it: {condition}"));
+                    let text = format!("the service does not send it: {condition}");
+                    self.reject(XmppError::Item(text));
                 }
             }
             _ => {}
@@ -500,7 +512,7 @@ impl NodeSession {
                     document,
                     is_answer,
                 })),
-                Some(Err(fault)) => self.note(NodeEvent::Rejected(fault.into())),
+                Some(Err(fault)) => self.reject(fault.into()),
                 // The service sends the documents only on request.
                 None if items.namespace.as_str() == PUBSUB_EVENT => self.want(Wanted::Item(id)),
                 None => {}
@@ -514,8 +526,11 @@ impl NodeSession {
         self.note(NodeEvent::Foreign(from));
     }
 
-    fn reject(&mut self, why: &str) {
-        self.note(NodeEvent::Rejected(XmppError::Item(why.to_owned())));
+    /// Something in a stanza is not accepted. That counts once, however many of its items are concerned.
+    fn reject(&mut self, error: XmppError) {
+        if !std::mem::replace(&mut self.has_rejected, true) {
+            self.note(NodeEvent::Rejected(error));
+        }
     }
 
     fn note(&mut self, event: NodeEvent) {
@@ -527,21 +542,21 @@ impl NodeSession {
     }
 
     /// A stanza is processed.
-    fn conclude(&mut self) -> Result<(), XmppError> {
+    fn conclude(&mut self) {
         if let Some(Pending::Stanza { answer, is_counted }) = self.pending.pop_front() {
             if let Some(answer) = answer {
-                self.stream.send(&answer)?;
+                self.stream.offer(&answer);
             }
             if is_counted {
                 self.handled = self.handled.wrapping_add(1);
-                self.acknowledge()?;
+                self.is_unacknowledged = true;
             }
         }
-        Ok(())
     }
 
     /// Tells the server how many stanzas are processed.
     fn acknowledge(&mut self) -> Result<(), XmppError> {
+        self.is_unacknowledged = false;
         match self.managed {
             None => Ok(()),
             Some(_) => self

@@ -5,7 +5,7 @@
 //! items, and the next one is read; only what makes it impossible to find the next one ends the stream. A document is written only if
 //! the service itself has sent the stanza.
 
-use rxml::error::EndOrError;
+use rxml::error::{EndOrError, Error};
 use rxml::parser::Event;
 use rxml::{Options, Parse, Parser, WithOptions};
 
@@ -28,8 +28,10 @@ pub(super) enum StanzaError {
     /// Elements are nested too deeply.
     #[error("the elements of a stanza are nested more than {DEEPEST} deep")]
     TooDeep,
-    /// A start tag is longer than allowed.
-    #[error("a start tag is longer than {LONGEST_TAG} bytes")]
+    /// A start tag, or a name or a value in it, is longer than allowed.
+    #[error(
+        "a start tag of a stanza is longer than {LONGEST_TAG} bytes, or a value in it than {LONGEST_TOKEN}"
+    )]
     LongTag,
     /// It is not XML, or has what XMPP forbids.
     #[error("the stream is not XML, or has what XMPP forbids: {0}")]
@@ -122,6 +124,12 @@ impl StanzaReader {
                     return Err(StanzaError::LongTag);
                 }
                 Err(EndOrError::NeedMoreData) => return Ok(None),
+                // The parser says of a value that is too long no more than that XMPP does not allow it.
+                Err(EndOrError::Error(Error::RestrictedXml(_)))
+                    if self.unfinished >= LONGEST_TOKEN =>
+                {
+                    return Err(StanzaError::LongTag);
+                }
                 Err(EndOrError::Error(error)) => {
                     return Err(StanzaError::Malformed(error.to_string()));
                 }
@@ -404,8 +412,8 @@ mod tests {
             ("text", malformed.clone()),
             ("</s>", malformed.clone()),
             ("<s><a b='<'>", malformed.clone()),
-            ("<s><a b=1>", malformed.clone()),
-            (&format!("<s><a b='{long}"), malformed),
+            ("<s><a b=1>", malformed),
+            (&format!("<s><a b='{long}"), StanzaError::LongTag),
             (&format!("<s><a>{long}"), StanzaError::TooLarge(LIMIT)),
             (
                 &format!("<s><a>{}", "&lt;".repeat(LIMIT / 2)),

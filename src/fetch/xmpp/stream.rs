@@ -15,6 +15,8 @@ use super::stanza::{Piece, StanzaReader};
 const CHUNK: usize = 16 << 10;
 /// How much may wait to be sent, in bytes.
 const MOST_UNSENT: usize = 64 << 10;
+/// How much of it may be answers to others, in bytes: anybody can ask, and what they ask must not end the session.
+const MOST_OF_ANSWERS: usize = MOST_UNSENT / 2;
 /// How much of a text is shown, in characters.
 const LONGEST_TEXT: usize = 200;
 
@@ -128,6 +130,13 @@ impl XmlStream {
         }
         self.unsent.extend_from_slice(text.as_bytes());
         Ok(())
+    }
+
+    /// Adds an answer to what waits to be sent, unless there is no room for it.
+    pub(super) fn offer(&mut self, answer: &str) {
+        if self.unsent.len() + answer.len() <= MOST_OF_ANSWERS {
+            self.unsent.extend_from_slice(answer.as_bytes());
+        }
     }
 
     /// Sends what waits.

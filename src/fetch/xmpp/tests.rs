@@ -571,7 +571,8 @@ async fn item_that_is_not_accepted_is_processed() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(rejected, 3);
+        // Once for each of the two stanzas.
+        assert_eq!(rejected, 2);
         assert_eq!(session.resumption().unwrap().resumption.handled, 3);
         session.stored();
         // What waits is sent with the next reading.
@@ -752,6 +753,43 @@ async fn only_the_service_counts() {
         sent.contains("<iq type='error' id='x' to='evil@example.org/r'>"),
         "{sent}"
     );
+}
+
+#[tokio::test]
+async fn requests_of_somebody_else_do_not_end_the_session() {
+    let (client, mut server) = ends();
+    let serving = async {
+        server.accept(SM).await;
+        server.bind().await;
+        server.manage().await;
+        let request = "<iq type='get' id='x' from='evil@example.org/r'/>";
+        for _ in 0..50 {
+            server.send(&request.repeat(50)).await;
+        }
+        server.subscribe().await;
+        // An answer has it as well, in six times as many bytes.
+        let long = "'".repeat(15_000);
+        server
+            .send(&format!(
+                "<iq type='get' id=\"{long}\" from='evil@example.org/r'/>"
+            ))
+            .await;
+        let item = "<item id='1'><a xmlns='urn:x'/></item>";
+        server.event(SERVICE, item).await;
+        server
+    };
+    let listening = async {
+        let begun = begin(client, Security::Loopback, "example.org", None).await;
+        let mut session = begun.unwrap();
+        assert_eq!(next_item(&mut session).await.0, "1");
+        session
+    };
+    let (session, mut server) = tokio::join!(listening, serving);
+    // Those, the answer to `subscribe`, and the long one.
+    assert_eq!(session.resumption().unwrap().resumption.handled, 2502);
+    let sent = server.until("<a xmlns='urn:xmpp:sm:3' h='2502'/>").await;
+    assert!(sent.contains("<iq type='error' id='x' to='evil@example.org/r'>"));
+    assert!(sent.matches("type='error'").count() < 500, "{}", sent.len());
 }
 
 #[tokio::test]
@@ -946,7 +984,7 @@ async fn bombs_and_endless_stanzas_are_bounded() {
         ("<message>&b;</message>", "xmpp-protocol"),
         ("<message><body>", ""),
         (&format!("<message><body>{long}"), "too-large"),
-        (&format!("<message a='{long}"), "xmpp-protocol"),
+        (&format!("<message a='{long}"), "too-large"),
         (&format!("<message>{deep}"), "xmpp-protocol"),
         (
             "<stream:error><policy-violation xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>",
