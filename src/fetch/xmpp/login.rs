@@ -14,13 +14,12 @@ use super::element::Element;
 use super::error::XmppError;
 use super::names::{BIND, CLIENT, SASL, SM, STANZA_ERRORS, TLS};
 use super::scram::{Mechanism, Scram};
+use super::stanza::AROUND;
 use super::stream::{AnyConnection, XmlStream, condition, escaped, shown, unexpected};
 use crate::config::XmppConfig;
 
 /// The longest stanza before the server has proved who it is, in bytes.
 const LONGEST_BEFORE: usize = 64 << 10;
-/// How much longer than a document a stanza may be, in bytes.
-const AROUND: usize = 64 << 10;
 /// How many stanzas may come before the session has begun.
 const MOST_EARLY: usize = 1000;
 

@@ -206,7 +206,9 @@ impl NodeSession {
                     if self.is_unacknowledged {
                         self.acknowledge()?;
                     }
+                    // While something is there to be read, nothing is waited for.
                     let element = tokio::select! {
+                        biased;
                         element = self.stream.read() => Some(element?),
                         _ = self.ticks.tick() => None,
                     };
@@ -481,7 +483,7 @@ impl NodeSession {
         let id = iq.attribute("id").unwrap_or_default();
         let answered = self.wanted.answered(id);
         let items = pubsub.and_then(|it| it.child(PUBSUB, "items"));
-        let is_of_items = matches!(answered.as_deref(), Some([Wanted::Item(_), ..]));
+        let is_of_items = matches!(answered, Some(Wanted::Item(_)));
         match (items, iq.child(CLIENT, "error")) {
             (Some(items), None) if items.attribute("node") == Some(&self.name.node) => {
                 self.take_items(items, !is_of_items)?;
@@ -496,7 +498,7 @@ impl NodeSession {
             }
             _ => {}
         }
-        if let Some([Wanted::Newest(_)]) = answered.as_deref() {
+        if let Some(Wanted::Newest(_)) = answered {
             self.note(NodeEvent::Answered);
         }
         self.ask()

@@ -12,6 +12,8 @@ use rxml::{Options, Parse, Parser, WithOptions};
 use super::element::{Element, Fault, LONGEST_SCOPE, MOST_DEEP, MOST_PARTS};
 use super::payload::Payload;
 
+/// How much longer than a document a stanza may be, in bytes.
+pub(super) const AROUND: usize = 64 << 10;
 /// How deep a stream may be nested: each level takes time to resolve a prefix.
 const DEEPEST: usize = 500;
 /// How long a name, the value of an attribute, or a text that is passed on at once may be, in bytes.
@@ -171,11 +173,7 @@ impl StanzaReader {
                 }
                 let mut service = self.service.iter();
                 let is_of_service = service.any(|it| element.is_from(it));
-                self.stanza = Some(Stanza::new(
-                    element,
-                    is_of_service,
-                    self.limit.saturating_mul(2),
-                ));
+                self.stanza = Some(Stanza::new(element, is_of_service, self.limit));
                 Ok(None)
             }
             (None, Event::EndElement(_)) => Ok(Some(Piece::End)),
@@ -195,21 +193,26 @@ struct Stanza {
     is_of_service: bool,
     /// How many elements and attributes it has.
     parts: usize,
-    /// How many bytes its documents may have.
+    /// How many bytes a document may have.
+    longest: usize,
+    /// How many bytes its documents may have together.
     room: usize,
     /// Why nothing more is retained.
     fault: Option<Fault>,
 }
 
 impl Stanza {
-    fn new(element: Element, is_of_service: bool, room: usize) -> Self {
+    /// `limit`: how many bytes it may have.
+    fn new(element: Element, is_of_service: bool, limit: usize) -> Self {
         Self {
             open: vec![element],
             inside: 0,
             document: None,
             is_of_service,
             parts: 0,
-            room,
+            longest: limit.saturating_sub(AROUND),
+            // With the declarations that they need on their own.
+            room: limit.saturating_mul(2),
             fault: None,
         }
     }
@@ -279,7 +282,7 @@ impl Stanza {
             return;
         }
         match &item.document {
-            None => self.document = Some(Payload::new(self.room)),
+            None => self.document = Some(Payload::new(self.room.min(self.longest))),
             Some(_) => item.document = Some(Err(Fault::TwoDocuments)),
         }
     }

@@ -420,6 +420,52 @@ async fn item_without_a_document_is_asked_for() {
 }
 
 #[tokio::test]
+async fn item_that_is_gone_costs_no_other_one() {
+    let (mut session, mut server) = session("").await;
+    let items = "<item id='7'/><item id='8'/>";
+    server.event(SERVICE, items).await;
+    server.answer("r2", "").await;
+    assert_eq!(session.next().await.unwrap(), NodeEvent::Answered);
+    let serving = async {
+        server.until("<item id='7'/></items></pubsub></iq>").await;
+        server
+            .send(&format!(
+                "<iq type='error' id='r3' from='{SERVICE}'><error type='cancel'>\
+                 <item-not-found xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
+            ))
+            .await;
+        server.until("<item id='8'/></items></pubsub></iq>").await;
+        let item = "<item id='8'><a xmlns='urn:x'/></item>";
+        server.answer("r4", item).await;
+    };
+    let (item, ()) = tokio::join!(next_item(&mut session), serving);
+    assert_eq!(item.0, "8");
+}
+
+#[tokio::test]
+async fn document_that_is_too_long_is_skipped_although_its_stanza_is_not() {
+    let (mut session, mut server) = session("").await;
+    let (begin, end) = ("<item id='1'><a xmlns='urn:x'>", "</a></item>");
+    let serving = async {
+        // In another notation it would be shorter.
+        let text = ">".repeat(LIMIT / 4);
+        server.event(SERVICE, &[begin, &text, end].concat()).await;
+        let item = "<item id='2'><a xmlns='urn:x'/></item>";
+        server.event(SERVICE, item).await;
+    };
+    let receiving = async {
+        let event = next_event(&mut session).await;
+        assert!(
+            matches!(&event, NodeEvent::Rejected(error) if error.code() == "too-large"),
+            "{event:?}"
+        );
+        next_item(&mut session).await
+    };
+    let (item, ()) = tokio::join!(receiving, serving);
+    assert_eq!(item.0, "2");
+}
+
+#[tokio::test]
 async fn newest_items_are_distinguished_from_what_is_pushed() {
     let (mut session, mut server) = session("").await;
     let items = ["<item id='1'><a xmlns='urn:x'/></item>", "<item id='2'/>"];
@@ -473,17 +519,17 @@ async fn what_is_not_answered_is_asked_for_again_after_a_resumption() {
         let item = "<item id='1'><a xmlns='urn:x'/></item>";
         server.answer("r2", item).await;
         server.answer("r3", "").await;
-        let sent = server.until("</iq>").await;
-        assert!(
-            sent.contains("<items node='changes'><item id='7'/><item id='8'/></items>"),
-            "{sent}"
-        );
-        server
-            .send(&format!(
-                "<iq type='error' id='r4' from='{SERVICE}'><error type='auth'>\
-                 <forbidden xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
-            ))
-            .await;
+        for (id, request, condition) in [("7", "r4", "forbidden"), ("8", "r5", "item-not-found")] {
+            let sent = server.until("</iq>").await;
+            let wanted = format!("<items node='changes'><item id='{id}'/></items>");
+            assert!(sent.contains(&wanted), "{sent}");
+            server
+                .send(&format!(
+                    "<iq type='error' id='{request}' from='{SERVICE}'><error type='cancel'>\
+                     <{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
+                ))
+                .await;
+        }
     };
     let listening = async {
         let begun = begin(client, Security::Loopback, "example.org", Some(resumption));
@@ -622,6 +668,22 @@ async fn time_that_an_item_takes_to_be_stored_does_not_count() {
     };
     let (item, ()) = tokio::join!(next_item(&mut session), sending);
     assert_eq!(item.0, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_many_items_take_to_be_stored_does_not_count() {
+    let (mut session, mut server) = session("").await;
+    let items = |id: usize| format!("<item id='{id}'><a xmlns='urn:x'/></item>");
+    for id in 0..40 {
+        server.event(SERVICE, &items(id)).await;
+    }
+    // After all of them.
+    server.answer("r2", &items(40)).await;
+    for id in 0..=40 {
+        assert_eq!(next_item(&mut session).await.0, id.to_string());
+        tokio::time::advance(Duration::from_secs(31)).await;
+        session.stored();
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! The items that a session asks its service for: those that it has missed, and those whose document an event leaves out.
 //!
-//! One request at a time is sent, so that a service which answers nothing has nothing pile up. What is not answered is asked for again
-//! by the session that resumes this one.
+//! One request at a time is sent, so that a service which answers nothing has nothing pile up, and each for one item: a service may answer
+//! a request for several with an error because one of them is gone, and together they may be too long. What is not answered is asked for
+//! again by the session that resumes this one.
 
 use std::collections::VecDeque;
 
@@ -11,13 +12,10 @@ use super::stream::escaped;
 const MOST_WANTED: usize = 1000;
 /// How long the identifier of one may be, in bytes.
 const LONGEST_ID: usize = 1024;
-/// How many items a request asks for, and how long that may be, in bytes.
-const MOST_ASKED: usize = 50;
-const LONGEST_REQUEST: usize = 16 << 10;
 /// How many intervals an answer may take.
 const MOST_INTERVALS: u32 = 4;
 
-/// What is asked for at once.
+/// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// So many of the newest items.
@@ -26,11 +24,9 @@ pub(super) enum Wanted {
     Item(String),
 }
 
-/// A request that is not answered.
+/// A request for the first in the queue that is not answered.
 struct Asked {
     id: String,
-    /// How many of the first in the queue it asks for.
-    count: usize,
     /// For how many intervals it waits.
     intervals: u32,
 }
@@ -75,37 +71,22 @@ impl WantedItems {
         if self.asked.is_some() {
             return None;
         }
-        let (mut attributes, mut items, mut count) = (String::new(), String::new(), 0);
-        for wanted in self.queue.iter().take(MOST_ASKED) {
-            match wanted {
-                Wanted::Newest(newest) if count == 0 => {
-                    attributes = format!(" max_items='{newest}'");
-                    count = 1;
-                    break;
-                }
-                Wanted::Item(id) if items.len() < LONGEST_REQUEST => {
-                    items += &format!("<item id='{}'/>", escaped(id));
-                    count += 1;
-                }
-                _ => break,
-            }
-        }
-        if count == 0 {
-            return None;
-        }
+        let (attributes, item) = match self.queue.front()? {
+            Wanted::Newest(newest) => (format!(" max_items='{newest}'"), String::new()),
+            Wanted::Item(id) => (String::new(), format!("<item id='{}'/>", escaped(id))),
+        };
         self.asked = Some(Asked {
             id: id.to_owned(),
-            count,
             intervals: 0,
         });
         let node = escaped(node);
-        Some(format!("<items node='{node}'{attributes}>{items}</items>"))
+        Some(format!("<items node='{node}'{attributes}>{item}</items>"))
     }
 
     /// The service has answered a request. Returns what that has asked for; `None`: it is not one of these.
-    pub(super) fn answered(&mut self, id: &str) -> Option<Vec<Wanted>> {
-        let asked = self.asked.take_if(|asked| asked.id == id)?;
-        Some(self.queue.drain(..asked.count).collect())
+    pub(super) fn answered(&mut self, id: &str) -> Option<Wanted> {
+        self.asked.take_if(|asked| asked.id == id)?;
+        self.queue.pop_front()
     }
 
     /// An interval has passed. False: the service does not answer.
@@ -122,10 +103,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_are_asked_for_one_request_at_a_time() {
+    fn items_are_asked_for_one_after_the_other() {
         let mut wanted = WantedItems::default();
         assert!(wanted.add(Wanted::Newest(5)));
-        for number in 0..60 {
+        for number in 0..2 {
             assert!(wanted.add(Wanted::Item(format!("<{number}"))));
             assert!(wanted.add(Wanted::Item(format!("<{number}"))), "once");
         }
@@ -133,31 +114,27 @@ mod tests {
         assert_eq!(newest, "<items node='a&apos;' max_items='5'></items>");
         assert_eq!(wanted.ask("r2", "a"), None);
         assert_eq!(wanted.answered("r2"), None);
-        assert_eq!(wanted.unanswered().len(), 61);
-        assert_eq!(wanted.answered("r1"), Some(vec![Wanted::Newest(5)]));
-        let items = wanted.ask("r3", "a").unwrap();
-        assert!(
-            items.starts_with("<items node='a'><item id='&lt;0'/>"),
-            "{items}"
-        );
-        assert_eq!(items.matches("<item ").count(), MOST_ASKED);
-        assert_eq!(wanted.answered("r3").unwrap().len(), MOST_ASKED);
-        assert!(wanted.ask("r4", "a").is_some());
-        assert_eq!(wanted.answered("r4").unwrap().len(), 10);
+        assert_eq!(wanted.unanswered().len(), 3);
+        assert_eq!(wanted.answered("r1"), Some(Wanted::Newest(5)));
+        for number in 0..2 {
+            let form = wanted.ask("r3", "a").unwrap();
+            let expected = format!("<items node='a'><item id='&lt;{number}'/></items>");
+            assert_eq!(form, expected);
+            let item = Wanted::Item(format!("<{number}"));
+            assert_eq!(wanted.answered("r3"), Some(item));
+        }
         assert_eq!(wanted.ask("r5", "a"), None);
     }
 
     #[test]
-    fn what_is_wanted_and_a_request_are_bounded() {
+    fn what_is_wanted_is_bounded() {
         let mut wanted = WantedItems::default();
         assert!(!wanted.add(Wanted::Item("x".repeat(LONGEST_ID + 1))));
         for number in 0..MOST_WANTED {
-            let id = format!("{number}{}", "&".repeat(1000));
-            assert!(wanted.add(Wanted::Item(id)));
+            assert!(wanted.add(Wanted::Item(number.to_string())));
         }
         assert!(!wanted.add(Wanted::Item("one more".to_owned())));
-        let request = wanted.ask("r1", "a").unwrap();
-        assert!(request.len() < 2 * LONGEST_REQUEST, "{}", request.len());
+        assert!(wanted.ask("r1", "a").is_some());
         for _ in 0..MOST_INTERVALS {
             assert!(wanted.wait());
         }
