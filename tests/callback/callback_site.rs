@@ -228,8 +228,7 @@ pub(crate) fn change_set_link(path: &str) -> String {
 }
 
 pub(crate) fn sitemap(hour: &str, links: &str, entries: &[String]) -> String {
-    let (time, entries) = (at(hour), entries.concat());
-    let modified = format!("<xhtml:meta name=\"DCTERMS.modified\" content=\"{time}\"/>");
+    let (modified, entries) = (modified(hour), entries.concat());
     format!("<urlset {NAMESPACES}>{modified}{links}{entries}</urlset>")
 }
 
@@ -243,11 +242,22 @@ pub(crate) fn index(parts: &[&str]) -> String {
     index_with("", parts)
 }
 
-/// An index with links of its own.
-pub(crate) fn index_with(links: &str, parts: &[&str]) -> String {
+/// An index with a time and links of its own. Without a time it is one of its receipt, long after all that the changes state.
+pub(crate) fn dated_index(hour: &str, links: &str, parts: &[&str]) -> String {
+    let modified = modified(hour);
+    index_with(&(modified + links), parts)
+}
+
+fn index_with(head: &str, parts: &[&str]) -> String {
     let entry = |path: &&str| format!("<sitemap><loc>{{site}}{path}</loc></sitemap>");
     let parts: String = parts.iter().map(entry).collect();
-    format!("<sitemapindex {NAMESPACES}>{links}{parts}</sitemapindex>")
+    format!("<sitemapindex {NAMESPACES}>{head}{parts}</sitemapindex>")
+}
+
+/// When a document was modified.
+fn modified(hour: &str) -> String {
+    let time = at(hour);
+    format!("<xhtml:meta name=\"DCTERMS.modified\" content=\"{time}\"/>")
 }
 
 /// A Change Set, as in example 5.7.
