@@ -38,7 +38,7 @@ use self::report::DiscoveryReport;
 use super::exit_status::{FAILED, OK};
 use super::output::print_text;
 use crate::clock;
-use crate::config::{CallbackProtocols, Config, Credentials};
+use crate::config::{CallbackProtocols, Config, Credentials, Source};
 use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
 use crate::sync::latest_source_time;
 
@@ -139,10 +139,16 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
     report.having_tried(cache.attempts())
 }
 
-/// The protocols of callbacks that the configuration has for the Source at an entry point: for one with the same host.
+/// The protocols of callbacks that the configuration has for the Source at an entry point, or else for one with the same origin, or host.
 fn protocols_of(config: &Config, url: &Url) -> CallbackProtocols {
-    let mut sources = config.sources.iter();
-    let source = sources.find(|source| source.url.host() == url.host());
+    let nearness = |source: &&Source| {
+        let its = &source.url;
+        (its == url, its.origin() == url.origin())
+    };
+    let at_host = config.sources.iter().rev();
+    let at_host = at_host.filter(|source| source.url.host() == url.host());
+    // Of several the last one counts, which is the first in the configuration.
+    let source = at_host.max_by_key(nearness);
     source.map_or_else(CallbackProtocols::default, |source| {
         source.callback_protocols.clone()
     })
@@ -163,5 +169,38 @@ async fn find(
             (other.clone(), found)
         }
         (_, found) => (entry.url.clone(), found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_are_those_of_the_nearest_source() {
+        let source = |url: &str, protocol: &str| {
+            let url = Url::parse(url).unwrap();
+            let mut source = Source::new("sample", url, "/mirror");
+            source.callback_protocols = CallbackProtocols::new([protocol]);
+            source
+        };
+        let sources = vec![
+            source("http://example.org/a.xml", "urn:first"),
+            source("http://example.org/b.xml", "urn:second"),
+            source("http://example.org:8080/", "urn:port"),
+        ];
+        let config = Config::new("/state", sources);
+        for (url, expected) in [
+            ("http://example.org/a.xml", "urn:first"),
+            ("http://example.org/b.xml", "urn:second"),
+            ("http://example.org/", "urn:first"),
+            ("http://example.org:8080/c.xml", "urn:port"),
+            ("https://example.org/", "urn:first"),
+        ] {
+            let found = protocols_of(&config, &Url::parse(url).unwrap());
+            assert!(found.check(expected).is_ok(), "{url}");
+        }
+        let other = protocols_of(&config, &Url::parse("http://example.net/").unwrap());
+        assert!(other.check("urn:first").is_err());
     }
 }

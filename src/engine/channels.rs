@@ -109,8 +109,8 @@ impl Channels {
             .into_iter()
             .map(|(index, place)| (&offered[index], &known[place]))
         {
-            self.want(known, offered.hubs).await?;
-            self.start(known);
+            let wanted = self.want(known, offered.hubs).await?;
+            self.start(wanted.as_ref().unwrap_or(known));
         }
         for offered in choice.new.into_iter().map(|index| &offered[index]) {
             let record = self.add(offered).await?;
@@ -194,13 +194,18 @@ impl Channels {
             .await?)
     }
 
-    async fn want(&mut self, known: &ChannelRecord, hubs: &[HubUri]) -> Result<(), EngineError> {
+    /// Returns the channel as it is now, if that has changed it.
+    async fn want(
+        &mut self,
+        known: &ChannelRecord,
+        hubs: &[HubUri],
+    ) -> Result<Option<ChannelRecord>, EngineError> {
         let now = clock::now().wall;
         let before = known.channel();
         let mut after = before.clone();
         after.want(now, hubs);
         if after == before {
-            return Ok(());
+            return Ok(None);
         }
         // A driver that is about to finish would not see the change.
         if before.is_ending()
@@ -209,11 +214,13 @@ impl Channels {
             driver.abort();
             let _ = driver.await;
         }
+        // Whoever has learnt the address of a callback that nothing signs can deliver until there is another one.
+        let is_renewed = before.is_ending() && !known.transport.has_known_sender();
+        let fresh = is_renewed.then(|| fresh_keys(false)).transpose()?;
         let hubs = hubs.to_vec();
+        let want = move |channel: &mut Channel| channel.want(now, &hubs);
         let store = &self.context.store;
-        Ok(store
-            .change_channel(known.id, true, move |channel| channel.want(now, &hubs))
-            .await?)
+        Ok(Some(store.want_channel(known.id, fresh, want).await?))
     }
 
     /// Makes the channel's driver end the subscription.

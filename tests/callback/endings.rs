@@ -3,7 +3,7 @@
 use resyncd::status::UnsubscribeResult;
 
 use crate::callback_site::{
-    CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, listed, sitemap,
+    CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, deliver, listed, sitemap,
 };
 use crate::support::NAME;
 
@@ -12,6 +12,7 @@ async fn interface_that_is_no_longer_named_gets_410() {
     let follower = Follower::start(CallbackSite::of(&["/a"]).await).await;
     follower.settled().await;
     let site = &follower.site;
+    let former = site.until_registered(1).await;
     let document = change_set(&[]);
     assert_eq!(site.push(&document).await, 200);
     site.put(SITEMAP, &sitemap("13", "", &[listed("/a", "08")]));
@@ -23,15 +24,19 @@ async fn interface_that_is_no_longer_named_gets_410() {
     let again = sitemap("14", &site.interface(SUBSCRIBE), &[listed("/a", "08")]);
     site.put(SITEMAP, &again);
     follower.destination.operator.poll(NAME).await;
-    site.until_registered(2).await;
+    let renewed = site.until_registered(2).await;
     follower.settled().await;
     assert_eq!(site.push(&document).await, 200);
+    // Whoever has learnt the former address can deliver no more.
+    assert_ne!(renewed, former);
+    assert_eq!(deliver(&former, document).await, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unsubscribe_has_deliveries_answered_with_410() {
-    let follower = Follower::start(CallbackSite::of(&["/a"]).await).await;
+    let mut follower = Follower::start(CallbackSite::of(&["/a"]).await).await;
     follower.settled().await;
+    let former = follower.site.until_registered(1).await;
     let path = format!("/sources/{NAME}/unsubscribe");
     let (_, body) = follower.destination.operator.post(&path).await;
     let results: Vec<UnsubscribeResult> = serde_json::from_str(&body).unwrap();
@@ -44,4 +49,12 @@ async fn unsubscribe_has_deliveries_answered_with_410() {
         .until_channel("ended", |channel| channel.state == "unsubscribed")
         .await;
     assert_eq!(follower.site.posted(), [SUBSCRIBE]);
+    // So the operator gets another address.
+    follower.destination.stop().await;
+    follower.destination.start_again().await;
+    let renewed = follower.site.until_registered(2).await;
+    follower.settled().await;
+    assert_ne!(renewed, former);
+    assert_eq!(deliver(&former, change_set(&[])).await, 404);
+    assert_eq!(follower.site.push(&change_set(&[])).await, 200);
 }

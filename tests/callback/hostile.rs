@@ -202,6 +202,10 @@ async fn other_hosts_are_not_requested_for_what_is_pushed() {
     follower.processed(1).await;
     follower.until_mirrored(&[("/a", "changed")]).await;
     assert!(foreign.requested().is_empty());
+    let set = follower.settled().await;
+    let mut notices = set.notices.iter();
+    let noted = notices.find(|it| it.code == "foreign-resources");
+    assert_eq!(noted.map(|it| it.count), Some(1), "{set:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - Only an interface whose protocol is configured is requested.
 //! - The address is registered once by each process, and again when the Source falls silent; after a failure at a pace that the core
-//!   decides. It stays the same: a Source that has registered it before need not remember another one.
+//!   decides. It stays the same: a Source that has registered it before need not remember another one. Only a channel that was left gets
+//!   another one once it is wanted again.
 //! - What is delivered enters the inbox at the callback listener, as a hub's deliveries do.
 
 use std::time::Duration;

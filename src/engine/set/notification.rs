@@ -8,6 +8,7 @@ use flate2::read::GzDecoder;
 use url::Url;
 
 use super::changes::{change_of, note_expiry, only_version};
+use super::documents::note_foreign;
 use super::late_news::LateNews;
 use super::linked::is_own_service;
 use crate::clock;
@@ -209,6 +210,7 @@ impl News {
         let mut late_uris = HashSet::new();
         let mut late_news = LateNews::of(set, true);
         let mut changes = Vec::new();
+        let mut foreign = 0;
         for entry in entries {
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             let is_included = filter.includes(entry.md.change, changed_at);
@@ -219,7 +221,9 @@ impl News {
             let mut change = change_of(context, entry, ChangeKind::Updated, changed_at);
             if speaker == Speaker::Anybody {
                 // Whoever it is must not have others requested. What the Source states of them, a poll finds.
+                let is_wanted = change.is_some();
                 change = change.filter(|change| is_own_service(&context.source, &change.uri));
+                foreign += u64::from(is_wanted && change.is_none());
             }
             if speaker != Speaker::Source
                 && let Some(change) = &mut change
@@ -240,6 +244,7 @@ impl News {
                 None => {}
             }
         }
+        note_foreign(context, set, foreign);
         changes.reverse();
         let late = late_news.finish(context)?;
         let has_late = !late.is_empty();
