@@ -28,7 +28,7 @@ pub(super) fn notice(
     match channel.transport {
         Transport::Websub => notice_of_hub(channel, now),
         Transport::Callback => notice_of_callback(channel, public_url?, now),
-        Transport::Websocket => None,
+        Transport::Websocket | Transport::Xmpp => None,
     }
 }
 
