@@ -89,7 +89,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 68] = [
+const KEYS: [(&str, &str); 73] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -119,6 +119,11 @@ const KEYS: [(&str, &str); 68] = [
     ("limits.third_party_requests", "600"),
     ("feed.keep", "\"90d\""),
     ("log.format", "\"auto\""),
+    ("xmpp.jid", "\"\""),
+    ("xmpp.password", "\"\""),
+    ("xmpp.password_file", "\"\""),
+    ("xmpp.password_credential", "\"\""),
+    ("xmpp.server", "\"\""),
     ("source.name", "\"example\""),
     ("source.url", "\"https://example.com/\""),
     ("source.mirror", "\"/srv/mirror/example\""),

@@ -207,7 +207,8 @@ fn unknown_keys_get_a_hint() {
         source("state_dir = 1"),
         "unknown key; it belongs before the first table"
     );
-    assert_eq!(source("password = 1"), "unknown key");
+    assert_eq!(source("password = 1"), "unknown key; it belongs in [xmpp]");
+    assert_eq!(source("colour = 1"), "unknown key");
     assert_eq!(source("[limit]"), "unknown table; did you mean limits?");
     assert_eq!(
         hint(&format!("lease = \"1d\"\n{MINIMAL}")),
