@@ -267,8 +267,8 @@ async fn links_of_what_is_pushed_are_not_followed() {
     let there = foreign.url("/x.pdf");
     let entry = format!(
         "<url><loc>{{site}}/a</loc><lastmod rs:type=\"updated\">2012-08-08T13:00:00Z</lastmod>\
-         <xhtml:link rel=\"alternate\" type=\"application/pdf\" href=\"{there}\"/>\
-         <xhtml:link rel=\"describedby\" type=\"text/xml\" href=\"{{site}}/own.xml\"/></url>"
+         <rs:ln rel=\"alternate\" type=\"application/pdf\" href=\"{there}\"/>\
+         <rs:ln rel=\"describedby\" type=\"text/xml\" href=\"{{site}}/own.xml\"/></url>"
     );
     site.push(&change_set(&[entry])).await;
     follower.until_mirrored(&[("/a", "changed")]).await;
@@ -276,6 +276,14 @@ async fn links_of_what_is_pushed_are_not_followed() {
     follower.until_mirrored(&[("/a", "changed")]).await;
     assert!(foreign.requested().is_empty());
     assert!(!site.requested().contains(&"/own.xml".to_owned()));
+    // Those that the Source states are.
+    let stated = "<url><loc>{site}/a</loc><lastmod>2012-08-08T14:00:00Z</lastmod>\
+        <rs:ln rel=\"describedby\" type=\"text/xml\" href=\"{site}/own.xml\"/></url>";
+    let interface = site.interface(SUBSCRIBE);
+    site.put(SITEMAP, &sitemap("14", &interface, &[stated.to_owned()]));
+    follower.destination.operator.poll(NAME).await;
+    let both = [("/a", "changed"), ("/own.xml", "own")];
+    follower.until_mirrored(&both).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
