@@ -31,6 +31,7 @@
 //! | [`metrics`] | the metrics: their names, the counts that nothing else keeps, Prometheus' text format | everything but the status |
 //! | [`clock`] | the only place that reads the clocks | everything else |
 //! | [`error_class`] | core: which errors are fatal, are retried, or stay | everything else |
+//! | [`file_lock`] | a lock that keeps other processes out of a folder | everything else |
 //!
 //! `tests/tidy.rs` checks this table against the imports, that no two files import each other, and that SQL is in `store::tables`
 //! only; `clippy.toml` bans the clocks elsewhere.
@@ -108,6 +109,7 @@ pub mod demo;
 pub mod engine;
 pub mod error_class;
 pub mod fetch;
+pub mod file_lock;
 pub mod http;
 pub mod metrics;
 pub mod mirror;

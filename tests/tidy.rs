@@ -41,6 +41,7 @@ const RULES: &[Rule] = &[
         &[],
         &["tokio", "reqwest", "axum", "rusqlite", "std"],
     ),
+    rule("file_lock", &[], &["tokio", "reqwest", "axum", "rusqlite"]),
     rule("config", &["protocol"], &["reqwest", "axum", "rusqlite"]),
     rule(
         "protocol",
@@ -84,12 +85,12 @@ const RULES: &[Rule] = &[
     ),
     rule(
         "mirror",
-        &["protocol", "mirror_path", "error_class"],
+        &["protocol", "mirror_path", "error_class", "file_lock"],
         &["tokio", "reqwest", "axum", "hyper", "rusqlite"],
     ),
     rule(
         "store",
-        &["protocol", "sync", "mirror_path", "clock"],
+        &["protocol", "sync", "mirror_path", "clock", "file_lock"],
         &["reqwest", "axum", "hyper", "std::net"],
     ),
     rule("status", &["protocol"], &["reqwest", "axum", "rusqlite"]),
@@ -117,6 +118,7 @@ const RULES: &[Rule] = &[
             "clock",
             "config",
             "error_class",
+            "file_lock",
         ],
         &["rusqlite", "quick_xml", "axum"],
     ),
@@ -142,6 +144,7 @@ const ALL: &[&str] = &[
     "demo",
     "cli",
     "error_class",
+    "file_lock",
 ];
 
 /// How SQL begins, in capitals.

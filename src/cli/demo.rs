@@ -26,6 +26,7 @@ use crate::demo::{
 };
 use crate::engine::Audit;
 use crate::fetch::{Client, FetchError};
+use crate::file_lock::FileLock;
 use crate::protocol::Capability;
 use crate::status::{Operations, SetStatus, StatusError};
 use crate::store::{FeedEntry, Store, Wake};
@@ -358,12 +359,10 @@ async fn audit(config: &Config) -> Result<Result<String, StatusError>, DemoFailu
 }
 
 /// Removes the state and the mirror of an earlier demo, whose Source is gone, and nothing else.
-fn prepare_folder(folder: &Path) -> Result<File, DemoFailure> {
+fn prepare_folder(folder: &Path) -> Result<FileLock, DemoFailure> {
     std::fs::create_dir_all(folder)?;
     let lock = File::create(folder.join("lock"))?;
-    if lock.try_lock().is_err() {
-        return Err(DemoFailure::Running);
-    }
+    let lock = FileLock::try_new(lock).map_err(|_| DemoFailure::Running)?;
     for folder_name in ["state", "mirror"] {
         match std::fs::remove_dir_all(folder.join(folder_name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),

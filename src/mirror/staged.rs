@@ -23,6 +23,7 @@ use super::error::errno;
 use super::fault_injection::{Call, inject_fault};
 use super::file_system::{FileSystem, SYNC_TOGETHER};
 use super::tree::{FolderTree, create_folder, sweep, sync_entries};
+use crate::file_lock::FileLock;
 use crate::mirror_path::OWN_FOLDER;
 use crate::protocol::SourceTime;
 
@@ -44,7 +45,7 @@ const OPEN_SHARE: u64 = 4;
 /// that this one will still remove.
 pub(super) struct StagingDir {
     folder: OwnedFd,
-    lock: File,
+    lock: FileLock,
     next: AtomicU64,
     pub(super) file_system: FileSystem,
     pub(super) open_files: Arc<OpenFiles>,
@@ -60,18 +61,12 @@ impl StagingDir {
         let own = tree.folder(OWN_FOLDER).map_err(failed)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = openat(&own, "lock", flags, Mode::from_raw_mode(0o644)).map_err(failed)?;
-        let lock = File::from(lock);
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(MirrorError::Locked {
-                    root: root.to_owned(),
-                });
-            }
-            Err(TryLockError::Error(error)) => {
-                return Err(MirrorError::classify_io("locking", OWN_FOLDER, &error));
-            }
-        }
+        let lock = FileLock::try_new(File::from(lock)).map_err(|error| match error {
+            TryLockError::WouldBlock => MirrorError::Locked {
+                root: root.to_owned(),
+            },
+            TryLockError::Error(error) => MirrorError::classify_io("locking", OWN_FOLDER, &error),
+        })?;
         let file_system = FileSystem::of(top).map_err(failed)?;
         // Incomplete files are not for those who may read the mirror.
         create_folder(&own, "work", 0o700).map_err(failed)?;
@@ -82,7 +77,7 @@ impl StagingDir {
         let io = |error| MirrorError::classify_io("writing", ".resyncd/lock", &error);
         let unclean = lock.metadata().map_err(io)?.len() > 0;
         inject_fault(Call::Write).map_err(|errno| io(errno.into()))?;
-        (&lock).write_all(b"in use\n").map_err(io)?;
+        (&*lock).write_all(b"in use\n").map_err(io)?;
         let staging = Self {
             folder,
             lock,

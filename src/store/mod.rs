@@ -51,7 +51,7 @@ mod wake;
 mod write_health;
 mod writer;
 
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -113,6 +113,7 @@ pub use writer::Writing;
 pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
+use crate::file_lock::FileLock;
 use arrival::Arrivals;
 use corruption::{Check, Damage};
 use feed_readers::FeedReaders;
@@ -140,7 +141,7 @@ pub struct Store {
     gap_history: GapHistory,
     /// Whether this process, if it ends now, ends in order.
     ends_in_order: Arc<AtomicBool>,
-    _lock: File,
+    _lock: FileLock,
     #[cfg(test)]
     commit_hook: Arc<commit_hook::CommitHook>,
 }
@@ -157,11 +158,10 @@ impl Store {
         let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
         folder::prepare(folder).map_err(folder_error)?;
         let lock = folder::open_lock(&folder.join("resyncd.lock")).map_err(folder_error)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(folder_error(error)),
-        }
+        let lock = FileLock::try_new(lock).map_err(|error| match error {
+            TryLockError::WouldBlock => StoreError::Locked(folder.to_owned()),
+            TryLockError::Error(error) => folder_error(error),
+        })?;
         let path = folder.join(schema::DATABASE);
         let damage = Arc::new(Damage::of(&path));
         let opened = schema::open(&path).and_then(|connection| match damage.was_found() {

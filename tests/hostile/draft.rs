@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use resyncd::status::SetStatus;
 
 use crate::site::{GuardedDaemon, PUBLIC, Site, number, ok, status};
-use crate::support::files;
+use crate::support::{eventually, files};
 
 /// How many Change Sets are read in one poll.
 const MOST: usize = 1000;
@@ -55,8 +55,18 @@ async fn site(before: impl Fn(usize) -> usize + Send + Sync + 'static) -> (Site,
 }
 
 /// Follows the site; returns its set once it is reported that not all Change Sets are read.
-async fn followed(site: &Site) -> (GuardedDaemon, SetStatus) {
+async fn followed(site: &Site, requested: &AtomicUsize) -> (GuardedDaemon, SetStatus) {
     let daemon = GuardedDaemon::follow(site.url("/sitemap.xml")).await;
+    // Each hundred within the limit of a test, not all of them.
+    for expected in (100..MOST).step_by(100) {
+        eventually("Change Sets are requested", None, async || match requested
+            .load(Ordering::Relaxed)
+        {
+            number if number >= expected => Ok(()),
+            number => Err(format!("{number} of {expected}")),
+        })
+        .await;
+    }
     let is_reported = |set: &SetStatus| {
         let mut notices = set.notices.iter();
         let is_cut = notices.any(|notice| notice.code == "change-sets-cut");
@@ -87,7 +97,7 @@ async fn only_the_first_is_polled(
 #[tokio::test(flavor = "multi_thread")]
 async fn ring_of_a_thousand_change_sets_is_read_once() {
     let (site, requested) = site(|number| (number + 1) % 1000).await;
-    let (daemon, set) = followed(&site).await;
+    let (daemon, set) = followed(&site, &requested).await;
     let notice = set
         .notices
         .iter()
@@ -103,7 +113,7 @@ async fn ring_of_a_thousand_change_sets_is_read_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn change_sets_without_end_are_cut() {
     let (site, requested) = site(|number| number + 1).await;
-    let (daemon, set) = followed(&site).await;
+    let (daemon, set) = followed(&site, &requested).await;
     assert_eq!(set.gaps.len(), 1, "{set:#?}");
     assert_eq!(files(&daemon.config.sources[0].mirror).len(), 1);
     only_the_first_is_polled(&daemon, &set, &requested).await;

@@ -1,5 +1,7 @@
 //! Downloads that are cut short and resumed.
 
+use std::io;
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -12,6 +14,19 @@ use crate::config;
 use crate::fetch::test_site::{self, Received, Site};
 use crate::fetch::{AllowedHosts, Client, FetchError};
 use crate::protocol::ResourceUri;
+
+/// Opens what is on disk of a package once it is closed: the last write of a dropped download may be under way, and a process that
+/// another test starts has a copy of every descriptor for a moment.
+fn open(folder: &Path, uri: &Url) -> PartialPackage {
+    for _ in 0..180_000 {
+        match PartialPackage::open(folder, uri) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            opened => return opened.unwrap(),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{uri} is still open");
+}
 
 /// The package on the server, and how the server behaves.
 #[derive(Clone)]
@@ -150,7 +165,7 @@ impl Rig {
     }
 
     fn partial(&self) -> PartialPackage {
-        PartialPackage::open(self.folder.path(), &self.uri()).unwrap()
+        open(self.folder.path(), &self.uri())
     }
 
     async fn get(&self) -> Result<PartialPackage, FetchError> {
@@ -387,7 +402,7 @@ async fn a_package_can_be_opened_only_once() {
     let rig = Rig::start(ServedPackage::default()).await;
     let first = rig.partial();
     let second = PartialPackage::open(rig.folder.path(), &rig.uri());
-    assert_eq!(second.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(second.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     drop(first);
     rig.partial();
 }
@@ -420,7 +435,7 @@ async fn hosts_and_errors_are_handled_as_for_resources() {
     assert_eq!(got.unwrap_err().code(), "forbidden-host");
     let site = Site::start(|_| test_site::status(503)).await;
     let uri = Url::parse(&site.url("/")).unwrap();
-    let partial = PartialPackage::open(rig.folder.path(), &uri).unwrap();
+    let partial = open(rig.folder.path(), &uri);
     let got = client
         .get_package(&uri, &AllowedHosts::any(), None, partial)
         .await;
@@ -447,7 +462,7 @@ async fn a_stall_ends_the_try_and_the_bytes_are_retained() {
     .await;
     let uri = Url::parse(&site.url("/")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let partial = || PartialPackage::open(folder.path(), &uri).unwrap();
+    let partial = || open(folder.path(), &uri);
     let got = client(Duration::from_secs(15), 1)
         .get_package(&uri, &AllowedHosts::any(), None, partial())
         .await;
@@ -469,7 +484,7 @@ async fn a_package_does_not_delay_resources_and_documents() {
     let client = client(Duration::from_secs(3600), 1);
     let folder = tempfile::tempdir().unwrap();
     let uri = Url::parse(&site.url("/dump.zip")).unwrap();
-    let partial = PartialPackage::open(folder.path(), &uri).unwrap();
+    let partial = open(folder.path(), &uri);
     let fetching = tokio::spawn({
         let (client, uri) = (client.clone(), uri.clone());
         async move {
@@ -490,16 +505,7 @@ async fn a_package_does_not_delay_resources_and_documents() {
     // A dropped download frees its permit, and the file once its last write has ended.
     fetching.abort();
     assert!(fetching.await.unwrap_err().is_cancelled());
-    let partial = tokio::time::timeout(Duration::from_secs(180), async {
-        loop {
-            match PartialPackage::open(folder.path(), &uri) {
-                Ok(partial) => return partial,
-                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    });
-    let partial = partial.await.unwrap();
+    let partial = open(folder.path(), &uri);
     tokio::select! {
         _ = client.get_package(&uri, &any, None, partial) => panic!("it never ends"),
         begun = begun.wait_for(|count| *count == 2) => assert!(begun.is_ok()),
@@ -525,7 +531,7 @@ async fn a_package_of_the_sample_source_is_fetched_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let client = test_site::client();
     let get = async || {
-        let partial = PartialPackage::open(folder.path(), &uri).unwrap();
+        let partial = open(folder.path(), &uri);
         client
             .get_package(&uri, &AllowedHosts::any(), None, partial)
             .await
