@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use url::{Url, form_urlencoded};
 
 use crate::site::{ok, redirect, status};
-use crate::support::{Destination, client, eventually, files, send, soon};
+use crate::support::{Destination, client, send, soon};
 
 /// The protocol of the draft's example 5.6.
 pub(crate) const PROTOCOL: &str = "http://example.com/protocol/callback";
@@ -289,15 +289,7 @@ impl Follower {
 
     /// Waits until the status of the set satisfies a condition.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&SetStatus) -> bool) -> SetStatus {
-        eventually(what, Some(self.destination.wakes()), async || {
-            let sources = self.destination.operator.status().await.sources;
-            let set = sources.iter().flat_map(|source| &source.sets).next();
-            match set {
-                Some(set) if wanted(set) => Ok(set.clone()),
-                _ => Err(format!("{sources:#?}")),
-            }
-        })
-        .await
+        self.destination.until(what, wanted).await
     }
 
     /// Waits until the channel satisfies a condition.
@@ -331,25 +323,7 @@ impl Follower {
 
     /// Waits until the mirror has exactly these files.
     pub(crate) async fn until_mirrored(&self, expected: &[(&str, &str)]) {
-        let folder = self.site.address.to_string();
-        let expected: Vec<(String, String)> = expected
-            .iter()
-            .map(|(path, text)| (format!("{folder}{path}"), (*text).to_owned()))
-            .collect();
-        let mirror = &self.destination.config.sources[0].mirror;
-        eventually("mirrored", Some(self.destination.wakes()), async || {
-            let found = files(mirror).into_iter();
-            let found: Vec<(String, String)> = found
-                .map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned()))
-                .collect();
-            match found == expected {
-                true => Ok(()),
-                false => Err(format!(
-                    "{found:?} {:#?}",
-                    self.destination.operator.status().await
-                )),
-            }
-        })
-        .await;
+        let host = self.site.address.to_string();
+        self.destination.until_mirrored(&host, expected).await;
     }
 }
