@@ -184,9 +184,9 @@ impl Channels {
     async fn add(&self, offered: &OfferedChannel<'_>) -> Result<ChannelRecord, EngineError> {
         let keys = fresh_keys(offered.is_signed(&self.context))?;
         let now = clock::now().wall;
-        let channel = match offered.transport {
-            Transport::Websub => Channel::new(now, &offered.topic, offered.hubs),
-            other => Channel::without_hubs(other, now, &offered.topic),
+        let channel = match offered.transport.has_hubs() {
+            true => Channel::new(now, &offered.topic, offered.hubs),
+            false => Channel::without_hubs(offered.transport, now, &offered.topic),
         };
         let store = &self.context.store;
         Ok(store
@@ -301,21 +301,12 @@ impl Channels {
         if let Some(fault) = silent
             && let Some(record) = store.channel(id).await?
         {
-            let error = fault.message(record.transport);
-            match record.transport {
-                Transport::Websub => {
-                    tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic,
-                        hub = record.hub_name(), error, "hub has fallen silent; subscribing anew");
-                }
-                Transport::Websocket | Transport::Xmpp => {
-                    tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.topic, error,
-                        "connection has fallen silent; connecting anew");
-                }
-                Transport::Callback => {
-                    tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.topic, error,
-                        "callback has fallen silent; registering it anew");
-                }
-            }
+            let (error, event) = (
+                fault.message(record.transport),
+                record.transport.silent_event(),
+            );
+            tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic,
+                hub = record.logged_hub(), error, "{event}");
         }
         Ok(())
     }
@@ -405,7 +396,7 @@ fn offered_channel<'a>(
             "channel ignored: [callback] public_url is not set");
         return None;
     }
-    if transport == Transport::Xmpp && !context.client.has_xmpp_account() {
+    if transport.needs_account() && !context.client.has_xmpp_account() {
         tracing::warn!(code = "no-xmpp-account", source = context.source, %topic, "channel ignored: [xmpp] jid is not set");
         return None;
     }

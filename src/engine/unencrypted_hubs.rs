@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use crate::protocol::{HubUri, Transport, is_in_the_clear};
+use crate::protocol::{HubUri, is_in_the_clear};
 use crate::status::StatusError;
 use crate::store::ChannelRecord;
 
@@ -25,10 +25,13 @@ pub(super) fn notice(
     public_url: Option<&Url>,
     now: DateTime<Utc>,
 ) -> Option<StatusError> {
-    match channel.transport {
-        Transport::Websub => notice_of_hub(channel, now),
-        Transport::Callback => notice_of_callback(channel, public_url?, now),
-        Transport::Websocket | Transport::Xmpp => None,
+    let transport = channel.transport;
+    if transport.has_hubs() {
+        notice_of_hub(channel, now)
+    } else if transport.has_callback() {
+        notice_of_callback(channel, public_url?, now)
+    } else {
+        None
     }
 }
 
@@ -66,7 +69,7 @@ mod tests {
     use crate::clock;
     use crate::engine::status_view;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::protocol::{Capability, TopicUri};
+    use crate::protocol::{Capability, TopicUri, Transport};
     use crate::store::CallbackKeys;
     use crate::sync::Channel;
 

@@ -169,10 +169,10 @@ impl Offer {
         let is_own = first.capability == Capability::ResourceList && first.uri == *capability_list;
         let is_named_by_sitemap = |offer: &Self| match offer.capability {
             Capability::ChangeList | Capability::ResourceDump | Capability::CapabilityList => true,
-            Capability::ChangeNotification => matches!(
-                offer.transport(),
-                Some(Transport::Xmpp | Transport::Callback)
-            ),
+            Capability::ChangeNotification => {
+                let transport = offer.transport();
+                transport.is_some_and(Transport::is_named_by_sitemaps)
+            }
             _ => false,
         };
         is_own && others.iter().all(is_named_by_sitemap)

@@ -34,6 +34,26 @@ impl Transport {
         }
     }
 
+    /// What is logged once a channel is active.
+    #[must_use]
+    pub fn active_event(self) -> &'static str {
+        match self {
+            Self::Websub => "subscription active",
+            Self::Websocket | Self::Xmpp => "connection active",
+            Self::Callback => "callback registered",
+        }
+    }
+
+    /// What is logged where polls find what a channel has not brought.
+    #[must_use]
+    pub fn silent_event(self) -> &'static str {
+        match self {
+            Self::Websub => "hub has fallen silent; subscribing anew",
+            Self::Websocket | Self::Xmpp => "connection has fallen silent; connecting anew",
+            Self::Callback => "callback has fallen silent; registering it anew",
+        }
+    }
+
     /// The transport of a stable name.
     #[must_use]
     pub fn from_code(code: &str) -> Option<Self> {
@@ -51,6 +71,18 @@ impl Transport {
             "xmpp" => node_of(uri).map(|_| Self::Xmpp),
             _ => None,
         }
+    }
+
+    /// Whether the head of a Sitemap of version 0.1 names its channels, and not a Capability List.
+    #[must_use]
+    pub fn is_named_by_sitemaps(self) -> bool {
+        matches!(self, Self::Xmpp | Self::Callback)
+    }
+
+    /// Whether a channel needs the configured XMPP account.
+    #[must_use]
+    pub fn needs_account(self) -> bool {
+        self == Self::Xmpp
     }
 
     /// Whether hubs stand between the Source and the Destination: a channel has one, and may have others.

@@ -216,7 +216,11 @@ impl DiscoveryReport {
     pub(super) fn without_xmpp_account(mut self) -> Self {
         let of_sets = self.sets.iter_mut().flat_map(|set| &mut set.channels);
         let all = self.channels.iter_mut().chain(of_sets);
-        for channel in all.filter(|it| it.transport == Some(Transport::Xmpp.code())) {
+        let needs_account = |channel: &&mut AdvertisedChannel| {
+            let transport = channel.transport.and_then(Transport::from_code);
+            transport.is_some_and(Transport::needs_account)
+        };
+        for channel in all.filter(needs_account) {
             let text = "it needs an XMPP account: [xmpp] jid is not set";
             channel.error = Some(status_error("no-xmpp-account", text));
         }

@@ -17,7 +17,6 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, catch_panic};
 use crate::metrics::PollOutcome;
-use crate::protocol::Transport;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
 use crate::sync::{ChannelState, Pacing, PushWatchdog};
 
@@ -269,13 +268,9 @@ impl SetWorker {
                 continue;
             }
             if let Ok(Some(record)) = context.store.channel(channel).await {
-                let message = match record.transport {
-                    Transport::Websub => "subscription active",
-                    Transport::Websocket | Transport::Xmpp => "connection active",
-                    Transport::Callback => "callback registered",
-                };
+                let event = record.transport.active_event();
                 tracing::info!(source = context.name(), transport = record.transport.code(), topic = %record.topic,
-                    hub = record.logged_hub(), "{message}");
+                    hub = record.logged_hub(), "{event}");
             }
         }
         self.leases = leases;
