@@ -6,11 +6,13 @@
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
 //! - `hook` reads `[[source.hook]]`;
 //! - `credentials` has what a Source gets to let this client in, `auth` reads `[source.auth]`, `certificates` PEM files;
+//! - `callback_protocols` has the protocols of interfaces for callbacks;
 //! - `changes` compares two configurations, for a reload;
 //! - `proxies` decides which request goes through a proxy;
 //! - `environment` has the environment variables;
 //! - `syntax` parses TOML, or reports its first error with line and key;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
+//! - `xmpp` reads `[xmpp]`;
 //! - `secret` reads the files of secrets;
 //! - `doubts` finds what is valid and can hardly be meant;
 //! - `effective` writes the configuration with its defaults;
@@ -18,6 +20,7 @@
 //! - `defaults` has the default of every key.
 
 mod auth;
+mod callback_protocols;
 mod certificates;
 mod changes;
 mod credentials;
@@ -36,6 +39,7 @@ mod source;
 mod syntax;
 mod table_reader;
 mod value;
+mod xmpp;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,6 +50,7 @@ use url::Url;
 
 use crate::protocol::{Algorithm, Digest, HubUri, LinkRules, ResourceUri, Selection};
 
+pub use callback_protocols::{CallbackProtocols, UnconfiguredProtocol};
 pub use certificates::{Authorities, ClientCertificate};
 pub use changes::ConfigChanges;
 pub use credentials::{AuthHeader, Credentials};
@@ -55,6 +60,7 @@ pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
 pub use proxies::Proxies;
 pub use secret::{Secret, WebhookSecret};
+pub use xmpp::{XmppConfig, XmppPassword};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -73,6 +79,8 @@ pub struct Config {
     pub feed: FeedConfig,
     /// The log on standard error.
     pub log: LogConfig,
+    /// The account for XMPP PubSub; `None`: such channels are not used.
+    pub xmpp: Option<XmppConfig>,
     /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }
@@ -210,6 +218,8 @@ pub struct Source {
     pub hub: Option<HubUri>,
     /// Whether what only the hub states counts without an answer of the Source; `None`: if both have the same origin.
     pub trust_hub: Option<bool>,
+    /// The protocols of interfaces at which callbacks are registered.
+    pub callback_protocols: CallbackProtocols,
     /// Hosts that resources may be fetched from: lower case, with or without a port; empty: any public host.
     pub hosts: Vec<String>,
     /// Which resources are mirrored.

@@ -1,7 +1,8 @@
 //! resyncd keeps local copies in step with [ResourceSync](https://www.openarchives.org/rs/) Sources.
 //!
 //! It is a Destination that runs as a service. It receives notifications over WebSub, and proves from their `from` and `until` that
-//! none is missing; over a WebSocket each is a hint. What is missing it reads from Change Lists, or else from the Resource List. Where
+//! none is missing; over a WebSocket, XMPP or HTTP callback each is a hint. What is missing it reads from Change Lists, or else from the
+//! Resource List. Where
 //! a Source has no channel it polls; where a Source packages its resources it reads the packages; a site without ResourceSync it
 //! follows by its sitemaps, and a Source of the draft of version 0.1 by its Sitemap and its Change Sets.
 //!
@@ -17,7 +18,7 @@
 //! |---|---|---|
 //! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
 //! | [`sync`] | core: coverage, sequencer, plan, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
-//! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, WebSockets, discovery | coverage, mirror paths, SQL |
+//! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, discovery | coverage, mirror paths, SQL |
 //! | [`mirror_path`] | core: the path of a URI's file in the mirror | files, SQL, the configuration |
 //! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
@@ -55,7 +56,7 @@
 //!          → store (tx::complete)      resource + task concluded + version + feed entry, many in ONE transaction
 //! ```
 //!
-//! A message over a WebSocket (`engine::channels`) enters at the same inbox; nothing more is read of its connection until it is on disk.
+//! A message over a WebSocket or XMPP (`engine::channels`) enters at the same inbox; nothing more is read of its connection until it is on disk.
 //!
 //! An announced version that the mirror does not publish is a row of its own from the commit of its entry on; its Source's store of
 //! versions fetches it where the entry links to.

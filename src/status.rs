@@ -382,7 +382,7 @@ pub struct ClosedGapStatus {
 pub struct ChannelStatus {
     /// `change-notification` or `framework-notification`.
     pub kind: String,
-    /// Over what its notifications come: `websub` or `websocket`.
+    /// Over what its notifications come: `websub`, `websocket`, `xmpp` or `callback`.
     #[serde(default = "websub")]
     pub transport: String,
     /// Its topic, or the URI of another transport.

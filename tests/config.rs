@@ -14,6 +14,8 @@ mod client_tls;
 mod faults;
 #[path = "config/hooks.rs"]
 mod hooks;
+#[path = "config/xmpp.rs"]
+mod xmpp;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -87,7 +89,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 68] = [
+const KEYS: [(&str, &str); 74] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -117,6 +119,11 @@ const KEYS: [(&str, &str); 68] = [
     ("limits.third_party_requests", "600"),
     ("feed.keep", "\"90d\""),
     ("log.format", "\"auto\""),
+    ("xmpp.jid", "\"\""),
+    ("xmpp.password", "\"\""),
+    ("xmpp.password_file", "\"\""),
+    ("xmpp.password_credential", "\"\""),
+    ("xmpp.server", "\"\""),
     ("source.name", "\"example\""),
     ("source.url", "\"https://example.com/\""),
     ("source.mirror", "\"/srv/mirror/example\""),
@@ -135,6 +142,7 @@ const KEYS: [(&str, &str); 68] = [
     ("source.max_delete", "\"10%\""),
     ("source.signatures", "\"required\""),
     ("source.hub", "\"\""),
+    ("source.callback_protocols", "[]"),
     ("source.hosts", "[]"),
     ("source.include", "[]"),
     ("source.exclude", "[]"),
@@ -227,6 +235,7 @@ versions = "kept"
 undated_per_day = 7
 stale_after = "30d"
 trust_hub = true
+callback_protocols = ["HTTP://b.example/callback"]
 delete = false
 max_delete = "100%"
 signatures = "off"
@@ -279,6 +288,9 @@ representations = ["Application/PDF"]
     assert_eq!(source.undated_per_day, 7);
     assert_eq!(source.stale_after, Some(Duration::from_secs(30 * 86_400)));
     assert_eq!(source.trust_hub, Some(true));
+    let protocols = &source.callback_protocols;
+    assert!(protocols.check("http://b.example/callback").is_ok());
+    assert!(protocols.check("http://b.example/").is_err());
     assert!(!source.delete);
     assert!((source.max_delete - 1.0).abs() < f64::EPSILON);
     assert_eq!(source.signatures, Signatures::Off);

@@ -33,7 +33,7 @@ const ENTRIES_A_LIST: usize = 50_000;
 const MANY: usize = 2_600_000;
 const FEW: usize = 260_000;
 /// Lists of one entry.
-const LISTS: usize = 50_000;
+const LISTS: usize = 20_000;
 /// Beyond it the bench fails.
 const MEMORY_LIMIT: Goal = Goal::AtMost(100.0, " MiB");
 /// Of a resource in the database, beyond its URI; larger than the goal, so that only growth breaks it.

@@ -51,6 +51,7 @@ impl Config {
             limits,
             feed,
             log,
+            xmpp,
             sources: _,
         } = self;
         // It is applied.
@@ -78,6 +79,7 @@ impl Config {
         keys.extend(limit_keys(limits, &other.limits));
         let LogConfig { format } = log;
         keys.push(("log.format", *format != other.log.format));
+        keys.push(("xmpp", *xmpp != other.xmpp));
         let differing = keys.into_iter().filter(|(_, differs)| *differs);
         differing.map(|(key, _)| key.to_owned()).collect()
     }

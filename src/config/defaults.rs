@@ -8,8 +8,8 @@ use url::Url;
 
 use super::credentials::with_userinfo;
 use super::{
-    Authorities, Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, Hook,
-    HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
+    Authorities, Baseline, CallbackConfig, CallbackProtocols, Config, Credentials, FeedConfig,
+    Filter, Hook, HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
 };
 use crate::protocol::{MAX_URI_BYTES, Redaction};
 
@@ -30,6 +30,7 @@ impl Config {
             limits: LimitsConfig::default(),
             feed: FeedConfig::default(),
             log: LogConfig::default(),
+            xmpp: None,
             sources,
         }
     }
@@ -40,6 +41,10 @@ impl Config {
         let own = match &self.status.token {
             Some(token) => Redaction::default().with(token.expose()),
             None => Redaction::default(),
+        };
+        let own = match &self.xmpp {
+            Some(account) => own.with(account.password.expose()),
+            None => own,
         };
         let sources = self.sources.iter();
         let own = self.http.proxies.added_to(own);
@@ -143,6 +148,7 @@ impl Source {
             signatures: Signatures::Required,
             hub: None,
             trust_hub: None,
+            callback_protocols: CallbackProtocols::default(),
             hosts: Vec::new(),
             filter: Filter::everything(),
             hooks: Vec::new(),

@@ -21,7 +21,9 @@ pub(super) const EXAMPLE: &str = include_str!("../../config.example.toml");
 pub(super) const WITHOUT_DEFAULT: [&str; 4] = ["public_url", "name", "url", "mirror"];
 
 /// The tables, without `source`.
-pub(super) const TABLES: [&str; 6] = ["callback", "status", "http", "limits", "feed", "log"];
+pub(super) const TABLES: [&str; 7] = [
+    "callback", "status", "http", "limits", "feed", "log", "xmpp",
+];
 
 /// The hook of the example, which is commented out: a default configuration has none.
 pub(super) fn hook_example() -> String {
@@ -144,7 +146,9 @@ impl Given<'_> {
                 Some((name, value)) => quoted(&format!("{name}:{}", variables_of(value))),
                 None => quoted(&variables_of(text)),
             },
-            "bearer" | "basic" | "certificate" | "key" | "secret" => quoted(&variables_of(text)),
+            "bearer" | "basic" | "certificate" | "key" | "secret" | "password" => {
+                quoted(&variables_of(text))
+            }
             _ => match value.as_array() {
                 // All are of texts, which may be URLs.
                 Some(array) => {

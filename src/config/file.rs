@@ -25,6 +25,7 @@ use crate::config::value::{
     parse_address, parse_duration, parse_host, parse_nonzero_duration, parse_nonzero_size,
     parse_public_url, parse_size, parse_uri_length, parse_user_agent,
 };
+use crate::config::xmpp::read_xmpp;
 
 const LOG_FORMATS: &str = "\"auto\", \"text\" or \"json\"";
 
@@ -181,6 +182,8 @@ fn read<'t>(
     let limits = open(faults, document, "limits").map_or_else(LimitsConfig::default, read_limits);
     let feed = open(faults, document, "feed").map_or_else(FeedConfig::default, read_feed);
     let log = open(faults, document, "log").map_or_else(LogConfig::default, read_log);
+    let xmpp = open(faults, document, "xmpp");
+    let xmpp = xmpp.and_then(|section| read_xmpp(section, folder, environment));
     let read = read_sources(faults, document.get("source"), folder, environment);
     check_names(faults, &read.names);
     check_folders(faults, &state_dir, &read.mirrors);
@@ -192,6 +195,7 @@ fn read<'t>(
         limits,
         feed,
         log,
+        xmpp,
         sources: read.sources,
     }
 }

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
-use super::{Baseline, Filter, Signatures, Source};
+use super::{Baseline, CallbackProtocols, Filter, Signatures, Source};
 use crate::config::auth::read_auth;
 use crate::config::environment::Environment;
 use crate::config::fault::{FaultCollector, FaultKind};
@@ -133,6 +133,9 @@ fn read_source(
     let hub = section.text("hub", "a URL", parse_hub).flatten();
     source.hub = hub.map(|url| hub_at(source.credentials.extract(url)));
     source.trust_hub = section.flag("trust_hub");
+    let protocols = section.list("callback_protocols", parse_uri);
+    let protocols = protocols.map(CallbackProtocols::new);
+    assign(&mut source.callback_protocols, protocols);
     let sets = sets.unwrap_or_default().into_iter();
     source.sets = sets.map(|set| source.credentials.extract(set)).collect();
     assign(&mut source.hosts, section.list("hosts", parse_host));

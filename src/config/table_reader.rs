@@ -10,7 +10,7 @@ use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
 /// The tables and their keys; `""` is the part before the first table.
-const KEYS: [(&str, &[&str]); 10] = [
+const KEYS: [(&str, &[&str]); 11] = [
     (
         "",
         &[
@@ -21,6 +21,7 @@ const KEYS: [(&str, &[&str]); 10] = [
             "limits",
             "feed",
             "log",
+            "xmpp",
             "source",
         ],
     ),
@@ -57,6 +58,16 @@ const KEYS: [(&str, &[&str]); 10] = [
     ("feed", &["keep"]),
     ("log", &["format"]),
     (
+        "xmpp",
+        &[
+            "jid",
+            "password",
+            "password_file",
+            "password_credential",
+            "server",
+        ],
+    ),
+    (
         "source",
         &[
             "name",
@@ -78,6 +89,7 @@ const KEYS: [(&str, &[&str]); 10] = [
             "signatures",
             "hub",
             "trust_hub",
+            "callback_protocols",
             "hosts",
             "include",
             "exclude",

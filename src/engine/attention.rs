@@ -24,6 +24,7 @@ const CHANNEL_DENIED: &str = "channel-denied";
 const CHANNEL_EXPIRED: &str = "channel-expired";
 /// There is no connection of a channel that is one.
 const CHANNEL_UNCONNECTED: &str = "channel-unconnected";
+const CHANNEL_UNREGISTERED: &str = "channel-unregistered";
 /// The code of the error of a channel whose hub has accepted a request and not called back in time.
 const NOT_CALLED_BACK: &str = "not-verified";
 /// A configuration was refused by a reload.
@@ -173,19 +174,25 @@ fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Atten
     let reason = channel.error.map_or_else(String::new, |error| {
         format!(": {} [{}]", error.message, error.code)
     });
-    let message = match channel.state {
-        ChannelState::Expired => format!("the connection to {topic} is lost{reason}"),
-        _ => format!("there is no connection to {topic}{reason}"),
+    let is_connection = !channel.transport.has_callback();
+    let (code, message) = match channel.state {
+        _ if !is_connection => (
+            CHANNEL_UNREGISTERED,
+            format!("the callback is not registered at {topic}{reason}"),
+        ),
+        ChannelState::Expired => (
+            CHANNEL_UNCONNECTED,
+            format!("the connection to {topic} is lost{reason}"),
+        ),
+        _ => (
+            CHANNEL_UNCONNECTED,
+            format!("there is no connection to {topic}{reason}"),
+        ),
     };
     let next_step = "check that this machine can reach it (DNS, firewall, proxy), or ask the operator of the Source; it is tried \
                      again by itself, and changes are found by polling meanwhile";
     let since = rfc3339(since);
-    Some(Attention::new(
-        CHANNEL_UNCONNECTED,
-        &message,
-        since,
-        next_step,
-    ))
+    Some(Attention::new(code, &message, since, next_step))
 }
 
 /// What of a mirror waits for a person. `error`: why it can't be opened or written, and since when.
@@ -450,15 +457,25 @@ mod tests {
             "polling",
             5,
         );
-        for (state, since, now, expected) in [
-            (Pending, Some(5), 14, &[][..]),
-            (Pending, Some(5), 15, &[MISSING]),
-            (Expired, Some(5), 15, &[LOST]),
-            (Active, None, 99, &[]),
+        const UNREGISTERED: Expected = (
+            "channel-unregistered",
+            "the callback is not registered at wss://example.org/changes: connection refused [connect]",
+            "operator of the Source",
+            5,
+        );
+        let (websocket, callback) = (Transport::Websocket, Transport::Callback);
+        for (transport, state, since, now, expected) in [
+            (websocket, Pending, Some(5), 14, &[][..]),
+            (websocket, Pending, Some(5), 15, &[MISSING]),
+            (websocket, Expired, Some(5), 15, &[LOST]),
+            (websocket, Active, None, 99, &[]),
+            (callback, Pending, Some(5), 14, &[]),
+            (callback, Pending, Some(5), 15, &[UNREGISTERED]),
+            (callback, Expired, Some(5), 15, &[UNREGISTERED]),
         ] {
             let channel = ChannelNeeds {
                 topic: "wss://example.org/changes",
-                transport: Transport::Websocket,
+                transport,
                 hub: "",
                 state,
                 unverified_since: since.map(at),

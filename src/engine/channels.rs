@@ -3,15 +3,19 @@
 //! A channel has a [`Transport`]. What they have in common is here; each transport has a file of its own, which the driver and the
 //! ending choose.
 
+mod callback;
+mod connection;
 mod context;
 mod driver;
 mod ending;
 mod keys;
 mod requests;
+mod stored;
 mod unfollowed;
 mod waiting;
 mod websocket;
 mod websub;
+mod xmpp;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +25,7 @@ use tokio::task::JoinHandle;
 use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
+use crate::config::UnconfiguredProtocol;
 use crate::protocol::{Capability, HubUri, Offer, TopicUri, Transport};
 use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, SetId};
@@ -77,6 +82,7 @@ impl Channels {
         if !context.subscribes {
             return Ok(());
         }
+        self.note_unconfigured(offers);
         let offered = offers
             .iter()
             .filter_map(|offer| offered_channel(&context, offer));
@@ -91,6 +97,7 @@ impl Channels {
             .map(|offered| ChannelKey {
                 kind: offered.kind,
                 topic: &offered.topic,
+                transport: offered.transport,
                 is_signed: offered.is_signed(&context),
             })
             .collect();
@@ -102,8 +109,8 @@ impl Channels {
             .into_iter()
             .map(|(index, place)| (&offered[index], &known[place]))
         {
-            self.want(known, offered.hubs).await?;
-            self.start(known);
+            let wanted = self.want(known, offered.hubs).await?;
+            self.start(wanted.as_ref().unwrap_or(known));
         }
         for offered in choice.new.into_iter().map(|index| &offered[index]) {
             let record = self.add(offered).await?;
@@ -134,6 +141,36 @@ impl Channels {
         });
     }
 
+    /// Shows which interface for callbacks is not used because of its protocol.
+    fn note_unconfigured(&self, offers: &[Offer]) {
+        const CODE: &str = UnconfiguredProtocol::CODE;
+        let context = &self.context;
+        let unused = offers.iter().filter(|_| context.notifications);
+        let unused = unused.filter_map(|offer| Some((&offer.uri, context.protocol_error(offer)?)));
+        let unused: Vec<_> = unused.collect();
+        let notice = unused.first().map(|(uri, error)| {
+            let message = format!("no callback is registered at {uri}: {error}");
+            StatusError::new(CODE, message, clock::now().wall)
+        });
+        let mut is_news = false;
+        let runtime_status = &context.runtime_status;
+        runtime_status.note_set(self.set, |facts| match &notice {
+            Some(notice) => {
+                let count = unused.len() as u64;
+                is_news = facts.notices.replace(notice.clone(), count);
+            }
+            None => facts.notices.clear(CODE),
+        });
+        if let Some(notice) = notice.filter(|_| is_news) {
+            tracing::info!(
+                code = notice.code,
+                source = context.source,
+                reason = notice.message,
+                "interface not used"
+            );
+        }
+    }
+
     /// Starts the drivers of those that are left and have not ended.
     fn drive_endings(&mut self, stored: &[ChannelRecord]) {
         let ending = |record: &&ChannelRecord| {
@@ -147,9 +184,9 @@ impl Channels {
     async fn add(&self, offered: &OfferedChannel<'_>) -> Result<ChannelRecord, EngineError> {
         let keys = fresh_keys(offered.is_signed(&self.context))?;
         let now = clock::now().wall;
-        let channel = match offered.transport {
-            Transport::Websub => Channel::new(now, &offered.topic, offered.hubs),
-            other => Channel::without_hubs(other, now, &offered.topic),
+        let channel = match offered.transport.has_hubs() {
+            true => Channel::new(now, &offered.topic, offered.hubs),
+            false => Channel::without_hubs(offered.transport, now, &offered.topic),
         };
         let store = &self.context.store;
         Ok(store
@@ -157,13 +194,18 @@ impl Channels {
             .await?)
     }
 
-    async fn want(&mut self, known: &ChannelRecord, hubs: &[HubUri]) -> Result<(), EngineError> {
+    /// Returns the channel as it is now, if that has changed it.
+    async fn want(
+        &mut self,
+        known: &ChannelRecord,
+        hubs: &[HubUri],
+    ) -> Result<Option<ChannelRecord>, EngineError> {
         let now = clock::now().wall;
         let before = known.channel();
         let mut after = before.clone();
         after.want(now, hubs);
         if after == before {
-            return Ok(());
+            return Ok(None);
         }
         // A driver that is about to finish would not see the change.
         if before.is_ending()
@@ -172,11 +214,13 @@ impl Channels {
             driver.abort();
             let _ = driver.await;
         }
+        // Whoever has learnt the address of a callback that nothing signs can deliver until there is another one.
+        let is_renewed = before.is_ending() && !known.transport.has_known_sender();
+        let fresh = is_renewed.then(|| fresh_keys(false)).transpose()?;
         let hubs = hubs.to_vec();
+        let want = move |channel: &mut Channel| channel.want(now, &hubs);
         let store = &self.context.store;
-        Ok(store
-            .change_channel(known.id, true, move |channel| channel.want(now, &hubs))
-            .await?)
+        Ok(Some(store.want_channel(known.id, fresh, want).await?))
     }
 
     /// Makes the channel's driver end the subscription.
@@ -232,13 +276,19 @@ impl Channels {
             .collect()
     }
 
-    /// The active channel for change notifications, and the number of deliveries that it has received.
+    /// The active channel for change notifications, and the number of deliveries that it has received. Where anybody may have made them,
+    /// those count that state changes: junk does not show that the Source still pushes.
     pub(super) async fn listening(&self) -> Result<Option<(ChannelId, u64)>, EngineError> {
         let found = self.context.store.channels(self.set).await?;
         let active = found.into_iter().find(|record| {
             record.kind == Capability::ChangeNotification && record.channel().is_delivered()
         });
-        Ok(active.map(|record| (record.id, record.received)))
+        Ok(
+            active.map(|record| match record.transport.has_known_sender() {
+                true => (record.id, record.received),
+                false => (record.id, record.applied),
+            }),
+        )
     }
 
     /// Has a channel subscribed to anew whose hub no longer delivers.
@@ -251,17 +301,12 @@ impl Channels {
         if let Some(fault) = silent
             && let Some(record) = store.channel(id).await?
         {
-            let error = fault.message(record.transport);
-            match record.transport.has_hubs() {
-                true => {
-                    tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic,
-                        hub = record.hub_name(), error, "hub has fallen silent; subscribing anew");
-                }
-                false => {
-                    tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.topic, error,
-                        "connection has fallen silent; connecting anew");
-                }
-            }
+            let (error, event) = (
+                fault.message(record.transport),
+                record.transport.silent_event(),
+            );
+            tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic,
+                hub = record.logged_hub(), error, "{event}");
         }
         Ok(())
     }
@@ -297,9 +342,9 @@ impl OfferedChannel<'_> {
         self.transport.has_hubs() && self.hubs.is_empty()
     }
 
-    /// Whether its deliveries have to be signed: those to a callback, if the configuration wants it.
+    /// Whether its deliveries have to be signed: those that can be, if the configuration wants it.
     fn is_signed(&self, context: &ChannelContext) -> bool {
-        context.is_signed && self.transport.has_callback()
+        context.is_signed && self.transport.has_signatures()
     }
 }
 
@@ -341,11 +386,18 @@ fn offered_channel<'a>(
     if !is_channel || !context.notifications || context.retired.is_cancelled() {
         return None;
     }
-    let transport = Transport::of_uri(&offer.uri)?;
+    let transport = offer.transport()?;
+    if context.protocol_error(offer).is_some() {
+        return None;
+    }
     let topic = TopicUri::of_channel(offer.uri.clone())?;
     if transport.has_callback() && context.rules.callback_base.is_none() {
         tracing::warn!(code = "no-public-url", source = context.source, %topic,
             "channel ignored: [callback] public_url is not set");
+        return None;
+    }
+    if transport.needs_account() && !context.client.has_xmpp_account() {
+        tracing::warn!(code = "no-xmpp-account", source = context.source, %topic, "channel ignored: [xmpp] jid is not set");
         return None;
     }
     let hubs = match &context.rules.hub {
@@ -365,6 +417,7 @@ fn key_of(record: &ChannelRecord) -> ChannelKey<'_> {
     ChannelKey {
         kind: &record.kind,
         topic: &record.topic,
+        transport: record.transport,
         is_signed: record.secret.is_some(),
     }
 }

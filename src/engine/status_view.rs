@@ -245,13 +245,14 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         facts.notices.replace(notice, 1);
     }
     let mut channels = Vec::new();
+    let public_url = context.public_url.as_ref();
     for channel in context.store.reported_channels(record.id).await? {
         // A channel that ended because it is no longer offered is not shown.
         let has_ended = channel.left
             && channel.lease.state == ChannelState::Unsubscribed
             && is_replaced(record, &channel);
         if channel.former_of.is_none() && !has_ended {
-            if let Some(notice) = unencrypted_hubs::notice(&channel, now) {
+            if let Some(notice) = unencrypted_hubs::notice(&channel, public_url, now) {
                 facts.notices.add(notice, 1);
             }
             channels.push(channel_status(context, channel, facts.held, now));

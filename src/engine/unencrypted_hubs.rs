@@ -1,8 +1,10 @@
-//! Subscriptions whose secret goes to a hub over plain http: whoever reads it on the way can sign notifications.
+//! Subscriptions whose secret goes to a hub over plain http: whoever reads it on the way can sign notifications. And callbacks whose
+//! address goes over plain http, which nothing but their address protects.
 //!
 //! Must not know who asks, nor how it is shown.
 
 use chrono::{DateTime, Utc};
+use url::Url;
 
 use crate::protocol::{HubUri, is_in_the_clear};
 use crate::status::StatusError;
@@ -16,8 +18,41 @@ pub(super) fn is_unencrypted(hub: &HubUri) -> bool {
     is_in_the_clear(hub.url())
 }
 
-/// The notice of a channel whose hub got its secret that way.
-pub(super) fn notice(channel: &ChannelRecord, now: DateTime<Utc>) -> Option<StatusError> {
+/// The notice of a channel whose hub got its secret that way, or whose callback is known to others on the way. `public_url`: where the
+/// callback is.
+pub(super) fn notice(
+    channel: &ChannelRecord,
+    public_url: Option<&Url>,
+    now: DateTime<Utc>,
+) -> Option<StatusError> {
+    let transport = channel.transport;
+    if transport.has_hubs() {
+        notice_of_hub(channel, now)
+    } else if transport.has_callback() {
+        notice_of_callback(channel, public_url?, now)
+    } else {
+        None
+    }
+}
+
+fn notice_of_callback(
+    channel: &ChannelRecord,
+    public_url: &Url,
+    now: DateTime<Utc>,
+) -> Option<StatusError> {
+    let interface = channel.topic.url();
+    let how = match (is_in_the_clear(interface), is_in_the_clear(public_url)) {
+        _ if channel.left => return None,
+        (true, _) => format!("the address of the callback is sent to {interface} unencrypted"),
+        (false, true) => "[callback] public_url is http: what is delivered, with the address of the callback, comes unencrypted"
+            .to_owned(),
+        (false, false) => return None,
+    };
+    let message = format!("{how}: whoever reads it on the way can deliver");
+    Some(StatusError::new("unencrypted-callback", message, now))
+}
+
+fn notice_of_hub(channel: &ChannelRecord, now: DateTime<Utc>) -> Option<StatusError> {
     let hub = channel.hub.as_ref()?;
     let is_exposed = channel.secret.is_some() && !channel.left && is_unencrypted(hub);
     is_exposed.then(|| {
@@ -30,14 +65,13 @@ pub(super) fn notice(channel: &ChannelRecord, now: DateTime<Utc>) -> Option<Stat
 
 #[cfg(test)]
 mod tests {
-    use url::Url;
-
     use super::*;
     use crate::clock;
     use crate::engine::status_view;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::protocol::{Capability, TopicUri};
+    use crate::protocol::{Capability, TopicUri, Transport};
     use crate::store::CallbackKeys;
+    use crate::sync::Channel;
 
     #[tokio::test]
     async fn secret_that_is_sent_over_plain_http_is_a_notice() {
@@ -72,6 +106,40 @@ mod tests {
             let notices = &status.sources[0].sets[0].notices;
             let codes: Vec<&str> = notices.iter().map(|notice| notice.code.as_str()).collect();
             assert_eq!(codes, expected, "{status:#?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn address_of_a_callback_that_goes_over_plain_http_is_a_notice() {
+        let list = Url::parse("https://example.org/sitemap.xml").unwrap();
+        let (secure, clear) = ("https://own.example/", "http://own.example/");
+        for (interface, public_url, is_left, is_expected) in [
+            ("http://example.org/subscribe", secure, false, true),
+            ("https://example.org/subscribe", clear, false, true),
+            ("https://example.org/subscribe", secure, false, false),
+            ("http://127.0.0.1/", "http://localhost/", false, false),
+            ("http://example.org/subscribe", clear, true, false),
+        ] {
+            let source = TestSource::new(&list, |client| client);
+            let (store, now) = (&source.store, clock::now().wall);
+            let set = store.begin_set(NAME, &list).await.unwrap().id;
+            let topic = TopicUri::parse(interface).unwrap();
+            let mut channel = Channel::without_hubs(Transport::Callback, now, &topic);
+            if is_left {
+                channel.leave(now);
+            }
+            let keys = CallbackKeys {
+                token: "token".to_owned(),
+                secret: None,
+            };
+            let kind = Capability::ChangeNotification;
+            let added = store.insert_channel(set, &kind, channel, keys);
+            let channel = added.await.unwrap();
+            let public_url = Url::parse(public_url).unwrap();
+            let found = notice(&channel, Some(&public_url), now);
+            let code = found.as_ref().map(|notice| notice.code.as_str());
+            let expected = is_expected.then_some("unencrypted-callback");
+            assert_eq!(code, expected, "{interface} {public_url} {found:?}");
         }
     }
 

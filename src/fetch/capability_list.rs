@@ -8,7 +8,7 @@ use super::web_page::links_of_page;
 use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::protocol::{
     Capability, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS, Oddities, Oddity,
-    Offer, ReadError, Root, Transport, Validators,
+    Offer, PushInterface, ReadError, Root, Transport, Validators,
 };
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
@@ -57,7 +57,7 @@ pub struct CapabilityList {
     pub digest: [u8; 32],
 }
 
-/// A channel over a transport that is not supported, such as `xmpp:`.
+/// A channel over a transport that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedChannel {
     /// What it carries.
@@ -69,14 +69,17 @@ pub struct UnsupportedChannel {
 impl CapabilityList {
     /// The set of a Resource List or plain sitemap without a Capability List.
     fn implied(uri: &Url, document: &FetchedDocument, head: &Head, oddities: Oddities) -> Self {
-        let interfaces = head.interfaces.iter().map(|interface| UnsupportedChannel {
+        // The others are offered.
+        let is_unsupported = |it: &&PushInterface| it.as_node().is_none() && !is_web(&it.href);
+        let interfaces = head.interfaces.iter().filter(is_unsupported);
+        let interfaces = interfaces.map(|interface| UnsupportedChannel {
             capability: Capability::ChangeNotification,
             uri: interface.href.clone(),
         });
         Self {
             uri: uri.clone(),
             description: None,
-            capabilities: Offer::of_sitemap(uri, uri, head),
+            capabilities: Offer::of_sitemap(uri, head),
             unsupported_channels: interfaces.take(MAX_UNSUPPORTED).collect(),
             described_by: Vec::new(),
             oddities,
@@ -323,7 +326,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
             let mut index = web_links(&head, "index");
             index.append(&mut resourcesync_links);
             let mut guesses = Vec::new();
-            let is_draft = head.names_documents() || head.md.modified.is_some();
+            let is_draft = head.names_offers() || head.md.modified.is_some();
             let may_list = capability.is_none() && up.is_empty() && !is_draft;
             if may_list && entries.len() <= MAX_GUESSES {
                 // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists. What expires is none.
@@ -454,7 +457,8 @@ pub fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Of
 
 fn bytes_of_offer(offer: &Offer) -> usize {
     let hubs = offer.hubs.iter().map(HubUri::url);
-    hubs.chain([&offer.uri]).map(bytes_of).sum()
+    let uris: usize = hubs.chain([&offer.uri]).map(bytes_of).sum();
+    uris + offer.protocol.as_ref().map_or(0, String::len)
 }
 
 fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut Oddities) -> Offer {
@@ -488,6 +492,7 @@ fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut 
         capability: capability.clone(),
         uri: entry.loc.clone(),
         hubs,
+        protocol: None,
     }
 }
 

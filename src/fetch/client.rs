@@ -14,6 +14,7 @@ use url::Url;
 
 use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
+use super::node_limits::NodeLimits;
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry_after::retry_after;
 use super::socket_limits::SocketLimits;
@@ -54,8 +55,11 @@ pub struct Client {
     counters: Option<SourceCounters>,
     retries: Bounds,
     sockets: SocketLimits,
+    nodes: NodeLimits,
     /// The maximum length of a URI, in bytes.
     max_uri_bytes: usize,
+    /// The account for PubSub services.
+    xmpp: Option<Arc<config::XmppConfig>>,
     #[cfg(test)]
     transport: Option<Arc<dyn super::transport::Transport>>,
 }
@@ -79,10 +83,14 @@ impl Client {
         Self::with_public(http, &[])
     }
 
-    /// Creates the client of a configuration: as [`new`](Self::new), with the limit of URIs.
+    /// Creates the client of a configuration: as [`new`](Self::new), with the limit of URIs and the XMPP account.
     pub fn of_config(config: &config::Config) -> Result<Self, FetchError> {
         let client = Self::new(&config.http)?;
-        Ok(client.with_max_uri_bytes(config.limits.uri))
+        let client = client.with_max_uri_bytes(config.limits.uri);
+        Ok(Self {
+            xmpp: config.xmpp.clone().map(Arc::new),
+            ..client
+        })
     }
 
     /// The same client, which may contact the host of a URL also where it is not public, if that is an IP address or `localhost`: a
@@ -159,7 +167,9 @@ impl Client {
             counters: None,
             retries: Bounds::DOCUMENT,
             sockets: SocketLimits::default(),
+            nodes: NodeLimits::default(),
             max_uri_bytes: MAX_URI_BYTES,
+            xmpp: None,
             #[cfg(test)]
             transport: None,
         })
@@ -218,6 +228,7 @@ impl Client {
         Self {
             third_parties: Some(Arc::new(ThirdParties::of(source, per_hour))),
             sockets: SocketLimits::default(),
+            nodes: self.nodes.of_source(),
             ..self.with_credentials(&source.credentials)
         }
     }
@@ -242,6 +253,26 @@ impl Client {
     /// The limits of WebSockets.
     pub(super) fn socket_limits(&self) -> &SocketLimits {
         &self.sockets
+    }
+
+    /// The limits of the sessions of the account for PubSub services.
+    pub(super) fn node_limits(&self) -> &NodeLimits {
+        &self.nodes
+    }
+
+    /// The account for PubSub services.
+    pub(super) fn xmpp(&self) -> Option<&config::XmppConfig> {
+        self.xmpp.as_deref()
+    }
+
+    /// Whether there is an account for PubSub services.
+    pub fn has_xmpp_account(&self) -> bool {
+        self.xmpp.is_some()
+    }
+
+    /// The authorities that are trusted besides those of the system.
+    pub(super) fn authorities(&self) -> &config::Authorities {
+        &self.connections.http().authorities
     }
 
     /// The bounds for retries of documents.
@@ -335,7 +366,16 @@ impl Client {
                     }
                 };
                 permit.answered(response.version(), response.status());
-                if !follow.follows(response.status()) {
+                let mut is_followed = follow.follows(response.status());
+                if is_followed && matches!(follow, Follow::SameOrigin) {
+                    let base = BaseUri {
+                        uri: &url,
+                        max_bytes: self.max_uri_bytes,
+                    };
+                    let next = redirect_target(base, pool, &response)?;
+                    is_followed = next.origin() == url.origin();
+                }
+                if !is_followed {
                     let counters = self.counters.as_ref();
                     return Ok(Answer {
                         response,
@@ -432,6 +472,8 @@ pub(super) enum Follow {
     All,
     /// Only those that preserve the method and the body (307, 308).
     SameMethod,
+    /// The same, and only those to the origin itself.
+    SameOrigin,
     /// None.
     Never,
 }
@@ -440,7 +482,7 @@ impl Follow {
     fn follows(self, status: StatusCode) -> bool {
         match self {
             Self::All => matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308),
-            Self::SameMethod => matches!(status.as_u16(), 307 | 308),
+            Self::SameMethod | Self::SameOrigin => matches!(status.as_u16(), 307 | 308),
             Self::Never => false,
         }
     }

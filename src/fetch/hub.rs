@@ -1,19 +1,22 @@
-//! Requests to a hub: subscribe and unsubscribe (WebSub, section 5.1).
+//! Requests to a hub: subscribe and unsubscribe (WebSub, section 5.1); and the registration of a callback at a Source (version 0.1 of
+//! ResourceSync, section 5.2.2).
 
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
+use url::Url;
 
 use super::FetchError;
 use super::client::{Answer, Client, DRAIN_TIME, Follow};
 use super::permits::Pool;
 use crate::protocol::websub::SubscriptionRequest;
-use crate::protocol::{HubUri, Redaction};
+use crate::protocol::{HubUri, Redaction, registration_form};
 
 /// The maximum length of the excerpt of a rejection, in characters.
 const MAX_EXCERPT: usize = 200;
 
-/// The answer of a hub to a request. A subscription is confirmed only by the verification of intent.
+/// The answer of a hub to a request, or of an interface to a registration. A subscription is confirmed only by the verification of
+/// intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubAnswer {
     /// The hub accepts the request (2xx).
@@ -48,7 +51,9 @@ impl Client {
         request: &SubscriptionRequest,
     ) -> Result<HubAnswer, FetchError> {
         let secrets = self.secrets_of(request);
-        let answer = self.post_form(hub, request.to_form(), &secrets).await?;
+        let answer = self
+            .post_form(hub.url(), request.to_form(), &secrets, Follow::SameMethod)
+            .await?;
         match answer {
             HubAnswer::Rejected {
                 status: 400 | 409 | 422,
@@ -58,10 +63,29 @@ impl Client {
                     lease_seconds: None,
                     ..request.clone()
                 };
-                self.post_form(hub, without_lease.to_form(), &secrets).await
+                let form = without_lease.to_form();
+                self.post_form(hub.url(), form, &secrets, Follow::SameMethod)
+                    .await
             }
             answer => Ok(answer),
         }
+    }
+
+    /// Registers a callback at the interface of a Source. A redirect is followed as that of a hub is, but to no other origin: nothing but
+    /// its address protects the callback.
+    ///
+    /// # Errors
+    /// [`FetchError`] if there is no answer. A rejection is an answer.
+    pub async fn register_callback(
+        &self,
+        interface: &Url,
+        callback: &str,
+    ) -> Result<HubAnswer, FetchError> {
+        let token = callback.rsplit('/').next().unwrap_or_default();
+        let secrets = self.redaction().with_keys().with(token);
+        let form = registration_form(callback);
+        self.post_form(interface, form, &secrets, Follow::SameOrigin)
+            .await
     }
 
     /// What the answer must not repeat: the credentials, and the callback and the secret of this request and of any other.
@@ -73,15 +97,16 @@ impl Client {
 
     async fn post_form(
         &self,
-        hub: &HubUri,
+        uri: &Url,
         form: String,
         secrets: &Redaction,
+        follow: Follow,
     ) -> Result<HubAnswer, FetchError> {
         let answer = self
             .ask(
                 Pool::Documents,
-                hub.url(),
-                Follow::SameMethod,
+                uri,
+                follow,
                 |_| Ok(()),
                 |http, url| {
                     http.post(url)
@@ -89,7 +114,8 @@ impl Client {
                         .body(form.clone())
                 },
             )
-            .await?;
+            .await
+            .map_err(|error| error.redacted(secrets))?;
         let status = answer.response.status().as_u16();
         if answer.response.status().is_success() {
             let excerpt = excerpt(answer, secrets).await;
@@ -177,6 +203,46 @@ mod tests {
         let with_a_body =
             Site::start_raw("HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok").await;
         assert_eq!(ask(&with_a_body, "/").await, Ok(accepted(204, "")));
+    }
+
+    #[tokio::test]
+    async fn callback_is_not_handed_on_to_another_origin() {
+        let other = Site::start(|_| panic!("it is requested")).await;
+        let target = other.url("/subscribe");
+        let site = Site::start(move |_| test_site::redirect(307, &target)).await;
+        let interface = Url::parse(&site.url("/")).unwrap();
+        let client = test_site::client();
+        let answer = client.register_callback(&interface, "http://destination.example.net/0123");
+        let answer = answer.await;
+        assert!(
+            matches!(answer, Ok(HubAnswer::Rejected { status: 307, .. })),
+            "{answer:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn callback_is_registered_by_a_form() {
+        let site = Site::start(|received| {
+            assert_eq!(received.method, Method::POST);
+            let kind = received.header("content-type");
+            assert_eq!(kind, "application/x-www-form-urlencoded");
+            let expected = "callbackURI=http%3A%2F%2Fdestination.example.net%2Fhooks%2F0123";
+            assert_eq!(received.body, expected.as_bytes());
+            match received.path() {
+                "/moved" => test_site::redirect(307, "/subscribe"),
+                "/subscribe" => test_site::ok("registered"),
+                _ => test_site::status(403),
+            }
+        })
+        .await;
+        let callback = "http://destination.example.net/hooks/0123";
+        for (path, is_accepted) in [("/subscribe", true), ("/moved", true), ("/other", false)] {
+            let interface = Url::parse(&site.url(path)).unwrap();
+            let client = test_site::client();
+            let answer = client.register_callback(&interface, callback).await;
+            let found = matches!(answer, Ok(HubAnswer::Accepted { status: 200, .. }));
+            assert_eq!(found, is_accepted, "{answer:?}");
+        }
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! SHELL, outbound HTTP: the guarded client, documents, content, packages, topics and their hubs, WebSockets, discovery.
+//! SHELL, outbound HTTP: the guarded client, documents, content, packages, topics and their hubs, WebSockets, XMPP, discovery.
 //!
 //! Invariants:
 //! - Never from outside to inside: [`Client`] contacts public addresses only, unless the configuration allows others. That is
@@ -15,7 +15,7 @@
 //! state of a set. It imports the protocol, the clock and the configuration, and nothing else of this program.
 //!
 //! Specification: ANSI/NISO Z39.99-2014, sections 6.3 (discovery), 11 and 13 (packages); WebSub, sections 4 (topics) and 5.1 (requests
-//! to hubs); RFC 9110; RFC 6455 (WebSockets).
+//! to hubs); RFC 9110; RFC 6455 (WebSockets); RFC 6120 and XEP-0060 (XMPP PubSub).
 
 mod capability_list;
 mod client;
@@ -29,6 +29,7 @@ mod guard;
 mod host_limit;
 mod hub;
 mod link_tags;
+mod node_limits;
 mod package;
 mod permits;
 mod probe;
@@ -42,6 +43,7 @@ mod topic;
 mod validators;
 mod web_page;
 mod webhook;
+mod xmpp;
 
 #[cfg(test)]
 mod test_site;
@@ -58,6 +60,7 @@ pub use error::FetchError;
 pub use guard::is_public;
 pub use host_limit::Slowed;
 pub use hub::HubAnswer;
+pub use node_limits::NodePlace;
 pub use package::{MemberReader, Package, PackageError, PartialPackage};
 pub use permits::HostLoad;
 pub use probe::AnswerStart;
@@ -65,3 +68,4 @@ pub use retry::{Bounds, pause, retry};
 pub use socket::{Socket, SocketError, SocketMessage};
 pub use topic::TopicLinks;
 pub use webhook::{WebhookAnswer, WebhookReceiver};
+pub use xmpp::{NodeEvent, NodeItem, NodeMemory, NodeResumption, NodeSession, XmppError};

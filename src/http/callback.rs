@@ -1,4 +1,4 @@
-//! The callback endpoint: hubs verify, deny and deliver here.
+//! The callback endpoint: hubs verify, deny and deliver here, and Sources deliver (HTTP callback).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,13 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use hyper::body::Body as _;
 use parking_lot::RwLock;
 use url::Url;
 
 use super::delivery_body::{DeliveryBody, read_body};
 use super::delivery_budget::DeliveryBudget;
+use super::delivery_rate::DeliveryRate;
 use super::known_callbacks::KnownCallbacks;
 use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
@@ -36,6 +38,8 @@ const WRITE_PAUSE: Duration = Duration::from_millis(500);
 const SIGNATURE: &str = "x-hub-signature";
 /// The `Retry-After` of a 503, in seconds.
 const RETRY_AFTER: &str = "5";
+/// How many times as long a compressed delivery counts as it is.
+const USUAL_COMPRESSION: u64 = 20;
 
 /// What the callback endpoint needs.
 #[derive(Clone)]
@@ -50,6 +54,7 @@ pub struct Callback {
     pub inbox_limit: u64,
     secrets: SharedRedaction,
     budget: DeliveryBudget,
+    rate: DeliveryRate,
     known: KnownCallbacks,
     throttle: LogThrottle<(ChannelId, &'static str)>,
     rejections: RejectionCounters,
@@ -95,6 +100,7 @@ impl Callback {
             inbox_limit,
             secrets,
             budget: DeliveryBudget::new(longest_delivery),
+            rate: DeliveryRate::default(),
             known: KnownCallbacks::default(),
             throttle: LogThrottle::default(),
             rejections,
@@ -116,7 +122,9 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
         Err(answer) => return *answer,
     };
     let slot = channel.slot_of(Path::of(&request).token);
+    let is_verified = channel.transport.has_hubs();
     match *request.method() {
+        _ if !is_verified => not_allowed("POST"),
         Method::GET | Method::HEAD => {
             verify(
                 &callback,
@@ -125,12 +133,12 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
             )
             .await
         }
-        _ => (
-            StatusCode::METHOD_NOT_ALLOWED,
-            [(header::ALLOW, "GET, POST")],
-        )
-            .into_response(),
+        _ => not_allowed("GET, POST"),
     }
+}
+
+fn not_allowed(allowed: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allowed)]).into_response()
 }
 
 /// The path of a request: a prefix, which ends in a slash, and a token.
@@ -262,7 +270,7 @@ async fn with_retries<T, F: Future<Output = Result<T, StoreError>>>(
     write().await
 }
 
-/// Receives a delivery (WebSub, section 7).
+/// Receives a delivery (WebSub, section 7; version 0.1 of ResourceSync, section 5.2.2).
 ///
 /// It is verified with the keys of the last delivery, if there was one: the write checks that they are still those of the channel. If
 /// they are not, or do not verify it, the channel is read, and it is verified again.
@@ -281,10 +289,18 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
     if channel.left {
         return StatusCode::GONE.into_response();
     }
+    let is_limited = !channel.transport.has_known_sender();
+    if is_limited && let Err(pause) = callback.rate.admit(channel.id, clock::now().mono) {
+        return reject_unread(callback, &channel, pause).await;
+    }
     let longest = callback.longest_delivery;
+    let stated = body.size_hint().exact().unwrap_or(longest);
     let body = match read_body(body, longest, &callback.budget, channel.id).await {
         Ok(body) => body,
         Err((code, status)) => {
+            if is_limited && status != StatusCode::SERVICE_UNAVAILABLE {
+                callback.rate.charge(channel.id, stated, clock::now().mono);
+            }
             reject(callback, &channel, code).await;
             return match status {
                 StatusCode::SERVICE_UNAVAILABLE => service_unavailable(),
@@ -292,6 +308,11 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
             };
         }
     };
+    if is_limited {
+        callback
+            .rate
+            .charge(channel.id, weight_of(&body.bytes), clock::now().mono);
+    }
     for _ in 0..VERIFICATIONS {
         let keys = channel.keys(channel.slot_of(path.token));
         let fault = fault_of(keys.secret.as_deref(), &head.headers, &body);
@@ -347,6 +368,36 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
     }
     // The hub sends it again.
     service_unavailable()
+}
+
+/// The bytes of a delivery, as many as they may be once it is decompressed.
+fn weight_of(body: &[u8]) -> u64 {
+    let factor = if body.starts_with(&[0x1f, 0x8b]) {
+        USUAL_COMPRESSION
+    } else {
+        1
+    };
+    (body.len() as u64).saturating_mul(factor)
+}
+
+/// Rejects a delivery that exceeds the rate. What it states is left to a poll.
+async fn reject_unread(callback: &Callback, channel: &ChannelRecord, pause: Duration) -> Response {
+    let code = "delivery-rate";
+    if callback
+        .throttle
+        .should_log((channel.id, code), clock::now().mono)
+    {
+        tracing::warn!(code, source = channel.source, topic = %channel.topic, "delivery rejected");
+    }
+    if let Err(error) = callback.store.count_unread(channel.id).await {
+        tracing::error!(code = error.code(), %error, "database error; rejected delivery not counted");
+    }
+    let seconds = pause.as_secs() + 1;
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        [(header::RETRY_AFTER, seconds.to_string())],
+    )
+        .into_response()
 }
 
 /// Why the signatures of a delivery do not prove that it comes from the hub; `None`: they do, or none was asked for.
@@ -439,14 +490,15 @@ mod tests {
 
     use super::*;
     use crate::protocol::websub::SignatureMethod;
-    use crate::protocol::{Capability, HubUri};
-    use crate::store::CallbackKeys;
-    use crate::sync::CallbackOwner;
+    use crate::protocol::{Capability, HubUri, Transport};
+    use crate::store::{CallbackKeys, SetId, Wake};
+    use crate::sync::{CallbackOwner, Channel};
 
     struct Receiving {
         _folder: tempfile::TempDir,
         callback: Callback,
         channel: ChannelId,
+        set: SetId,
     }
 
     fn keys(token: &str) -> CallbackKeys {
@@ -463,13 +515,17 @@ mod tests {
     impl Receiving {
         /// A channel whose callback ends in `first`.
         async fn new() -> Self {
+            let topic = topic();
+            Self::of(Channel::new(clock::now().wall, &topic, &[])).await
+        }
+
+        async fn of(channel: Channel) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let store = Store::open(folder.path()).unwrap();
             let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
             let set = store.begin_set("demo", &list).await.unwrap().id;
-            let (now, kind) = (clock::now().wall, Capability::ChangeNotification);
-            let topic = topic();
-            let adding = store.add_channel(now, set, &kind, &topic, &[], keys("first"));
+            let kind = Capability::ChangeNotification;
+            let adding = store.insert_channel(set, &kind, channel, keys("first"));
             let channel = adding.await.unwrap().id;
             let rejections = RejectionCounters::default();
             let secrets = SharedRedaction::new(&Redaction::default());
@@ -477,7 +533,17 @@ mod tests {
                 _folder: folder,
                 callback: Callback::new(store, "/", 1000, 1000, rejections, secrets),
                 channel,
+                set,
             }
+        }
+
+        /// Delivers `body` to the callback that ends in `first`, with nothing that signs it; returns the status and the `Retry-After`.
+        async fn deliver_unsigned(&self, body: impl Into<Body>) -> (u16, Option<String>) {
+            let request = Request::post("/first").body(body.into()).unwrap();
+            let answer = answer(State(self.callback.clone()), request).await;
+            let pause = answer.headers().get(header::RETRY_AFTER);
+            let pause = pause.map(|it| it.to_str().unwrap().to_owned());
+            (answer.status().as_u16(), pause)
         }
 
         /// Subscribes at a hub, with a callback that ends in `token`.
@@ -556,6 +622,30 @@ mod tests {
             let answered = receiving.deliver("second", "second", body).await;
             assert_eq!(answered, StatusCode::GONE);
         }
+    }
+
+    #[tokio::test]
+    async fn delivery_that_exceeds_the_rate_is_answered_with_the_pause_and_causes_a_poll() {
+        let channel = Channel::without_hubs(Transport::Callback, clock::now().wall, &topic());
+        let mut receiving = Receiving::of(channel).await;
+        receiving.callback.longest_delivery = 2 << 20;
+        receiving.callback.inbox_limit = 2 << 20;
+        // One that is not accepted counts as well.
+        let (status, _) = receiving.deliver_unsigned(vec![b'x'; 3 << 20]).await;
+        assert_eq!(status, 413);
+        let mut wakes = receiving.callback.store.wakes();
+        let (status, pause) = receiving.deliver_unsigned("one").await;
+        assert_eq!(status, 429);
+        let pause: u64 = pause.unwrap().parse().unwrap();
+        assert!((6..=61).contains(&pause), "{pause}");
+        assert_eq!(wakes.try_recv().unwrap(), Wake::Unread(receiving.set));
+        assert_eq!(receiving.counts().await, (0, 2));
+    }
+
+    #[test]
+    fn compressed_delivery_counts_as_what_it_may_become() {
+        assert_eq!(weight_of(b"plain"), 5);
+        assert_eq!(weight_of(&[0x1f, 0x8b, 8]), 60);
     }
 
     #[tokio::test]

@@ -5,9 +5,9 @@
 //!
 //! Sections 4.2 (dumps), 5 (Change Sets and pushing) and 6.1 (historical Change Sets).
 
-use url::Url;
+use url::{Url, form_urlencoded};
 
-use super::{Entry, Head, SourceTime};
+use super::{Entry, ForeignScheme, Head, PushInterface, SourceTime};
 
 /// The relation of a Change Set, beside `current` or `prev`.
 pub(super) const CHANGE_SET_RELATION: &str = "http://www.openarchives.org/rs/changeset";
@@ -43,11 +43,35 @@ impl Head {
         self.names_change_set() || self.dumps().next().is_some()
     }
 
+    /// Whether it names a Change Set, a dump, or an interface of pushing.
+    pub fn names_offers(&self) -> bool {
+        let names_push = self.nodes().next().is_some() || self.web_interfaces().next().is_some();
+        self.names_documents() || names_push
+    }
+
+    /// The nodes of PubSub services at which changes are published (section 5.2.1).
+    pub fn nodes(&self) -> impl Iterator<Item = Url> {
+        self.interfaces.iter().filter_map(PushInterface::as_node)
+    }
+
+    /// The interfaces of pushing that are requested over HTTP: a callback is registered there (section 5.2.2).
+    pub fn web_interfaces(&self) -> impl Iterator<Item = &PushInterface> {
+        let interfaces = self.interfaces.iter();
+        interfaces.filter(|interface| ForeignScheme::of(&interface.href).is_none())
+    }
+
     /// The dumps, each of them a package.
     pub fn dumps(&self) -> impl Iterator<Item = &Url> {
         let dumps = self.links.iter().filter(|link| link.is(DUMP_RELATION));
         dumps.map(|link| &link.href)
     }
+}
+
+/// The form that registers a callback at an interface (section 5.2.2, example 5.7).
+#[must_use]
+pub fn registration_form(callback: &str) -> String {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.append_pair("callbackURI", callback).finish()
 }
 
 impl Entry {
@@ -66,6 +90,13 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn callback_is_registered_as_a_form() {
+        let form = registration_form("http://aggregator.org/callback?a&b=c+d");
+        let expected = "callbackURI=http%3A%2F%2Faggregator.org%2Fcallback%3Fa%26b%3Dc%2Bd";
+        assert_eq!(form, expected);
+    }
 
     #[test]
     fn only_a_past_time_after_the_last_modification_is_a_deletion() {

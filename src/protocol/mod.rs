@@ -28,6 +28,7 @@ mod media_type;
 mod oddity;
 mod offer;
 mod patch;
+mod pubsub;
 mod reader;
 mod redaction;
 mod selection;
@@ -44,6 +45,7 @@ mod writer;
 
 pub use content_info::ContentInfo;
 pub use datetime::{DatetimeError, SourceTime};
+pub use dialect::registration_form;
 pub use digest::{Algorithm, Digest, parse_digest, parse_hashes};
 pub use document::{
     Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, PushInterface,
@@ -66,6 +68,7 @@ pub use media_type::{
 pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use patch::{MAX_PATCH_BYTES, PatchError, PatchKind, PatchedBytes, apply_patch};
+pub use pubsub::node_of;
 pub use reader::{DocumentReader, Place, ReadError, read_document};
 pub use redaction::Redaction;
 pub use selection::{Criteria, MediaRange, Selection, Standing};

@@ -254,10 +254,10 @@ impl Channel {
         Some(former)
     }
 
-    /// Whether a hub may have a subscription, granted or requested; or whether there is a connection, or is to be one.
+    /// Whether a hub may have a subscription, granted or requested; or whether there is a connection or a registration, or is to be one.
     pub fn may_be_subscribed(&self) -> bool {
         use ChannelState::{Active, Expired, Pending};
-        let may_have_any = self.callbacks.own.is_some() || !self.transport.has_callback();
+        let may_have_any = self.callbacks.own.is_some() || !self.transport.has_hubs();
         may_have_any && matches!(self.lease.state, Active | Expired | Pending)
     }
 

@@ -255,6 +255,13 @@ impl Lease {
         self.next_try_at = None;
     }
 
+    /// Records that the Source has registered the callback.
+    pub(super) fn hold_registration(&mut self) {
+        self.hold_connection();
+        self.failures = 0;
+        self.not_before = None;
+    }
+
     /// Records that the connection that was open has ended. It may have been given up before, as [`expire`](Self::expire) does.
     pub(super) fn lose_connection(&mut self, now: DateTime<Utc>, spread: f64) {
         let has_lasted = |begun: DateTime<Utc>| (now - begun).abs() >= LASTING;

@@ -207,7 +207,7 @@ fn unknown_keys_get_a_hint() {
         source("state_dir = 1"),
         "unknown key; it belongs before the first table"
     );
-    assert_eq!(source("password = 1"), "unknown key");
+    assert_eq!(source("cookie = 1"), "unknown key");
     assert_eq!(source("[limit]"), "unknown table; did you mean limits?");
     assert_eq!(
         hint(&format!("lease = \"1d\"\n{MINIMAL}")),
@@ -230,6 +230,7 @@ fn values_of_another_type_are_faults() {
         "hosts = [\"a.example\", 1]",
         "hub = false",
         "trust_hub = \"yes\"",
+        "callback_protocols = \"http://a.example/callback\"",
         "baseline = []",
         "lease = 2026-01-01",
         "include = {}",

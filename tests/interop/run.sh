@@ -5,7 +5,8 @@
 #      answers and once afterwards;
 #   3. patches: of JSON, made by `jsonpatch` (PyPI), and of XML, compared with what `lxml` (PyPI) makes of the same document;
 #   4. versions: `pywb` (PyPI) as TimeGate and TimeMap of a Source;
-#   5. WebSockets: a Source made of `tornado` (PyPI), as in the example of Notification 0.8, and one made of `websockets` (PyPI).
+#   5. WebSockets: a Source made of `tornado` (PyPI), as in the example of Notification 0.8, and one made of `websockets` (PyPI);
+#   6. XMPP PubSub: a Source that publishes by `slixmpp` (PyPI), with prosody (Debian) as the server of both.
 # Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
 #   SAMPLE_SOURCE  the binary of examples/sample_source.rs
@@ -13,7 +14,7 @@
 set -euo pipefail
 
 if (($# < 2)); then
-    sed -n '2,11p' "$0" >&2
+    sed -n '2,12p' "$0" >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -336,6 +337,70 @@ follow_over_a_socket() {
     step "$made_of: closed; the daemon stopped cleanly"
 }
 
+# Starts prosody with the users `publisher` and `resyncd`, and the service pubsub.localhost; sets $xmpp_port and $xmpp_password
+start_prosody() {
+    local folder=$work/prosody user
+    if ! command -v prosody >/dev/null; then
+        step "XMPP: prosody is not installed (apt install prosody)"
+        return 1
+    fi
+    xmpp_port=$(free_port)
+    xmpp_password='pencil and paper'
+    (umask 077 && printf '%s\n' "$xmpp_password" >"$work/xmpp-password")
+    mkdir -p "$folder/data/localhost/accounts"
+    for user in publisher resyncd; do
+        printf 'return { ["password"] = "%s"; };\n' "$xmpp_password" >"$folder/data/localhost/accounts/$user.dat"
+    done
+    cat >"$folder/prosody.cfg.lua" <<CONFIGURATION
+run_as_root = true
+pidfile = "$folder/prosody.pid"
+data_path = "$folder/data"
+certificates = "$folder"
+log = { info = "*console" }
+interfaces = { "127.0.0.1" }
+c2s_ports = { $xmpp_port }
+modules_enabled = { "roster", "saslauth", "disco", "ping", "smacks" }
+modules_disabled = { "s2s" }
+c2s_require_encryption = false
+authentication = "internal_plain"
+VirtualHost "localhost"
+Component "pubsub.localhost" "pubsub"
+    admins = { "publisher@localhost" }
+CONFIGURATION
+    start prosody prosody --config "$folder/prosody.cfg.lua" -F
+    wait_for_log prosody ".*(Activated service 'c2s').*" >/dev/null
+}
+
+follow_a_node() {
+    local base daemon subscriptions
+    start_prosody
+    start slixmpp-site "$python" "$here/node_site.py" "$xmpp_port" "$xmpp_password"
+    base=$(wait_for_log slixmpp-site '^source (.*)/$')
+    configure slixmpp "$base/sitemap.xml" 'poll_interval = "1h"' \
+        '[xmpp]' 'jid = "resyncd@localhost"' 'password_file = "xmpp-password"' "server = \"127.0.0.1:$xmpp_port\""
+    start slixmpp-resyncd "$resyncd" --config "$config" run
+    daemon=$pid
+    wait_for in-sync active=change-notification
+    same_data a.txt first b.txt first c.txt first
+    step "slixmpp: subscribed to the node that the Sitemap names; baseline equal"
+
+    until_served "$base/control/update/a.txt/second"
+    until_served "$base/control/update/new.txt/third"
+    until_served "$base/control/delete/b.txt"
+    same_data a.txt second c.txt first new.txt third
+    wait_for in-sync "origin=notification:$base/data/new.txt"
+    step "slixmpp: update, creation and deletion published and applied; mirror equal"
+
+    subscriptions=$(curl -fsS "$base/control/subscriptions")
+    [[ $subscriptions == resyncd@localhost/resyncd-* ]]
+    "$resyncd" --config "$config" unsubscribe
+    wait_for unsubscribed=change-notification
+    subscriptions=$(curl -fsS "$base/control/subscriptions")
+    [[ $subscriptions != *resyncd@* ]]
+    stop "$daemon"
+    step "slixmpp: the service has no subscription any more; the daemon stopped cleanly"
+}
+
 prepare_python
 poll_a_source_of_resync
 apply_patches_of_others
@@ -344,4 +409,5 @@ follow_through_a_hub after
 store_versions_of_an_archive
 follow_over_a_socket tornado
 follow_over_a_socket websockets
+follow_a_node
 step "passed"

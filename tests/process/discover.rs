@@ -648,15 +648,30 @@ async fn source_of_the_draft_is_shown_with_what_it_names() {
     let channels = set["channels"].as_array().unwrap();
     let topics: Vec<_> = channels.iter().map(|it| it["topic"].as_str()).collect();
     let callback = format!("{}subscribe", source.url());
-    assert_eq!(
-        topics,
-        [Some("xmpp:pubsub.example.com"), Some(callback.as_str())]
-    );
-    assert!(
-        channels
-            .iter()
-            .all(|it| it["error"]["code"] == "unsupported-transport")
-    );
+    let node = "xmpp:pubsub.example.com?;node=n";
+    assert_eq!(topics, [Some(node), Some(callback.as_str())]);
+    let transports: Vec<_> = channels.iter().map(|it| &it["transport"]).collect();
+    assert_eq!(transports, ["xmpp", "callback"]);
+    let protocol = "http://example.com/protocol/callback";
+    assert_eq!(channels[1]["protocol"], protocol);
+    let codes: Vec<_> = channels.iter().map(|it| &it["error"]["code"]).collect();
+    assert_eq!(codes, ["no-xmpp-account", "protocol-not-configured"]);
+    let configured = format!("callback_protocols = [\"{protocol}\"]\n");
+    let home = Home::new(&source.url(), &configured);
+    let arguments = url.clone();
+    let output =
+        tokio::task::spawn_blocking(move || home.run_command(&["discover", &arguments, "--json"]));
+    let output = output.await.unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let channel = &found["sets"][0]["channels"][1];
+    assert_eq!(channel["transport"], "callback");
+    assert!(channel["error"].is_null(), "{channel}");
     let shown = text(&discover(&[&url]).await.stdout);
-    assert!(shown.contains("of the draft of version 0.1"), "{shown}");
+    for part in [
+        "of the draft of version 0.1",
+        &format!("change-notification {callback}\n      protocol {protocol}\n"),
+        "is not one of callback_protocols [protocol-not-configured]",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
 }

@@ -399,6 +399,39 @@ impl Destination {
     pub(crate) fn wakes(&self) -> broadcast::Receiver<Wake> {
         self.daemon.as_ref().unwrap().store.wakes()
     }
+
+    /// Waits until the status of the first set satisfies a condition.
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&SetStatus) -> bool) -> SetStatus {
+        eventually(what, Some(self.wakes()), async || {
+            let sources = self.operator.status().await.sources;
+            let set = sources.iter().flat_map(|source| &source.sets).next();
+            match set {
+                Some(set) if wanted(set) => Ok(set.clone()),
+                _ => Err(format!("{sources:#?}")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until the mirror has exactly these files, of the paths of one host.
+    pub(crate) async fn until_mirrored(&self, host: &str, expected: &[(&str, &str)]) {
+        let expected: Vec<(String, String)> = expected
+            .iter()
+            .map(|(path, text)| (format!("{host}{path}"), (*text).to_owned()))
+            .collect();
+        let mirror = &self.config.sources[0].mirror;
+        eventually("mirrored", Some(self.wakes()), async || {
+            let found = files(mirror).into_iter();
+            let found: Vec<(String, String)> = found
+                .map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned()))
+                .collect();
+            match found == expected {
+                true => Ok(()),
+                false => Err(format!("{found:?} {:#?}", self.operator.status().await)),
+            }
+        })
+        .await;
+    }
 }
 
 fn configuration(folder: &TempDir, source: Url) -> Config {

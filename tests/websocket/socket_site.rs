@@ -16,7 +16,7 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 use url::Url;
 
 use crate::site::{NAMESPACES, entry, urlset};
-use crate::support::{Destination, eventually, files, soon};
+use crate::support::{Destination, soon};
 
 /// The path of the channel for change notifications.
 pub(crate) const CHANGES: &str = "/channels/change_notification_channel";
@@ -364,15 +364,7 @@ impl Follower {
 
     /// Waits until the status of the set satisfies a condition.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&SetStatus) -> bool) -> SetStatus {
-        eventually(what, Some(self.destination.wakes()), async || {
-            let sources = self.destination.operator.status().await.sources;
-            let set = sources.iter().flat_map(|source| &source.sets).next();
-            match set {
-                Some(set) if wanted(set) => Ok(set.clone()),
-                _ => Err(format!("{sources:#?}")),
-            }
-        })
-        .await
+        self.destination.until(what, wanted).await
     }
 
     /// Waits until the channel for change notifications satisfies a condition.
@@ -396,26 +388,8 @@ impl Follower {
 
     /// Waits until the mirror has exactly these files.
     pub(crate) async fn until_mirrored(&self, expected: &[(&str, &str)]) {
-        let folder = self.site.address.to_string();
-        let expected: Vec<(String, String)> = expected
-            .iter()
-            .map(|(path, text)| (format!("{folder}{path}"), (*text).to_owned()))
-            .collect();
-        let mirror = &self.destination.config.sources[0].mirror;
-        eventually("mirrored", Some(self.destination.wakes()), async || {
-            let found = files(mirror).into_iter();
-            let found: Vec<(String, String)> = found
-                .map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned()))
-                .collect();
-            match found == expected {
-                true => Ok(()),
-                false => Err(format!(
-                    "{found:?} {:#?}",
-                    self.destination.operator.status().await
-                )),
-            }
-        })
-        .await;
+        let host = self.site.address.to_string();
+        self.destination.until_mirrored(&host, expected).await;
     }
 }
 

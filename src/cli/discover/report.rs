@@ -7,6 +7,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::clock;
+use crate::config::{CallbackProtocols, UnconfiguredProtocol};
 use crate::fetch::{
     Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
@@ -49,6 +50,8 @@ pub(super) struct AdvertisedChannel {
     pub(super) kind: String,
     /// Over what its notifications come; null if that is not supported.
     pub(super) transport: Option<&'static str>,
+    /// The protocol of the interface at which a callback is registered (version 0.1).
+    pub(super) protocol: Option<String>,
     pub(super) topic: String,
     pub(super) hubs: Vec<String>,
     /// Why it can't be used.
@@ -128,7 +131,13 @@ pub(super) type OddityCounts = BTreeMap<&'static str, u64>;
 
 impl DiscoveryReport {
     /// The report of a successful discovery.
-    pub(super) fn new(url: &Url, found: &Discovery, summaries: &DocumentSummaries) -> Self {
+    /// `protocols`: those of the Source in the configuration.
+    pub(super) fn new(
+        url: &Url,
+        found: &Discovery,
+        summaries: &DocumentSummaries,
+        protocols: &CallbackProtocols,
+    ) -> Self {
         let failed = found.failed.iter().map(|(uri, error)| FailedSet {
             capability_list: uri.to_string(),
             error: status_error(error.code(), error),
@@ -151,11 +160,13 @@ impl DiscoveryReport {
             description: found.description.as_ref().map(Url::to_string),
             implied: found.is_implied(),
             describedby: texts(&found.described_by),
-            channels: found.channels.iter().map(channel).collect(),
+            channels: (found.channels.iter())
+                .map(|offer| channel(offer, protocols))
+                .collect(),
             sets: found
                 .sets
                 .iter()
-                .map(|set| SetReport::of(set, found, summaries))
+                .map(|set| SetReport::of(set, found, summaries, protocols))
                 .collect(),
             failed: failed.chain(left_out).collect(),
             oddities: oddities.collect(),
@@ -201,6 +212,21 @@ impl DiscoveryReport {
         self
     }
 
+    /// The same where there is no XMPP account: channels that need one can't be used.
+    pub(super) fn without_xmpp_account(mut self) -> Self {
+        let of_sets = self.sets.iter_mut().flat_map(|set| &mut set.channels);
+        let all = self.channels.iter_mut().chain(of_sets);
+        let needs_account = |channel: &&mut AdvertisedChannel| {
+            let transport = channel.transport.and_then(Transport::from_code);
+            transport.is_some_and(Transport::needs_account)
+        };
+        for channel in all.filter(needs_account) {
+            let text = "it needs an XMPP account: [xmpp] jid is not set";
+            channel.error = Some(status_error("no-xmpp-account", text));
+        }
+        self
+    }
+
     fn empty(url: &Url) -> Self {
         Self {
             url: url.to_string(),
@@ -224,10 +250,21 @@ impl AdvertisedChannel {
     pub(super) fn has_hubs(&self) -> bool {
         self.transport == Some(Transport::Websub.code())
     }
+
+    /// Whether its notifications are delivered to a callback.
+    pub(super) fn has_callback(&self) -> bool {
+        let transport = self.transport.and_then(Transport::from_code);
+        transport.is_some_and(Transport::has_callback)
+    }
 }
 
 impl SetReport {
-    fn of(set: &CapabilityList, found: &Discovery, summaries: &DocumentSummaries) -> Self {
+    fn of(
+        set: &CapabilityList,
+        found: &Discovery,
+        summaries: &DocumentSummaries,
+        protocols: &CallbackProtocols,
+    ) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
             .capabilities
             .iter()
@@ -250,7 +287,7 @@ impl SetReport {
             capabilities: documents.into_iter().map(offered).collect(),
             channels: channels
                 .into_iter()
-                .map(channel)
+                .map(|offer| channel(offer, protocols))
                 .chain(unsupported)
                 .collect(),
         }
@@ -322,13 +359,16 @@ fn facts(summary: &DocumentSummary, stated: Option<&EntryCounts>) -> DocumentFac
     }
 }
 
-fn channel(advertised: &Offer) -> AdvertisedChannel {
+fn channel(advertised: &Offer, protocols: &CallbackProtocols) -> AdvertisedChannel {
+    let protocol = advertised.protocol.as_deref();
+    let unused = protocol.and_then(|protocol| protocols.check(protocol).err());
     AdvertisedChannel {
         kind: advertised.capability.to_string(),
-        transport: Transport::of_uri(&advertised.uri).map(Transport::code),
+        transport: advertised.transport().map(Transport::code),
+        protocol: protocol.map(str::to_owned),
         topic: advertised.uri.to_string(),
         hubs: advertised.hubs.iter().map(ToString::to_string).collect(),
-        error: None,
+        error: unused.map(|error| status_error(UnconfiguredProtocol::CODE, &error)),
     }
 }
 
@@ -336,6 +376,7 @@ fn unsupported_channel(channel: &UnsupportedChannel) -> AdvertisedChannel {
     AdvertisedChannel {
         kind: channel.capability.to_string(),
         transport: None,
+        protocol: None,
         topic: channel.uri.to_string(),
         hubs: Vec::new(),
         error: Some(status_error(

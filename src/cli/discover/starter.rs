@@ -34,10 +34,10 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
          state_dir = \"/var/lib/resyncd\"\n"
     );
     let mut channels = report.sets.iter().flat_map(|set| &set.channels);
-    if channels.any(AdvertisedChannel::has_hubs) {
+    if channels.any(AdvertisedChannel::has_callback) {
         text.push_str(
             "\n[callback]\n\
-             # The Source has channels: their hubs deliver notifications to this public URL, usually through a reverse proxy to\n\
+             # The Source has channels: notifications are delivered to this public URL, usually through a reverse proxy to\n\
              # `listen`. Without it the Source is polled.\n\
              # public_url = \"https://destination.example.net/resyncd/\"\n\
              # listen = \"127.0.0.1:8461\"\n",

@@ -163,6 +163,9 @@ impl Tree {
 
     fn channel(&mut self, depth: usize, channel: &AdvertisedChannel) {
         self.line(depth, &format!("{} {}", channel.kind, channel.topic));
+        if let Some(protocol) = &channel.protocol {
+            self.line(depth + 1, &format!("protocol {protocol}"));
+        }
         for hub in &channel.hubs {
             self.line(depth + 1, &format!("hub {hub}"));
         }

@@ -239,7 +239,7 @@ async fn fetch_own(
 pub(super) async fn report_contradiction(context: &ApplyContext, task: &Task, found: &str) {
     let (kind, source) = (DeliveryFaultKind::Contradicted, context.name());
     tracing::warn!(code = kind.code(), source, uri = %task.uri, change = task.kind.as_str(), found,
-        "the Source's answer contradicts what its hub has delivered; following the Source");
+        "the Source's answer contradicts what was delivered; following the Source");
     note_contradiction(&context.source, task.set).await;
 }
 

@@ -6,12 +6,13 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::clock;
-use crate::config::{self, Signatures};
+use crate::config::{self, CallbackProtocols, Signatures, UnconfiguredProtocol};
 use crate::engine::context::SourceContext;
 use crate::engine::heartbeats::{Heartbeats, Work};
 use crate::engine::runtime_status::RuntimeStatus;
 use crate::fetch::Client;
 use crate::metrics::SourceCounters;
+use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::{ChannelRecord, Store};
 use crate::sync::{ChannelFailure, ChannelRules};
@@ -20,6 +21,8 @@ pub(super) struct ChannelContext {
     /// The label of the Source.
     pub(super) source: String,
     pub(super) rules: ChannelRules,
+    /// The protocols of the interfaces at which callbacks are registered.
+    pub(super) callback_protocols: CallbackProtocols,
     /// Whether channels are wanted at all.
     pub(super) notifications: bool,
     /// The longest message of a connection, in bytes.
@@ -51,6 +54,7 @@ impl ChannelContext {
         Self {
             source: source.name.clone(),
             rules: rules_of(source, context.public_url.as_ref()),
+            callback_protocols: source.callback_protocols.clone(),
             notifications: source.notifications,
             longest_message: context.limits.notification,
             inbox_limit: context.limits.inbox,
@@ -85,6 +89,7 @@ impl ChannelContext {
                 lease_seconds: 0,
                 callback_base,
             },
+            callback_protocols: CallbackProtocols::default(),
             notifications: false,
             longest_message: 0,
             inbox_limit: 0,
@@ -99,6 +104,12 @@ impl ChannelContext {
             stop,
             retired,
         }
+    }
+
+    /// Why no callback is registered at an interface that is offered.
+    pub(super) fn protocol_error(&self, offer: &Offer) -> Option<UnconfiguredProtocol> {
+        let protocol = offer.protocol.as_ref()?;
+        self.callback_protocols.check(protocol).err()
     }
 
     /// A driver waits for an answer, until the result is dropped. A request that waits for others is none that hangs.

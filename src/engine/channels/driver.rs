@@ -1,9 +1,12 @@
-//! Drives one channel over its transport. Each transport has a file of its own: [`websub`] and [`websocket`].
+//! Drives one channel over its transport. Each transport has a file of its own: [`websub`], `websocket`, `xmpp` and [`callback`].
 
 use std::sync::Arc;
 
+use super::connection;
 use super::context::ChannelContext;
-use super::{websocket, websub};
+use super::websocket::Websockets;
+use super::xmpp::Nodes;
+use super::{callback, websub};
 use crate::engine::restarts::{Restarts, catch_panic};
 use crate::protocol::Transport;
 use crate::store::ChannelRecord;
@@ -22,7 +25,14 @@ async fn drive_restarting(context: &ChannelContext, channel: &ChannelRecord) {
     loop {
         let driven = match channel.transport {
             Transport::Websub => catch_panic(websub::drive_to_end(context, channel)).await,
-            Transport::Websocket => catch_panic(websocket::drive_to_end(context, channel)).await,
+            Transport::Websocket => {
+                catch_panic(connection::drive_to_end(context, channel, Websockets)).await
+            }
+            Transport::Xmpp => {
+                let nodes = Nodes::of(channel, context.longest_message);
+                catch_panic(connection::drive_to_end(context, channel, nodes)).await
+            }
+            Transport::Callback => catch_panic(callback::drive_to_end(context, channel)).await,
         };
         if driven.and_then(|driven| driven).is_ok() {
             return;

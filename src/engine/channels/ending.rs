@@ -10,6 +10,7 @@ use super::context::rules_of;
 use super::requests::{read_topic, send_request};
 use super::waiting::wait;
 use super::websub::StoredMachine;
+use super::xmpp::Nodes;
 use crate::clock;
 use crate::config;
 use crate::fetch::Client;
@@ -55,7 +56,7 @@ impl EndingSource {
     }
 
     /// Ends a subscription at its hub: one attempt. The callback must be served meanwhile. A running daemon tries again what
-    /// has failed. A connection needs no confirmation.
+    /// has failed. A connection and a registration need no confirmation.
     pub(in crate::engine) async fn end(
         &self,
         store: &Arc<Store>,
@@ -65,6 +66,14 @@ impl EndingSource {
             match channel.transport {
                 Transport::Websub => self.end_at_hub(store, channel).await.map(|()| "confirmed"),
                 Transport::Websocket => end_connection(store, channel).await.map(|()| "closed"),
+                // The draft has no request for that.
+                Transport::Callback => {
+                    (end_connection(store, channel).await).map(|()| "deliveries are answered 410")
+                }
+                Transport::Xmpp => self
+                    .end_at_service(store, channel)
+                    .await
+                    .map(|()| "confirmed"),
             }
         };
         let (confirmed, message) = match tokio::time::timeout(ENDING_TIME, ending).await {
@@ -87,6 +96,23 @@ impl EndingSource {
             confirmed,
             message,
         }
+    }
+
+    /// Ends the subscription to a node. A driver that has a session does so, too.
+    async fn end_at_service(
+        &self,
+        store: &Arc<Store>,
+        channel: &ChannelRecord,
+    ) -> Result<(), String> {
+        let now = clock::now().wall;
+        let leaving = store.change_channel(channel.id, true, move |channel| channel.leave(now));
+        leaving.await.map_err(|error| error.to_string())?;
+        let ended = Nodes::of(channel, 0)
+            .unsubscribe(&self.client, channel)
+            .await;
+        ended.map_err(|error| error.to_string())?;
+        let ended = store.change_channel(channel.id, true, Channel::ended);
+        ended.await.map_err(|error| error.to_string())
     }
 
     async fn end_at_hub(&self, store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
@@ -126,7 +152,7 @@ impl EndingSource {
     }
 }
 
-/// Ends a channel that is a connection: the driver that has one closes it, if there is a driver.
+/// Ends a channel that has no hub, and at most a connection: the driver that has one closes it, if there is a driver.
 async fn end_connection(store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
     let now = clock::now().wall;
     let ended = store.change_channel(channel.id, true, move |channel| {

@@ -1,391 +1,66 @@
 //! WebSocket: the Source sends notifications over a connection that this Destination opens (Notification 0.8, sections 3 to 6).
 //!
-//! Invariants:
-//! - A message is in the inbox, on disk, before the next one is read. If the inbox is full, nothing is read until there is room.
-//! - A connection that is lost is opened again, after a pause that the core decides; the poll after it finds what was missed.
-//! - It ends as soon as the channel is not wanted any more.
+//! Nothing outlives a connection.
 
-use std::time::Duration;
+use bytes::Bytes;
 
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
-
+use super::connection::{Connection, Connector, Failure, Message};
 use super::context::ChannelContext;
-use super::waiting::wait;
-use crate::clock;
-use crate::engine::EngineError;
-use crate::engine::restarts::Panicked;
 use crate::fetch::{Socket, SocketError, SocketMessage};
-use crate::status::StatusError;
-use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, StoreError, Wake};
-use crate::sync::{Channel, ConnectionStep};
+use crate::store::ChannelRecord;
 
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
-/// The code of a connection that waits for room in the inbox.
-const INBOX_FULL: &str = "inbox-full";
+/// Opens WebSockets.
+pub(super) struct Websockets;
 
-/// Why a driver does not go on.
-enum Ended {
-    /// The channel is gone, or was left.
-    Gone,
-    /// The store has panicked.
-    Panicked,
-}
+impl Connector for Websockets {
+    type Open = Socket;
 
-/// Keeps a channel connected until it is left. Fails if the store panics.
-pub(super) async fn drive_to_end(
-    context: &ChannelContext,
-    channel: &ChannelRecord,
-) -> Result<(), Panicked> {
-    let driver = Driver { context, channel };
-    match driver.drive().await {
-        Ok(()) | Err(Ended::Gone) => Ok(()),
-        Err(Ended::Panicked) => Err(Panicked),
-    }
-}
-
-struct Driver<'a> {
-    context: &'a ChannelContext,
-    channel: &'a ChannelRecord,
-}
-
-impl Driver<'_> {
-    async fn drive(&self) -> Result<(), Ended> {
-        let mut wakes = self.context.store.wakes();
-        let begun = clock::now().wall;
-        self.change(move |channel| channel.begin_connecting(begun))
-            .await?;
-        loop {
-            let now = clock::now();
-            let next = move |channel: &mut Channel| channel.next_connection_step(now.wall);
-            match self.change(next).await? {
-                ConnectionStep::Open => self.connect(&mut wakes).await?,
-                ConnectionStep::WaitUntil(time) => {
-                    wait(&mut wakes, self.channel.id, time, now).await;
-                }
-                // There is none.
-                ConnectionStep::Stay => {
-                    self.change(move |channel| channel.begin_connecting(now.wall))
-                        .await?;
-                }
-                ConnectionStep::End => {
-                    self.context.clear(self.channel);
-                    return Ok(());
-                }
-            }
-        }
+    async fn open(
+        &mut self,
+        context: &ChannelContext,
+        channel: &ChannelRecord,
+    ) -> Result<Socket, Failure> {
+        let (client, limit) = (&context.client, context.longest_message);
+        let opening = client.open_socket(&channel.topic, limit);
+        opening.await.map_err(Failure::from)
     }
 
-    /// Opens the connection, and listens until it ends.
-    async fn connect(&self, wakes: &mut broadcast::Receiver<Wake>) -> Result<(), Ended> {
-        let Self { context, channel } = self;
-        let opened = {
-            let _work = context.asks(channel);
-            let (client, limit) = (&context.client, context.longest_message);
-            client.open_socket(&channel.topic, limit).await
-        };
-        let error = match opened {
-            Ok(socket) => {
-                self.change(Channel::connected).await?;
-                context.clear(channel);
-                let error = self.listen(socket, wakes).await?;
-                let (now, spread) = (clock::now().wall, spread());
-                self.change(move |channel| channel.disconnected(now, spread))
-                    .await?;
-                error
-            }
-            Err(error) => {
-                let (now, spread) = (clock::now().wall, spread());
-                let retry_after = error.retry_after();
-                self.change(move |channel| channel.unconnected(now, retry_after, spread))
-                    .await?;
-                Some(error)
-            }
-        };
-        if let Some(error) = error {
-            self.report(error.code(), &error.to_string());
-        }
+    async fn close(&mut self, open: Socket, _: bool) -> bool {
+        open.close().await;
+        true
+    }
+
+    fn lose(&mut self, _: Socket, _: &Failure) {}
+
+    async fn leave(&mut self, _: &ChannelContext, _: &ChannelRecord) -> Result<(), Failure> {
         Ok(())
     }
+}
 
-    /// Stores what comes, until the connection ends, or is to end: `None`.
-    async fn listen(
-        &self,
-        mut socket: Socket,
-        wakes: &mut broadcast::Receiver<Wake>,
-    ) -> Result<Option<SocketError>, Ended> {
-        while !self.is_to_be_closed().await? {
-            let received = {
-                let mut next = std::pin::pin!(socket.next());
-                loop {
-                    tokio::select! {
-                        received = &mut next => break Some(received),
-                        () = self.changed(wakes) => if self.is_to_be_closed().await? {
-                            break None;
-                        }
-                    }
-                }
-            };
-            match received {
-                None => break,
-                Some(Ok(message)) => self.store(&message, wakes).await?,
-                Some(Err(error)) => {
-                    if error.is_of_message() {
-                        self.count_rejected().await;
-                    }
-                    return Ok(Some(error));
-                }
-            }
-        }
-        socket.close().await;
-        Ok(None)
+impl Connection for Socket {
+    type Message = SocketMessage;
+
+    async fn next(&mut self) -> Result<SocketMessage, Failure> {
+        Socket::next(self).await.map_err(Failure::from)
     }
 
-    /// Puts a message into the inbox. Returns when it is on disk, or when the channel is not wanted any more.
-    async fn store(
-        &self,
-        message: &SocketMessage,
-        wakes: &mut broadcast::Receiver<Wake>,
-    ) -> Result<(), Ended> {
-        let Self { context, channel } = self;
-        let mut is_full = false;
-        loop {
-            let recipient = Recipient {
-                channel: channel.id,
-                keys: Some(channel.keys(CallbackSlot::Own)),
-            };
-            let (now, room) = (clock::now().wall, context.inbox_limit);
-            let (store, bytes) = (&context.store, message.bytes().clone());
-            let receiving = store.receive(now, recipient, bytes, room, None);
-            match receiving.await {
-                Ok(Receipt::Stored | Receipt::Known) => {
-                    if is_full {
-                        context.clear(channel);
-                    }
-                    return Ok(());
-                }
-                Ok(Receipt::Full) => {
-                    if !std::mem::replace(&mut is_full, true) {
-                        self.report(INBOX_FULL, "the inbox is full; nothing is read meanwhile");
-                    }
-                    self.has_room(message.bytes().len() as u64, wakes).await?;
-                }
-                // It was left.
-                Ok(Receipt::Outdated) => return Ok(()),
-                Err(error) => self.rest_after(error.into()).await?,
-            }
-        }
-    }
+    fn stored(&mut self, _: SocketMessage) {}
+}
 
-    /// Waits until the stored channel may have changed.
-    async fn changed(&self, wakes: &mut broadcast::Receiver<Wake>) {
-        let id = self.channel.id;
-        until(
-            wakes,
-            |wake| matches!(wake, Wake::Channel(_, of) if *of == id),
-        )
-        .await;
-    }
-
-    /// Waits until there is room in the inbox for so many bytes, or the channel is left. Whoever tries to store a message has it hashed
-    /// for that.
-    async fn has_room(
-        &self,
-        bytes: u64,
-        wakes: &mut broadcast::Receiver<Wake>,
-    ) -> Result<(), Ended> {
-        let (id, name) = (self.channel.id, &self.context.source);
-        // Whatever takes a delivery out of the inbox may have made tasks.
-        let frees = |wake: &Wake| match wake {
-            Wake::Tasks(source) => source == name,
-            Wake::Channel(_, channel) => *channel == id,
-            _ => false,
-        };
-        loop {
-            let record = self.record().await?;
-            let filled = record.inbox_bytes.saturating_add(bytes);
-            if filled <= self.context.inbox_limit || record.left {
-                return Ok(());
-            }
-            until(wakes, frees).await;
-        }
-    }
-
-    async fn is_to_be_closed(&self) -> Result<bool, Ended> {
-        Ok(self.record().await?.channel().is_to_be_closed())
-    }
-
-    /// The stored channel.
-    async fn record(&self) -> Result<ChannelRecord, Ended> {
-        loop {
-            match self.context.store.channel(self.channel.id).await {
-                Ok(Some(record)) => return Ok(record),
-                Ok(None) => return Err(Ended::Gone),
-                Err(error) => self.rest_after(error.into()).await?,
-            }
-        }
-    }
-
-    /// Changes the stored channel; wakes the worker of the set if its state has changed. A driver that only ends channels leaves
-    /// alone one that is wanted again.
-    async fn change<T: Send + 'static>(
-        &self,
-        change: impl Fn(&mut Channel) -> T + Clone + Send + 'static,
-    ) -> Result<T, Ended> {
-        let ends_only = self.context.ends_only;
-        loop {
-            let change = change.clone();
-            let changing = self.context.store.step_channel(
-                self.channel.id,
-                self.channel.keys(CallbackSlot::Own),
-                move |channel| (!ends_only || channel.left).then(|| change(channel)),
-            );
-            match changing.await {
-                Ok((changed, _)) => return changed.ok_or(Ended::Gone),
-                Err(StoreError::NoChannel) => return Err(Ended::Gone),
-                Err(error) => self.rest_after(error.into()).await?,
-            }
-        }
-    }
-
-    /// Rests after a database error.
-    async fn rest_after(&self, error: EngineError) -> Result<(), Ended> {
-        if let EngineError::Panicked(_) = error {
-            return Err(Ended::Panicked);
-        }
-        if let EngineError::Store(StoreError::NoChannel) = error {
-            return Err(Ended::Gone);
-        }
-        tracing::error!(code = error.code(), source = self.context.source, topic = %self.channel.topic, %error,
-            "database error; the connection waits");
-        tokio::time::sleep(STORE_PAUSE).await;
-        Ok(())
-    }
-
-    async fn count_rejected(&self) {
-        let store = &self.context.store;
-        let counted = store.count_rejected(self.channel.id, clock::now().wall, None);
-        if let Err(error) = counted.await {
-            tracing::error!(code = error.code(), source = self.context.source, %error, "database error; a rejected message is not counted");
-        }
-    }
-
-    /// Shows an error in the status, and logs it unless it is shown already.
-    fn report(&self, code: &str, message: &str) {
-        let Self { context, channel } = self;
-        let known = context.runtime_status.channel(channel.id);
-        if !known.is_some_and(|known| known.code == code && known.message == message) {
-            tracing::warn!(code, source = context.source, topic = %channel.topic, error = message, "WebSocket unusable");
-        }
-        let error = StatusError::new(code, message, clock::now().wall);
-        context.runtime_status.note_channel(channel.id, Some(error));
+impl Message for SocketMessage {
+    fn bytes(&self) -> &Bytes {
+        SocketMessage::bytes(self)
     }
 }
 
-/// Waits for a wake.
-async fn until(wakes: &mut broadcast::Receiver<Wake>, is_wanted: impl Fn(&Wake) -> bool) {
-    loop {
-        match wakes.recv().await {
-            Ok(wake) if is_wanted(&wake) => return,
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            // The store outlives the drivers.
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
-}
-
-/// A number from 0 to 1 that differs from one Destination to another.
-fn spread() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use url::Url;
-
-    use super::*;
-    use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::{Capability, TopicUri, Transport};
-    use crate::store::{
-        BatchCommit, CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, Origin, SetId,
-    };
-
-    /// Ends a test that would hang.
-    const LIMIT: Duration = Duration::from_secs(180);
-
-    /// Takes the oldest delivery out of the inbox.
-    async fn conclude_one(source: &TestSource, set: SetId) {
-        let delivery = source.store.deliveries(set, 0, 1).await.unwrap().remove(0);
-        let rules = DeletionRules {
-            max_share: 1.0,
-            holds_all: false,
-        };
-        let concluded = (delivery.id, delivery.channel, DeliveryOutcome::Applied);
-        let applied = source.store.apply(ChangeBatch {
-            set,
-            source: NAME.to_owned(),
-            origin: Origin::Notification,
-            now: clock::now().wall,
-            begins: false,
-            changes: Vec::new(),
-            end: Some(BatchCommit {
-                deliveries: vec![concluded],
-                ..BatchCommit::new(rules)
-            }),
-        });
-        applied.await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn message_is_not_tried_again_before_there_is_room_for_it() {
-        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
-        let source = TestSource::new(&list, |client| {
-            client.with_transport(Arc::new(Answering(|_: &Url| None)))
-        });
-        let (store, now) = (&source.store, clock::now().wall);
-        let set = store.begin_set(NAME, &list).await.unwrap().id;
-        let topic = Url::parse("wss://example.org/changes").unwrap();
-        let topic = TopicUri::of_channel(topic).unwrap();
-        let channel = Channel::without_hubs(Transport::Websocket, now, &topic);
-        let keys = CallbackKeys {
-            token: "unused".to_owned(),
-            secret: None,
-        };
-        let kind = Capability::ChangeNotification;
-        let channel = store.insert_channel(set, &kind, channel, keys);
-        let channel = channel.await.unwrap();
-        for length in [30, 60] {
-            let receiving = store.receive(now, channel.id, vec![b'x'; length], 100, None);
-            assert_eq!(receiving.await.unwrap(), Receipt::Stored);
-        }
-        let context = ChannelContext {
-            inbox_limit: 100,
-            ..ChannelContext::of(&source.context)
-        };
-        let driver = Driver {
-            context: &context,
-            channel: &channel,
-        };
-        let mut wakes = store.wakes();
-        conclude_one(&source, set).await;
-        {
-            let mut waiting = std::pin::pin!(driver.has_room(50, &mut wakes));
-            let elsewhere = async {
-                for _ in 0..100 {
-                    store.channel(channel.id).await.unwrap();
-                }
-            };
-            tokio::select! {
-                _ = &mut waiting => panic!("there is room for 40 bytes only"),
-                () = elsewhere => {}
-            }
-            conclude_one(&source, set).await;
-            let waited = tokio::time::timeout(LIMIT, waiting).await.unwrap();
-            assert!(waited.is_ok());
+impl From<SocketError> for Failure {
+    fn from(error: SocketError) -> Self {
+        Self {
+            code: error.code(),
+            message: error.to_string(),
+            retry_after: error.retry_after(),
+            is_of_message: error.is_of_message(),
+            ends: true,
         }
     }
 }

@@ -203,7 +203,20 @@ pub(super) fn note_unfollowed(context: &SourceContext, set: SetId, count: u64) {
         .note_set(set, |facts| facts.notices.add(notice, count));
 }
 
-/// Forgets how many those were, before a list is read that states all of them.
+/// Records that resources are left to polls because they are at hosts or ports that the configuration does not state.
+pub(super) fn note_foreign(context: &SourceContext, set: SetId, count: u64) {
+    if count == 0 {
+        return;
+    }
+    let message = "what was delivered to the callback names resources at other hosts or ports than those of `url`, `sets` and `hosts`: \
+        they are left to polls";
+    let notice = StatusError::new("foreign-resources", message, clock::now().wall);
+    context
+        .runtime_status
+        .note_set(set, |facts| facts.notices.add(notice, count));
+}
+
+/// Forgets how many links were left out, before a list is read that states all of them.
 pub(super) fn clear_unfollowed(context: &SourceContext, set: SetId) {
     context
         .runtime_status

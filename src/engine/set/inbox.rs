@@ -11,7 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery};
+use super::notification::{
+    News, NotificationBounds, Speaker, foreign_uris, interval_of, is_dated, parse_delivery,
+    speaker_of,
+};
 use super::state::{InHand, SetState};
 use crate::clock;
 use crate::engine::EngineError;
@@ -29,6 +32,16 @@ const MOST_PANICS: u32 = 3;
 impl SetState {
     /// Works until the inbox has nothing but notifications that wait for an earlier one.
     pub(super) async fn work_inbox(&mut self) -> Result<(), EngineError> {
+        self.work_inbox_while(|_| true).await
+    }
+
+    /// As [`work_inbox`](Self::work_inbox), but no longer than until a poll is due: deliveries that keep coming must not displace it.
+    pub(super) async fn work_inbox_until_poll(&mut self) -> Result<(), EngineError> {
+        self.work_inbox_while(|state| state.schedule.next_deadline() > clock::now().mono)
+            .await
+    }
+
+    async fn work_inbox_while(&mut self, goes_on: fn(&Self) -> bool) -> Result<(), EngineError> {
         loop {
             self.context.counters.step();
             self.settle_held().await?;
@@ -51,6 +64,9 @@ impl SetState {
                     self.put_down(handled)?;
                     self.last_delivery = id;
                     self.settle_held().await?;
+                }
+                if !goes_on(self) {
+                    return Ok(());
                 }
             }
         }
@@ -199,15 +215,16 @@ impl SetState {
     ) -> Result<(Delivery, Result<Document, EngineError>), EngineError> {
         let (topic, kind) = (channel.topic.clone(), channel.kind.clone());
         let context = Arc::clone(&self.context);
+        let bounds = NotificationBounds::of(channel.transport, context.limits.notification);
         let panics = context.delivery_panics.lock().get(&delivery.id).copied();
         if panics.is_some_and(|panics| panics >= MOST_PANICS) {
             let panicked = EngineError::Panicked(format!("a notification of {topic}"));
             return Ok((delivery, Err(panicked)));
         }
         let parsing = tokio::task::spawn_blocking(move || {
-            let (place, limit) = (topic.http_form(), context.limits.notification);
+            let place = topic.http_form();
             let base = context.base_uri(&place);
-            let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, limit));
+            let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, bounds));
             let document = catch_unwind(parsing).unwrap_or_else(|_| {
                 Err(EngineError::Panicked(format!("a notification of {topic}")))
             });
@@ -253,8 +270,8 @@ impl SetState {
         }
         let is_dated = is_dated(&document);
         let (configured, list) = (self.context.source.trust_hub, &self.record.capability_list);
-        let is_trusted = is_trusted(configured, list, channel, &delivery);
-        let news = match self.news_of(document, filter, is_trusted).await {
+        let speaker = speaker_of(configured, list, channel, &delivery);
+        let news = match self.news_of(document, filter, speaker).await {
             Err(error @ EngineError::Panicked(_)) => {
                 return self.reject_unread((&delivery, channel), &error).await;
             }
@@ -312,11 +329,11 @@ impl SetState {
         &self,
         document: Document,
         filter: NewsFilter,
-        is_trusted: bool,
+        speaker: Speaker,
     ) -> Result<News, EngineError> {
         let (context, set) = (Arc::clone(&self.context), self.record.id);
         let reading = tokio::task::spawn_blocking(move || {
-            News::of(&context, set, document, &filter, is_trusted)
+            News::of(&context, set, document, &filter, speaker)
         });
         reading
             .await
@@ -697,6 +714,26 @@ pub(super) mod tests {
             }
             receiving.check(0).await;
         }
+    }
+
+    #[tokio::test]
+    async fn poll_that_is_due_does_not_wait_for_the_inbox_to_be_empty() {
+        let receiving = Receiving::over_a_connection(notification("/first")).await;
+        for path in ["/second", "/third"] {
+            receiving.receive(notification(path)).await;
+        }
+        let waiting = async || {
+            let store = &receiving.source.store;
+            let found = store.deliveries(receiving.record.id, 0, 9).await;
+            found.unwrap().len()
+        };
+        let mut state = receiving.state().await;
+        // Its first poll is due.
+        state.work_inbox_until_poll().await.unwrap();
+        assert_eq!(waiting().await, 2);
+        state.schedule.polled(clock::now(), Pacing::Regular);
+        state.work_inbox_until_poll().await.unwrap();
+        assert_eq!(waiting().await, 0);
     }
 
     #[tokio::test]

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use url::Url;
 
 use super::documents::{note_notification, note_unfollowed};
-use super::notification::{News, foreign_uris, interval_of, is_dated, is_trusted, parse_delivery};
+use super::notification::{
+    News, NotificationBounds, foreign_uris, interval_of, is_dated, parse_delivery, speaker_of,
+};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -41,7 +43,8 @@ impl SetState {
             return Ok(1);
         }
         let channel = self.channel(first.channel).await?;
-        if channel.kind != Capability::ChangeNotification {
+        // Without intervals each is a hint.
+        if channel.kind != Capability::ChangeNotification || !channel.transport.states_intervals() {
             return Ok(1);
         }
         let (id, topic) = (channel.id, channel.topic.clone());
@@ -170,8 +173,9 @@ impl Planner {
             return None;
         }
         let (place, limit) = (self.channel.topic.http_form(), context.limits.notification);
+        let bounds = NotificationBounds::of(self.channel.transport, limit);
         let base = context.base_uri(&place);
-        let document = parse_delivery(&delivery.body, base, &self.channel.kind, limit).ok()?;
+        let document = parse_delivery(&delivery.body, base, &self.channel.kind, bounds).ok()?;
         let foreign = foreign_uris(&self.capability_list, &self.channel, delivery, &document);
         let is_foreign = |(_, uri): &(&str, TopicUri)| {
             let found = context.store.names_another_blocking(&self.channel, uri);
@@ -195,8 +199,8 @@ impl Planner {
         }
         let (is_dated, oddities) = (is_dated(&document), document.oddities.clone());
         let (configured, list) = (context.source.trust_hub, &self.capability_list);
-        let is_trusted = is_trusted(configured, list, &self.channel, delivery);
-        let news = News::of(context, self.set, document, &filter, is_trusted).ok()?;
+        let speaker = speaker_of(configured, list, &self.channel, delivery);
+        let news = News::of(context, self.set, document, &filter, speaker).ok()?;
         let planned = Planned {
             delivery: delivery.id,
             outcome: news.outcome(covered, is_dated),

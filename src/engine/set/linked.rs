@@ -8,6 +8,30 @@ use crate::fetch::AllowedHosts;
 use crate::protocol::{Link, LinkTargets, LinkedResource, ResourceUri};
 use crate::sync::is_plausible;
 
+/// Whether a resource is at a host of the Source, as its configuration states.
+fn is_own(source: &config::Source, uri: &ResourceUri) -> bool {
+    is_of_configured_host(source, uri)
+        || named_in(source).any(|url| url.host_str() == uri.url().host_str())
+}
+
+/// As [`is_own`], and at a port that the configuration states or the scheme implies: others are other services of that machine.
+pub(super) fn is_own_service(source: &config::Source, uri: &ResourceUri) -> bool {
+    let is_there = |named: &Url| {
+        let port = uri.url().port();
+        named.host_str() == uri.url().host_str() && (port.is_none() || port == named.port())
+    };
+    is_of_configured_host(source, uri) || named_in(source).any(is_there)
+}
+
+fn is_of_configured_host(source: &config::Source, uri: &ResourceUri) -> bool {
+    !source.hosts.is_empty() && AllowedHosts::new(&source.hosts).allows(uri.url())
+}
+
+/// The URIs of the Source that its configuration states.
+fn named_in(source: &config::Source) -> impl Iterator<Item = &Url> {
+    [&source.url].into_iter().chain(&source.sets)
+}
+
 /// The linked resources that are wanted of an entry of `owner`. The guard of addresses decides when they are requested.
 pub(super) fn linked_of(
     source: &config::Source,
@@ -19,15 +43,9 @@ pub(super) fn linked_of(
     if links.is_empty() || filter.linked().is_empty() {
         return Vec::new();
     }
-    let named = [&source.url].into_iter().chain(&source.sets);
-    let own: Vec<&str> = named.filter_map(Url::host_str).collect();
-    let is_own = |uri: &ResourceUri| {
-        let is_configured = !source.hosts.is_empty() && hosts.allows(uri.url());
-        is_configured || uri.url().host_str().is_some_and(|host| own.contains(&host))
-    };
     let targets = LinkTargets {
         allows: &|uri| hosts.allows(uri.url()) && filter.allows_linked(uri),
-        is_own: &is_own,
+        is_own: &|uri| is_own(source, uri),
     };
     let mut wanted = filter.linked().wanted(owner, links, &targets);
     for one in &mut wanted {

@@ -38,6 +38,8 @@ pub(super) struct ListParts {
     pub(super) may_change_unseen: bool,
     /// The times of its pages; `None` where it has none.
     pub(super) pages: Option<PageTimes>,
+    /// Whether they are the parts of an index.
+    are_of_index: bool,
     /// Whether the index names neither a Change Set nor a dump, and no part that was read so far does (version 0.1).
     may_name: bool,
     /// Unchanged parts that are not committed yet.
@@ -89,6 +91,7 @@ impl SetState {
         let summary = &changed.read.summary;
         let mut parts = ListParts {
             leaves_out,
+            are_of_index: summary.is_index,
             may_name: summary.is_index && !summary.head.names_documents(),
             ..ListParts::default()
         };
@@ -225,8 +228,10 @@ impl SetState {
                     return Ok(());
                 };
                 parts.note_page(list, &read.summary);
-                if parts.takes_names_of(&read.summary.head) && self.record.is_implied() {
-                    Box::pin(self.follow_sitemap(&list.uri, &read.summary.head)).await?;
+                if parts.are_of_index && self.record.is_implied() {
+                    let head = &read.summary.head;
+                    let names_documents = parts.takes_documents_of(head);
+                    Box::pin(self.follow_sitemap(&list.uri, head, names_documents)).await?;
                 }
                 // A page may be older than the first one.
                 let own = read.summary.head.md.at.filter(|_| list.is_page);
@@ -378,7 +383,7 @@ impl ListParts {
     }
 
     /// Whether the head of a part is the first that names a Change Set or a dump.
-    fn takes_names_of(&mut self, head: &Head) -> bool {
+    fn takes_documents_of(&mut self, head: &Head) -> bool {
         let is_first = self.may_name && head.names_documents();
         self.may_name &= !is_first;
         is_first

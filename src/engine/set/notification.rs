@@ -8,20 +8,49 @@ use flate2::read::GzDecoder;
 use url::Url;
 
 use super::changes::{change_of, note_expiry, only_version};
+use super::documents::note_foreign;
 use super::late_news::LateNews;
+use super::linked::is_own_service;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    BaseUri, Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place,
-    ReadError, Root, SourceTime, TopicUri,
+    BaseUri, Capability, ChangeKind, ContentInfo, Document, DocumentReader, Entry, EntryOrder,
+    HubUri, Place, ReadError, Root, SourceTime, TopicUri, Transport,
 };
 use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId};
 use crate::sync::{NewsFilter, is_plausible, names_copy, names_version};
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
 const MAX_ENTRIES: usize = 50_000;
+/// The most entries of a notification that anybody may have made: each of them is a request.
+const MAX_ENTRIES_OF_ANYBODY: usize = 1000;
+/// The most bytes of such a notification once it is decompressed.
+const MAX_UNZIPPED_OF_ANYBODY: u64 = 1 << 20;
+
+/// How much a notification may state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NotificationBounds {
+    unzipped: u64,
+    entries: usize,
+}
+
+impl NotificationBounds {
+    /// The bounds of what comes over a transport, and has at most `limit` bytes.
+    pub(super) fn of(transport: Transport, limit: u64) -> Self {
+        match transport.has_known_sender() {
+            true => Self {
+                unzipped: limit,
+                entries: MAX_ENTRIES,
+            },
+            false => Self {
+                unzipped: limit.min(MAX_UNZIPPED_OF_ANYBODY),
+                entries: MAX_ENTRIES_OF_ANYBODY,
+            },
+        }
+    }
+}
 
 /// A delivery that ends with it, or has an entry with this path, makes the reader panic.
 #[cfg(test)]
@@ -76,32 +105,53 @@ pub(super) fn interval_of(
     }
 }
 
-/// Whether who has sent a delivery, a hub or the server of a connection, may speak for the Source. `configured`: what the
-/// configuration states of that.
-pub(super) fn is_trusted(
+/// Who speaks in a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// The Source, or who may speak for it.
+    Source,
+    /// A hub, or the server of a connection, that may not.
+    Other,
+    /// Anybody who has learnt the address of a callback.
+    Anybody,
+}
+
+/// Who speaks in a delivery. `configured`: whether the configuration has a hub, or the server of a connection, speak for the Source.
+pub(super) fn speaker_of(
     configured: Option<bool>,
     capability_list: &Url,
     channel: &ChannelRecord,
     delivery: &Delivery,
-) -> bool {
+) -> Speaker {
+    if !channel.transport.has_known_sender() {
+        return Speaker::Anybody;
+    }
     let origin = capability_list.origin();
     let is_own = |hub: &HubUri| hub.url().origin() == origin;
-    configured.unwrap_or_else(|| match channel.transport.has_hubs() {
+    let is_trusted = configured.unwrap_or_else(|| match channel.transport.has_hubs() {
         true => delivery.hub.as_ref().is_some_and(is_own),
         false => channel.topic.http_form().origin() == origin,
-    })
+    });
+    match is_trusted {
+        true => Speaker::Source,
+        false => Speaker::Other,
+    }
 }
 
 /// How far ahead of our clock a time may be that only a hub states.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
-/// Marks a change that only a hub states: the Source itself is asked for it, and nobody whom the hub names.
+/// Marks a change that only a hub states, or anybody: the Source itself is asked for it, and nobody whom they name.
 ///
 /// A time that is yet to come would hide what the Source states until then: it counts as that of the receipt. A little later it
-/// may be, because clocks differ and Sources round.
-fn leave_to_the_source(change: &mut Change) {
+/// may be that a hub states, because clocks differ and Sources round. Anybody could state it to hide a change.
+fn leave_to_the_source(change: &mut Change, speaker: Speaker) {
     let now = clock::now().wall;
-    let latest = Some(SourceTime::from(now + AHEAD));
+    let ahead = match speaker {
+        Speaker::Anybody => TimeDelta::zero(),
+        Speaker::Source | Speaker::Other => AHEAD,
+    };
+    let latest = Some(SourceTime::from(now + ahead));
     for time in [&mut change.changed_at, &mut change.lastmod] {
         if *time > latest {
             *time = Some(SourceTime::from(now));
@@ -111,6 +161,20 @@ fn leave_to_the_source(change: &mut Change) {
     change
         .links
         .retain(|link| !names_copy(link) && !names_version(link));
+    if speaker == Speaker::Anybody {
+        // They are claims as well, and name whom to request.
+        change.links.clear();
+        change.linked.clear();
+        // Wrong ones would have the resource downloaded again and again.
+        let media_type = change.content.media_type.take();
+        change.content = ContentInfo {
+            media_type,
+            ..ContentInfo::default()
+        };
+        change.encoding = None;
+        // What has no time could not be told from what it replaces.
+        change.changed_at.get_or_insert(SourceTime::from(now));
+    }
     change.authority = change.uri.authority();
 }
 
@@ -129,7 +193,7 @@ impl News {
         set: SetId,
         document: Document,
         filter: &NewsFilter,
-        is_trusted: bool,
+        speaker: Speaker,
     ) -> Result<Self, EngineError> {
         let mut entries = document.entries;
         #[cfg(test)]
@@ -146,6 +210,7 @@ impl News {
         let mut late_uris = HashSet::new();
         let mut late_news = LateNews::of(set, true);
         let mut changes = Vec::new();
+        let mut foreign = 0;
         for entry in entries {
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             let is_included = filter.includes(entry.md.change, changed_at);
@@ -154,8 +219,16 @@ impl News {
                 continue;
             }
             let mut change = change_of(context, entry, ChangeKind::Updated, changed_at);
-            if !is_trusted {
-                change.as_mut().into_iter().for_each(leave_to_the_source);
+            if speaker == Speaker::Anybody {
+                // Whoever it is must not have others requested. What the Source states of them, a poll finds.
+                let is_wanted = change.is_some();
+                change = change.filter(|change| is_own_service(&context.source, &change.uri));
+                foreign += u64::from(is_wanted && change.is_none());
+            }
+            if speaker != Speaker::Source
+                && let Some(change) = &mut change
+            {
+                leave_to_the_source(change, speaker);
             }
             match change {
                 Some(change) if is_included => {
@@ -171,6 +244,7 @@ impl News {
                 None => {}
             }
         }
+        note_foreign(context, set, foreign);
         changes.reverse();
         let late = late_news.finish(context)?;
         let has_late = !late.is_empty();
@@ -201,18 +275,18 @@ pub(super) fn parse_delivery(
     body: &[u8],
     base: BaseUri<'_>,
     kind: &Capability,
-    limit: u64,
+    bounds: NotificationBounds,
 ) -> Result<Document, EngineError> {
     #[cfg(test)]
     assert!(!body.ends_with(PANIC.as_bytes()));
     let document = if body.starts_with(&[0x1f, 0x8b]) {
-        let plain = unzip(body, limit).map_err(|error| EngineError::Fetch {
+        let plain = unzip(body, bounds.unzipped).map_err(|error| EngineError::Fetch {
             uri: format!("a notification of {}", base.uri),
             error,
         })?;
-        parse_entries(&plain, base)?
+        parse_entries(&plain, base, bounds.entries)?
     } else {
-        parse_entries(body, base)?
+        parse_entries(body, base, bounds.entries)?
     };
     let is_expected = match &document.head.md.capability {
         // The authors' own publisher labels its notifications so.
@@ -235,13 +309,14 @@ pub(super) fn parse_delivery(
     }
 }
 
-/// Parses a notification of at most as many entries as a document may have (sitemaps.org): they are all in memory at once.
-fn parse_entries(bytes: &[u8], base: BaseUri<'_>) -> Result<Document, EngineError> {
+/// Parses a notification of a limited number of entries, at most as many as a document may have (sitemaps.org): they are all in memory
+/// at once.
+fn parse_entries(bytes: &[u8], base: BaseUri<'_>, most: usize) -> Result<Document, EngineError> {
     let mut reader = DocumentReader::open(bytes, base)?;
     let mut entries = Vec::new();
     while let Some(entry) = reader.next_entry()? {
-        if entries.len() == MAX_ENTRIES {
-            return Err(EngineError::TooManyEntries(MAX_ENTRIES));
+        if entries.len() == most {
+            return Err(EngineError::TooManyEntries(most));
         }
         entries.push(entry);
     }
@@ -286,7 +361,8 @@ mod tests {
             let topic = format!("http://example.org/{}", "t".repeat(length));
             Url::parse(&topic).unwrap()
         };
-        let parse = |topic: &Url| parse_delivery(text.as_bytes(), topic.into(), &kind, 8 << 20);
+        let bounds = NotificationBounds::of(Transport::Websub, 8 << 20);
+        let parse = |topic: &Url| parse_delivery(text.as_bytes(), topic.into(), &kind, bounds);
         // Each of them would be longer than a URI may be.
         let longest = parse(&topic(60_000)).unwrap();
         assert_eq!(longest.entries.len(), 0);

@@ -10,7 +10,7 @@ use super::documents::{
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::protocol::{Capability, Head, MAX_OFFERS, Oddities, Offer, Root};
-use crate::store::BaselineState;
+use crate::store::{BaselineState, SetRecord};
 
 impl SetState {
     /// Polls the Capability List, stores what it offers, and subscribes to its channels.
@@ -58,8 +58,9 @@ impl SetState {
     /// Polls the Sitemap that stands for the Capability List, or the part of it that does, for what its head names: that may be another
     /// Change Set, while the one before it is served as well as ever. Its entries are not ingested, so that nothing remembers it as read.
     async fn refresh_names(&mut self) -> Result<(), EngineError> {
-        // A sitemap that stands alone names nothing, and the baseline is made from it in any case.
-        if self.record.has_only_list() || self.record.baseline == BaselineState::Missing {
+        // The baseline is made from it in any case. Where it names nothing but interfaces, each poll reads it.
+        let names_document = self.record.names_document();
+        if !names_document || self.record.baseline == BaselineState::Missing {
             return Ok(());
         }
         let sitemap = &self.record.capability_list;
@@ -78,7 +79,7 @@ impl SetState {
             // The other parts are read then.
             Err(error) if is_part && error.is_absence() => {
                 let nothing = Head::new(Root::Urlset, Capability::ResourceList);
-                return self.follow_sitemap(&uri, &nothing).await;
+                return self.follow_sitemap(&uri, &nothing, true).await;
             }
             Err(error) => return Err(error),
         };
@@ -88,19 +89,25 @@ impl SetState {
             // A cache serves an older version: what it names is known.
             return Ok(());
         }
-        self.follow_sitemap(&uri, &read.summary.head).await?;
+        self.follow_sitemap(&uri, &read.summary.head, true).await?;
         self.naming = Some(record);
         Ok(())
     }
 
     /// Follows what the head of a Sitemap names that stands for the Capability List, or the head of a part of it (version 0.1). A plain
-    /// one names nothing. `naming`: where it is.
+    /// one names nothing. `naming`: where it is; `names_documents`: whether it is the one that names the Change Set and the dumps.
     pub(super) async fn follow_sitemap(
         &mut self,
         naming: &Url,
         head: &Head,
+        names_documents: bool,
     ) -> Result<(), EngineError> {
-        let offers = Offer::of_sitemap(&self.record.capability_list, naming, head);
+        let SetRecord {
+            offers,
+            capability_list,
+            ..
+        } = &self.record;
+        let offers = Offer::with_names_of(offers, capability_list, naming, head, names_documents);
         if offers != self.record.offers {
             let store = &self.context.store;
             store.save_offers(self.record.id, &offers, None).await?;

@@ -84,11 +84,13 @@ impl SetState {
             return older_list();
         }
         let summary = &changed.read.summary;
-        // Where an index names nothing, its parts may.
+        // Where an index names no Change Set and no dump, its parts may.
         let is_naming = summary.head.names_documents() || !summary.is_index;
-        if self.record.is_implied() && is_naming {
-            self.follow_sitemap(uri, &summary.head).await?;
-            self.naming = Some(changed.record.clone());
+        if self.record.is_implied() {
+            self.follow_sitemap(uri, &summary.head, is_naming).await?;
+            if is_naming {
+                self.naming = Some(changed.record.clone());
+            }
         }
         let is_stated = changed.read.summary.head.md.capability.is_some();
         let found_before = self.found;

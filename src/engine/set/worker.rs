@@ -125,7 +125,7 @@ impl SetWorker {
         let is_due = state.schedule.next_deadline() <= clock::now().mono;
         let is_read = is_due && self.poll().await?;
         if self.state.can_follow() {
-            self.state.work_inbox().await?;
+            self.state.work_inbox_until_poll().await?;
         }
         if is_read {
             self.state.note_read().await?;
@@ -268,12 +268,9 @@ impl SetWorker {
                 continue;
             }
             if let Ok(Some(record)) = context.store.channel(channel).await {
-                let message = match record.transport.has_lease() {
-                    true => "subscription active",
-                    false => "connection active",
-                };
+                let event = record.transport.active_event();
                 tracing::info!(source = context.name(), transport = record.transport.code(), topic = %record.topic,
-                    hub = record.logged_hub(), "{message}");
+                    hub = record.logged_hub(), "{event}");
             }
         }
         self.leases = leases;
@@ -300,6 +297,10 @@ impl SetWorker {
                 }
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Inbox(set)) if set == self.state.record.id => return,
+                    Ok(Wake::Unread(set)) if set == self.state.record.id => {
+                        self.state.schedule.check_hint(clock::now());
+                        return;
+                    }
                     Ok(Wake::Channel(set, _)) if set == self.state.record.id => {
                         self.check_leases().await;
                         return;

@@ -241,7 +241,7 @@ impl Daemon {
                 Ok(Wake::Inbox(set)) => self.wake_set(set),
                 Ok(Wake::Channel(set, _)) => leases.push(set),
                 Ok(Wake::Tasks(_)) => look_for_tasks = true,
-                Ok(Wake::Feed(_) | Wake::Versions(_)) => {}
+                Ok(Wake::Feed(_) | Wake::Versions(_) | Wake::Unread(_)) => {}
                 Err(broadcast::error::TryRecvError::Lagged(_)) => panic!("too many wakes"),
                 Err(_) => break,
             }

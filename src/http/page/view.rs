@@ -221,9 +221,11 @@ pub(super) fn attention_rows<'a>(
         let operations: &[Operation] = match attention.code.as_str() {
             "held-deletions" => &[Operation::Approve, Operation::Reject],
             "failed-resources" => &[Operation::Retry],
-            "channel-unverified" | "channel-denied" | "channel-expired" | "channel-unconnected" => {
-                &[Operation::Poll]
-            }
+            "channel-unverified"
+            | "channel-denied"
+            | "channel-expired"
+            | "channel-unconnected"
+            | "channel-unregistered" => &[Operation::Poll],
             _ => &[],
         };
         let place = format!("attention{number}");

@@ -325,7 +325,7 @@ pub(in crate::store) fn get(sql: &Connection, id: ChannelId) -> Result<Option<Ch
 
 pub(in crate::store) fn by_token(sql: &Connection, token: &str) -> Result<Option<ChannelRecord>> {
     sql.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM channel WHERE (token = ?1 OR next_token = ?1) AND transport = 'websub'"
+        "SELECT {COLUMNS} FROM channel WHERE (token = ?1 OR next_token = ?1) AND transport IN ('websub', 'callback')"
     ))?
     .query_row([token], ChannelRecord::from_row)
     .optional()
@@ -506,7 +506,12 @@ pub(in crate::store) fn count_repeated(
     let count =
         "UPDATE channel SET received = received + ?2, duplicate = duplicate + ?2 WHERE id = ?1";
     update(sql, count, params![id, Count(deliveries)])?;
-    note_working(sql, id)
+    let has_known_sender = get(sql, id)?.is_none_or(|it| it.transport.has_known_sender());
+    match has_known_sender {
+        true => note_working(sql, id),
+        // Anybody may have repeated what was delivered once.
+        false => Ok(()),
+    }
 }
 
 /// Counts deliveries that have left the inbox. `bytes`: their length together.

@@ -72,9 +72,15 @@ impl SetRecord {
         Offer::is_implied(&self.offers, &self.capability_list)
     }
 
-    /// Whether that is its only document.
+    /// Whether no other document states anything, whatever interfaces there are.
     pub fn has_only_list(&self) -> bool {
-        self.is_implied() && self.offers.len() == 1
+        self.is_implied() && !self.names_document()
+    }
+
+    /// Whether a Change Set or a dump is offered besides the first document.
+    pub fn names_document(&self) -> bool {
+        let mut others = self.offers.iter().skip(1);
+        others.any(Offer::is_named_document)
     }
 }
 
@@ -121,6 +127,8 @@ struct OfferRow {
     capability: String,
     uri: String,
     hubs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    protocol: Option<String>,
 }
 
 const OFFER: &str = "an offer";
@@ -131,6 +139,7 @@ impl ToSql for OfferList<&[Offer]> {
             capability: offer.capability.as_str().to_owned(),
             uri: offer.uri.to_string(),
             hubs: offer.hubs.iter().map(ToString::to_string).collect(),
+            protocol: offer.protocol.clone(),
         });
         Ok(json(&offers.collect::<Vec<_>>())?.into())
     }
@@ -151,6 +160,7 @@ impl OfferRow {
             capability: Capability::parse(&self.capability, &mut Oddities::default())?,
             uri: Url::parse(&self.uri).ok()?,
             hubs: hubs.collect::<Option<_>>()?,
+            protocol: self.protocol,
         })
     }
 }

@@ -1,4 +1,5 @@
 use chrono::TimeDelta;
+use url::Url;
 
 use super::*;
 use crate::store::tx::receive::MOST_REMEMBERED;
@@ -47,7 +48,22 @@ impl World {
 #[tokio::test]
 async fn message_of_a_connection_that_states_no_time_is_news_each_time() {
     let world = World::new().await;
-    let connection = world.connection().await;
+    let topic = Url::parse("xmpp:pubsub.example.org?;node=changes").unwrap();
+    let node = TopicUri::of_channel(topic).unwrap();
+    let node = Channel::without_hubs(Transport::Xmpp, world.now, &node);
+    let keys = CallbackKeys {
+        token: "of a node".to_owned(),
+        secret: None,
+    };
+    let kind = Capability::ChangeNotification;
+    let node = world.store.insert_channel(world.set, &kind, node, keys);
+    let node = node.await.unwrap().id;
+    for connection in [world.connection().await, node] {
+        expect_news_each_time(&world, connection).await;
+    }
+}
+
+async fn expect_news_each_time(world: &World, connection: ChannelId) {
     let second = TimeDelta::seconds(1);
     assert_eq!(
         world.deliver(connection, "a", NO_TIME).await,

@@ -16,7 +16,7 @@ use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
 use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
-use crate::store::tables::{dropped_task, member, part, source_set, version};
+use crate::store::tables::{channel, dropped_task, member, part, source_set, version};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 use crate::sync::latest_plausible;
@@ -131,6 +131,8 @@ impl Store {
                             remove_doubted_file(tx.sql, task)?;
                         } else if is_over && let Some(state) = deleted_later(tx.sql, task)? {
                             leave_deleted(tx.sql, now, task, &state)?;
+                        } else if is_over && may_be_made_up(tx.sql, task)? {
+                            forget_made_up(tx.sql, task)?;
                         } else {
                             task::fail(tx.sql, task, failure, now)?;
                             if failure.awaits_sets
@@ -278,6 +280,31 @@ fn was_absent_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
     let listed_at = source_set::list_at(sql, task.set)?;
     let latest = task.changed_at.map(SourceTime::latest_possible);
     Ok(latest.is_some_and(|latest| listed_at.is_some_and(|listed_at| latest < listed_at)))
+}
+
+/// Whether only a delivery that anybody may have made states that a task's resource exists: no list names it, the mirror does not have it,
+/// and the task does not stand for an older change. Then an answer that there is none is the last word until the Source states it: made
+/// up names would otherwise be requested at each poll.
+fn may_be_made_up(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
+    let is_only_stated = task.unconfirmed && !task.live && task.kind != ChangeKind::Deleted;
+    if !is_only_stated
+        || !task::is_current(sql, task)?
+        || member::is_listed(sql, task.resource)?
+        || member::is_named_by_another_set(sql, task.set, task.resource)?
+    {
+        return Ok(false);
+    }
+    let since = task::since(sql, task.resource)?.flatten();
+    let stands_for_older = since.is_none() || since < task.changed_at;
+    let channels = channel::of_set(sql, task.set)?;
+    let mut senders = channels.iter().map(|it| it.transport.has_known_sender());
+    Ok(!stands_for_older && senders.any(|is_known| !is_known))
+}
+
+fn forget_made_up(sql: &Connection, task: &Task) -> Result<(), StoreError> {
+    member::delete_from_all(sql, task.resource, task.version)?;
+    task::complete(sql, task)?;
+    remove_doubted_file(sql, task)
 }
 
 /// The state of a task's resource if the mirror has applied a deletion that is not older than the task's change, and the task was to

@@ -100,6 +100,26 @@ impl Store {
         .await
     }
 
+    /// As [`change_channel`](Self::change_channel), for a channel that may be wanted again. `fresh`: other keys of its callback, if it gets
+    /// any. Returns the channel after the change.
+    pub async fn want_channel(
+        self: &Arc<Self>,
+        id: ChannelId,
+        fresh: Option<CallbackKeys>,
+        want: impl FnOnce(&mut Channel) + Send + 'static,
+    ) -> Result<ChannelRecord, StoreError> {
+        self.write(move |tx| {
+            change_in(tx, id, None, want)?;
+            if let Some(keys) = fresh {
+                channel::set_keys(tx.sql, id, &keys, None)?;
+            }
+            let record = channel::get(tx.sql, id)?.ok_or(CHANNEL)?;
+            tx.wake(Wake::Channel(record.set, id));
+            Ok(record)
+        })
+        .await
+    }
+
     /// Compares a hub's verification of intent with what was requested, and returns whether to confirm it. `topics`: the
     /// readings of the topic that it states; `granted` is in seconds; `spread`, from 0 to 1, selects the time of the renewal.
     /// A refusal is counted. The lease is dated within the transaction: a clock step that is detected moves only the dates that
@@ -134,6 +154,18 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.write(move |tx| Ok(channel::count_rejected_verification(tx.sql, id)?))
             .await
+    }
+
+    /// Counts a delivery that was rejected unread, and wakes its set, which is to be polled for what it states.
+    pub async fn count_unread(self: &Arc<Self>, id: ChannelId) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            channel::count_rejected(tx.sql, id)?;
+            if let Some(record) = channel::get(tx.sql, id)? {
+                tx.wake(Wake::Unread(record.set));
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Applies a hub's denial: it refuses or ends the subscription. Returns whether the channel has requested the topic.

@@ -1,6 +1,6 @@
 //! Which channels of a set are wanted: what a Capability List advertises, compared with what is stored.
 
-use crate::protocol::{Capability, TopicUri};
+use crate::protocol::{Capability, TopicUri, Transport};
 
 /// What identifies a channel of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub struct ChannelKey<'a> {
     pub kind: &'a Capability,
     /// The topic as advertised.
     pub topic: &'a TopicUri,
+    /// Over what its notifications come.
+    pub transport: Transport,
     /// Whether the hub has to sign deliveries. A secret can't be changed, so another policy needs another channel.
     pub is_signed: bool,
 }
@@ -97,6 +99,7 @@ mod tests {
                 .map(|(kind, topic, is_signed)| ChannelKey {
                     kind,
                     topic,
+                    transport: Transport::Websub,
                     is_signed: *is_signed,
                 })
                 .collect()

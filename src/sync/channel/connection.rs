@@ -4,10 +4,15 @@
 //! It is `pending` until its first connection, `active` while one is open, and `expired` from the end of one to the beginning of the
 //! next. Nothing tells what was missed between two, so that each one begins anew, as a subscription does, and causes a poll.
 //!
+//! A registration of a callback at the Source (version 0.1, section 5.2.2) has the same steps: what is opened here is requested there.
+//! It is `active` once the Source has accepted it. It has no end that anything would state: it is requested again by each process, and
+//! when it has fallen silent.
+//!
 //! A server does not set the pace: however often it ends connections, they are opened after growing pauses, and no more often than
 //! subscriptions are requested.
 //!
-//! The channel is stored; the connection ends with the process. The driver passes what has happened, each in a transaction of its own.
+//! The channel is stored; the connection ends with the process, and a registration counts for one process only. The driver passes
+//! what has happened, each in a transaction of its own.
 
 use std::time::Duration;
 
@@ -25,6 +30,8 @@ pub enum ConnectionStep {
     Stay,
     /// Wait until this time of the wall clock, or until the stored channel changes.
     WaitUntil(DateTime<Utc>),
+    /// End what outlives connections: the channel is left, and none is open.
+    Leave,
     /// Close it for good: the channel has ended.
     End,
 }
@@ -37,18 +44,23 @@ impl Channel {
         }
     }
 
-    /// What is to be done now. After [`ConnectionStep::Open`] the attempt counts as failed until [`connected`](Self::connected).
+    /// What is to be done now. After [`ConnectionStep::Open`] the attempt counts as failed until [`connected`](Self::connected), after
+    /// [`ConnectionStep::Leave`] until [`ended`](Self::ended).
     pub fn next_connection_step(&mut self, now: DateTime<Utc>) -> ConnectionStep {
-        if self.is_ending() {
+        let has_ended = self.lease.state == ChannelState::Unsubscribed;
+        if has_ended || self.left && !self.transport.outlives_connections() {
             self.lease.end();
             return ConnectionStep::End;
         }
-        if self.lease.state == ChannelState::Active {
+        if !self.left && self.lease.state == ChannelState::Active {
             return ConnectionStep::Stay;
         }
         if self.lease.handle_timeout(now) {
             self.lease.begin_connection(now);
-            return ConnectionStep::Open;
+            return match self.left {
+                true => ConnectionStep::Leave,
+                false => ConnectionStep::Open,
+            };
         }
         ConnectionStep::WaitUntil(self.next_deadline(now))
     }
@@ -66,11 +78,33 @@ impl Channel {
         }
     }
 
+    /// The Source has registered the callback.
+    pub fn registered(&mut self) {
+        if !self.is_ending() {
+            self.lease.hold_registration();
+            self.begun = self.begun.wrapping_add(1);
+        }
+    }
+
     /// No connection could be opened. `retry_after`: the server's `Retry-After`. `spread`, from 0 to 1, selects the time of the next
     /// attempt, so that not all Destinations of a Source return at the same moment.
     pub fn unconnected(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>, spread: f64) {
         if !self.is_ending() {
             self.lease.fail_connection(now, retry_after, spread);
+        }
+    }
+
+    /// What outlives connections has ended, of a channel that is left.
+    pub fn ended(&mut self) {
+        if self.left {
+            self.lease.end();
+        }
+    }
+
+    /// What outlives connections could not be ended. `spread`: as that of [`unconnected`](Self::unconnected).
+    pub fn not_ended(&mut self, now: DateTime<Utc>, spread: f64) {
+        if self.left && self.lease.state != ChannelState::Unsubscribed {
+            self.lease.fail_connection(now, None, spread);
         }
     }
 
@@ -212,6 +246,53 @@ mod tests {
     }
 
     #[test]
+    fn callback_is_registered_again_by_each_process_and_after_a_silence() {
+        use ChannelState::{Active, Expired, Pending};
+        let uri = Url::parse("http://example.org/subscribe").unwrap();
+        let topic = TopicUri::of_channel(uri).unwrap();
+        let mut channel = Channel::without_hubs(Transport::Callback, at(0), &topic);
+        channel.begin_connecting(at(0));
+        assert!(channel.may_be_subscribed());
+        for (begun, second) in [(1, 0), (2, 9000)] {
+            assert_eq!(
+                channel.next_connection_step(at(second)),
+                ConnectionStep::Open
+            );
+            assert_eq!(channel.lease.state, Pending);
+            channel.registered();
+            assert_eq!((channel.lease.state, channel.begun), (Active, begun));
+            let later = at(second + 8999);
+            assert_eq!(channel.next_connection_step(later), ConnectionStep::Stay);
+            channel.begin_connecting(later);
+        }
+        channel.next_connection_step(at(18_000));
+        channel.registered();
+        assert!(channel.fall_silent(at(20_000)).is_some());
+        assert_eq!(channel.lease.state, Expired);
+        assert_eq!(
+            channel.next_connection_step(at(20_000)),
+            ConnectionStep::Open
+        );
+        channel.unconnected(at(20_000), None, 0.0);
+        assert_eq!(pause(&mut channel, at(20_000)), 2, "it had worked");
+    }
+
+    #[test]
+    fn registrations_that_keep_falling_silent_are_paced() {
+        let mut channel = channel();
+        let mut registered = 0;
+        for second in 0..24 * 3600 {
+            if channel.next_connection_step(at(second)) == ConnectionStep::Open {
+                registered += 1;
+                channel.registered();
+            }
+            channel.fall_silent(at(second));
+        }
+        let most = 12 + 24 * 12;
+        assert!((most / 2..=most).contains(&registered), "{registered}");
+    }
+
+    #[test]
     fn channel_that_is_left_ends_and_may_be_wanted_again() {
         let mut channel = channel();
         channel.next_connection_step(at(0));
@@ -229,6 +310,36 @@ mod tests {
         channel.want(at(9), &[]);
         channel.begin_connecting(at(9));
         assert_eq!(channel.next_connection_step(at(9)), ConnectionStep::Open);
+    }
+
+    #[test]
+    fn subscription_that_outlives_connections_is_ended_until_that_is_confirmed() {
+        let uri = Url::parse("xmpp:pubsub.example.org?;node=changes").unwrap();
+        let topic = TopicUri::of_channel(uri).unwrap();
+        let mut channel = Channel::without_hubs(Transport::Xmpp, at(0), &topic);
+        channel.ended();
+        assert_eq!(channel.next_connection_step(at(0)), ConnectionStep::Open);
+        channel.connected();
+        channel.leave(at(1));
+        assert!(channel.is_to_be_closed());
+        assert_eq!(channel.next_connection_step(at(1)), ConnectionStep::Leave);
+        let mut now = at(1);
+        for expected in [2, 4, 8] {
+            channel.not_ended(now, 0.0);
+            // A driver that is started again does not begin anew.
+            channel.begin_connecting(now);
+            assert!(channel.may_be_subscribed());
+            assert_eq!(pause(&mut channel, now), expected);
+            now += TimeDelta::seconds(expected);
+            assert_eq!(channel.next_connection_step(now), ConnectionStep::Leave);
+        }
+        channel.ended();
+        channel.not_ended(now, 0.0);
+        assert_eq!(channel.next_connection_step(now), ConnectionStep::End);
+        assert!(!channel.may_be_subscribed());
+        channel.want(now, &[]);
+        channel.begin_connecting(now);
+        assert_eq!(channel.next_connection_step(now), ConnectionStep::Open);
     }
 
     #[test]

@@ -50,6 +50,9 @@ impl DeliveryFaultKind {
             Self::Silent if !transport.has_hubs() => {
                 "polls find changes that the Source has not sent"
             }
+            Self::Contradicted if !transport.has_known_sender() => {
+                "the Source's own answers contradict what was delivered to the callback; the mirror follows the answers"
+            }
             Self::Contradicted if !transport.has_hubs() => {
                 "the Source's own answers contradict what it has sent; the mirror follows the answers"
             }

@@ -1,0 +1,195 @@
+//! Reads `[xmpp]`: the account that the nodes of PubSub services are subscribed to with (ResourceSync 0.1, section 5.2.1).
+
+use std::fmt;
+use std::path::Path;
+
+use super::auth::Secrets;
+use super::environment::Environment;
+use super::fault::FaultKind;
+use super::table_reader::TableReader;
+
+/// The longest part of an address (RFC 7622), in bytes.
+const LONGEST_PART: usize = 1023;
+/// The longest password, in bytes.
+const LONGEST_PASSWORD: u64 = 1024;
+/// The port of servers that are named without one.
+const PORT: u16 = 5222;
+
+/// `[xmpp]`: an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XmppConfig {
+    /// What is before the `@` of its address.
+    pub user: String,
+    /// The domain.
+    pub domain: String,
+    /// The password.
+    pub password: XmppPassword,
+    /// Where the server is; `None`: where the domain's SRV records say.
+    pub server: Option<(String, u16)>,
+}
+
+/// The password of an account. It is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct XmppPassword(String);
+
+impl XmppPassword {
+    /// One of 1 to 1024 visible ASCII characters and spaces; `None` for any other text.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let is_valid = text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() || byte == b' ');
+        let is_valid = is_valid && !text.is_empty() && text.len() as u64 <= LONGEST_PASSWORD;
+        is_valid.then(|| Self(text.to_owned()))
+    }
+
+    /// The password itself.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for XmppPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("XmppPassword(…)")
+    }
+}
+
+/// Reads the table. Without an address there is no account.
+pub(super) fn read_xmpp(
+    mut section: TableReader<'_, '_>,
+    folder: &Path,
+    environment: &Environment,
+) -> Option<XmppConfig> {
+    let address = section.text(
+        "jid",
+        "an address such as \"resyncd@example.net\"",
+        parse_jid,
+    );
+    let server = section.text("server", "a host, perhaps with a port", parse_server);
+    let mut secrets = Secrets {
+        section: &mut section,
+        folder,
+        environment,
+    };
+    let password = secrets.read("password", LONGEST_PASSWORD + 2, |text| {
+        XmppPassword::new(text).ok_or_else(|| {
+            format!("a password has 1 to {LONGEST_PASSWORD} visible ASCII characters")
+        })
+    });
+    let is_given = secrets.is_given("password");
+    let (user, domain) = address.flatten()?;
+    let Some(password) = password else {
+        if !is_given {
+            let text =
+                "`jid` needs `password_file`, `password_credential` or `password`".to_owned();
+            section.reject_table("password_file", &FaultKind::BadAuth(text));
+        }
+        return None;
+    };
+    Some(XmppConfig {
+        user,
+        domain,
+        password: password.value,
+        server: server.flatten(),
+    })
+}
+
+/// Parses an address without a resource; `None`: an empty text.
+fn parse_jid(text: &str) -> Result<Option<(String, String)>, FaultKind> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bad = || {
+        FaultKind::OutOfRange(format!(
+            "{text:?} is not an address such as resyncd@example.net"
+        ))
+    };
+    let (user, domain) = text.split_once('@').ok_or_else(bad)?;
+    let is_user = |c: char| c.is_ascii_graphic() && !"\"&'/:<>@".contains(c);
+    let is_valid = !user.is_empty() && user.len() <= LONGEST_PART && user.chars().all(is_user);
+    let domain = domain.to_ascii_lowercase();
+    match is_valid && is_host(&domain) {
+        true => Ok(Some((user.to_ascii_lowercase(), domain))),
+        false => Err(bad()),
+    }
+}
+
+/// Parses a host with or without a port; `None`: an empty text.
+fn parse_server(text: &str) -> Result<Option<(String, u16)>, FaultKind> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bad = || {
+        FaultKind::OutOfRange(format!(
+            "{text:?} is not a host such as xmpp.example.net:5222"
+        ))
+    };
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port))
+            if !host.ends_with(':') && (!host.contains(':') || host.ends_with(']')) =>
+        {
+            (host, port.parse().map_err(|_| bad())?)
+        }
+        _ => (text, PORT),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_address = host.parse::<std::net::IpAddr>().is_ok();
+    match (is_address || is_host(host)) && port > 0 {
+        true => Ok(Some((host.to_owned(), port))),
+        false => Err(bad()),
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    !text.is_empty() && text.len() <= LONGEST_PART && text.chars().all(is_letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_servers_are_parsed() {
+        let jid = |user: &str, domain: &str| Some(Some((user.to_owned(), domain.to_owned())));
+        for (text, expected) in [
+            ("", Some(None)),
+            ("Me@Example.NET", jid("me", "example.net")),
+            ("a.b+c@localhost", jid("a.b+c", "localhost")),
+            ("example.net", None),
+            ("@example.net", None),
+            ("me@", None),
+            ("me@example.net/resource", None),
+            ("me@you@example.net", None),
+            ("me you@example.net", None),
+        ] {
+            assert_eq!(parse_jid(text).ok(), expected, "{text}");
+        }
+        let place = |host: &str, port| Some(Some((host.to_owned(), port)));
+        for (text, expected) in [
+            ("", Some(None)),
+            ("xmpp.example.net", place("xmpp.example.net", 5222)),
+            ("xmpp.example.net:5269", place("xmpp.example.net", 5269)),
+            ("127.0.0.1:1", place("127.0.0.1", 1)),
+            ("[::1]:5223", place("::1", 5223)),
+            ("::1", place("::1", 5222)),
+            ("host:0", None),
+            ("host:port", None),
+            ("https://host", None),
+        ] {
+            assert_eq!(parse_server(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn password_is_not_shown() {
+        let password = XmppPassword::new("open sesame").unwrap();
+        assert_eq!(password.expose(), "open sesame");
+        assert!(!format!("{password:?}").contains("sesame"));
+        for bad in ["", "pässword", "a\nb", &"x".repeat(1025)] {
+            assert!(XmppPassword::new(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! Drives a channel that is a connection which this Destination opens. Each transport of that kind has a file of its own, which opens
+//! the connection and reads from it.
+//!
+//! Invariants:
+//! - A message is in the inbox, on disk, before the next one is read. If the inbox is full, nothing is read until there is room.
+//! - A connection that is lost is opened again, after a pause that the core decides; the poll after it finds what was missed.
+//! - It ends as soon as the channel is not wanted any more.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::context::ChannelContext;
+use super::stored::{Ended, StoredChannel, result_of, spread};
+use super::waiting::wait;
+use crate::clock;
+use crate::engine::restarts::Panicked;
+use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, Wake};
+use crate::sync::{Channel, ConnectionStep};
+
+/// The code of a connection that waits for room in the inbox.
+const INBOX_FULL: &str = "inbox-full";
+
+/// How the connections of a channel are opened.
+pub(super) trait Connector: Send {
+    /// One that is open.
+    type Open: Connection;
+
+    /// Opens one.
+    fn open(
+        &mut self,
+        context: &ChannelContext,
+        channel: &ChannelRecord,
+    ) -> impl Future<Output = Result<Self::Open, Failure>> + Send;
+
+    /// Ends one that is not wanted any more. `is_left`: the channel itself is not. Returns whether nothing is left to end then.
+    fn close(&mut self, open: Self::Open, is_left: bool) -> impl Future<Output = bool> + Send;
+
+    /// One is lost.
+    fn lose(&mut self, open: Self::Open, failure: &Failure);
+
+    /// Ends what outlives connections, if anything does: the channel is left, and none is open. What fails is tried again.
+    fn leave(
+        &mut self,
+        context: &ChannelContext,
+        channel: &ChannelRecord,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// A connection that is open.
+pub(super) trait Connection: Send {
+    /// What keeps a message in memory.
+    type Message: Message;
+
+    /// Waits for the next message. After a failure that is one of a message alone the connection goes on.
+    fn next(&mut self) -> impl Future<Output = Result<Self::Message, Failure>> + Send;
+
+    /// A message is on disk.
+    fn stored(&mut self, message: Self::Message);
+}
+
+/// A notification.
+pub(super) trait Message: Send + Sync {
+    /// What it consists of.
+    fn bytes(&self) -> &Bytes;
+}
+
+/// Why there is no connection, or why something that came over one is not accepted.
+pub(super) struct Failure {
+    pub(super) code: &'static str,
+    pub(super) message: String,
+    /// The pause that the server asks for.
+    pub(super) retry_after: Option<Duration>,
+    /// Whether something was received that is not accepted.
+    pub(super) is_of_message: bool,
+    /// Whether the connection has ended.
+    pub(super) ends: bool,
+}
+
+/// Keeps a channel connected until it is left. Fails if the store panics.
+pub(super) async fn drive_to_end(
+    context: &ChannelContext,
+    channel: &ChannelRecord,
+    mut connector: impl Connector,
+) -> Result<(), Panicked> {
+    let stored = StoredChannel { context, channel };
+    result_of(Driver { stored }.drive(&mut connector).await)
+}
+
+struct Driver<'a> {
+    stored: StoredChannel<'a>,
+}
+
+impl Driver<'_> {
+    async fn drive(&self, connector: &mut impl Connector) -> Result<(), Ended> {
+        let mut wakes = self.stored.context.store.wakes();
+        let begun = clock::now().wall;
+        self.stored
+            .change(move |channel| channel.begin_connecting(begun))
+            .await?;
+        loop {
+            let now = clock::now();
+            let next = move |channel: &mut Channel| channel.next_connection_step(now.wall);
+            match self.stored.change(next).await? {
+                ConnectionStep::Open => self.connect(connector, &mut wakes).await?,
+                ConnectionStep::WaitUntil(time) => {
+                    wait(&mut wakes, self.stored.channel.id, time, now).await;
+                }
+                // There is none.
+                ConnectionStep::Stay => {
+                    self.stored
+                        .change(move |channel| channel.begin_connecting(now.wall))
+                        .await?;
+                }
+                ConnectionStep::Leave => self.leave(connector).await?,
+                ConnectionStep::End => {
+                    self.stored.context.clear(self.stored.channel);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Ends what outlives connections.
+    async fn leave(&self, connector: &mut impl Connector) -> Result<(), Ended> {
+        let StoredChannel { context, channel } = self.stored;
+        let left = {
+            let _work = context.asks(channel);
+            connector.leave(context, channel).await
+        };
+        let Err(failure) = left else {
+            return self.stored.change(Channel::ended).await;
+        };
+        let (now, spread) = (clock::now().wall, spread());
+        self.stored
+            .change(move |channel| channel.not_ended(now, spread))
+            .await?;
+        self.report(failure.code, &failure.message);
+        Ok(())
+    }
+
+    /// Opens the connection, and listens until it ends.
+    async fn connect<C: Connector>(
+        &self,
+        connector: &mut C,
+        wakes: &mut broadcast::Receiver<Wake>,
+    ) -> Result<(), Ended> {
+        let StoredChannel { context, channel } = self.stored;
+        let opened = {
+            let _work = context.asks(channel);
+            connector.open(context, channel).await
+        };
+        let error = match opened {
+            Ok(open) => {
+                self.stored.change(Channel::connected).await?;
+                context.clear(channel);
+                let error = self.listen(connector, open, wakes).await?;
+                let (now, spread) = (clock::now().wall, spread());
+                self.stored
+                    .change(move |channel| channel.disconnected(now, spread))
+                    .await?;
+                error
+            }
+            Err(error) => {
+                let (now, spread) = (clock::now().wall, spread());
+                let retry_after = error.retry_after;
+                self.stored
+                    .change(move |channel| channel.unconnected(now, retry_after, spread))
+                    .await?;
+                Some(error)
+            }
+        };
+        if let Some(error) = error {
+            self.report(error.code, &error.message);
+        }
+        Ok(())
+    }
+
+    /// Stores what comes, until the connection ends, or is to end: `None`.
+    async fn listen<C: Connector>(
+        &self,
+        connector: &mut C,
+        mut open: C::Open,
+        wakes: &mut broadcast::Receiver<Wake>,
+    ) -> Result<Option<Failure>, Ended> {
+        while !self.is_to_be_closed().await? {
+            let received = {
+                let mut next = std::pin::pin!(open.next());
+                loop {
+                    tokio::select! {
+                        received = &mut next => break Some(received),
+                        () = self.changed(wakes) => if self.is_to_be_closed().await? {
+                            break None;
+                        }
+                    }
+                }
+            };
+            match received {
+                None => break,
+                Some(Ok(message)) => {
+                    if self.store(&message, wakes).await? {
+                        open.stored(message);
+                    }
+                }
+                Some(Err(failure)) => {
+                    if failure.is_of_message {
+                        self.count_rejected().await;
+                    }
+                    if failure.ends {
+                        connector.lose(open, &failure);
+                        return Ok(Some(failure));
+                    }
+                    self.report(failure.code, &failure.message);
+                }
+            }
+        }
+        let is_left = self.stored.record().await?.channel().is_ending();
+        if connector.close(open, is_left).await && is_left {
+            self.stored.change(Channel::ended).await?;
+        }
+        Ok(None)
+    }
+
+    /// Puts a message into the inbox. Returns when it is on disk: true; or when the channel is not wanted any more.
+    async fn store(
+        &self,
+        message: &impl Message,
+        wakes: &mut broadcast::Receiver<Wake>,
+    ) -> Result<bool, Ended> {
+        let StoredChannel { context, channel } = self.stored;
+        let mut is_full = false;
+        loop {
+            let recipient = Recipient {
+                channel: channel.id,
+                keys: Some(channel.keys(CallbackSlot::Own)),
+            };
+            let (now, room) = (clock::now().wall, context.inbox_limit);
+            let (store, bytes) = (&context.store, message.bytes().clone());
+            let receiving = store.receive(now, recipient, bytes, room, None);
+            match receiving.await {
+                Ok(Receipt::Stored | Receipt::Known) => {
+                    if is_full {
+                        context.clear(channel);
+                    }
+                    return Ok(true);
+                }
+                Ok(Receipt::Full) => {
+                    if !std::mem::replace(&mut is_full, true) {
+                        self.report(INBOX_FULL, "the inbox is full; nothing is read meanwhile");
+                    }
+                    self.has_room(message.bytes().len() as u64, wakes).await?;
+                }
+                // It was left.
+                Ok(Receipt::Outdated) => return Ok(false),
+                Err(error) => self.stored.rest_after(error.into()).await?,
+            }
+        }
+    }
+
+    /// Waits until the stored channel may have changed.
+    async fn changed(&self, wakes: &mut broadcast::Receiver<Wake>) {
+        let id = self.stored.channel.id;
+        until(
+            wakes,
+            |wake| matches!(wake, Wake::Channel(_, of) if *of == id),
+        )
+        .await;
+    }
+
+    /// Waits until there is room in the inbox for so many bytes, or the channel is left. Whoever tries to store a message has it hashed
+    /// for that.
+    async fn has_room(
+        &self,
+        bytes: u64,
+        wakes: &mut broadcast::Receiver<Wake>,
+    ) -> Result<(), Ended> {
+        let (id, name) = (self.stored.channel.id, &self.stored.context.source);
+        // Whatever takes a delivery out of the inbox may have made tasks.
+        let frees = |wake: &Wake| match wake {
+            Wake::Tasks(source) => source == name,
+            Wake::Channel(_, channel) => *channel == id,
+            _ => false,
+        };
+        loop {
+            let record = self.stored.record().await?;
+            let filled = record.inbox_bytes.saturating_add(bytes);
+            if filled <= self.stored.context.inbox_limit || record.left {
+                return Ok(());
+            }
+            until(wakes, frees).await;
+        }
+    }
+
+    async fn is_to_be_closed(&self) -> Result<bool, Ended> {
+        Ok(self.stored.record().await?.channel().is_to_be_closed())
+    }
+
+    async fn count_rejected(&self) {
+        let store = &self.stored.context.store;
+        let counted = store.count_rejected(self.stored.channel.id, clock::now().wall, None);
+        if let Err(error) = counted.await {
+            tracing::error!(code = error.code(), source = self.stored.context.source, %error, "database error; a rejected message is not counted");
+        }
+    }
+
+    fn report(&self, code: &str, message: &str) {
+        self.stored.report(code, message, "connection unusable");
+    }
+}
+
+/// Waits for a wake.
+async fn until(wakes: &mut broadcast::Receiver<Wake>, is_wanted: impl Fn(&Wake) -> bool) {
+    loop {
+        match wakes.recv().await {
+            Ok(wake) if is_wanted(&wake) => return,
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return,
+            // The store outlives the drivers.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use url::Url;
+
+    use super::*;
+    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::protocol::{Capability, TopicUri, Transport};
+    use crate::store::{
+        BatchCommit, CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, Origin, SetId,
+    };
+
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    /// Takes the oldest delivery out of the inbox.
+    async fn conclude_one(source: &TestSource, set: SetId) {
+        let delivery = source.store.deliveries(set, 0, 1).await.unwrap().remove(0);
+        let rules = DeletionRules {
+            max_share: 1.0,
+            holds_all: false,
+        };
+        let concluded = (delivery.id, delivery.channel, DeliveryOutcome::Applied);
+        let applied = source.store.apply(ChangeBatch {
+            set,
+            source: NAME.to_owned(),
+            origin: Origin::Notification,
+            now: clock::now().wall,
+            begins: false,
+            changes: Vec::new(),
+            end: Some(BatchCommit {
+                deliveries: vec![concluded],
+                ..BatchCommit::new(rules)
+            }),
+        });
+        applied.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn message_is_not_tried_again_before_there_is_room_for_it() {
+        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        let source = TestSource::new(&list, |client| {
+            client.with_transport(Arc::new(Answering(|_: &Url| None)))
+        });
+        let (store, now) = (&source.store, clock::now().wall);
+        let set = store.begin_set(NAME, &list).await.unwrap().id;
+        let topic = Url::parse("wss://example.org/changes").unwrap();
+        let topic = TopicUri::of_channel(topic).unwrap();
+        let channel = Channel::without_hubs(Transport::Websocket, now, &topic);
+        let keys = CallbackKeys {
+            token: "unused".to_owned(),
+            secret: None,
+        };
+        let kind = Capability::ChangeNotification;
+        let channel = store.insert_channel(set, &kind, channel, keys);
+        let channel = channel.await.unwrap();
+        for length in [30, 60] {
+            let receiving = store.receive(now, channel.id, vec![b'x'; length], 100, None);
+            assert_eq!(receiving.await.unwrap(), Receipt::Stored);
+        }
+        let context = ChannelContext {
+            inbox_limit: 100,
+            ..ChannelContext::of(&source.context)
+        };
+        let driver = Driver {
+            stored: StoredChannel {
+                context: &context,
+                channel: &channel,
+            },
+        };
+        let mut wakes = store.wakes();
+        conclude_one(&source, set).await;
+        {
+            let mut waiting = std::pin::pin!(driver.has_room(50, &mut wakes));
+            let elsewhere = async {
+                for _ in 0..100 {
+                    store.channel(channel.id).await.unwrap();
+                }
+            };
+            tokio::select! {
+                _ = &mut waiting => panic!("there is room for 40 bytes only"),
+                () = elsewhere => {}
+            }
+            conclude_one(&source, set).await;
+            let waited = tokio::time::timeout(LIMIT, waiting).await.unwrap();
+            assert!(waited.is_ok());
+        }
+    }
+}

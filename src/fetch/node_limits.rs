@@ -1,0 +1,85 @@
+//! The limits of the sessions of the XMPP account: of all Sources together, and of one.
+//!
+//! A server that allows fewer ends the oldest session for a new one, which then takes the place of the next, without end.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many sessions listen to nodes: ejabberd allows ten of an account unless told otherwise (`max_user_sessions`).
+pub(super) const MOST_SESSIONS: usize = 8;
+/// How many of them are of one Source: it must not take the place of all others.
+pub(super) const MOST_OF_SOURCE: usize = 4;
+/// How many sessions end subscriptions, beside them.
+const MOST_ENDINGS: usize = 2;
+
+/// The sessions of one Source. Clones share the limits; all Sources share those of the account.
+#[derive(Clone)]
+pub(super) struct NodeLimits {
+    account: Arc<Semaphore>,
+    endings: Arc<Semaphore>,
+    source: Arc<Semaphore>,
+}
+
+impl Default for NodeLimits {
+    fn default() -> Self {
+        Self {
+            account: Arc::new(Semaphore::new(MOST_SESSIONS)),
+            endings: Arc::new(Semaphore::new(MOST_ENDINGS)),
+            source: Arc::new(Semaphore::new(MOST_OF_SOURCE)),
+        }
+    }
+}
+
+impl NodeLimits {
+    /// Those of another Source.
+    pub(super) fn of_source(&self) -> Self {
+        Self {
+            source: Arc::new(Semaphore::new(MOST_OF_SOURCE)),
+            ..self.clone()
+        }
+    }
+
+    /// The place of a session that listens; `None`: there are as many as there may be.
+    pub(super) fn place(&self) -> Option<NodePlace> {
+        Some(NodePlace {
+            _source: Arc::clone(&self.source).try_acquire_owned().ok()?,
+            _account: Arc::clone(&self.account).try_acquire_owned().ok()?,
+        })
+    }
+
+    /// Waits for the place of a session that ends a subscription.
+    pub(super) async fn place_of_end(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        Arc::clone(&self.endings).acquire_owned().await.ok()
+    }
+}
+
+/// The place of a session, until it is dropped.
+pub struct NodePlace {
+    _source: OwnedSemaphorePermit,
+    _account: OwnedSemaphorePermit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_takes_a_part_of_the_sessions_and_all_sources_take_no_more_than_there_are() {
+        let of_first = NodeLimits::default();
+        let take = |limits: &NodeLimits| -> Vec<NodePlace> {
+            std::iter::from_fn(|| limits.clone().place()).collect()
+        };
+        let mut first = take(&of_first);
+        assert_eq!(first.len(), 4);
+        let second = take(&of_first.of_source());
+        assert_eq!(second.len(), 4);
+        let of_third = of_first.of_source();
+        assert!(of_third.place().is_none(), "the account has no more");
+        first.pop();
+        let third = of_third.place();
+        assert!(third.is_some());
+        assert!(of_first.place().is_none());
+    }
+}

@@ -1,0 +1,228 @@
+//! XMPP PubSub (ResourceSync 0.1, section 5.2.1; RFC 6120, XEP-0060, XEP-0198): a session of the configured account that is
+//! subscribed to a node. Nothing but this room knows XMPP.
+//!
+//! It is written here, on the parser `rxml`, and not taken from `tokio-xmpp` 6: that is MPL-2.0, which `deny.toml` does not allow; it
+//! does not check that the server has signed the authentication (SCRAM), and falls back to PLAIN; it counts stanzas when they are read
+//! and not when they are stored; and the stanza of the draft's example 5.5, in a namespace of its own, is an error of the stream there.
+//!
+//! - `stanza` reads stanzas, `payload` the document of an `element`, `stream` joins them with a connection;
+//! - `srv` finds the server, `scram` proves the password, `login` begins a session;
+//! - `node` subscribes and listens, `wanted` has what it asks for.
+//!
+//! Invariants: a stanza takes bounded memory; without TLS nothing is sent, except on loopback; the server is the one that the operator
+//! has configured, and never one that a Source names. Each channel has a session of its own, whose resource is its own, so that one
+//! whose inbox is full holds up no other.
+
+#[cfg(test)]
+mod connecting_tests;
+mod element;
+mod error;
+mod login;
+mod names;
+mod node;
+mod payload;
+mod scram;
+mod srv;
+mod stanza;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use rustls_platform_verifier::Verifier;
+use tokio::net::TcpStream;
+
+use super::client::Client;
+use super::node_limits::NodePlace;
+use crate::config::{Authorities, XmppConfig};
+use crate::protocol::{TopicUri, node_of};
+use login::{Credentials, Login, Resumption, Security, log_in};
+use node::NodeName;
+use srv::{Place, places_of};
+
+pub use error::XmppError;
+pub use node::{NodeEvent, NodeItem, NodeResumption, NodeSession};
+
+/// How many addresses of a place are tried.
+const MOST_ADDRESSES: usize = 8;
+/// How long an address may take to accept a connection, and a name to be resolved.
+const CONNECTING_TIME: Duration = Duration::from_secs(10);
+
+/// What one session of a channel passes to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeMemory {
+    /// The resource of the address, which is the channel's own.
+    pub resource: String,
+    /// The longest document, in bytes.
+    pub limit: u64,
+    /// How many of the newest items are asked for.
+    pub newest: u32,
+    /// What the next session resumes.
+    pub resumption: Option<NodeResumption>,
+}
+
+impl Client {
+    /// Subscribes to the node of a channel, or resumes the session that is subscribed. The flag states which. The place is that of
+    /// the session, for as long as it is open.
+    ///
+    /// # Errors
+    /// [`XmppError`] if the server or the service does not agree, or the account has too many sessions.
+    pub async fn open_node(
+        &self,
+        topic: &TopicUri,
+        memory: &mut NodeMemory,
+    ) -> Result<(NodeSession, bool, NodePlace), XmppError> {
+        let place = self.node_limits().place().ok_or(XmppError::TooMany)?;
+        let opened = self.begin_node(name_of(topic)?, memory).await;
+        // A session that was not reached can still be resumed.
+        if !matches!(&opened, Err(error) if error.is_of_connection()) {
+            memory.resumption = None;
+        }
+        let (session, is_resumed) = opened?;
+        Ok((session, is_resumed, place))
+    }
+
+    async fn begin_node(
+        &self,
+        name: NodeName,
+        memory: &NodeMemory,
+    ) -> Result<(NodeSession, bool), XmppError> {
+        let NodeMemory {
+            resource, limit, ..
+        } = memory;
+        let known = memory.resumption.clone();
+        let resumption = known.as_ref().map(|it| &it.resumption);
+        let login = self.log_in(resource, *limit, Some(&name.service), resumption);
+        let login = login.await?;
+        let is_resumed = login.is_resumed;
+        let session = NodeSession::begin(login, name, known, memory.newest).await?;
+        Ok((session, is_resumed))
+    }
+
+    /// Ends the subscription of a channel by a session that takes the place of none. `resource`: that of the channel's sessions.
+    ///
+    /// # Errors
+    /// [`XmppError`] if the service does not confirm it.
+    pub async fn leave_node(&self, topic: &TopicUri, resource: &str) -> Result<(), XmppError> {
+        let _place = self.node_limits().place_of_end().await;
+        let name_of_end = format!("{resource}-end");
+        let login = self.log_in(&name_of_end, 0, None, None);
+        let session = NodeSession::over(login.await?, name_of(topic)?);
+        let own = session.own_with(resource);
+        session.end_subscription_of(&own).await
+    }
+
+    async fn log_in(
+        &self,
+        resource: &str,
+        limit: u64,
+        service: Option<&str>,
+        resumption: Option<&Resumption>,
+    ) -> Result<Login, XmppError> {
+        let account = self.xmpp().ok_or(XmppError::NoAccount)?;
+        let opening = async {
+            let (connection, address) = connect(account).await?;
+            let credentials = Credentials {
+                account,
+                tls: &|| tls(self.authorities()),
+                resource,
+                limit: usize::try_from(limit).unwrap_or(usize::MAX),
+                service,
+            };
+            let security = security_of(account, address);
+            log_in(Box::new(connection), security, &credentials, resumption).await
+        };
+        let opened = tokio::time::timeout(self.timeout(), opening).await;
+        opened.unwrap_or_else(|_| Err(XmppError::Unreachable("timeout".to_owned())))
+    }
+}
+
+fn name_of(topic: &TopicUri) -> Result<NodeName, XmppError> {
+    let (service, node) = node_of(topic.url()).ok_or(XmppError::NoNode)?;
+    Ok(NodeName { service, node })
+}
+
+/// Whether the server of an account needs TLS, at this address. A name may resolve to loopback because whoever answers for the DNS
+/// likes to, and then another user of this machine is the server: only what can mean nothing else is exempt.
+fn security_of(account: &XmppConfig, address: IpAddr) -> Security {
+    let name = account.server.as_ref().map(|(host, _)| host.as_str());
+    let name = name.unwrap_or(&account.domain);
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    let is_local = match name.parse::<IpAddr>() {
+        Ok(literal) => is_loopback(literal),
+        Err(_) => name.eq_ignore_ascii_case("localhost"),
+    };
+    match is_local && is_loopback(address) {
+        true => Security::Loopback,
+        false => Security::Required,
+    }
+}
+
+/// Connects to the server of an account.
+async fn connect(account: &XmppConfig) -> Result<(TcpStream, IpAddr), XmppError> {
+    let places = match &account.server {
+        Some((host, port)) => vec![Place {
+            host: host.clone(),
+            port: *port,
+        }],
+        None => places_of(&account.domain).await,
+    };
+    let mut last = format!("{} has none", account.domain);
+    for place in places {
+        let found = tokio::net::lookup_host((place.host.as_str(), place.port));
+        let connected = match in_time(found).await {
+            Ok(found) => first_of(found.take(MOST_ADDRESSES), TcpStream::connect).await,
+            Err(error) => Err(error),
+        };
+        match connected {
+            Ok((connection, address)) => return Ok((connection, address.ip())),
+            Err(error) => last = format!("{}:{}: {error}", place.host, place.port),
+        }
+    }
+    Err(XmppError::Unreachable(last))
+}
+
+/// Connects to the first of these addresses that accepts it.
+async fn first_of<T, F: Future<Output = io::Result<T>>>(
+    addresses: impl Iterator<Item = SocketAddr>,
+    connect: impl Fn(SocketAddr) -> F,
+) -> io::Result<(T, SocketAddr)> {
+    let mut last = io::Error::other("it has no address");
+    for address in addresses {
+        match in_time(connect(address)).await {
+            Ok(connection) => return Ok((connection, address)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// One address that drops packets must not use up the time of the others.
+async fn in_time<T>(trying: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let tried = tokio::time::timeout(CONNECTING_TIME, trying).await;
+    tried.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Trusts the authorities of the system, and those that are configured.
+fn tls(authorities: &Authorities) -> Result<Arc<ClientConfig>, XmppError> {
+    let failed = |error: rustls::Error| XmppError::Tls(error.to_string());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let extra = authorities
+        .iter()
+        .map(|it| CertificateDer::from(it.to_vec()));
+    let verifier = Verifier::new_with_extra_roots(extra, Arc::clone(&provider)).map_err(failed)?;
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,256 @@
+//! Servers and services that do what they should not, and connections that end at the wrong moment. The daemon goes on, by polling
+//! where nothing else is left.
+
+use resyncd::config::Config;
+use resyncd::status::{ChannelStatus, UnsubscribeResult};
+
+use crate::draft::Draft;
+use crate::scripted::{SERVICE, SM, Scripted, Session};
+use crate::support::{NAME, soon};
+
+const LOOPBACK: &str = "127.0.0.1";
+/// The longest document that the daemon accepts in some tests, in bytes.
+const LIMIT: u64 = 64 << 10;
+
+/// A change of the page, as an item.
+fn item(draft: &Draft<Scripted>, id: &str, time: &str) -> String {
+    let set = draft.change_set(&[("/a", "updated", time)]);
+    format!("<item id='{id}'>{set}</item>")
+}
+
+/// The next item is applied.
+async fn expect_pushed(draft: &Draft<Scripted>, session: &mut Session) {
+    draft.put("/a", "pushed");
+    session.items(&item(draft, "next", "20:00:00")).await;
+    draft.until_pages(&[("/a", "pushed")]).await;
+}
+
+/// Waits until the channel reports an error with this code.
+async fn until_reported(draft: &Draft<Scripted>, code: &str) -> ChannelStatus {
+    let is_reported =
+        |channel: &ChannelStatus| channel.error.as_ref().is_some_and(|it| it.code == code);
+    draft.until_channel(code, is_reported).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_offers_no_tls_gets_nothing_and_the_set_is_polled() {
+    // It resolves to loopback, which is no proof that it is this machine.
+    let draft = Draft::start_scripted("127.1", |_| {}).await;
+    let mut session = draft.server.accept().await;
+    session
+        .greet("<mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>PLAIN</mechanism><mechanism>SCRAM-SHA-1</mechanism></mechanisms>")
+        .await;
+    assert_eq!(session.rest().await, "");
+    until_reported(&draft, "xmpp-no-tls").await;
+    draft.expect_polled().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn item_whose_sender_is_not_the_service_is_rejected() {
+    let draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
+    let mut session = draft.server.subscribed("", "").await;
+    draft.settled().await;
+    draft.put("/a", "evil");
+    let evil = item(&draft, "1", "08:00:00");
+    for from in [
+        "from='evil.localhost'",
+        "from='pubsub.localhost.example.org'",
+        "from='resyncd@localhost'",
+        "",
+    ] {
+        session
+            .send(&format!(
+                "<message {from}><event xmlns='http://jabber.org/protocol/pubsub#event'><items node='changes'>{evil}</items></event></message>"
+            ))
+            .await;
+    }
+    let channel = draft
+        .until_channel("rejected", |channel| channel.rejected == 4)
+        .await;
+    assert_eq!(channel.received, 0);
+    assert_eq!(channel.error.unwrap().code, "foreign-publisher");
+    expect_pushed(&draft, &mut session).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stanza_that_is_a_bomb_is_rejected_and_the_set_is_polled() {
+    let limit = |config: &mut Config| config.limits.notification = LIMIT;
+    let draft = Draft::start_scripted(LOOPBACK, limit).await;
+    let prefix = "x".repeat(60 << 10);
+    let declared = format!(
+        "<items node='changes' xmlns:x='{prefix}' x:a=''>{}</items>",
+        "<item><a/></item>".repeat(1000)
+    );
+    let deep = format!(
+        "<items node='changes'><item id='1'>{}{}</item></items>",
+        "<a>".repeat(1000),
+        "</a>".repeat(1000)
+    );
+    for (bomb, code) in [(declared, "too-large"), (deep, "xmpp-protocol")] {
+        let mut session = draft.server.subscribed("", "").await;
+        draft.settled().await;
+        session.event(&bomb).await;
+        let channel = until_reported(&draft, code).await;
+        assert_eq!(channel.received, 0);
+    }
+    draft.expect_polled().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stanza_that_never_ends_is_given_up_and_the_set_is_polled() {
+    let limit = |config: &mut Config| config.limits.notification = LIMIT;
+    let draft = Draft::start_scripted(LOOPBACK, limit).await;
+    let mut session = draft.server.subscribed("", "").await;
+    draft.settled().await;
+    let begin = "<message><event xmlns='http://jabber.org/protocol/pubsub#event'><items node='changes'><item id='1'><a>";
+    session.send(begin).await;
+    let (part, mut sent) = ("a".repeat(16 << 10), 0_u64);
+    while session.send(&part).await {
+        sent += part.len() as u64;
+        assert!(sent < 1 << 30, "it goes on to read");
+    }
+    let channel = until_reported(&draft, "too-large").await;
+    assert_eq!((channel.received, channel.rejected), (0, 1));
+    drop(session);
+    draft.server.refusing(draft.expect_polled()).await;
+    let mut session = draft.server.subscribed("", "").await;
+    expect_pushed(&draft, &mut session).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_is_resumed_although_the_first_connection_is_refused() {
+    let draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
+    let session = draft.server.subscribed(SM, "").await;
+    draft.settled().await;
+    drop(session);
+    drop(draft.server.accept().await);
+    let mut session = draft.server.log_in(SM).await;
+    // The subscription, and the newest items.
+    let resume = session.resumed().await;
+    assert!(resume.contains("h='2' previd='s1'"), "{resume}");
+    expect_pushed(&draft, &mut session).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_whose_subscription_has_ended_is_not_resumed() {
+    let draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
+    let mut session = draft.server.subscribed(SM, "").await;
+    draft.settled().await;
+    session.event("<delete node='changes'/>").await;
+    until_reported(&draft, "xmpp-refused").await;
+    let mut session = draft.server.subscribed(SM, "").await;
+    expect_pushed(&draft, &mut session).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fewer_items_are_asked_for_after_an_answer_that_ends_the_session() {
+    let (many, deep) = ("a".repeat(200 << 10), "<a>".repeat(600));
+    for (content, code) in [(many, "too-large"), (deep, "xmpp-protocol")] {
+        let limit = |config: &mut Config| config.limits.notification = LIMIT;
+        let draft = Draft::start_scripted(LOOPBACK, limit).await;
+        let bad = format!("<item id='1'><a>{content}");
+        draft.server.subscribed("", &bad).await;
+        let channel = until_reported(&draft, code).await;
+        // It is no message that was pushed.
+        assert_eq!(channel.rejected, 0);
+        let mut session = draft.server.log_in("").await;
+        session.bind().await;
+        session.confirm("<subscribe node='changes'").await;
+        draft.put("/a", "missed");
+        let missed = item(&draft, "2", "08:00:00");
+        session.answer("max_items='25'", &missed).await;
+        draft.until_pages(&[("/a", "missed")]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn newest_items_that_are_all_new_are_reported_as_a_gap() {
+    let draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
+    let first = item(&draft, "1", "08:00:00");
+    let session = draft.server.subscribed("", &first).await;
+    draft
+        .until_channel("received", |channel| channel.received == 1)
+        .await;
+    drop(session);
+    // It came before.
+    let second = item(&draft, "2", "09:00:00");
+    let session = draft
+        .server
+        .subscribed("", &format!("{first}{second}"))
+        .await;
+    let channel = draft
+        .until_channel("received", |channel| channel.received == 2)
+        .await;
+    let code = channel.error.map(|it| it.code);
+    assert_ne!(code.as_deref(), Some("missed-items"));
+    drop(session);
+    draft.put("/a", "pushed");
+    let third = item(&draft, "3", "10:00:00");
+    let _session = draft.server.subscribed("", &third).await;
+    let channel = until_reported(&draft, "missed-items").await;
+    assert_eq!(channel.rejected, 0);
+    draft.until_pages(&[("/a", "pushed")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn item_that_states_the_same_again_counts_also_after_a_resumption() {
+    let draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
+    let mut session = draft.server.subscribed(SM, "").await;
+    draft.settled().await;
+    let base = draft.rig.source.base();
+    // Without a time, and always with the same identifier.
+    let current = format!(
+        "<item id='current'><urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:rs='http://www.openarchives.org/rs/terms/' \
+         rs:type='changeset'><url><loc>{}</loc></url></urlset></item>",
+        base.join("/a").unwrap()
+    );
+    for (number, text) in ["first", "second", "third", "fourth"]
+        .into_iter()
+        .enumerate()
+    {
+        if number == 2 {
+            drop(session);
+            session = draft.server.log_in(SM).await;
+            session.resumed().await;
+        }
+        draft.put("/a", text);
+        session.items(&current).await;
+        draft.until_pages(&[("/a", text)]).await;
+        draft
+            .until_channel("received", |channel| {
+                channel.received == number as u64 + 1 && channel.inbox == 0
+            })
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscription_is_ended_until_the_service_confirms_that_also_after_a_restart() {
+    let mut draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
+    let session = draft.server.subscribed("", "").await;
+    draft.settled().await;
+    let own = session.own.clone();
+    drop(session);
+    let path = format!("/sources/{NAME}/unsubscribe");
+    let (_, body) = draft.server.refusing(draft.rig.operator.post(&path)).await;
+    let results: Vec<UnsubscribeResult> = serde_json::from_str(&body).unwrap();
+    assert!(!results[0].confirmed, "{results:?}");
+    let refusing = async {
+        for _ in 0..2 {
+            draft.server.accept().await;
+        }
+    };
+    soon("the daemon tries again", refusing).await;
+    draft.server.refusing(draft.rig.stop_daemon()).await;
+    draft.rig.config.sources[0].notifications = false;
+    draft.rig.start_daemon().await;
+    let mut session = draft.server.log_in("").await;
+    session.bind().await;
+    assert_eq!(session.own, format!("{own}-end"));
+    let wanted = format!("<unsubscribe node='changes' jid='{own}'/>");
+    let id = session.request(&wanted).await;
+    session
+        .send(&format!("<iq type='result' id='{id}' from='{SERVICE}'/>"))
+        .await;
+    session.until("</stream:stream>").await;
+}
