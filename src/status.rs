@@ -279,6 +279,9 @@ pub struct SetStatus {
     /// How long ago that was by this machine's clock, in seconds.
     #[serde(default)]
     pub seconds_since_newest_document: Option<u64>,
+    /// Intervals of the Source's own time in which every change is known, oldest first: the newest ones, a bounded number.
+    #[serde(default)]
+    pub coverage: Vec<CoveredStatus>,
     /// Intervals in which changes are missing.
     pub gaps: Vec<GapStatus>,
     /// Such intervals that were closed since the start, oldest first: the last ones that were closed, a bounded number.
@@ -347,6 +350,15 @@ pub struct OddityStatus {
     pub code: String,
     /// How often.
     pub count: u64,
+}
+
+/// An interval of the Source's time in which every change is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoveredStatus {
+    /// Its beginning, in the Source's time; `None`: every earlier change is known.
+    pub from: Option<String>,
+    /// Its end, in the Source's time.
+    pub until: String,
 }
 
 /// An interval of the Source's time in which changes are missing.

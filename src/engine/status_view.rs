@@ -22,18 +22,20 @@ use crate::config;
 use crate::fetch::HostLoad;
 use crate::protocol::{Capability, SourceTime, TopicUri};
 use crate::status::{
-    Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, FailedResource,
-    FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus, SourceStatus, Status,
-    StatusError, UnfollowedStatus, VersionsStatus, one_line, rfc3339,
+    Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, CoveredStatus,
+    FailedResource, FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus,
+    SourceStatus, Status, StatusError, UnfollowedStatus, VersionsStatus, one_line, rfc3339,
 };
 use crate::store::{
     ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, SetRecord, SetStatistics, SetTotals,
     SourcePlace, UnfollowedChannel,
 };
-use crate::sync::{ChannelState, DeliveryFault, DeliveryFaultKind, Gap};
+use crate::sync::{ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap};
 
 /// How many hosts are shown.
 const MOST_HOSTS: usize = 100;
+/// How many intervals of a coverage are shown.
+const MOST_COVERED: usize = 100;
 /// How much of an origin is shown, in bytes.
 const LONGEST_ORIGIN: usize = 300;
 /// How much of the message of a failed task is shown, in bytes.
@@ -274,6 +276,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         synced_until: numbers.synced_until.map(|time| time.to_string()),
         newest_document_at: numbers.newest.map(|time| time.to_string()),
         seconds_since_newest_document: age.map(|age| age.as_secs()),
+        coverage: covered(&numbers.coverage),
         gaps: numbers.gaps.iter().map(gap).collect(),
         closed_gaps: context
             .store
@@ -373,6 +376,18 @@ fn error(facts: SetFacts, numbers: SetStatistics) -> Option<StatusError> {
     let failure = numbers.failures.into_iter().next();
     let failure = failure.map(|it| StatusError::new(&it.code, it.message, it.at));
     facts.failing.or(failure).or(facts.notice)
+}
+
+/// The newest intervals of a coverage.
+fn covered(coverage: &Coverage) -> Vec<CoveredStatus> {
+    let intervals = coverage.intervals();
+    intervals[intervals.len().saturating_sub(MOST_COVERED)..]
+        .iter()
+        .map(|interval| CoveredStatus {
+            from: (interval.from() != SourceTime::MIN).then(|| interval.from().to_string()),
+            until: interval.until().to_string(),
+        })
+        .collect()
 }
 
 fn gap(gap: &Gap) -> GapStatus {

@@ -492,6 +492,12 @@ async fn change_set_that_is_gone_is_a_gap_and_one_that_fails_is_read_later() {
         (gap.from.as_str(), gap.until.as_str()),
         (&at("15")[..], &at("18")[..])
     );
+    // The chain proves nothing about the time before its oldest change.
+    let covered = set.coverage.iter();
+    let covered: Vec<_> = covered
+        .map(|it| (it.from.as_deref(), it.until.as_str()))
+        .collect();
+    assert_eq!(covered, [(None, &at("15")[..])], "{set:#?}");
     assert!(
         set.notices
             .iter()

@@ -17,7 +17,7 @@ use crate::store::tables::task::{self, TaskState};
 use crate::store::tables::task_count::{self, ErrorCount};
 use crate::store::tables::{coverage, gap, last_hold};
 use crate::store::{Store, StoreError};
-use crate::sync::Gap;
+use crate::sync::{Coverage, Gap};
 
 /// The maximum number of error codes of a set's tasks that are counted.
 const MAX_CODES: usize = 10;
@@ -53,6 +53,8 @@ pub struct SetStatistics {
     pub synced_until: Option<SourceTime>,
     /// The newest time that a document of the set states for itself or for a change in it.
     pub newest: Option<SourceTime>,
+    /// The intervals of the Source's time in which every change is known.
+    pub coverage: Coverage,
     /// The gaps, oldest first.
     pub gaps: Vec<Gap>,
 }
@@ -77,6 +79,7 @@ impl Store {
 fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError> {
     let totals = source_set::totals(sql, set)?;
     let counts = task_count::of_set(sql, set)?;
+    let coverage = coverage::of_set(sql, set)?;
     Ok(SetStatistics {
         resources: totals.resources,
         bytes: totals.bytes,
@@ -92,7 +95,8 @@ fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError>
         failures: failures(sql, set)?,
         baseline_done: totals.baseline == BaselineState::Done,
         synced_until: synced_until(sql, set, totals.baseline)?,
-        newest: coverage::newest(sql, set)?,
+        newest: coverage.front(),
+        coverage,
         gaps: gap::of_set(sql, set)?,
     })
 }

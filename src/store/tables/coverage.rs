@@ -26,12 +26,6 @@ pub(in crate::store) fn save(sql: &Connection, set: SetId, coverage: &Coverage) 
     Ok(())
 }
 
-/// The newest time that is covered; `None` if nothing is.
-pub(in crate::store) fn newest(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
-    sql.prepare_cached("SELECT MAX(until_time) FROM coverage WHERE set_id = ?1")?
-        .query_row([set], |row| row.get(0))
-}
-
 /// The end of the first interval: every earlier change is known.
 pub(in crate::store) fn unbroken_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
     sql.prepare_cached(
