@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use resyncd::clock;
 use resyncd::config::Filter;
 use resyncd::protocol::{LinkRules, MediaRange};
+use url::Url;
 
 use crate::callback_site::{
     CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, changed, deliver, expired,
@@ -372,4 +373,34 @@ async fn other_ports_are_not_requested_for_what_is_pushed() {
     follower.processed(1).await;
     follower.until_mirrored(&[("/a", "changed")]).await;
     assert!(other.requested().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_requested_with_credentials_because_it_is_pushed() {
+    let site = CallbackSite::with_change_set(&["/a"]).await;
+    let signed_in = site.url("/").replace("http://", "http://user:password@");
+    let follower = Follower::start_with(site, |config| {
+        let credentials = &mut config.sources[0].credentials;
+        let _ = credentials.extract(Url::parse(&signed_in).unwrap());
+    })
+    .await;
+    follower.settled().await;
+    let site = &follower.site;
+    site.put("/a", "changed");
+    site.put("/account/end", "ended");
+    let entries = [
+        changed("/account/end", "created", "13"),
+        changed("/a", "updated", "13"),
+    ];
+    let listed = [changed("/a", "created", "08"), entries[1].clone()];
+    site.put(CHANGE_SET, &change_set(&listed));
+    site.push(&change_set(&entries)).await;
+    // The poll that is due then brings what the Change Set lists.
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    follower.processed(1).await;
+    let requested = site.requested();
+    assert!(
+        requested.iter().all(|it| !it.contains("/account/end")),
+        "{requested:#?}"
+    );
 }

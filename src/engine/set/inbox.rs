@@ -277,6 +277,9 @@ impl SetState {
             }
             news => news?,
         };
+        if news.needs_poll {
+            self.schedule.follow_hint(clock::now());
+        }
         let outcome = news.outcome(outcome, is_dated);
         let changes = news.changes;
         let commit = self.commit_of(&trial, Some((delivery.id, delivery.channel, outcome)));

@@ -184,6 +184,8 @@ pub(super) struct News {
     pub(super) changes: Vec<Change>,
     /// Whether any appeared late: in an interval that was covered before.
     has_late: bool,
+    /// Whether there are others that only what the Source lists may bring.
+    pub(super) needs_poll: bool,
 }
 
 impl News {
@@ -211,6 +213,7 @@ impl News {
         let mut late_news = LateNews::of(set, true);
         let mut changes = Vec::new();
         let mut foreign = 0;
+        let mut needs_poll = false;
         for entry in entries {
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             let is_included = filter.includes(entry.md.change, changed_at);
@@ -220,10 +223,14 @@ impl News {
             }
             let mut change = change_of(context, entry, ChangeKind::Updated, changed_at);
             if speaker == Speaker::Anybody {
-                // Whoever it is must not have others requested. What the Source states of them, a poll finds.
+                // Whoever it is must not have others requested, nor anything in the name of the account at the Source. What the Source
+                // states of them, a poll finds.
                 let is_wanted = change.is_some();
                 change = change.filter(|change| is_own_service(&context.source, &change.uri));
                 foreign += u64::from(is_wanted && change.is_none());
+                let credentials = &context.source.credentials;
+                change = change.filter(|change| !credentials.has_any_for(change.uri.url()));
+                needs_poll |= is_wanted && change.is_none();
             }
             if speaker != Speaker::Source
                 && let Some(change) = &mut change
@@ -249,7 +256,11 @@ impl News {
         let late = late_news.finish(context)?;
         let has_late = !late.is_empty();
         changes.extend(late.into_iter().map(|(change, _)| change));
-        Ok(Self { changes, has_late })
+        Ok(Self {
+            changes,
+            has_late,
+            needs_poll,
+        })
     }
 
     /// The outcome of the notification: `covered` if nothing but its interval counts.
