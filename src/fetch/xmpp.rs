@@ -9,9 +9,9 @@
 //! - `srv` finds the server, `scram` proves the password, `login` begins a session;
 //! - `node` subscribes and listens, `wanted` has what it asks for.
 //!
-//! Invariants: a stanza takes bounded memory; without TLS nothing is sent, except on loopback; the server is the one that the operator
-//! has configured, and never one that a Source names. Each channel has a session of its own, whose resource is its own, so that one
-//! whose inbox is full holds up no other.
+//! Invariants: a stanza takes bounded memory; without TLS nothing but the domain is sent, except on loopback; the server is the one
+//! that the operator has configured, and never one that a Source names. Each channel has a session of its own, whose resource is its
+//! own, so that one whose inbox is full holds up no other.
 
 #[cfg(test)]
 mod connecting_tests;
