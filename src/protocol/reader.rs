@@ -273,6 +273,9 @@ impl<R: BufRead> DocumentReader<R> {
             }
         }
         let damaged = events.damaged();
+        if events.ends_reopened() {
+            self.oddities.add(Oddity::RootReopened);
+        }
         Ok(self.finish(damaged))
     }
 

@@ -49,8 +49,8 @@
 //! | a representation by its type; a coded one | [`representations`] |
 //! | oddities are logged once and shown in the status | [`oddities`] |
 //!
-//! [`shapes`] has the examples of the specification, and [`draft`] those of the draft of version 0.1. [`writing`] checks writer and reader
-//! against each other.
+//! [`shapes`] has documents like the examples of the specification, [`specified`] has those examples word for word, and [`draft`] those of
+//! the draft of version 0.1. [`writing`] checks writer and reader against each other.
 
 #![allow(
     clippy::unwrap_used,
@@ -72,6 +72,7 @@ mod reading;
 mod representations;
 mod shapes;
 mod site;
+mod specified;
 mod times;
 mod writing;
 
