@@ -23,6 +23,7 @@
 //! | an index many levels deep, one that names itself, `sitemap` without `loc` | [`lists`]: `index_many_levels_deep_…`, `index_nested_too_deeply_…`, `unreadable_entry_of_an_index_…` |
 //! | an index with dead parts; robots.txt with several sitemaps | tests/destination, `sitemaps`: `missing_sitemap_of_an_index_…`, `dead_sitemap_of_robots_txt_…` |
 //! | packages in a Change List | [`changes`]: `packages_in_a_change_list_…` |
+//! | a Change Set as the entry point; a last `<urlset>` in place of `</urlset>` | [`entry_points`]: `change_set_of_the_draft_…`, [`draft`] |
 //! | a Source below a path | `fetch::discovery`: `well_known_document_below_…` |
 //! | links `index` and `up` to nothing | [`changes`]: `dead_index_…`, [`entry_points`]: `dead_up_link_…` |
 //! | `describedby`; channels over `xmpp:` | [`entry_points`]: `describing_documents_…` |
