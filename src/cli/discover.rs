@@ -6,10 +6,11 @@
 //! |---|---|
 //! | `url` | the entry point of discovery |
 //! | `description` | the Source Description, or `null` |
-//! | `implied` | whether there is no ResourceSync: the sets are sitemaps, followed by polling |
+//! | `implied` | whether there is no Capability List: the sets are sitemaps, followed by polling, or Sitemaps of version 0.1 |
+//! | `dialect` | the version of the draft that a set follows, `"0.1"`, or `null`; as in each of `sets` |
 //! | `describedby` | the documents that describe the Source |
 //! | `channels` | the channels that Source Descriptions advertise: `kind`, `transport`, `protocol`, `topic`, `hubs`, `error` |
-//! | `sets` | `capability_list`, `implied`, `describedby`, `oddities`, `capabilities`, `channels` |
+//! | `sets` | `capability_list`, `implied`, `dialect`, `describedby`, `oddities`, `capabilities`, `channels` |
 //! | `failed` | the sets whose Capability List cannot be read: `capability_list`, `error` |
 //! | `oddities` | deviations of Source Descriptions from the specification: `document`, `oddities` |
 //! | `tried` | what was requested to find the sets: `uri`, `reason`, `parent` (the number of the attempt that led there, from 0, or `null`), `answer`, `code` of an error or `null` |
@@ -20,9 +21,10 @@
 //! Each of `capabilities` has `capability`, `uri`, `looked_into` and `error`, and if it was read: `index`, `at`,
 //! `completed`, `from`, `until`, `entries` (of an index, its lists; of a dump, its packages), `earliest`, `latest`, `created`,
 //! `updated`, `deleted`, `bytes`, `oddities`. An index also has `dead_parts`, those that can't be fetched (`uri`, `error`), and
-//! `parts_not_tried`, how many were not requested because there are too many. A channel that can't be used has an `error`; one
-//! over a transport that is not supported yet has `transport` null. An interface at which a callback is registered has `protocol`;
-//! others have null. Times are the Source's. `oddities` count by code; an `error` is as in the status:
+//! `parts_not_tried`, how many were not requested because there are too many. The `transport` of a
+//! channel is `websub`, `websocket`, `xmpp` or `callback`; null: one that is not supported yet. What can't be used has an `error` with all
+//! reasons: a protocol that is not configured, no `public_url`, no account, `notifications = false`. An interface at which a callback is
+//! registered has its `protocol`, and one that is not supported; others have null. Times are the Source's. `oddities` count by code; an `error` is as in the status:
 //! `code`, `message`, `at`.
 
 mod entry_point;
@@ -34,11 +36,11 @@ use std::collections::HashSet;
 
 use url::Url;
 
-use self::report::DiscoveryReport;
+use self::report::{ChannelRules, DiscoveryReport};
 use super::exit_status::{FAILED, OK};
 use super::output::print_text;
 use crate::clock;
-use crate::config::{CallbackProtocols, Config, Credentials, Source};
+use crate::config::{Config, Credentials, Source};
 use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
 use crate::sync::latest_source_time;
 
@@ -127,20 +129,19 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
             let summaries = client
                 .summarize_documents(&found, MAX_DOCUMENTS, limit, latest)
                 .await;
-            let protocols = protocols_of(config, &url);
-            DiscoveryReport::new(&url, &found, &summaries, &protocols)
+            let rules = ChannelRules {
+                config,
+                source: source_at(config, &url),
+            };
+            DiscoveryReport::new(&url, &found, &summaries, &rules)
         }
         Err(error) => DiscoveryReport::failed(&url, error.code(), &error),
-    };
-    let report = match config.xmpp {
-        Some(_) => report,
-        None => report.without_xmpp_account(),
     };
     report.having_tried(cache.attempts())
 }
 
-/// The protocols of callbacks that the configuration has for the Source at an entry point, or else for one with the same origin, or host.
-fn protocols_of(config: &Config, url: &Url) -> CallbackProtocols {
+/// The Source that the configuration has at an entry point, or else one with the same origin, or host.
+fn source_at<'a>(config: &'a Config, url: &Url) -> Option<&'a Source> {
     let nearness = |source: &&Source| {
         let its = &source.url;
         (its == url, its.origin() == url.origin())
@@ -148,10 +149,7 @@ fn protocols_of(config: &Config, url: &Url) -> CallbackProtocols {
     let at_host = config.sources.iter().rev();
     let at_host = at_host.filter(|source| source.url.host() == url.host());
     // Of several the last one counts, which is the first in the configuration.
-    let source = at_host.max_by_key(nearness);
-    source.map_or_else(CallbackProtocols::default, |source| {
-        source.callback_protocols.clone()
-    })
+    at_host.max_by_key(nearness)
 }
 
 /// Discovers; if the scheme was omitted and the first one does not answer, with the other scheme.
@@ -177,30 +175,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn protocols_are_those_of_the_nearest_source() {
-        let source = |url: &str, protocol: &str| {
+    fn source_is_the_nearest_one() {
+        let source = |url: &str, name: &str| {
             let url = Url::parse(url).unwrap();
-            let mut source = Source::new("sample", url, "/mirror");
-            source.callback_protocols = CallbackProtocols::new([protocol]);
-            source
+            Source::new(name, url, "/mirror")
         };
         let sources = vec![
-            source("http://example.org/a.xml", "urn:first"),
-            source("http://example.org/b.xml", "urn:second"),
-            source("http://example.org:8080/", "urn:port"),
+            source("http://example.org/a.xml", "first"),
+            source("http://example.org/b.xml", "second"),
+            source("http://example.org:8080/", "port"),
         ];
         let config = Config::new("/state", sources);
         for (url, expected) in [
-            ("http://example.org/a.xml", "urn:first"),
-            ("http://example.org/b.xml", "urn:second"),
-            ("http://example.org/", "urn:first"),
-            ("http://example.org:8080/c.xml", "urn:port"),
-            ("https://example.org/", "urn:first"),
+            ("http://example.org/a.xml", Some("first")),
+            ("http://example.org/b.xml", Some("second")),
+            ("http://example.org/", Some("first")),
+            ("http://example.org:8080/c.xml", Some("port")),
+            ("https://example.org/", Some("first")),
+            ("http://example.net/", None),
         ] {
-            let found = protocols_of(&config, &Url::parse(url).unwrap());
-            assert!(found.check(expected).is_ok(), "{url}");
+            let found = source_at(&config, &Url::parse(url).unwrap());
+            assert_eq!(found.map(|source| &*source.name), expected, "{url}");
         }
-        let other = protocols_of(&config, &Url::parse("http://example.net/").unwrap());
-        assert!(other.check("urn:first").is_err());
     }
 }

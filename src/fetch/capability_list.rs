@@ -7,8 +7,8 @@ use url::Url;
 use super::web_page::links_of_page;
 use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::protocol::{
-    Capability, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS, Oddities, Oddity,
-    Offer, PushInterface, ReadError, Root, Transport, Validators,
+    Capability, ChangeSetEvidence, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS,
+    Oddities, Oddity, Offer, PushInterface, ReadError, Root, Transport, Validators,
 };
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
@@ -64,6 +64,15 @@ pub struct UnsupportedChannel {
     pub capability: Capability,
     /// Its URI.
     pub uri: Url,
+    /// The URI of its protocol, if a Sitemap of version 0.1 names it.
+    pub protocol: Option<String>,
+}
+
+impl UnsupportedChannel {
+    /// Its approximate size, in bytes.
+    fn bytes(&self) -> usize {
+        bytes_of(&self.uri) + self.protocol.as_ref().map_or(0, String::len)
+    }
 }
 
 impl CapabilityList {
@@ -75,6 +84,7 @@ impl CapabilityList {
         let interfaces = interfaces.map(|interface| UnsupportedChannel {
             capability: Capability::ChangeNotification,
             uri: interface.href.clone(),
+            protocol: Some(interface.protocol.clone()),
         });
         Self {
             uri: uri.clone(),
@@ -114,6 +124,8 @@ pub(super) enum DocumentRole {
         guesses: Vec<Url>,
         /// The set that it implies if no link leads to a Capability List; only of a Resource List or a plain sitemap.
         standalone: Option<Box<CapabilityList>>,
+        /// If it is a Change Set of version 0.1, or may be one: the Change Sets of which a Sitemap names one, its own URIs among them.
+        change_sets: Vec<Url>,
         /// The deviations from the specification in what was read.
         oddities: Oddities,
     },
@@ -154,6 +166,11 @@ impl fmt::Display for DocumentRole {
                 found.lists.len()
             ),
             Self::SetDocument {
+                change_sets,
+                standalone: None,
+                ..
+            } if !change_sets.is_empty() => f.write_str("a Change Set of the draft of version 0.1"),
+            Self::SetDocument {
                 capability: Some(capability),
                 ..
             } => write!(f, "a document with the capability {capability}"),
@@ -179,7 +196,7 @@ impl DocumentRole {
             Self::NotModified => 0,
             Self::Set(list) => {
                 let unsupported = list.unsupported_channels.iter();
-                let unsupported = unsupported.map(|channel| bytes_of(&channel.uri));
+                let unsupported = unsupported.map(UnsupportedChannel::bytes);
                 bytes_of(&list.uri)
                     + offered(&list.capabilities)
                     + unsupported.sum::<usize>()
@@ -194,8 +211,12 @@ impl DocumentRole {
                     + of_sets.sum::<usize>()
             }
             Self::SetDocument {
-                up, index, guesses, ..
-            } => sum(up) + sum(index) + sum(guesses),
+                up,
+                index,
+                guesses,
+                change_sets,
+                ..
+            } => sum(up) + sum(index) + sum(guesses) + sum(change_sets),
             Self::Page { links } => sum(links),
         }
     }
@@ -296,7 +317,11 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
         }
     }
     let head = reader.head().clone();
+    let all_state_changes = (!entries.is_empty()).then(|| entries.iter().all(Entry::states_change));
     let mut oddities = reader.oddities().clone();
+    if is_cut && reader.is_draft() {
+        oddities.add(Oddity::Draft01);
+    }
     // A plain sitemap may be as long as it is.
     if is_cut && head.md.capability.is_some() {
         oddities.add(Oddity::TooManyOffers);
@@ -321,6 +346,17 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
             digest: *document.digest(),
         }))),
         capability => {
+            let uris = [uri, document.url()];
+            let evidence = match capability == head.md.capability {
+                true => head.change_set_evidence(&uris, all_state_changes),
+                false => ChangeSetEvidence::None,
+            };
+            let is_certain = evidence == ChangeSetEvidence::Certain;
+            let capability = capability.or(is_certain.then_some(Capability::ChangeList));
+            let change_sets = match evidence {
+                ChangeSetEvidence::None => Vec::new(),
+                _ => change_sets_of(&uris, &head, is_certain),
+            };
             let mut up = web_links(&head, "up");
             up.append(&mut links_up);
             let mut index = web_links(&head, "index");
@@ -344,10 +380,19 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
                 index,
                 guesses,
                 standalone,
+                change_sets,
                 oddities,
             })
         }
     }
+}
+
+/// The Change Sets of which the Sitemap of a Change Set names one: the current one, or else the latest of those that are historical.
+fn change_sets_of(uris: &[&Url], head: &Head, is_certain: bool) -> Vec<Url> {
+    let others = [head.current_change_set(), head.previous_change_set()];
+    // A Sitemap names the current one as well.
+    let others = others.into_iter().flatten().filter(|_| is_certain);
+    uris.iter().copied().chain(others).cloned().collect()
 }
 
 /// The capability of a document that states none, derived from those of its entries.
@@ -413,6 +458,7 @@ fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
         is_other.then(|| UnsupportedChannel {
             capability,
             uri: entry.loc.clone(),
+            protocol: None,
         })
     });
     channels.take(MAX_UNSUPPORTED).collect()

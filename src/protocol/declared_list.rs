@@ -30,8 +30,7 @@ impl Entry {
     pub fn is_package_of_changes(&self) -> bool {
         let md = &self.md;
         let has_interval = md.from.is_some() || md.until.is_some();
-        let states_change =
-            md.change.is_some() || md.capability.is_some() || self.expires.is_some();
+        let states_change = self.states_change() || md.capability.is_some();
         // Few entries have an interval, so that the names of the others need not be looked at.
         has_interval && !states_change && self.is_named_archive()
     }

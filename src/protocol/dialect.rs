@@ -7,7 +7,7 @@
 
 use url::{Url, form_urlencoded};
 
-use super::{Entry, ForeignScheme, Head, PushInterface, SourceTime};
+use super::{Capability, Entry, ForeignScheme, Head, PushInterface, Root, SourceTime};
 
 /// The relation of a Change Set, beside `current` or `prev`.
 pub(super) const CHANGE_SET_RELATION: &str = "http://www.openarchives.org/rs/changeset";
@@ -16,7 +16,39 @@ pub(super) const DUMP_RELATION: &str = "http://www.openarchives.org/rs/dump";
 /// The relation of the part of a resource that has changed, in a form that its protocol defines. It is not used.
 pub(super) const PARTIAL_RELATION: &str = "http://www.openarchives.org/rs/partial";
 
+/// Whether a document is a Change Set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeSetEvidence {
+    /// It is: its root element says so, or what its head names.
+    Certain,
+    /// Each entry states a change, as those of Change Sets do, and those of a Sitemap may.
+    Entries,
+    /// It is none.
+    None,
+}
+
 impl Head {
+    /// Whether the document with this head is a Change Set. Without `rs:type` it is one that names the Change Set before it, or itself as
+    /// the current one, if each entry states a change. `uris`: its own. `all_state_changes`: whether each of its entries states a change;
+    /// `None`: it has none.
+    pub fn change_set_evidence(
+        &self,
+        uris: &[&Url],
+        all_state_changes: Option<bool>,
+    ) -> ChangeSetEvidence {
+        let is_typed = self.md.capability == Some(Capability::ChangeList) && self.is_change_set;
+        let is_open = self.md.capability.is_none() && self.root == Root::Urlset;
+        let is_own = |current: &Url| uris.contains(&current);
+        let is_in_chain =
+            self.previous_change_set().is_some() || self.current_change_set().is_some_and(is_own);
+        match all_state_changes {
+            _ if is_typed => ChangeSetEvidence::Certain,
+            None | Some(true) if is_open && is_in_chain => ChangeSetEvidence::Certain,
+            Some(true) if is_open => ChangeSetEvidence::Entries,
+            _ => ChangeSetEvidence::None,
+        }
+    }
+
     /// The Change Set with the latest changes.
     pub fn current_change_set(&self) -> Option<&Url> {
         self.change_set("current")
@@ -75,6 +107,12 @@ pub fn registration_form(callback: &str) -> String {
 }
 
 impl Entry {
+    /// Whether it states a change: its kind, or that it expires.
+    #[must_use]
+    pub fn states_change(&self) -> bool {
+        self.md.change.is_some() || self.expires.is_some()
+    }
+
     /// When its resource was deleted, as `expires` states; `None` if it states nothing, or a time after `latest`, or one before another
     /// change or the last modification.
     #[must_use]
@@ -90,12 +128,67 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Link, Metadata};
 
     #[test]
     fn callback_is_registered_as_a_form() {
         let form = registration_form("http://aggregator.org/callback?a&b=c+d");
         let expected = "callbackURI=http%3A%2F%2Faggregator.org%2Fcallback%3Fa%26b%3Dc%2Bd";
         assert_eq!(form, expected);
+    }
+
+    #[test]
+    fn change_set_without_a_type_is_known_by_its_head_and_its_entries() {
+        use ChangeSetEvidence::{Certain, Entries, None as No};
+        let url = |path: &str| {
+            Url::parse("http://example.com/")
+                .unwrap()
+                .join(path)
+                .unwrap()
+        };
+        let (own, other) = (url("/set.xml"), url("/other.xml"));
+        let link = |which: &str, href: &Url| {
+            Link::new(format!("{which} {CHANGE_SET_RELATION}"), href.clone())
+        };
+        let untyped = Head {
+            md: Metadata::default(),
+            ..Head::new(Root::Urlset, Capability::ChangeList)
+        };
+        let naming = |links: &[Link]| Head {
+            links: links.to_vec(),
+            ..untyped.clone()
+        };
+        let index = Head {
+            root: Root::Sitemapindex,
+            ..naming(&[link("prev", &other)])
+        };
+        let typed = Head {
+            is_change_set: true,
+            ..Head::new(Root::Urlset, Capability::ChangeList)
+        };
+        // What an rs:md states counts more.
+        let list = Head {
+            is_change_set: true,
+            ..Head::new(Root::Urlset, Capability::ResourceList)
+        };
+        let of_version_1 = Head::new(Root::Urlset, Capability::ChangeList);
+        // `all`, `some`: which entries state changes. `none`: there are no entries.
+        for (head, all, some, none) in [
+            (untyped.clone(), Entries, No, No),
+            (naming(&[link("current", &own)]), Certain, No, Certain),
+            // As a Sitemap does.
+            (naming(&[link("current", &other)]), Entries, No, No),
+            (naming(&[link("prev", &other)]), Certain, No, Certain),
+            (index, No, No, No),
+            (typed, Certain, Certain, Certain),
+            (list, No, No, No),
+            (of_version_1, No, No, No),
+        ] {
+            for (states, expected) in [(Some(true), all), (Some(false), some), (None, none)] {
+                let found = head.change_set_evidence(&[&own], states);
+                assert_eq!(found, expected, "{head:?} {states:?}");
+            }
+        }
     }
 
     #[test]

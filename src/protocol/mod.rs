@@ -45,7 +45,7 @@ mod writer;
 
 pub use content_info::ContentInfo;
 pub use datetime::{DatetimeError, SourceTime};
-pub use dialect::registration_form;
+pub use dialect::{ChangeSetEvidence, registration_form};
 pub use digest::{Algorithm, Digest, parse_digest, parse_hashes};
 pub use document::{
     Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, PushInterface,

@@ -39,6 +39,8 @@ pub enum Oddity {
     BadEntry,
     /// A bare `&`, an unknown entity, bytes that are no text, or a no-break space between attributes. What it is in was ignored.
     BadMarkup,
+    /// The document ends with the start tag of its root element in place of the end tag.
+    RootReopened,
     /// Another encoding than UTF-8 is declared.
     Encoding,
     /// A sitemap as plain text.
@@ -170,6 +172,7 @@ impl Oddity {
             Self::BadLoc => "bad-loc",
             Self::BadEntry => "bad-entry",
             Self::BadMarkup => "bad-markup",
+            Self::RootReopened => "root-reopened",
             Self::Encoding => "encoding",
             Self::UriList => "uri-list",
             Self::Scheme(scheme) => scheme.code(),

@@ -212,6 +212,11 @@ impl<R: BufRead> DocumentReader<R> {
         &self.oddities
     }
 
+    /// Whether it has had anything of the dialect of version 0.1 so far.
+    pub fn is_draft(&self) -> bool {
+        self.is_dialect
+    }
+
     /// Where the event begins that was read last.
     fn place(&self) -> Place {
         match &self.content {
@@ -273,6 +278,9 @@ impl<R: BufRead> DocumentReader<R> {
             }
         }
         let damaged = events.damaged();
+        if events.ends_reopened() {
+            self.oddities.add(Oddity::RootReopened);
+        }
         Ok(self.finish(damaged))
     }
 
@@ -346,8 +354,7 @@ impl<R: BufRead> DocumentReader<R> {
         }
         let unknown_change = self.oddities.count(Oddity::BadChange) > bad_changes;
         // Whether it has expired is not known here.
-        let states_change = entry.md.change.is_some() || entry.expires.is_some();
-        if !states_change && !unknown_change && needs_change(&self.head, &entry.md) {
+        if !entry.states_change() && !unknown_change && needs_change(&self.head, &entry.md) {
             self.oddities.add(Oddity::BadChange);
         }
         self.conformance.note(&self.head, &entry);

@@ -3,7 +3,7 @@
 
 use super::digest::{Algorithm, Digest};
 use super::document::Link;
-use super::media_type::media_type_essence;
+use super::media_type::{may_be_package, media_type_essence};
 
 /// Collections and kinds of metadata, as far as they are selected by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,14 +135,9 @@ fn is_of_documents(media_type: &str) -> bool {
         || essence.ends_with("+xml")
         || matches!(
             essence.as_str(),
-            "text/plain"
-                | "text/html"
-                | "application/octet-stream"
-                | "application/zip"
-                | "application/gzip"
-                | "application/x-gzip"
-                | "application/x-tar"
+            "text/plain" | "text/html" | "application/octet-stream"
         )
+        || may_be_package(media_type)
 }
 
 impl Selection {
@@ -334,6 +329,25 @@ mod tests {
                 found, is_ruled_out,
                 "{selection:?} {media_type:?} {links:?}"
             );
+        }
+    }
+
+    #[test]
+    fn part_whose_type_may_be_that_of_a_package_is_not_ruled_out() {
+        let selection = selection(&["application/pdf"], &[], &[]);
+        for (media_type, is_ruled_out) in [
+            ("application/zip", false),
+            ("application/x-zip-compressed", false),
+            ("application/warc", false),
+            ("application/x-tar", false),
+            ("application/x-gtar; a=b", false),
+            ("Application/Zstd", false),
+            ("application/warc+gzip", false),
+            ("image/tiff", true),
+            ("application/x-tarantella", true),
+        ] {
+            let found = selection.rules_out_part(Some(media_type), &[]);
+            assert_eq!(found, is_ruled_out, "{media_type}");
         }
     }
 

@@ -387,3 +387,35 @@ async fn home_page_in_place_of_a_resource_list_is_named() {
     );
     assert!(error.message.contains("\"Home\""), "{}", error.message);
 }
+
+/// A document of the draft of version 0.1 that names the Change Set at `/set.xml`.
+fn draft(inside: &str, end: &str) -> String {
+    let link = r#"<xhtml:link rel="current http://www.openarchives.org/rs/changeset" href="{site}/set.xml"/>"#;
+    format!(
+        r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"
+             xmlns:xhtml="http://www.w3.org/1999/xhtml"><xhtml:meta name="DCTERMS.modified" content="2026-03-03T00:00:00Z"/>
+             {link}{inside}{end}"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_set_of_the_draft_leads_to_the_sitemap_that_names_it() {
+    let site = Site::start().await;
+    site.put("/a", "a");
+    site.put("/b", "b");
+    site.put("/robots.txt", "Sitemap: {site}/sitemap.xml");
+    // It ends as examples of the draft do.
+    site.put("/sitemap.xml", &draft(&listed("/a"), "<urlset>\n"));
+    let created = r#"<lastmod rs:type="created">2026-03-02T00:00:00Z</lastmod>"#;
+    site.put("/set.xml", &draft(&entry("/b", created), "</urlset>"));
+    let follower = Follower::start_at(site, "/set.xml").await;
+    let set = follower.until_mirrored(&BOTH).await;
+    let sitemap = follower.site.url("/sitemap.xml");
+    assert_eq!(set.capability_list, sitemap);
+    let oddities = [
+        "/set.xml draft-0.1=1",
+        "/sitemap.xml draft-0.1=1",
+        "/sitemap.xml root-reopened=1",
+    ];
+    follower.until_oddities(&oddities).await;
+}

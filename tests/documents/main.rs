@@ -23,6 +23,7 @@
 //! | an index many levels deep, one that names itself, `sitemap` without `loc` | [`lists`]: `index_many_levels_deep_…`, `index_nested_too_deeply_…`, `unreadable_entry_of_an_index_…` |
 //! | an index with dead parts; robots.txt with several sitemaps | tests/destination, `sitemaps`: `missing_sitemap_of_an_index_…`, `dead_sitemap_of_robots_txt_…` |
 //! | packages in a Change List | [`changes`]: `packages_in_a_change_list_…` |
+//! | a Change Set as the entry point; a last `<urlset>` in place of `</urlset>` | [`entry_points`]: `change_set_of_the_draft_…`, [`draft`] |
 //! | a Source below a path | `fetch::discovery`: `well_known_document_below_…` |
 //! | links `index` and `up` to nothing | [`changes`]: `dead_index_…`, [`entry_points`]: `dead_up_link_…` |
 //! | `describedby`; channels over `xmpp:` | [`entry_points`]: `describing_documents_…` |
@@ -49,8 +50,8 @@
 //! | a representation by its type; a coded one | [`representations`] |
 //! | oddities are logged once and shown in the status | [`oddities`] |
 //!
-//! [`shapes`] has the examples of the specification, and [`draft`] those of the draft of version 0.1. [`writing`] checks writer and reader
-//! against each other.
+//! [`shapes`] has documents like the examples of the specification, [`specified`] has those examples word for word, and [`draft`] those of
+//! the draft of version 0.1. [`writing`] checks writer and reader against each other.
 
 #![allow(
     clippy::unwrap_used,
@@ -72,6 +73,7 @@ mod reading;
 mod representations;
 mod shapes;
 mod site;
+mod specified;
 mod times;
 mod writing;
 

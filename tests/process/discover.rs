@@ -602,26 +602,41 @@ async fn starter_of_a_place_without_a_source_is_an_error_and_no_file() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn source_of_the_draft_is_shown_with_what_it_names() {
+const CHANGE_SET: &str =
+    r#"<xhtml:link rel="current http://www.openarchives.org/rs/changeset" href="/changes.xml"/>"#;
+const NODE: &str = r#"<xhtml:link href="xmpp:pubsub.example.com" rs:protocol="http://xmpp.org/extensions/xep-0060.html" rs:pubsubnode="n"/>"#;
+const CALLBACK: &str =
+    r#"<xhtml:link href="/subscribe" rs:protocol="http://example.com/protocol/callback"/>"#;
+
+/// A document of the draft of version 0.1; `root`: attributes of its root element.
+fn draft(root: &str, inside: &str) -> String {
+    format!(
+        r#"<urlset {root} {NAMESPACES} xmlns:xhtml="http://www.w3.org/1999/xhtml">{inside}</urlset>"#
+    )
+}
+
+/// A Source that follows the draft only, with these links in the head of its Sitemap.
+async fn draft_source(links: &[&str]) -> SampleSource {
     let source = SampleSource::start(only_pages()).await.unwrap();
-    let namespaces = format!(r#"{NAMESPACES} xmlns:xhtml="http://www.w3.org/1999/xhtml""#);
-    let links = r#"<xhtml:link rel="current http://www.openarchives.org/rs/changeset" href="/changes.xml"/>
-        <xhtml:link rel="http://www.openarchives.org/rs/dump" href="/dump.zip"/>
-        <xhtml:link href="xmpp:pubsub.example.com" rs:protocol="http://xmpp.org/extensions/xep-0060.html" rs:pubsubnode="n"/>
-        <xhtml:link href="/subscribe" rs:protocol="http://example.com/protocol/callback"/>"#;
     let listed = "<url><loc>/a</loc></url>";
     put(
         &source,
         "/sitemap.xml",
-        format!("<urlset {namespaces}>{links}{listed}</urlset>"),
+        draft("", &(links.concat() + listed)),
     );
     let deleted = "<url><loc>/b</loc><expires>2012-08-08T13:22:00Z</expires></url>";
     put(
         &source,
         "/changes.xml",
-        format!(r#"<urlset rs:type="changeset" {namespaces}>{deleted}</urlset>"#),
+        draft(r#"rs:type="changeset""#, deleted),
     );
+    source
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_of_the_draft_is_shown_with_what_it_names() {
+    let dump = r#"<xhtml:link rel="http://www.openarchives.org/rs/dump" href="/dump.zip"/>"#;
+    let source = draft_source(&[CHANGE_SET, dump, NODE, CALLBACK]).await;
     let url = format!("{}sitemap.xml", source.url());
     let found = json(&url).await;
     let set = &found["sets"][0];
@@ -668,10 +683,225 @@ async fn source_of_the_draft_is_shown_with_what_it_names() {
     assert!(channel["error"].is_null(), "{channel}");
     let shown = text(&discover(&[&url]).await.stdout);
     for part in [
+        "\n  ResourceSync 0.1 (draft): a Sitemap stands for the Source Description\n",
         "of the draft of version 0.1",
         &format!("change-notification {callback}\n      protocol {protocol}\n"),
+        "transport xmpp\n",
+        "transport callback\n",
         "is not one of callback_protocols [protocol-not-configured]",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.contains("no ResourceSync"), "{shown}");
+    assert_eq!(found["dialect"], "0.1");
+}
+
+/// The configuration of a Source at an entry point: `tables` before it, `more` keys of it.
+fn configured(url: &str, tables: &str, more: &str) -> Home {
+    let home = Home::new("http://127.0.0.1/", "");
+    let mirror = home.mirror.display();
+    let source =
+        format!("[[source]]\nname = \"sample\"\nurl = \"{url}\"\nmirror = \"{mirror}\"\n{more}");
+    let folder = home.folder().display();
+    let text = format!(
+        "state_dir = \"{folder}/state\"\n{tables}\n[http]\nallow_private_addresses = true\n{source}"
+    );
+    std::fs::write(&home.config, text).unwrap();
+    std::fs::write(home.folder().join("password"), "secret\n").unwrap();
+    home
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_reason_why_a_channel_cannot_be_used_is_shown() {
+    let other =
+        r#"<xhtml:link href="mailto:changes@example.com" rs:protocol="http://example.com/mail"/>"#;
+    let nameless =
+        r#"<xhtml:link href="xmpp:other.example.com" rs:protocol="http://example.com/xmpp"/>"#;
+    let source = draft_source(&[CHANGE_SET, NODE, CALLBACK, other, nameless]).await;
+    let websub = SampleSource::start(resources(1)).await.unwrap();
+    let url = format!("{}sitemap.xml", source.url());
+    let protocol = "http://example.com/protocol/callback";
+    let with_protocol = format!("callback_protocols = [\"{protocol}\"]\n");
+    let with_url = "[callback]\npublic_url = \"https://d.example.net/hooks/\"\n";
+    let with_account =
+        "[xmpp]\njid = \"me@example.net\"\npassword_file = \"password\"\nserver = \"127.0.0.1\"\n";
+    let both = format!("{with_url}{with_account}");
+    let unsupported = &[
+        "unsupported-transport: a transport that is not supported yet: the scheme mailto",
+        "unsupported-transport: a transport that is not supported yet: XMPP without the name of a node",
+    ];
+    let account = "no-xmpp-account: it needs an XMPP account: [xmpp] jid is not set";
+    let callback = "it needs a callback: [callback] public_url is not set";
+    let unknown = format!("its protocol {protocol} is not one of callback_protocols");
+    for (url, tables, more, expected) in [
+        (
+            &url,
+            "",
+            "",
+            vec![
+                account.to_owned(),
+                format!("protocol-not-configured: {unknown}; {callback}"),
+            ],
+        ),
+        (
+            &url,
+            with_url,
+            "",
+            vec![
+                account.to_owned(),
+                format!("protocol-not-configured: {unknown}"),
+            ],
+        ),
+        (
+            &url,
+            with_account,
+            &*with_protocol,
+            vec![String::new(), format!("no-public-url: {callback}")],
+        ),
+        (&url, &*both, &*with_protocol, vec![String::new(); 2]),
+        (
+            &url,
+            &*both,
+            "notifications = false\n",
+            vec![
+                "notifications-off: `notifications` is false".to_owned(),
+                format!("notifications-off: `notifications` is false; {unknown}"),
+            ],
+        ),
+        (
+            &websub.url(),
+            "",
+            "",
+            vec![format!("no-public-url: {callback}"); 2],
+        ),
+        (&websub.url(), with_url, "", vec![String::new(); 2]),
+    ] {
+        let mut expected = expected;
+        if url.contains("sitemap") {
+            expected.extend(unsupported.map(str::to_owned));
+        }
+        let home = configured(url, tables, more);
+        let entry = url.clone();
+        let running = tokio::task::spawn_blocking(move || {
+            let run = |arguments: &[&str]| {
+                let output = home.run_command(arguments);
+                assert_eq!(output.status.code(), Some(0), "{output:?}");
+                output.stdout
+            };
+            let json = run(&["discover", &entry, "--json"]);
+            (json, run(&["discover", &entry]))
+        });
+        let (json, tree) = running.await.unwrap();
+        let (json, tree): (Value, _) = (serde_json::from_slice(&json).unwrap(), text(&tree));
+        let channels = json["sets"][0]["channels"].as_array().unwrap();
+        let found = channels.iter().map(|channel| match &channel["error"] {
+            Value::Null => String::new(),
+            error => format!(
+                "{}: {}",
+                error["code"].as_str().unwrap(),
+                error["message"].as_str().unwrap()
+            ),
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{tables}{more}");
+        for reason in expected.iter().filter(|reason| !reason.is_empty()) {
+            let (code, message) = reason.split_once(": ").unwrap();
+            let line = format!("! {message} [{code}]\n");
+            assert!(tree.contains(&line), "{line}: {tree}");
+        }
+    }
+    let shown = text(&discover(&[&url]).await.stdout);
+    for part in [
+        "change-notification mailto:changes@example.com\n      protocol http://example.com/mail\n",
+        "change-notification xmpp:other.example.com\n      protocol http://example.com/xmpp\n",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn starter_of_a_source_of_the_draft_has_what_its_channels_need() {
+    let source = draft_source(&[CHANGE_SET, NODE, CALLBACK]).await;
+    let output = starter(format!("{}sitemap.xml", source.url())).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = text(&output.stdout);
+    let protocols = "callback_protocols = [\"http://example.com/protocol/callback\"]\n";
+    for part in [
+        "# It follows the draft of ResourceSync 0.1. What it offers:\n",
+        "\n[callback]\n",
+        "\n[xmpp]\n",
+        "# jid = ",
+        "# password_file = ",
+        &format!("\n# {protocols}"),
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Without the marks of the comments it is valid, too.
+    let home = Home::new("http://127.0.0.1/", "");
+    let password = home.folder().join("password");
+    std::fs::write(&password, "secret\n").unwrap();
+    let filled = text
+        .replace("# public_url", "public_url")
+        .replace("# jid", "jid")
+        .replace("# password_file", "password_file")
+        .replace(
+            "/etc/resyncd/xmpp.password",
+            &password.display().to_string(),
+        )
+        .replace("# callback_protocols", "callback_protocols");
+    for config in [&text, &filled] {
+        std::fs::write(&home.config, config).unwrap();
+        let checked = home.run_command(&["check"]);
+        assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    }
+    let other = SampleSource::start(resources(1)).await.unwrap();
+    let text = starter(other.url()).await.stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        !text.contains("[xmpp]") && !text.contains("callback_protocols"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_of_the_draft_that_is_too_long_to_be_read_completely_is_one_of_the_draft() {
+    let source = draft_source(&[CHANGE_SET]).await;
+    let mut entries = String::new();
+    for number in 0..20_001 {
+        write!(entries, "<url><loc>/{number}</loc></url>").unwrap();
+    }
+    put(
+        &source,
+        "/sitemap.xml",
+        draft("", &(CHANGE_SET.to_owned() + &entries)),
+    );
+    let found = json(&format!("{}sitemap.xml", source.url())).await;
+    assert_eq!(found["dialect"], "0.1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_set_leads_to_its_source_with_and_without_a_type() {
+    let source = draft_source(&[CHANGE_SET]).await;
+    put(&source, "/robots.txt", "Sitemap: /sitemap.xml");
+    let sitemap = format!("{}sitemap.xml", source.url());
+    let changed =
+        r#"<url><loc>/a</loc><lastmod rs:type="updated">2012-08-08T08:15:00Z</lastmod></url>"#;
+    for (root, links) in [
+        (r#"rs:type="changeset""#, ""),
+        ("", ""),
+        ("", CHANGE_SET),
+        (
+            "",
+            r#"<xhtml:link rel="prev http://www.openarchives.org/rs/changeset" href="/before.xml"/>"#,
+        ),
+    ] {
+        let set = draft(root, &(links.to_owned() + changed));
+        put(&source, "/changes.xml", set);
+        let found = json(&format!("{}changes.xml", source.url())).await;
+        let sets = found["sets"].as_array().unwrap().iter();
+        let sets: Vec<_> = sets.map(|set| &set["capability_list"]).collect();
+        assert_eq!(sets, [sitemap.as_str()], "{root}{links}");
+        assert_eq!(found["notices"], serde_json::json!([]), "{root}{links}");
+        let changes = &found["sets"][0]["capabilities"][1];
+        assert_eq!(changes["uri"], format!("{}changes.xml", source.url()));
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::clock;
-use crate::config::{CallbackProtocols, UnconfiguredProtocol};
+use crate::config::{CallbackProtocols, Config, Source, UnconfiguredProtocol};
 use crate::fetch::{
     Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
@@ -22,6 +22,8 @@ pub(super) struct DiscoveryReport {
     pub(super) url: String,
     pub(super) description: Option<String>,
     pub(super) implied: bool,
+    /// The version of the draft that a set of it follows.
+    pub(super) dialect: Option<&'static str>,
     pub(super) describedby: Vec<String>,
     pub(super) channels: Vec<AdvertisedChannel>,
     pub(super) sets: Vec<SetReport>,
@@ -50,7 +52,7 @@ pub(super) struct AdvertisedChannel {
     pub(super) kind: String,
     /// Over what its notifications come; null if that is not supported.
     pub(super) transport: Option<&'static str>,
-    /// The protocol of the interface at which a callback is registered (version 0.1).
+    /// The protocol of an interface at which a callback is registered, or of one that is not supported (version 0.1).
     pub(super) protocol: Option<String>,
     pub(super) topic: String,
     pub(super) hubs: Vec<String>,
@@ -130,13 +132,12 @@ pub(super) struct DocumentOddities {
 pub(super) type OddityCounts = BTreeMap<&'static str, u64>;
 
 impl DiscoveryReport {
-    /// The report of a successful discovery.
-    /// `protocols`: those of the Source in the configuration.
+    /// The report of a successful discovery. `rules`: by which its channels can be used.
     pub(super) fn new(
         url: &Url,
         found: &Discovery,
         summaries: &DocumentSummaries,
-        protocols: &CallbackProtocols,
+        rules: &ChannelRules<'_>,
     ) -> Self {
         let failed = found.failed.iter().map(|(uri, error)| FailedSet {
             capability_list: uri.to_string(),
@@ -156,18 +157,19 @@ impl DiscoveryReport {
                     document: uri.to_string(),
                     oddities: counts(oddities),
                 });
+        let sets = found.sets.iter();
+        let sets: Vec<_> = sets
+            .map(|set| SetReport::of(set, found, summaries, rules))
+            .collect();
         Self {
             description: found.description.as_ref().map(Url::to_string),
             implied: found.is_implied(),
+            dialect: sets.iter().find_map(|set| set.dialect),
             describedby: texts(&found.described_by),
             channels: (found.channels.iter())
-                .map(|offer| channel(offer, protocols))
+                .map(|offer| channel(offer, rules))
                 .collect(),
-            sets: found
-                .sets
-                .iter()
-                .map(|set| SetReport::of(set, found, summaries, protocols))
-                .collect(),
+            sets,
             failed: failed.chain(left_out).collect(),
             oddities: oddities.collect(),
             left_out: summaries.left_out,
@@ -212,26 +214,12 @@ impl DiscoveryReport {
         self
     }
 
-    /// The same where there is no XMPP account: channels that need one can't be used.
-    pub(super) fn without_xmpp_account(mut self) -> Self {
-        let of_sets = self.sets.iter_mut().flat_map(|set| &mut set.channels);
-        let all = self.channels.iter_mut().chain(of_sets);
-        let needs_account = |channel: &&mut AdvertisedChannel| {
-            let transport = channel.transport.and_then(Transport::from_code);
-            transport.is_some_and(Transport::needs_account)
-        };
-        for channel in all.filter(needs_account) {
-            let text = "it needs an XMPP account: [xmpp] jid is not set";
-            channel.error = Some(status_error("no-xmpp-account", text));
-        }
-        self
-    }
-
     fn empty(url: &Url) -> Self {
         Self {
             url: url.to_string(),
             description: None,
             implied: false,
+            dialect: None,
             describedby: Vec::new(),
             channels: Vec::new(),
             sets: Vec::new(),
@@ -253,8 +241,60 @@ impl AdvertisedChannel {
 
     /// Whether its notifications are delivered to a callback.
     pub(super) fn has_callback(&self) -> bool {
+        self.is_over(Transport::has_callback)
+    }
+
+    /// Whether it needs an XMPP account.
+    pub(super) fn needs_account(&self) -> bool {
+        self.is_over(Transport::needs_account)
+    }
+
+    /// The protocol of the interface at which a callback is registered for it; `None`: it is none, or not supported.
+    pub(super) fn callback_protocol(&self) -> Option<&str> {
+        let protocol = self.protocol.as_deref();
+        protocol.filter(|_| self.has_callback())
+    }
+
+    fn is_over(&self, is_wanted: impl FnOnce(Transport) -> bool) -> bool {
         let transport = self.transport.and_then(Transport::from_code);
-        transport.is_some_and(Transport::has_callback)
+        transport.is_some_and(is_wanted)
+    }
+}
+
+/// By what of the configuration the channels of a Source can be used.
+pub(super) struct ChannelRules<'a> {
+    pub(super) config: &'a Config,
+    /// The Source in the configuration, or the nearest one.
+    pub(super) source: Option<&'a Source>,
+}
+
+impl ChannelRules<'_> {
+    /// Why a channel can't be used: all reasons in one message, under the code of the first one.
+    fn check(&self, transport: Transport, protocol: Option<&str>) -> Option<StatusError> {
+        let source = self.source;
+        let is_off = source.is_some_and(|source| !source.notifications);
+        let unconfigured = protocol.and_then(|protocol| {
+            let nothing = CallbackProtocols::default();
+            let protocols = source.map_or(&nothing, |source| &source.callback_protocols);
+            protocols.check(protocol).err()
+        });
+        let lacks_url = transport.has_callback() && self.config.callback.public_url.is_none();
+        let lacks_account = transport.needs_account() && self.config.xmpp.is_none();
+        let reasons = [
+            is_off.then(|| ("notifications-off", "`notifications` is false".to_owned())),
+            unconfigured.map(|error| (UnconfiguredProtocol::CODE, error.to_string())),
+            lacks_url.then(|| {
+                let text = "it needs a callback: [callback] public_url is not set";
+                ("no-public-url", text.to_owned())
+            }),
+            lacks_account.then(|| {
+                let text = "it needs an XMPP account: [xmpp] jid is not set";
+                ("no-xmpp-account", text.to_owned())
+            }),
+        ];
+        let (codes, texts): (Vec<_>, Vec<_>) = reasons.into_iter().flatten().unzip();
+        let code = codes.first()?;
+        Some(status_error(code, &texts.join("; ")))
     }
 }
 
@@ -263,7 +303,7 @@ impl SetReport {
         set: &CapabilityList,
         found: &Discovery,
         summaries: &DocumentSummaries,
-        protocols: &CallbackProtocols,
+        rules: &ChannelRules<'_>,
     ) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
             .capabilities
@@ -287,7 +327,7 @@ impl SetReport {
             capabilities: documents.into_iter().map(offered).collect(),
             channels: channels
                 .into_iter()
-                .map(|offer| channel(offer, protocols))
+                .map(|offer| channel(offer, rules))
                 .chain(unsupported)
                 .collect(),
         }
@@ -359,30 +399,31 @@ fn facts(summary: &DocumentSummary, stated: Option<&EntryCounts>) -> DocumentFac
     }
 }
 
-fn channel(advertised: &Offer, protocols: &CallbackProtocols) -> AdvertisedChannel {
-    let protocol = advertised.protocol.as_deref();
-    let unused = protocol.and_then(|protocol| protocols.check(protocol).err());
+fn channel(advertised: &Offer, rules: &ChannelRules<'_>) -> AdvertisedChannel {
+    let (transport, protocol) = (advertised.transport(), advertised.protocol.as_deref());
     AdvertisedChannel {
         kind: advertised.capability.to_string(),
-        transport: advertised.transport().map(Transport::code),
+        transport: transport.map(Transport::code),
         protocol: protocol.map(str::to_owned),
         topic: advertised.uri.to_string(),
         hubs: advertised.hubs.iter().map(ToString::to_string).collect(),
-        error: unused.map(|error| status_error(UnconfiguredProtocol::CODE, &error)),
+        error: transport.and_then(|transport| rules.check(transport, protocol)),
     }
 }
 
 fn unsupported_channel(channel: &UnsupportedChannel) -> AdvertisedChannel {
+    let reason = match channel.uri.scheme() {
+        "xmpp" => "XMPP without the name of a node",
+        scheme => &format!("the scheme {scheme}"),
+    };
+    let text = format!("a transport that is not supported yet: {reason}");
     AdvertisedChannel {
         kind: channel.capability.to_string(),
         transport: None,
-        protocol: None,
+        protocol: channel.protocol.clone(),
         topic: channel.uri.to_string(),
         hubs: Vec::new(),
-        error: Some(status_error(
-            "unsupported-transport",
-            "a transport that is not supported yet",
-        )),
+        error: Some(status_error("unsupported-transport", &text)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A configuration to begin with, made from what was discovered of a Source.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use url::{Host, Url};
@@ -11,6 +12,8 @@ use crate::status::{StatusError, one_line};
 
 /// How many sets are named.
 const MOST_SETS: usize = 20;
+/// How many protocols are named.
+const MOST_PROTOCOLS: usize = 20;
 /// How much of a text of the Source is shown, in bytes.
 const LONGEST: usize = 300;
 
@@ -33,14 +36,23 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
          # The folder of the database, on a local disk.\n\
          state_dir = \"/var/lib/resyncd\"\n"
     );
-    let mut channels = report.sets.iter().flat_map(|set| &set.channels);
-    if channels.any(AdvertisedChannel::has_callback) {
+    let channels = || report.sets.iter().flat_map(|set| &set.channels);
+    if channels().any(AdvertisedChannel::has_callback) {
         text.push_str(
             "\n[callback]\n\
              # The Source has channels: notifications are delivered to this public URL, usually through a reverse proxy to\n\
              # `listen`. Without it the Source is polled.\n\
              # public_url = \"https://destination.example.net/resyncd/\"\n\
              # listen = \"127.0.0.1:8461\"\n",
+        );
+    }
+    if channels().any(AdvertisedChannel::needs_account) {
+        text.push_str(
+            "\n[xmpp]\n\
+             # The Source publishes its changes at a node of a PubSub service, which an account subscribes to. Without it the Source\n\
+             # is polled. The file has the password.\n\
+             # jid = \"resyncd@xmpp.example.net\"\n\
+             # password_file = \"/etc/resyncd/xmpp.password\"\n",
         );
     }
     if is_private(&url) {
@@ -57,11 +69,12 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
          # Where discovery starts.\n\
          url = {}\n\
          # The folder of its resources, and of nothing else.\n\
-         mirror = {}\n\n{}",
+         mirror = {}\n\n{}{}",
         quoted(&name),
         quoted(url.as_str()),
         quoted(&format!("/srv/mirror/{name}")),
-        sets(report)
+        sets(report),
+        callback_protocols(channels())
     ));
     if !typed.username().is_empty() || typed.password().is_some() {
         text.push_str(&format!(
@@ -75,9 +88,12 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
 
 /// What the Source offers, and how to choose among its sets.
 fn sets(report: &DiscoveryReport) -> String {
-    let mut text = match report.implied {
-        true => "# It has no ResourceSync documents: its sitemaps are polled.\n".to_owned(),
-        false => "# What it offers:\n".to_owned(),
+    let mut text = match (report.implied, report.dialect) {
+        (true, None) => "# It has no ResourceSync documents: its sitemaps are polled.\n".to_owned(),
+        (true, Some(version)) => {
+            format!("# It follows the draft of ResourceSync {version}. What it offers:\n")
+        }
+        (false, _) => "# What it offers:\n".to_owned(),
     };
     for set in report.sets.iter().take(MOST_SETS) {
         let list = one_line(&set.capability_list, LONGEST);
@@ -101,6 +117,23 @@ fn sets(report: &DiscoveryReport) -> String {
         lists.join(", ")
     ));
     text
+}
+
+/// The protocols of the interfaces at which callbacks may be registered; empty if there are none.
+fn callback_protocols<'a>(channels: impl Iterator<Item = &'a AdvertisedChannel>) -> String {
+    let protocols = channels.filter_map(AdvertisedChannel::callback_protocol);
+    // Others are no URI, which the configuration needs, or too long for a line.
+    let protocols = protocols.filter(|it| it.len() <= LONGEST && Url::parse(it).is_ok());
+    let protocols: BTreeSet<String> = protocols.map(quoted).collect();
+    if protocols.is_empty() {
+        return String::new();
+    }
+    let protocols = protocols.into_iter().take(MOST_PROTOCOLS);
+    let protocols = protocols.collect::<Vec<_>>().join(", ");
+    format!(
+        "\n# It delivers to callbacks that are registered by these protocols: add those that you know. Nothing is sent to others.\n\
+         # callback_protocols = [{protocols}]\n"
+    )
 }
 
 /// The documents and the channels of a set, on a line.

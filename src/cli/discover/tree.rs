@@ -22,7 +22,13 @@ pub(super) fn of(report: &DiscoveryReport) -> String {
     }
     match &report.description {
         Some(description) => tree.line(1, &format!("Source Description {description}")),
-        None if report.implied => tree.line(1, "no ResourceSync: sitemaps, followed by polling"),
+        None if report.implied => match report.dialect {
+            Some(version) => {
+                let text = "a Sitemap stands for the Source Description";
+                tree.line(1, &format!("ResourceSync {version} (draft): {text}"));
+            }
+            None => tree.line(1, "no ResourceSync: sitemaps, followed by polling"),
+        },
         None => tree.line(1, "no Source Description"),
     }
     for StatusError { code, message, .. } in &report.notices {
@@ -169,14 +175,13 @@ impl Tree {
         for hub in &channel.hubs {
             self.line(depth + 1, &format!("hub {hub}"));
         }
-        if channel.error.is_some() {
-            self.status_error(depth + 1, channel.error.as_ref());
-        } else if !channel.has_hubs() {
-            let transport = channel.transport.unwrap_or_default();
+        if let Some(transport) = channel.transport {
             self.line(depth + 1, &format!("transport {transport}"));
-        } else if channel.hubs.is_empty() {
+        }
+        if channel.has_hubs() && channel.hubs.is_empty() {
             self.line(depth + 1, "no hub is advertised");
         }
+        self.status_error(depth + 1, channel.error.as_ref());
     }
 
     fn oddities(&mut self, depth: usize, oddities: &OddityCounts) {

@@ -102,6 +102,25 @@ struct StandaloneList {
     indexes: Vec<Url>,
 }
 
+/// An entry point that is a Change Set of version 0.1, or may be one.
+struct EntryChangeSet {
+    uri: Url,
+    /// The Change Sets of which its Sitemap names one.
+    named: Vec<Url>,
+    /// Whether a Sitemap was found that does.
+    is_found: bool,
+}
+
+impl EntryChangeSet {
+    /// Whether a standalone list is the Sitemap that names it.
+    fn is_named_by(&self, list: &StandaloneList) -> bool {
+        let mut offers = list.set.capabilities.iter();
+        offers.any(|offer| {
+            offer.capability == Capability::ChangeList && self.named.contains(&offer.uri)
+        })
+    }
+}
+
 /// One search, with the documents that it has visited.
 pub(super) struct Search<'a> {
     client: &'a Client,
@@ -115,8 +134,10 @@ pub(super) struct Search<'a> {
     in_doubt: bool,
     /// A Source Description lists nothing, or the Capability List of the entry point offers nothing.
     is_empty: bool,
-    /// The entry point is a sitemap or a Resource List itself.
+    /// The entry point is a sitemap or a Resource List itself, or a Change Set that a sitemap names.
     is_given: bool,
+    /// The entry point, if it is a Change Set, or may be one: its Sitemap is searched for.
+    change_set: Option<EntryChangeSet>,
     /// robots.txt, or a sitemap that it lists, can't be fetched at the moment.
     robots_in_doubt: bool,
     /// The standalone lists, of the first start point that leads to any.
@@ -154,6 +175,7 @@ impl<'a> Search<'a> {
             in_doubt: false,
             is_empty: false,
             is_given: false,
+            change_set: None,
             robots_in_doubt: false,
             standalone: Vec::new(),
             standalone_start: None,
@@ -199,7 +221,7 @@ impl<'a> Search<'a> {
 
     /// Whether only the entry point itself may be followed: its Capability List offers nothing.
     pub(super) fn ends_at_entry(&self) -> bool {
-        self.is_empty && self.is_given
+        self.is_empty && self.is_given && self.change_set.is_none()
     }
 
     /// Whether the host of the entry point can't be reached, so that other requests to it would fail as well.
@@ -209,7 +231,11 @@ impl<'a> Search<'a> {
 
     /// Whether the usual path of a sitemap may be tried: nothing was found, and no failure leaves a doubt.
     pub(super) fn may_try_sitemap(&self) -> bool {
-        self.standalone.is_empty() && !self.in_doubt && !self.is_empty && !self.robots_in_doubt
+        let is_found = match &self.change_set {
+            Some(change_set) => change_set.is_found,
+            None => !self.standalone.is_empty(),
+        };
+        !is_found && !self.in_doubt && !self.is_empty && !self.robots_in_doubt
     }
 
     /// The sets of a site without ResourceSync: its sitemaps. `None` also if it is in doubt whether there is ResourceSync:
@@ -341,6 +367,7 @@ impl<'a> Search<'a> {
                     index,
                     guesses,
                     standalone: set,
+                    change_sets,
                     mut oddities,
                 }) => {
                     // A plain sitemap may stand for the Source Description; other documents belong to a set.
@@ -348,12 +375,21 @@ impl<'a> Search<'a> {
                         self.count_oddities(&uri, &mut oddities);
                         discovery.note_oddities(uri.clone(), oddities);
                     }
-                    // A Change List as entry point does not mean the site's pages.
-                    self.in_doubt |= (start, found_by) == (StartPoint::Entry, FoundBy::Start)
-                        && !matches!(capability, None | Some(Capability::ResourceList));
+                    let is_entry = (start, found_by) == (StartPoint::Entry, FoundBy::Start);
+                    if is_entry && !change_sets.is_empty() {
+                        self.change_set = Some(EntryChangeSet {
+                            uri,
+                            named: change_sets,
+                            is_found: false,
+                        });
+                    } else {
+                        // A Change List as entry point does not mean the site's pages.
+                        self.in_doubt |= is_entry
+                            && !matches!(capability, None | Some(Capability::ResourceList));
+                    }
                     if let Some(set) = set.filter(|_| found_by != FoundBy::Guess) {
                         let indexes = index.clone();
-                        self.is_given |= (start, found_by) == (StartPoint::Entry, FoundBy::Start);
+                        self.is_given |= is_entry;
                         standalone.push(StandaloneList { set: *set, indexes });
                     }
                     next.extend(visits(up, FoundBy::Link));
@@ -385,12 +421,24 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        if self.standalone.is_empty() {
-            self.standalone_start = (!standalone.is_empty()).then(|| uri.clone());
-            self.standalone = standalone;
-        } else {
+        match &mut self.change_set {
+            // What names it is its Sitemap, whatever else the entry point may be. Other sitemaps are those of the site's pages.
+            Some(change_set) if start != StartPoint::Entry => {
+                standalone.retain(|list| change_set.is_named_by(list));
+                if !change_set.is_found && !standalone.is_empty() {
+                    change_set.is_found = true;
+                    self.is_given = true;
+                    self.standalone_start = Some(change_set.uri.clone());
+                    self.standalone = standalone;
+                }
+                self.failed.truncate(failed_before);
+            }
+            _ if self.standalone.is_empty() => {
+                self.standalone_start = (!standalone.is_empty()).then(|| uri.clone());
+                self.standalone = standalone;
+            }
             // They are not followed, read or not.
-            self.failed.truncate(failed_before);
+            _ => self.failed.truncate(failed_before),
         }
         if discovery.is_empty() {
             if let Some(error) = discovery.left_out {

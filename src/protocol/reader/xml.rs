@@ -7,6 +7,8 @@
 //! Local damage stays local: a bare ampersand, an unknown entity or bytes that are no text become [`XmlEvent::Unreadable`], or
 //! [`UNREADABLE`] in the value of an attribute; spaces that are not ASCII separate attributes like any other. What they are in
 //! is lost, and nothing else.
+//!
+//! The start tag of the root element in place of its end tag ends a document, as in examples 4.3 to 4.5 of the draft of version 0.1.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -104,6 +106,11 @@ struct OpenElements {
     namespaces: NamespaceResolver,
     /// Increases with each change of the namespaces.
     scope: u64,
+    /// Whether an element within the root element has ended.
+    has_inner: bool,
+    /// Whether the last tag is the start tag of the root element once more, without attributes, and only white space has followed. It
+    /// stands for the end tag if the document ends there.
+    is_reopened: bool,
 }
 
 struct OpenElement {
@@ -128,10 +135,10 @@ impl OpenElements {
     }
 
     /// Opens an element whose start tag is plain.
-    fn open_plain(&mut self, name: &str) {
+    fn open_plain(&mut self, name: &str, is_bare: bool) {
         let level = self.namespaces.level() + 1;
         self.namespaces.set_level(level);
-        self.open(name, OpenedBy::PlainTag);
+        self.open(name, OpenedBy::PlainTag, is_bare);
     }
 
     /// Opens an element with the namespaces that its start tag declares.
@@ -142,12 +149,16 @@ impl OpenElements {
             Some(_) => OpenedBy::Declaration,
             None => OpenedBy::Tag,
         };
-        self.open(start.name().into_inner(), kind);
+        let is_bare = start.attributes_raw().trim_ascii().is_empty();
+        self.open(start.name().into_inner(), kind, is_bare);
         Ok(())
     }
 
-    fn open(&mut self, name: &str, kind: OpenedBy) {
+    /// Opens an element. `is_bare`: its start tag has no attributes.
+    fn open(&mut self, name: &str, kind: OpenedBy, is_bare: bool) {
         self.scope += u64::from(kind == OpenedBy::Declaration);
+        self.is_reopened =
+            is_bare && self.has_inner && self.depth() == 1 && self.innermost() == name;
         self.elements.push(OpenElement {
             begin: self.names.len(),
             kind,
@@ -180,6 +191,8 @@ impl OpenElements {
     /// Closes the innermost one.
     fn close(&mut self, section: &mut XmlSection) -> XmlEvent<'static> {
         let depth = self.depth();
+        self.has_inner |= depth == 2;
+        self.is_reopened = false;
         if let Some(element) = self.elements.pop() {
             self.names.truncate(element.begin);
             self.namespaces.pop();
@@ -239,6 +252,11 @@ impl<R: BufRead> XmlEvents<R> {
         self.declares_encoding
     }
 
+    /// Whether the document has ended with the start tag of its root element in place of the end tag.
+    pub(super) fn ends_reopened(&self) -> bool {
+        self.section == XmlSection::Epilog && self.open.is_reopened
+    }
+
     /// The next event. After an error the events are meaningless.
     pub(super) fn next(&mut self) -> Result<XmlEvent<'_>, ReadError> {
         self.reader.get_mut().begin_event();
@@ -256,6 +274,7 @@ impl<R: BufRead> XmlEvents<R> {
         let place = self.reader.get_ref().event();
         self.is_in_empty = matches!(event, Event::Empty(_));
         self.is_between = !matches!(event, Event::Text(_) | Event::Eof);
+        self.open.is_reopened &= may_end(&event);
         match event {
             Event::Start(start) | Event::Empty(start) => {
                 if self.section == XmlSection::Epilog {
@@ -364,6 +383,10 @@ impl<R: BufRead> XmlEvents<R> {
             }
             Event::Eof => match self.section {
                 XmlSection::Nothing => Err(not_xml(place.place(), &"the document is empty")),
+                XmlSection::Root if self.open.is_reopened => {
+                    self.section = XmlSection::Epilog;
+                    Ok(XmlEvent::End)
+                }
                 XmlSection::Prolog | XmlSection::Root => {
                     Err(ReadError::CutShort(self.reader.get_ref().place()))
                 }
@@ -400,7 +423,8 @@ impl<R: BufRead> XmlEvents<R> {
                 }
                 self.is_in_empty = is_empty;
                 let start = BytesStart::from_content(&input.last(length)[1..=content], name);
-                self.open.open_plain(start.name().into_inner());
+                let is_bare = self.attributes.is_empty();
+                self.open.open_plain(start.name().into_inner(), is_bare);
                 Ok(XmlEvent::Open(Tag {
                     depth: self.open.depth(),
                     scope: self.open.scope,
@@ -440,6 +464,15 @@ impl XmlSection {
             Self::Root => Ok(()),
             Self::Epilog => Err(ReadError::TrailingContent(place.place())),
         }
+    }
+}
+
+/// Whether a document may end with an event: its end, or white space before that.
+fn may_end(event: &Event<'_>) -> bool {
+    match event {
+        Event::Text(text) => text.bytes().all(|byte| byte.is_ascii_whitespace()),
+        Event::Eof => true,
+        _ => false,
     }
 }
 

@@ -283,3 +283,115 @@ async fn named_set_may_be_a_sitemap() {
     let strict = client.capability_list(&uri, None, LIMIT).await;
     assert_eq!(strict, Err(DiscoveryError::NotACapabilityList(None)));
 }
+
+/// A document of version 0.1 that names these Change Sets: `which=href`.
+fn draft(root: &str, change_sets: &[&str], entries: &str) -> String {
+    let link = |named: &&str| {
+        let (which, href) = named.split_once('=').unwrap();
+        format!(
+            r#"<xhtml:link rel="{which} http://www.openarchives.org/rs/changeset" href="{href}"/>"#
+        )
+    };
+    let links: String = change_sets.iter().map(link).collect();
+    format!(
+        r#"<urlset {root} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"
+             xmlns:xhtml="http://www.w3.org/1999/xhtml">{links}{entries}</urlset>"#
+    )
+}
+
+const CHANGES: &str = r#"<url><loc>/res1</loc><lastmod rs:type="updated">2012-08-08T08:15:00Z</lastmod></url>
+    <url><loc>/res2</loc><expires>2012-08-08T13:22:00Z</expires></url>"#;
+const PAGES: &str = "<url><loc>/res1</loc><lastmod>2012-08-08T08:15:00Z</lastmod></url>";
+
+/// Change Sets at `/set.xml`, and whether it is certain that each is one.
+fn change_sets() -> [(String, bool); 5] {
+    [
+        (draft(r#"rs:type="changeset""#, &[], CHANGES), true),
+        (draft("", &["prev=/old.xml"], CHANGES), true),
+        (draft("", &["current=/set.xml"], CHANGES), true),
+        (draft("", &["prev=/old.xml"], ""), true),
+        (draft("", &[], CHANGES), false),
+    ]
+}
+
+#[tokio::test]
+async fn change_set_leads_to_the_sitemap_that_names_it() {
+    let map = draft("", &["current=/set.xml"], PAGES);
+    for (set, _) in change_sets() {
+        let pages = [
+            ("/set.xml", set.clone()),
+            ("/map.xml", map.clone()),
+            ("/pages.xml", long()),
+            (
+                "/robots.txt",
+                "Sitemap: /pages.xml\nSitemap: /gone.xml\nSitemap: /map.xml".into(),
+            ),
+        ];
+        let found = check_implied(&pages, "/set.xml", &["/map.xml"]).await;
+        assert_eq!(found.replaced_entry, None, "{set}");
+        assert_eq!(found.failed, [], "{set}");
+        let offered = found.sets[0].capabilities.iter();
+        let offered: Vec<&str> = offered.map(|offer| offer.uri.path()).collect();
+        assert_eq!(offered, ["/map.xml", "/set.xml"], "{set}");
+        // The Sitemap is at its usual path.
+        let usual = [("/set.xml", set), ("/sitemap.xml", map.clone())];
+        check_implied(&usual, "/set.xml", &["/sitemap.xml"]).await;
+    }
+    // A historical one leads there by the current one.
+    let old = draft("", &["current=/set.xml", "prev=/older.xml"], CHANGES);
+    let pages = [("/old.xml", old), ("/sitemap.xml", map)];
+    check_implied(&pages, "/old.xml", &["/sitemap.xml"]).await;
+}
+
+#[tokio::test]
+async fn change_set_that_no_sitemap_names_is_no_list_of_a_sites_pages() {
+    let other = draft("", &["current=/other.xml"], PAGES);
+    for (set, is_certain) in change_sets() {
+        let pages = [
+            ("/set.xml", set),
+            ("/map.xml", other.clone()),
+            ("/robots.txt", "Sitemap: /map.xml".into()),
+            ("/sitemap.xml", long()),
+        ];
+        match is_certain {
+            true => check_nothing(&pages, "/set.xml", "no-source-description").await,
+            // It may be a Sitemap whose entries state changes, as in example 3.4 of the draft.
+            false => {
+                check_implied(&pages, "/set.xml", &["/set.xml"]).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn sitemap_that_names_change_sets_is_followed_itself() {
+    let mixed = CHANGES.to_owned() + PAGES;
+    for (links, entries) in [
+        (&["current=/set.xml"][..], CHANGES),
+        (&["current=/set.xml"], PAGES),
+        (&["current=/set.xml", "prev=/old.xml"], PAGES),
+        (&["prev=/old.xml"], &*mixed),
+    ] {
+        let map = draft("", &["current=/set.xml"], PAGES);
+        let pages = [
+            ("/part.xml", draft("", links, entries)),
+            ("/sitemap.xml", map.clone()),
+            ("/map.xml", map),
+            ("/robots.txt", "Sitemap: /map.xml".into()),
+        ];
+        check_implied(&pages, "/part.xml", &["/part.xml"]).await;
+    }
+}
+
+#[tokio::test]
+async fn change_set_leads_to_its_sitemap_beside_an_empty_source_description() {
+    for (set, _) in change_sets() {
+        let pages = [
+            (WELL, description(&[])),
+            ("/set.xml", set),
+            ("/map.xml", draft("", &["current=/set.xml"], PAGES)),
+            ("/robots.txt", "Sitemap: /map.xml".into()),
+        ];
+        check_implied(&pages, "/set.xml", &["/map.xml"]).await;
+    }
+}

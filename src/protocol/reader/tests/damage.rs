@@ -1,7 +1,9 @@
 //! Local damage: what it is in is lost and counted, and nothing else.
 
+use std::io::BufReader;
+
 use super::super::*;
-use super::{NAMESPACES, base, only_entry, read, read_odd, time, urlset};
+use super::{NAMESPACES, WHOLE, base, only_entry, read, read_odd, time, urlset};
 use crate::protocol::{DocumentSummary, SourceTime};
 
 /// Reads a Resource List of three entries, of which the second has this content, and these oddities.
@@ -118,6 +120,77 @@ fn an_entry_is_lost_whose_loc_or_metadata_is_damaged() {
         false,
         &[Oddity::BadMarkup, Oddity::BadDatetime],
     );
+}
+
+#[test]
+fn start_tag_of_the_root_at_the_very_end_is_its_end() {
+    let entry = "<url><loc>http://example.com/a</loc></url>";
+    let begin = urlset("resourcelist", entry);
+    let begin = begin.strip_suffix("</urlset>").unwrap();
+    for end in ["<urlset>", "\n<urlset>\r\n\t ", "<urlset\n >"] {
+        let document = read_odd(&format!("{begin}{end}"), &[Oddity::RootReopened]);
+        assert_eq!(document.entries.len(), 1, "{end:?}");
+    }
+    let prefixed = |end: &str| {
+        let begin = begin.replacen("<urlset xmlns", "<s:urlset xmlns:s", 1);
+        let begin = begin.replace("url>", "s:url>").replace("loc>", "s:loc>");
+        format!("{begin}{end}")
+    };
+    read_odd(&prefixed("<s:urlset>"), &[Oddity::RootReopened]);
+    // Everything else is a document that was cut.
+    let mut cut: Vec<String> = [
+        "",
+        "<urlset",
+        "<urlset ",
+        "<urlset/>",
+        "<urlset a=\"b\">",
+        "<sitemapindex>",
+        "<s:urlset>",
+        "<urlse>",
+        "<urlset>text",
+        "<urlset>&#32;",
+        "<urlset><![CDATA[ ]]>",
+        "<urlset><!-- -->",
+        "<urlset> <urlset>",
+        "<urlset></urlset>",
+        "<urlset><url/>",
+        "<urlset><url></url> ",
+        "<urlset><rs:md capability=\"resourcelist\"/>",
+        "<url><urlset>",
+        "<url><loc>http://example.com/b</loc><urlset>",
+    ]
+    .iter()
+    .map(|end| format!("{begin}{end}"))
+    .collect();
+    cut.push(prefixed("<urlset>"));
+    // Nothing has ended before.
+    cut.push(format!("<urlset {NAMESPACES}>\n<urlset>"));
+    cut.push(format!("<urlset {NAMESPACES}><url><urlset>"));
+    for text in cut {
+        let error = read(&text).unwrap_err();
+        assert_eq!(error.code(), "cut-short", "{text}");
+    }
+    // It may be another element.
+    read_odd(&format!("{begin}<urlset> </urlset></urlset>"), &[]);
+}
+
+#[test]
+fn document_with_a_reopened_root_that_was_cut_is_incomplete() {
+    let end = WHOLE.rfind("</urlset>").unwrap();
+    let reopened = format!("{}<urlset>", &WHOLE[..end]);
+    let whole = read(WHOLE).unwrap();
+    let read_whole = read_odd(&reopened, &[Oddity::RootReopened]);
+    assert_eq!(read_whole.entries, whole.entries);
+    for end in 1..reopened.len() {
+        let error = read_document(&reopened.as_bytes()[..end], &base()).unwrap_err();
+        assert_eq!(error.code(), "cut-short", "at {end}: {error}");
+    }
+    for size in 1..12 {
+        let pieces = BufReader::with_capacity(size, reopened.as_bytes());
+        let mut reader = DocumentReader::open(pieces, &base()).unwrap();
+        while reader.next_entry().unwrap().is_some() {}
+        assert_eq!(reader.oddities(), &read_whole.oddities, "by {size}");
+    }
 }
 
 #[test]
