@@ -5,8 +5,9 @@ use resyncd::config::Config;
 use resyncd::status::{ChannelStatus, UnsubscribeResult};
 
 use crate::draft::Draft;
-use crate::scripted::{SERVICE, SM, Scripted, Session};
+use crate::scripted::{Scripted, Session};
 use crate::support::{NAME, soon};
+use crate::xmpp_end::{MECHANISMS, SM};
 
 const LOOPBACK: &str = "127.0.0.1";
 /// The longest document that the daemon accepts in some tests, in bytes.
@@ -37,9 +38,7 @@ async fn server_that_offers_no_tls_gets_nothing_and_the_set_is_polled() {
     // It resolves to loopback, which is no proof that it is this machine.
     let draft = Draft::start_scripted("127.1", |_| {}).await;
     let mut session = draft.server.accept().await;
-    session
-        .greet("<mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>PLAIN</mechanism><mechanism>SCRAM-SHA-1</mechanism></mechanisms>")
-        .await;
+    session.greet(MECHANISMS).await;
     assert_eq!(session.rest().await, "");
     until_reported(&draft, "xmpp-no-tls").await;
     draft.expect_polled().await;
@@ -58,11 +57,7 @@ async fn item_whose_sender_is_not_the_service_is_rejected() {
         "from='resyncd@localhost'",
         "",
     ] {
-        session
-            .send(&format!(
-                "<message {from}><event xmlns='http://jabber.org/protocol/pubsub#event'><items node='changes'>{evil}</items></event></message>"
-            ))
-            .await;
+        session.items_of(from, &evil).await;
     }
     let channel = draft
         .until_channel("rejected", |channel| channel.rejected == 4)
@@ -126,8 +121,7 @@ async fn session_is_resumed_although_the_first_connection_is_refused() {
     drop(draft.server.accept().await);
     let mut session = draft.server.log_in(SM).await;
     // The subscription, and the newest items.
-    let resume = session.resumed().await;
-    assert!(resume.contains("h='2' previd='s1'"), "{resume}");
+    assert_eq!(session.resume().await, "2");
     expect_pushed(&draft, &mut session).await;
 }
 
@@ -158,7 +152,8 @@ async fn fewer_items_are_asked_for_after_an_answer_that_ends_the_session() {
         session.confirm("<subscribe node='changes'").await;
         draft.put("/a", "missed");
         let missed = item(&draft, "2", "08:00:00");
-        session.answer("max_items='25'", &missed).await;
+        let id = session.request("max_items='25'").await;
+        session.answer(&id, &missed).await;
         draft.until_pages(&[("/a", "missed")]).await;
     }
 }
@@ -211,7 +206,7 @@ async fn item_that_states_the_same_again_counts_also_after_a_resumption() {
         if number == 2 {
             drop(session);
             session = draft.server.log_in(SM).await;
-            session.resumed().await;
+            session.resume().await;
         }
         draft.put("/a", text);
         session.items(&current).await;
@@ -248,9 +243,6 @@ async fn subscription_is_ended_until_the_service_confirms_that_also_after_a_rest
     session.bind().await;
     assert_eq!(session.own, format!("{own}-end"));
     let wanted = format!("<unsubscribe node='changes' jid='{own}'/>");
-    let id = session.request(&wanted).await;
-    session
-        .send(&format!("<iq type='result' id='{id}' from='{SERVICE}'/>"))
-        .await;
+    session.confirm(&wanted).await;
     session.until("</stream:stream>").await;
 }
