@@ -4,7 +4,7 @@
 use resyncd::config::Config;
 use resyncd::status::{ChannelStatus, UnsubscribeResult};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, put_sitemap_with};
 use crate::scripted::{Scripted, Session};
 use crate::support::{NAME, soon};
 use crate::xmpp_end::{MECHANISMS, SM};
@@ -137,6 +137,48 @@ async fn session_whose_subscription_has_ended_is_not_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn node_that_has_fallen_silent_is_subscribed_to_anew() {
+    let draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
+    let silent = draft.server.subscribed(SM, "").await;
+    draft.settled().await;
+    let source = &draft.rig.source;
+    let list = source.base().join("/changeset.xml").unwrap();
+    let link = format!(
+        "<xhtml:link rel='current http://www.openarchives.org/rs/changeset' href='{list}'/>"
+    );
+    // A Change Set shows what was not pushed; the Sitemap alone does not.
+    put_sitemap_with(source, &["/a"], "2012-08-09", &link);
+    let mut changes = vec![("/a", "created", "08:00:00")];
+    let polling = async {
+        // The first one is only the reference.
+        for time in ["", "17:00:00", "18:00:00", "19:00:00"] {
+            if !time.is_empty() {
+                changes.push(("/a", "updated", time));
+            }
+            let text = format!("as of {time}");
+            draft.put("/a", &text);
+            source.put_document("/changeset.xml", "text/xml", draft.change_set(&changes));
+            draft.rig.operator.poll_in_the_end(NAME).await;
+            draft.until_pages(&[("/a", &text)]).await;
+            draft
+                .until("in sync", |set| set.state == "in-sync" && set.pending == 0)
+                .await;
+        }
+    };
+    // It is not resumed: the service may have lost the subscription.
+    let (mut session, ()) = tokio::join!(draft.server.subscribed(SM, ""), polling);
+    let sent = silent.rest().await;
+    assert!(!sent.contains("unsubscribe"), "{sent}");
+    draft.settled().await;
+    let channel = until_reported(&draft, "push-silent").await;
+    assert_eq!(channel.received, 0);
+    expect_pushed(&draft, &mut session).await;
+    draft
+        .until_channel("push works", |channel| channel.error.is_none())
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn fewer_items_are_asked_for_after_an_answer_that_ends_the_session() {
     let (many, deep) = ("a".repeat(200 << 10), "<a>".repeat(600));
     for (content, code) in [(many, "too-large"), (deep, "xmpp-protocol")] {
@@ -169,19 +211,21 @@ async fn newest_items_that_are_all_new_are_reported_as_a_gap() {
     drop(session);
     // It came before.
     let second = item(&draft, "2", "09:00:00");
-    let session = draft
+    let mut session = draft
         .server
         .subscribed("", &format!("{first}{second}"))
         .await;
+    // Once what is pushed after the answer has come, the answer has been judged.
+    session.items(&item(&draft, "3", "10:00:00")).await;
     let channel = draft
-        .until_channel("received", |channel| channel.received == 2)
+        .until_channel("received", |channel| channel.received == 3)
         .await;
     let code = channel.error.map(|it| it.code);
     assert_ne!(code.as_deref(), Some("missed-items"));
     drop(session);
     draft.put("/a", "pushed");
-    let third = item(&draft, "3", "10:00:00");
-    let _session = draft.server.subscribed("", &third).await;
+    let fourth = item(&draft, "4", "11:00:00");
+    let _session = draft.server.subscribed("", &fourth).await;
     let channel = until_reported(&draft, "missed-items").await;
     assert_eq!(channel.rejected, 0);
     draft.until_pages(&[("/a", "pushed")]).await;
