@@ -266,6 +266,12 @@ pub(crate) fn change_set(entries: &[String]) -> String {
     format!("<urlset rs:type=\"changeset\" {NAMESPACES}>{entries}</urlset>")
 }
 
+/// The channel of a set that has a callback.
+fn called_back(set: &SetStatus) -> Option<&ChannelStatus> {
+    let mut channels = set.channels.iter();
+    channels.find(|channel| channel.transport == "callback")
+}
+
 /// A daemon that follows such a site.
 pub(crate) struct Follower {
     pub(crate) site: CallbackSite,
@@ -298,27 +304,26 @@ impl Follower {
         what: &str,
         wanted: impl Fn(&ChannelStatus) -> bool,
     ) -> ChannelStatus {
-        let set = self.until(what, |set| set.channels.first().is_some_and(&wanted));
-        set.await.channels.remove(0)
+        let set = self.until(what, |set| called_back(set).is_some_and(&wanted));
+        called_back(&set.await).unwrap().clone()
     }
 
     /// Waits until the set is in sync with nothing pending, and the callback is registered.
     pub(crate) async fn settled(&self) -> SetStatus {
         self.until("in sync, with a callback", |set| {
-            let mut states = set.channels.iter().map(|it| &it.state);
-            set.state == "in-sync" && set.pending == 0 && states.all(|it| it == "active")
+            let is_active = called_back(set).is_some_and(|it| it.state == "active");
+            set.state == "in-sync" && set.pending == 0 && is_active
         })
         .await
     }
 
     /// Waits until everything that was delivered is processed.
     pub(crate) async fn processed(&self, deliveries: u64) -> ChannelStatus {
+        let is_done = |it: &ChannelStatus| it.inbox == 0 && it.received == deliveries;
         let set = self.until("processed", |set| {
-            let mut channels = set.channels.iter();
-            let is_done = |it: &ChannelStatus| it.inbox == 0 && it.received == deliveries;
-            set.pending == 0 && channels.all(is_done)
+            set.pending == 0 && called_back(set).is_some_and(is_done)
         });
-        set.await.channels.remove(0)
+        called_back(&set.await).unwrap().clone()
     }
 
     /// Waits until the mirror has exactly these files.

@@ -28,6 +28,11 @@ pub(crate) fn account(host: &str, port: u16) -> XmppConfig {
 
 /// Makes the Source list these pages, which have this date.
 pub(crate) fn put_sitemap(source: &SampleSource, pages: &[&str], date: &str) {
+    put_sitemap_with(source, pages, date, "");
+}
+
+/// The same, with further links.
+pub(crate) fn put_sitemap_with(source: &SampleSource, pages: &[&str], date: &str, links: &str) {
     let base = source.base();
     let mut entries = String::new();
     for page in pages {
@@ -39,7 +44,7 @@ pub(crate) fn put_sitemap(source: &SampleSource, pages: &[&str], date: &str) {
         r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"
             xmlns:xhtml="http://www.w3.org/1999/xhtml"><xhtml:meta name="DCTERMS.modified" content="{date}T16:30:00Z"/>
             <xhtml:link href="xmpp:pubsub.localhost" rs:protocol="http://xmpp.org/extensions/xep-0060.html"
-            rs:pubsubnode="{NODE}"/>{entries}</urlset>"#
+            rs:pubsubnode="{NODE}"/>{links}{entries}</urlset>"#
     );
     source.put_document("/sitemap.xml", "text/xml", sitemap);
 }

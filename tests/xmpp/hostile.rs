@@ -4,9 +4,10 @@
 use resyncd::config::Config;
 use resyncd::status::{ChannelStatus, UnsubscribeResult};
 
-use crate::draft::Draft;
-use crate::scripted::{SERVICE, SM, Scripted, Session};
+use crate::draft::{Draft, put_sitemap_with};
+use crate::scripted::{Scripted, Session};
 use crate::support::{NAME, soon};
+use crate::xmpp_end::{MECHANISMS, SM};
 
 const LOOPBACK: &str = "127.0.0.1";
 /// The longest document that the daemon accepts in some tests, in bytes.
@@ -37,9 +38,7 @@ async fn server_that_offers_no_tls_gets_nothing_and_the_set_is_polled() {
     // It resolves to loopback, which is no proof that it is this machine.
     let draft = Draft::start_scripted("127.1", |_| {}).await;
     let mut session = draft.server.accept().await;
-    session
-        .greet("<mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>PLAIN</mechanism><mechanism>SCRAM-SHA-1</mechanism></mechanisms>")
-        .await;
+    session.greet(MECHANISMS).await;
     assert_eq!(session.rest().await, "");
     until_reported(&draft, "xmpp-no-tls").await;
     draft.expect_polled().await;
@@ -58,11 +57,7 @@ async fn item_whose_sender_is_not_the_service_is_rejected() {
         "from='resyncd@localhost'",
         "",
     ] {
-        session
-            .send(&format!(
-                "<message {from}><event xmlns='http://jabber.org/protocol/pubsub#event'><items node='changes'>{evil}</items></event></message>"
-            ))
-            .await;
+        session.items_of(from, &evil).await;
     }
     let channel = draft
         .until_channel("rejected", |channel| channel.rejected == 4)
@@ -126,8 +121,7 @@ async fn session_is_resumed_although_the_first_connection_is_refused() {
     drop(draft.server.accept().await);
     let mut session = draft.server.log_in(SM).await;
     // The subscription, and the newest items.
-    let resume = session.resumed().await;
-    assert!(resume.contains("h='2' previd='s1'"), "{resume}");
+    assert_eq!(session.resume().await, "2");
     expect_pushed(&draft, &mut session).await;
 }
 
@@ -140,6 +134,48 @@ async fn session_whose_subscription_has_ended_is_not_resumed() {
     until_reported(&draft, "xmpp-refused").await;
     let mut session = draft.server.subscribed(SM, "").await;
     expect_pushed(&draft, &mut session).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_that_has_fallen_silent_is_subscribed_to_anew() {
+    let draft = Draft::start_scripted(LOOPBACK, |_| {}).await;
+    let silent = draft.server.subscribed(SM, "").await;
+    draft.settled().await;
+    let source = &draft.rig.source;
+    let list = source.base().join("/changeset.xml").unwrap();
+    let link = format!(
+        "<xhtml:link rel='current http://www.openarchives.org/rs/changeset' href='{list}'/>"
+    );
+    // A Change Set shows what was not pushed; the Sitemap alone does not.
+    put_sitemap_with(source, &["/a"], "2012-08-09", &link);
+    let mut changes = vec![("/a", "created", "08:00:00")];
+    let polling = async {
+        // The first one is only the reference.
+        for time in ["", "17:00:00", "18:00:00", "19:00:00"] {
+            if !time.is_empty() {
+                changes.push(("/a", "updated", time));
+            }
+            let text = format!("as of {time}");
+            draft.put("/a", &text);
+            source.put_document("/changeset.xml", "text/xml", draft.change_set(&changes));
+            draft.rig.operator.poll_in_the_end(NAME).await;
+            draft.until_pages(&[("/a", &text)]).await;
+            draft
+                .until("in sync", |set| set.state == "in-sync" && set.pending == 0)
+                .await;
+        }
+    };
+    // It is not resumed: the service may have lost the subscription.
+    let (mut session, ()) = tokio::join!(draft.server.subscribed(SM, ""), polling);
+    let sent = silent.rest().await;
+    assert!(!sent.contains("unsubscribe"), "{sent}");
+    draft.settled().await;
+    let channel = until_reported(&draft, "push-silent").await;
+    assert_eq!(channel.received, 0);
+    expect_pushed(&draft, &mut session).await;
+    draft
+        .until_channel("push works", |channel| channel.error.is_none())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,7 +194,8 @@ async fn fewer_items_are_asked_for_after_an_answer_that_ends_the_session() {
         session.confirm("<subscribe node='changes'").await;
         draft.put("/a", "missed");
         let missed = item(&draft, "2", "08:00:00");
-        session.answer("max_items='25'", &missed).await;
+        let id = session.request("max_items='25'").await;
+        session.answer(&id, &missed).await;
         draft.until_pages(&[("/a", "missed")]).await;
     }
 }
@@ -174,19 +211,21 @@ async fn newest_items_that_are_all_new_are_reported_as_a_gap() {
     drop(session);
     // It came before.
     let second = item(&draft, "2", "09:00:00");
-    let session = draft
+    let mut session = draft
         .server
         .subscribed("", &format!("{first}{second}"))
         .await;
+    // Once what is pushed after the answer has come, the answer has been judged.
+    session.items(&item(&draft, "3", "10:00:00")).await;
     let channel = draft
-        .until_channel("received", |channel| channel.received == 2)
+        .until_channel("received", |channel| channel.received == 3)
         .await;
     let code = channel.error.map(|it| it.code);
     assert_ne!(code.as_deref(), Some("missed-items"));
     drop(session);
     draft.put("/a", "pushed");
-    let third = item(&draft, "3", "10:00:00");
-    let _session = draft.server.subscribed("", &third).await;
+    let fourth = item(&draft, "4", "11:00:00");
+    let _session = draft.server.subscribed("", &fourth).await;
     let channel = until_reported(&draft, "missed-items").await;
     assert_eq!(channel.rejected, 0);
     draft.until_pages(&[("/a", "pushed")]).await;
@@ -211,7 +250,7 @@ async fn item_that_states_the_same_again_counts_also_after_a_resumption() {
         if number == 2 {
             drop(session);
             session = draft.server.log_in(SM).await;
-            session.resumed().await;
+            session.resume().await;
         }
         draft.put("/a", text);
         session.items(&current).await;
@@ -248,9 +287,6 @@ async fn subscription_is_ended_until_the_service_confirms_that_also_after_a_rest
     session.bind().await;
     assert_eq!(session.own, format!("{own}-end"));
     let wanted = format!("<unsubscribe node='changes' jid='{own}'/>");
-    let id = session.request(&wanted).await;
-    session
-        .send(&format!("<iq type='result' id='{id}' from='{SERVICE}'/>"))
-        .await;
+    session.confirm(&wanted).await;
     session.until("</stream:stream>").await;
 }

@@ -25,6 +25,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/xmpp_end.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of this")]
+mod xmpp_end;
+
 mod draft;
 mod hostile;
 mod prosody;

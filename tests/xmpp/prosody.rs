@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::{eventually, free_address, soon};
+use crate::xmpp_end::{PUBSUB, XmppEnd};
 
 /// The password of every account.
 pub(crate) const PASSWORD: &str = "pencil and paper";
-const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 
 /// The server, for as long as the test runs. Its data survive a restart.
 pub(crate) struct Prosody {
@@ -115,8 +114,7 @@ impl Drop for Prosody {
 
 /// A client that knows just enough to publish.
 pub(crate) struct Publisher {
-    connection: TcpStream,
-    text: String,
+    end: XmppEnd<TcpStream>,
     requests: u32,
 }
 
@@ -126,8 +124,7 @@ impl Publisher {
         let plain = format!("\0{user}\0{PASSWORD}");
         let plain = base64::engine::general_purpose::STANDARD.encode(plain);
         let mut client = Self {
-            connection: TcpStream::connect(address).await.unwrap(),
-            text: String::new(),
+            end: XmppEnd::over(TcpStream::connect(address).await.unwrap(), "localhost"),
             requests: 0,
         };
         client.begin().await;
@@ -136,8 +133,8 @@ impl Publisher {
                 "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{plain}</auth>"
             ))
             .await;
-        client.until("<success").await;
-        client.until(">").await;
+        client.end.until("<success").await;
+        client.end.until(">").await;
         client.begin().await;
         client
             .request(
@@ -155,24 +152,11 @@ impl Publisher {
              xmlns:stream='http://etherx.jabber.org/streams'>",
         )
         .await;
-        self.until("</stream:features>").await;
+        self.end.until("</stream:features>").await;
     }
 
     pub(crate) async fn send(&mut self, text: &str) {
-        self.connection.write_all(text.as_bytes()).await.unwrap();
-    }
-
-    async fn until(&mut self, end: &str) -> String {
-        loop {
-            if let Some(place) = self.text.find(end) {
-                let rest = self.text.split_off(place + end.len());
-                return std::mem::replace(&mut self.text, rest);
-            }
-            let mut bytes = [0; 4096];
-            let read = soon(end, self.connection.read(&mut bytes)).await.unwrap();
-            assert!(read > 0, "no {end} after {}", self.text);
-            self.text += &String::from_utf8_lossy(&bytes[..read]);
-        }
+        assert!(self.end.send(text).await, "the server has gone");
     }
 
     /// Sends a request and returns the answer.
@@ -189,13 +173,13 @@ impl Publisher {
         self.send(&format!("<iq type='{kind}' id='q{id}'{to}>{content}</iq>"))
             .await;
         // Answers have no elements of that name inside; an empty one ends at once.
-        let before = self.until("<iq ").await;
-        let tag = self.until(">").await;
+        let before = self.end.until("<iq ").await;
+        let tag = self.end.until(">").await;
         assert!(tag.contains(&format!("q{id}")), "{before}{tag}");
         if tag.ends_with("/>") {
             return tag;
         }
-        tag + &self.until("</iq>").await
+        tag + &self.end.until("</iq>").await
     }
 
     /// Makes a node that retains so many items.

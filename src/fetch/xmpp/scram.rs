@@ -43,7 +43,7 @@ impl Mechanism {
         }
     }
 
-    pub(super) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
             Self::Sha256 => hmac::<Hmac<Sha256>>(key, parts),
             Self::Sha1 => hmac::<Hmac<Sha1>>(key, parts),
@@ -58,7 +58,7 @@ impl Mechanism {
     }
 
     /// `Hi` of RFC 5802: PBKDF2 with one block.
-    pub(super) fn salted(self, password: &str, salt: &[u8], iterations: u32) -> Vec<u8> {
+    fn salted(self, password: &str, salt: &[u8], iterations: u32) -> Vec<u8> {
         match self {
             Self::Sha256 => pbkdf2::<Hmac<Sha256>>(password, salt, iterations),
             Self::Sha1 => pbkdf2::<Hmac<Sha1>>(password, salt, iterations),

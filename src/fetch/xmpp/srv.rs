@@ -45,7 +45,8 @@ pub(super) async fn places_of(domain: &str) -> Vec<Place> {
     }
     let text = tokio::fs::read_to_string("/etc/resolv.conf").await;
     for server in name_servers(&text.unwrap_or_default()) {
-        if let Some(records) = ask(server, domain).await {
+        let asking = tokio::time::timeout(PATIENCE, ask(server, domain, AGAIN_AFTER));
+        if let Ok(Some(records)) = asking.await {
             return match records.is_empty() {
                 true => itself,
                 false => ordered(records, spread),
@@ -74,43 +75,40 @@ fn name_servers(text: &str) -> Vec<SocketAddr> {
     addresses.take(MOST_SERVERS).collect()
 }
 
-/// Asks a name server. `None`: it does not answer, or not with certainty.
-async fn ask(server: SocketAddr, domain: &str) -> Option<Vec<Record>> {
-    let asking = async {
-        let (id, question) = question(domain)?;
-        let any: IpAddr = match server.is_ipv4() {
-            true => [0; 4].into(),
-            false => [0_u16; 8].into(),
-        };
-        let socket = UdpSocket::bind((any, 0)).await.ok()?;
-        socket.connect(server).await.ok()?;
-        socket.send(&question).await.ok()?;
-        let answering = async {
-            let mut answer = [0; LONGEST];
-            loop {
-                let length = socket.recv(&mut answer).await.ok()?;
-                match records_of(&answer[..length], id, domain) {
-                    Answer::Records(records) => return Some(records),
-                    Answer::Truncated => return ask_by_tcp(server, &question, id, domain).await,
-                    Answer::Failed => return None,
-                    Answer::Foreign => {}
-                }
+/// Asks a name server, and again after these pauses. `None`: it does not answer, or not with certainty.
+async fn ask(server: SocketAddr, domain: &str, again_after: [Duration; 2]) -> Option<Vec<Record>> {
+    let (id, question) = question(domain)?;
+    let any: IpAddr = match server.is_ipv4() {
+        true => [0; 4].into(),
+        false => [0_u16; 8].into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await.ok()?;
+    socket.connect(server).await.ok()?;
+    socket.send(&question).await.ok()?;
+    let answering = async {
+        let mut answer = [0; LONGEST];
+        loop {
+            let length = socket.recv(&mut answer).await.ok()?;
+            match records_of(&answer[..length], id, domain) {
+                Answer::Records(records) => return Some(records),
+                Answer::Truncated => return ask_by_tcp(server, &question, id, domain).await,
+                Answer::Failed => return None,
+                Answer::Foreign => {}
             }
-        };
-        let asking_again = async {
-            for pause in AGAIN_AFTER {
-                tokio::time::sleep(pause).await;
-                // What fails here counts as lost, too.
-                let _ = socket.send(&question).await;
-            }
-            std::future::pending().await
-        };
-        tokio::select! {
-            answer = answering => answer,
-            () = asking_again => None,
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.ok().flatten()
+    let asking_again = async {
+        for pause in again_after {
+            tokio::time::sleep(pause).await;
+            // What fails here counts as lost, too.
+            let _ = socket.send(&question).await;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        answer = answering => answer,
+        () = asking_again => None,
+    }
 }
 
 async fn ask_by_tcp(
@@ -286,16 +284,17 @@ mod tests {
         packet
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn records_are_asked_of_a_name_server() {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap();
+        let again_after = [Duration::ZERO; 2];
         let serving = async {
             let mut question = [0; 512];
             let (length, from) = server.recv_from(&mut question).await.unwrap();
             let question = &question[..length];
             // The question may be lost, and its repetition.
-            for _ in AGAIN_AFTER {
+            for _ in again_after {
                 server.recv_from(&mut [0; 512]).await.unwrap();
             }
             // What is no answer to the question counts for nothing.
@@ -307,7 +306,11 @@ mod tests {
             let right = answer(question, "xmpp.example.org").build_bytes_vec();
             server.send_to(&right.unwrap(), from).await.unwrap();
         };
-        let (found, ()) = tokio::join!(ask(address, "example.org"), serving);
+        let asking = ask(address, "example.org", again_after);
+        let both = async { tokio::join!(asking, serving) };
+        // The limit only ends a test that would hang.
+        let both = tokio::time::timeout(Duration::from_secs(180), both);
+        let (found, ()) = both.await.expect("the question is not repeated");
         let expected = Record {
             priority: 1,
             weight: 2,

@@ -3,32 +3,29 @@
 use std::path::Path;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{DuplexStream, duplex};
 use tokio::net::TcpListener;
 
-use super::scram::Mechanism;
 use super::stream::AnyConnection;
 use super::*;
 use crate::config::{Config, XmppConfig, XmppPassword};
 
 #[path = "../../../tests/support/tls.rs"]
 mod test_tls;
+#[path = "../../../tests/support/xmpp_end.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of this")]
+mod xmpp_end;
+
+use xmpp_end::{HANGING, MECHANISMS, SM, XmppEnd};
 
 const PASSWORD: &str = "pencil";
 const LIMIT: usize = 100 << 10;
 const SERVICE: &str = "pubsub.example.org";
 const NODE: &str = "changes";
-const SCRAM: &str = "<mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>PLAIN</mechanism>\
-                     <mechanism>SCRAM-SHA-1</mechanism></mechanisms>";
+const DOMAIN: &str = "example.org";
 const STARTTLS: &str = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>";
-const BIND: &str = "<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>";
-const SM: &str = "<sm xmlns='urn:xmpp:sm:3'/>";
-/// Ends a test that would hang.
-const HANGING: Duration = Duration::from_secs(180);
 
 fn account(domain: &str) -> XmppConfig {
     XmppConfig {
@@ -54,156 +51,15 @@ fn client_of(server: SocketAddr) -> Client {
 }
 
 /// The other end.
-struct Server {
-    connection: AnyConnection,
-    text: String,
-}
+type Server = XmppEnd<AnyConnection>;
 
-impl Server {
-    /// Reads up to the end of a text; returns what came before it, with it.
-    async fn until(&mut self, end: &str) -> String {
-        loop {
-            if let Some(place) = self.text.find(end) {
-                let rest = self.text.split_off(place + end.len());
-                return std::mem::replace(&mut self.text, rest);
-            }
-            let mut bytes = [0; 4096];
-            let reading = self.connection.read(&mut bytes);
-            let read = tokio::time::timeout(HANGING, reading).await;
-            let read = read.expect("not within the limit").unwrap_or(0);
-            assert!(read > 0, "the end, and no {end} after {}", self.text);
-            self.text += std::str::from_utf8(&bytes[..read]).unwrap();
-        }
-    }
-
-    /// Everything that comes until the client ends the connection.
-    async fn rest(mut self) -> String {
-        let mut bytes = Vec::new();
-        let _ = self.connection.read_to_end(&mut bytes).await;
-        self.text + &String::from_utf8_lossy(&bytes)
-    }
-
-    async fn send(&mut self, text: &str) {
-        // Whoever rejects a part does not read the rest.
-        let _ = self.connection.write_all(text.as_bytes()).await;
-        let _ = self.connection.flush().await;
-    }
-
-    /// Answers the beginning of a stream.
-    async fn greet(&mut self, features: &str) {
-        self.until("http://etherx.jabber.org/streams'>").await;
-        self.send(&format!(
-            "<?xml version='1.0'?><stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' id='1' \
-             from='example.org' version='1.0'><stream:features>{features}</stream:features>"
-        ))
-        .await;
-    }
-
-    /// Lets the client authenticate who knows this password.
-    async fn authenticate(&mut self, password: &str) {
-        let auth = self.until("</auth>").await;
-        assert!(auth.contains("mechanism='SCRAM-SHA-1'") && !auth.contains(PASSWORD));
-        let first = auth.trim_end_matches("</auth>").rsplit('>').next().unwrap();
-        let first = String::from_utf8(STANDARD.decode(first).unwrap()).unwrap();
-        let bare = first.strip_prefix("n,,").unwrap().to_owned();
-        let nonce = bare.split("r=").nth(1).unwrap();
-        let challenge = format!("r={nonce}server,s={},i=4096", STANDARD.encode("salt"));
-        let encoded = STANDARD.encode(&challenge);
-        self.send(&format!(
-            "<challenge xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{encoded}</challenge>"
-        ))
-        .await;
-        self.until("</response>").await;
-        let salted = Mechanism::Sha1.salted(password, b"salt", 4096);
-        let key = Mechanism::Sha1.hmac(&salted, &[b"Server Key"]);
-        let message = format!("{bare},{challenge},c=biws,r={nonce}server");
-        let signature = STANDARD.encode(Mechanism::Sha1.hmac(&key, &[message.as_bytes()]));
-        let last = STANDARD.encode(format!("v={signature}"));
-        self.send(&format!(
-            "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{last}</success>"
-        ))
-        .await;
-    }
-
-    /// Begins a session of a client on loopback.
-    async fn accept(&mut self, features: &str) {
-        self.greet(SCRAM).await;
-        self.authenticate(PASSWORD).await;
-        self.greet(&format!("{BIND}{features}")).await;
-    }
-
-    async fn bind(&mut self) {
-        let request = self.until("</iq>").await;
-        assert!(
-            request.contains("<resource>resyncd-1</resource>"),
-            "{request}"
-        );
-        self.send(
-            "<iq type='result' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>me@example.org/resyncd-1</jid></bind></iq>",
-        )
-        .await;
-    }
-
-    async fn manage(&mut self) {
-        self.until("<enable xmlns='urn:xmpp:sm:3' resume='true'/>")
-            .await;
-        self.send("<enabled xmlns='urn:xmpp:sm:3' id='s1' resume='true'/>")
-            .await;
-    }
-
-    /// Lets a session be resumed of which the client has processed so many stanzas.
-    async fn resume(&mut self, handled: &str) {
-        self.until(&format!(
-            "<resume xmlns='urn:xmpp:sm:3' h='{handled}' previd='s1'/>"
-        ))
-        .await;
-        self.send("<resumed xmlns='urn:xmpp:sm:3' h='2' previd='s1'/>")
-            .await;
-    }
-
-    /// Answers a request for items.
-    async fn answer(&mut self, id: &str, items: &str) {
-        self.send(&format!(
-            "<iq type='result' id='{id}' from='{SERVICE}'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
-             <items node='changes'>{items}</items></pubsub></iq>"
-        ))
-        .await;
-    }
-
-    /// Confirms a subscription.
-    async fn subscribe(&mut self) {
-        let request = self.until("</iq>").await;
-        assert!(
-            request.contains("<subscribe node='changes' jid='me@example.org/resyncd-1'/>"),
-            "{request}"
-        );
-        assert!(
-            request.contains(&format!("id='r1' to='{SERVICE}'")),
-            "{request}"
-        );
-        self.send(&format!(
-            "<iq type='result' id='r1' from='{SERVICE}'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
-             <subscription node='changes' jid='me@example.org/resyncd-1' subscription='subscribed'/></pubsub></iq>"
-        ))
-        .await;
-    }
-
-    async fn event(&mut self, from: &str, items: &str) {
-        self.send(&format!(
-            "<message from='{from}' to='me@example.org/resyncd-1'><event xmlns='http://jabber.org/protocol/pubsub#event'>\
-             <items node='changes'>{items}</items></event></message>"
-        ))
-        .await;
-    }
+fn over(connection: AnyConnection) -> Server {
+    XmppEnd::over(connection, DOMAIN)
 }
 
 fn ends() -> (AnyConnection, Server) {
     let (client, server): (DuplexStream, DuplexStream) = duplex(64 << 10);
-    let server = Server {
-        connection: Box::new(server),
-        text: String::new(),
-    };
-    (Box::new(client), server)
+    (Box::new(client), over(Box::new(server)))
 }
 
 /// A client that begins a session.
@@ -244,7 +100,7 @@ async fn begin(
 async fn session(features: &str) -> (NodeSession, Server) {
     let (client, mut server) = ends();
     let serving = async {
-        server.accept(features).await;
+        server.log_in(PASSWORD, features).await;
         server.bind().await;
         if features.contains("sm:3") {
             server.manage().await;
@@ -288,10 +144,7 @@ async fn failure(session: &mut NodeSession) -> XmppError {
 async fn stanza_is_acknowledged_once_all_of_its_items_are_stored() {
     let (mut session, mut server) = session(SM).await;
     server
-        .event(
-            SERVICE,
-            "<item id='1'><a xmlns='urn:x'/></item><item id='2'><b xmlns='urn:x'/></item>",
-        )
+        .items("<item id='1'><a xmlns='urn:x'/></item><item id='2'><b xmlns='urn:x'/></item>")
         .await;
     server.send("<r xmlns='urn:xmpp:sm:3'/>").await;
     let (id, text) = next_item(&mut session).await;
@@ -302,9 +155,7 @@ async fn stanza_is_acknowledged_once_all_of_its_items_are_stored() {
     // The subscription alone.
     assert_eq!(session.resumption().unwrap().resumption.handled, 1);
     session.stored();
-    server
-        .event(SERVICE, "<item id='3'><c xmlns='urn:x'/></item>")
-        .await;
+    server.items("<item id='3'><c xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut session).await.0, "3");
     assert_eq!(session.resumption().unwrap().resumption.handled, 2);
     let sent = server.until("<a xmlns='urn:xmpp:sm:3' h='2'/>").await;
@@ -318,27 +169,20 @@ async fn stanza_is_acknowledged_once_all_of_its_items_are_stored() {
 #[tokio::test]
 async fn session_is_resumed_or_begun_anew() {
     let (mut first, mut server) = session(SM).await;
-    server
-        .event(SERVICE, "<item id='1'><a xmlns='urn:x'/></item>")
-        .await;
+    server.items("<item id='1'><a xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut first).await.0, "1");
     let resumption = first.resumption().unwrap();
     drop((first, server));
     for is_known in [true, false] {
         let (client, mut server) = ends();
         let serving = async {
-            server.accept(SM).await;
+            server.log_in(PASSWORD, SM).await;
             if is_known {
-                server.resume("1").await;
-                server
-                    .event(SERVICE, "<item id='1'><a xmlns='urn:x'/></item>")
-                    .await;
+                assert_eq!(server.resume().await, "1");
+                server.items("<item id='1'><a xmlns='urn:x'/></item>").await;
                 return;
             }
-            server
-                .until("<resume xmlns='urn:xmpp:sm:3' h='1' previd='s1'/>")
-                .await;
-            server.send("<failed xmlns='urn:xmpp:sm:3'/>").await;
+            assert_eq!(server.fail_to_resume().await, "1");
             server.bind().await;
             server.manage().await;
             server.subscribe().await;
@@ -378,9 +222,7 @@ async fn publish_request_of_the_draft_is_answered_when_it_is_stored() {
     assert_eq!((id.as_str(), text.as_str()), ("3294", expected));
     session.stored();
     server.send("<r xmlns='urn:xmpp:sm:3'/>").await;
-    server
-        .event(SERVICE, "<item id='2'><b xmlns='urn:x'/></item>")
-        .await;
+    server.items("<item id='2'><b xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut session).await.0, "2");
     server
         .until("<iq type='result' id='liAJUz3S' to='pubsub.example.org'></iq>")
@@ -394,12 +236,10 @@ async fn publish_request_of_the_draft_is_answered_when_it_is_stored() {
 #[tokio::test]
 async fn item_without_a_document_is_asked_for() {
     let (mut session, mut server) = session("").await;
+    server.items("<item id='7'/><retract id='6'/>").await;
     server
-        .event(SERVICE, "<item id='7'/><retract id='6'/>")
-        .await;
-    server
-        .event(
-            "Pubsub.Example.ORG",
+        .items_of(
+            "from='Pubsub.Example.ORG'",
             "<item id='8'><b xmlns='urn:x'/></item>",
         )
         .await;
@@ -423,7 +263,7 @@ async fn item_without_a_document_is_asked_for() {
 async fn item_that_is_gone_costs_no_other_one() {
     let (mut session, mut server) = session("").await;
     let items = "<item id='7'/><item id='8'/>";
-    server.event(SERVICE, items).await;
+    server.items(items).await;
     server.answer("r2", "").await;
     assert_eq!(session.next().await.unwrap(), NodeEvent::Answered);
     let serving = async {
@@ -449,9 +289,9 @@ async fn document_that_is_too_long_is_skipped_although_its_stanza_is_not() {
     let serving = async {
         // In another notation it would be shorter.
         let text = ">".repeat(LIMIT / 4);
-        server.event(SERVICE, &[begin, &text, end].concat()).await;
+        server.items(&[begin, &text, end].concat()).await;
         let item = "<item id='2'><a xmlns='urn:x'/></item>";
-        server.event(SERVICE, item).await;
+        server.items(item).await;
     };
     let receiving = async {
         let event = next_event(&mut session).await;
@@ -470,7 +310,7 @@ async fn newest_items_are_distinguished_from_what_is_pushed() {
     let (mut session, mut server) = session("").await;
     let items = ["<item id='1'><a xmlns='urn:x'/></item>", "<item id='2'/>"];
     server.answer("r2", items[0]).await;
-    server.event(SERVICE, items[1]).await;
+    server.items(items[1]).await;
     let item = |id: &str, is_answer: bool| {
         NodeEvent::Item(NodeItem {
             id: id.to_owned(),
@@ -496,11 +336,9 @@ async fn newest_items_are_distinguished_from_what_is_pushed() {
 async fn what_is_not_answered_is_asked_for_again_after_a_resumption() {
     let (mut first, mut server) = session(SM).await;
     server
-        .event(SERVICE, "<item id='7'/><item id='8'/><item id='7'/>")
+        .items("<item id='7'/><item id='8'/><item id='7'/>")
         .await;
-    server
-        .event(SERVICE, "<item id='9'><b xmlns='urn:x'/></item>")
-        .await;
+    server.items("<item id='9'><b xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut first).await.0, "9");
     first.stored();
     drop(server);
@@ -508,8 +346,8 @@ async fn what_is_not_answered_is_asked_for_again_after_a_resumption() {
     let resumption = first.resumption().unwrap();
     let (client, mut server) = ends();
     let serving = async {
-        server.accept(SM).await;
-        server.resume("3").await;
+        server.log_in(PASSWORD, SM).await;
+        assert_eq!(server.resume().await, "3");
         let sent = server.until("</iq>").await;
         assert!(
             sent.contains("<items node='changes' max_items='5'>"),
@@ -530,9 +368,7 @@ async fn what_is_not_answered_is_asked_for_again_after_a_resumption() {
                 ))
                 .await;
         }
-        server
-            .event(SERVICE, "<item id='9'><c xmlns='urn:x'/></item>")
-            .await;
+        server.items("<item id='9'><c xmlns='urn:x'/></item>").await;
     };
     let listening = async {
         let begun = begin(client, Security::Loopback, "example.org", Some(resumption));
@@ -575,10 +411,10 @@ async fn service_that_does_not_answer_is_asked_anew() {
 async fn event_before_stanzas_are_counted_is_delivered() {
     let (client, mut server) = ends();
     let serving = async {
-        server.accept(SM).await;
+        server.log_in(PASSWORD, SM).await;
         server.bind().await;
         let item = "<item id='1'><a xmlns='urn:x'/></item>";
-        server.event(SERVICE, item).await;
+        server.items(item).await;
         server.manage().await;
         server.subscribe().await;
     };
@@ -587,9 +423,7 @@ async fn event_before_stanzas_are_counted_is_delivered() {
     let mut session = session.unwrap();
     assert_eq!(next_item(&mut session).await.0, "1");
     session.stored();
-    server
-        .event(SERVICE, "<item id='2'><b xmlns='urn:x'/></item>")
-        .await;
+    server.items("<item id='2'><b xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut session).await.0, "2");
     // The answer to `subscribe`.
     assert_eq!(session.resumption().unwrap().resumption.handled, 1);
@@ -602,10 +436,10 @@ async fn item_that_is_not_accepted_is_processed() {
     let items = format!("<item id='1'><a/><b/></item><item id='2'>{deep}</item>");
     let wide = "<item/>".repeat(9000);
     let sending = async {
-        server.event(SERVICE, &items).await;
-        server.event(SERVICE, &wide).await;
+        server.items(&items).await;
+        server.items(&wide).await;
         let item = "<item id='3'><b xmlns='urn:x'/></item>";
-        server.event(SERVICE, item).await;
+        server.items(item).await;
         server.until("<a xmlns='urn:xmpp:sm:3' h='4'/>").await;
     };
     let receiving = async {
@@ -658,17 +492,13 @@ async fn only_a_session_whose_connection_is_lost_is_resumed() {
 #[tokio::test(start_paused = true)]
 async fn time_that_an_item_takes_to_be_stored_does_not_count() {
     let (mut session, mut server) = session("").await;
-    server
-        .event(SERVICE, "<item id='1'><a xmlns='urn:x'/></item>")
-        .await;
+    server.items("<item id='1'><a xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut session).await.0, "1");
     tokio::time::advance(Duration::from_secs(600)).await;
     session.stored();
     let sending = async {
         server.until("<ping xmlns='urn:xmpp:ping'/></iq>").await;
-        server
-            .event(SERVICE, "<item id='2'><b xmlns='urn:x'/></item>")
-            .await;
+        server.items("<item id='2'><b xmlns='urn:x'/></item>").await;
     };
     let (item, ()) = tokio::join!(next_item(&mut session), sending);
     assert_eq!(item.0, "2");
@@ -679,7 +509,7 @@ async fn time_that_many_items_take_to_be_stored_does_not_count() {
     let (mut session, mut server) = session("").await;
     let items = |id: usize| format!("<item id='{id}'><a xmlns='urn:x'/></item>");
     for id in 0..40 {
-        server.event(SERVICE, &items(id)).await;
+        server.items(&items(id)).await;
     }
     // After all of them.
     server.answer("r2", &items(40)).await;
@@ -696,11 +526,11 @@ async fn what_comes_before_an_answer_is_bounded() {
     let event = format!("<item id='1'><a xmlns='urn:x'>{long}</a></item>");
     let (client, mut server) = ends();
     let serving = async {
-        server.accept("").await;
+        server.log_in(PASSWORD, "").await;
         server.bind().await;
         server.until("</iq>").await;
         for _ in 0..10 {
-            server.event(SERVICE, &event).await;
+            server.items(&event).await;
         }
     };
     let begun = async {
@@ -712,10 +542,10 @@ async fn what_comes_before_an_answer_is_bounded() {
     // Before the session has begun, too.
     let (client, mut server) = ends();
     let serving = async {
-        server.accept(SM).await;
+        server.log_in(PASSWORD, SM).await;
         server.bind().await;
         for _ in 0..10 {
-            server.event(SERVICE, &event).await;
+            server.items(&event).await;
         }
     };
     let begun = async {
@@ -729,7 +559,7 @@ async fn what_comes_before_an_answer_is_bounded() {
     let serving = async {
         server.until("<unsubscribe ").await;
         for _ in 0..10 {
-            server.event(SERVICE, &event).await;
+            server.items(&event).await;
         }
         server
             .send(&format!("<iq type='result' id='r3' from='{SERVICE}'/>"))
@@ -761,12 +591,9 @@ async fn session_is_resumed_after_an_attempt_that_reaches_no_server() {
         // It is lost once more, when it has begun.
         drop(listener.accept().await.unwrap());
         let connection = listener.accept().await.unwrap().0;
-        let mut server = Server {
-            connection: Box::new(connection),
-            text: String::new(),
-        };
-        server.accept(SM).await;
-        server.resume("0").await;
+        let mut server = over(Box::new(connection));
+        server.log_in(PASSWORD, SM).await;
+        assert_eq!(server.resume().await, "0");
         server
     };
     let opening = async {
@@ -789,7 +616,7 @@ async fn only_the_service_counts() {
         "pubsub.example.org.evil.example",
         "pubsub.example.org/r",
     ] {
-        server.event(from, item).await;
+        server.items_of(&format!("from='{from}'"), item).await;
         let event = session.next().await.unwrap();
         assert_eq!(event, NodeEvent::Foreign(from.to_owned()));
     }
@@ -810,9 +637,7 @@ async fn only_the_service_counts() {
              <items node='changes'>{item}</items></event></message><message from='a@b'><body>hello</body></message><presence/>"
         ))
         .await;
-    server
-        .event(SERVICE, "<item id='2'><a xmlns='urn:x'/></item>")
-        .await;
+    server.items("<item id='2'><a xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut session).await.0, "2");
     let sent = server.until("<service-unavailable").await;
     assert!(
@@ -825,7 +650,7 @@ async fn only_the_service_counts() {
 async fn requests_of_somebody_else_do_not_end_the_session() {
     let (client, mut server) = ends();
     let serving = async {
-        server.accept(SM).await;
+        server.log_in(PASSWORD, SM).await;
         server.bind().await;
         server.manage().await;
         let request = "<iq type='get' id='x' from='evil@example.org/r'/>";
@@ -841,7 +666,7 @@ async fn requests_of_somebody_else_do_not_end_the_session() {
             ))
             .await;
         let item = "<item id='1'><a xmlns='urn:x'/></item>";
-        server.event(SERVICE, item).await;
+        server.items(item).await;
         server
     };
     let listening = async {
@@ -862,7 +687,7 @@ async fn requests_of_somebody_else_do_not_end_the_session() {
 async fn answer_of_somebody_else_confirms_no_subscription() {
     let (client, mut server) = ends();
     let serving = async {
-        server.accept("").await;
+        server.log_in(PASSWORD, "").await;
         server.bind().await;
         server.until("</iq>").await;
         server
@@ -907,7 +732,7 @@ async fn subscription_ends_on_request() {
 #[tokio::test]
 async fn without_tls_nothing_is_sent_unless_the_server_is_on_loopback() {
     // The offer was removed on the way.
-    for features in ["", SCRAM] {
+    for features in ["", MECHANISMS] {
         let (client, mut server) = ends();
         let serving = async {
             server.greet(features).await;
@@ -924,7 +749,7 @@ async fn without_tls_nothing_is_sent_unless_the_server_is_on_loopback() {
     // Or the answer.
     let (client, mut server) = ends();
     let serving = async {
-        server.greet(&format!("{STARTTLS}{SCRAM}")).await;
+        server.greet(&format!("{STARTTLS}{MECHANISMS}")).await;
         server
             .until("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>")
             .await;
@@ -958,7 +783,7 @@ async fn what_comes_before_tls_does_not_count_after_it() {
         server.greet(STARTTLS).await;
         server.until("xmpp-tls'/>").await;
         server
-            .send(&format!("<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/><stream:features>{SCRAM}</stream:features>"))
+            .send(&format!("<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/><stream:features>{MECHANISMS}</stream:features>"))
             .await;
         server.rest().await
     };
@@ -975,20 +800,17 @@ async fn certificate_must_be_of_the_domain() {
     for (domain, expected) in [("127.0.0.1", None), ("example.org", Some("xmpp-tls"))] {
         let (client, mut server) = ends();
         let serving = async {
-            server.greet(&format!("{STARTTLS}{SCRAM}")).await;
+            server.greet(&format!("{STARTTLS}{MECHANISMS}")).await;
             server.until("xmpp-tls'/>").await;
             server
                 .send("<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>")
                 .await;
             let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(test_tls::tls_server()));
-            let Ok(connection) = acceptor.accept(server.connection).await else {
+            let Ok(connection) = acceptor.accept(server.into_connection()).await else {
                 return;
             };
-            let mut server = Server {
-                connection: Box::new(connection),
-                text: String::new(),
-            };
-            server.accept("").await;
+            let mut server = over(Box::new(connection));
+            server.log_in(PASSWORD, "").await;
             server.bind().await;
             server.subscribe().await;
             server.until("max_items").await;
@@ -1012,7 +834,7 @@ async fn certificate_must_be_of_the_domain() {
 async fn server_that_does_not_know_the_password_is_left() {
     let (client, mut server) = ends();
     let serving = async {
-        server.greet(SCRAM).await;
+        server.greet(MECHANISMS).await;
         server.authenticate("another").await;
         server.rest().await
     };
@@ -1025,7 +847,7 @@ async fn server_that_does_not_know_the_password_is_left() {
     // One that wants the password itself does not get it.
     let (client, mut server) = ends();
     let serving = async {
-        let plain = SCRAM.replace("SCRAM-SHA-1", "LOGIN");
+        let plain = MECHANISMS.replace("SCRAM-SHA-1", "LOGIN");
         server.greet(&plain).await;
         server.rest().await
     };
