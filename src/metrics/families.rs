@@ -151,7 +151,7 @@ families! {
     DELIVERIES: Counter "resyncd_deliveries_received_total" ["source", "set", "kind"]
         "Deliveries that were acknowledged.";
     NOTIFICATIONS: Counter "resyncd_notifications_total" ["source", "set", "kind", "outcome"]
-        "Notifications by outcome: applied, duplicate (without news) or rejected (unsigned, wrongly signed or unreadable).";
+        "Notifications by outcome: applied, duplicate (without news) or rejected (unsigned, wrongly signed, too large, too frequent or unreadable).";
     NOTIFICATIONS_HELD: Gauge "resyncd_notifications_held" ["source", "set", "kind"]
         "Early notifications that wait for the one before them.";
 
