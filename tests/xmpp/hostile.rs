@@ -274,12 +274,8 @@ async fn subscription_is_ended_until_the_service_confirms_that_also_after_a_rest
     let (_, body) = draft.server.refusing(draft.rig.operator.post(&path)).await;
     let results: Vec<UnsubscribeResult> = serde_json::from_str(&body).unwrap();
     assert!(!results[0].confirmed, "{results:?}");
-    let refusing = async {
-        for _ in 0..2 {
-            draft.server.accept().await;
-        }
-    };
-    soon("the daemon tries again", refusing).await;
+    // Each refused attempt doubles the pause before the next one, also after the restart.
+    soon("the daemon tries again", draft.server.accept()).await;
     draft.server.refusing(draft.rig.stop_daemon()).await;
     draft.rig.config.sources[0].notifications = false;
     draft.rig.start_daemon().await;
