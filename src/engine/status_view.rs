@@ -542,6 +542,7 @@ pub(super) fn unfollowed(
     let status = |channel: UnfollowedChannel| UnfollowedStatus {
         source: channel.source,
         capability_list: channel.capability_list.to_string(),
+        transport: channel.record.transport.code().to_owned(),
         topic: channel.record.topic.to_string(),
         hub: channel.record.hub_name().to_owned(),
         error: runtime_status.channel(channel.record.id),
