@@ -444,6 +444,7 @@ fn channel_attention(
     let needs = ChannelNeeds {
         transport: channel.transport,
         topic: channel.topic.as_str(),
+        server: context.client.xmpp_server(),
         hub: channel.hub_name(),
         state: channel.lease.state,
         unverified_since: channel.unverified_since,
