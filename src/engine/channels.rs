@@ -311,6 +311,13 @@ impl Channels {
         Ok(())
     }
 
+    /// Whether notifications may be missing without another one that shows it.
+    pub(super) async fn any_without_intervals(&self) -> bool {
+        let known = self.known().await;
+        let mut wanted = known.iter().filter(|record| !record.left);
+        wanted.any(|record| !record.transport.states_intervals())
+    }
+
     /// Whether a first subscription is still open: neither verified nor failed.
     pub(super) async fn any_pending(&self) -> bool {
         let known = self.known().await;
