@@ -199,7 +199,7 @@ fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Atten
         Some(server) => format!(
             "check `jid` and the password of [xmpp], and that this machine can reach its server {server} (DNS, firewall)"
         ),
-        None if channel.transport.needs_account() => "set `jid` of [xmpp]".to_owned(),
+        None if channel.transport.needs_account() => "set [xmpp] jid to an account".to_owned(),
         None => "check that this machine can reach it (DNS, firewall, proxy)".to_owned(),
     };
     let next_step = format!(
