@@ -140,6 +140,9 @@ pub struct UnfollowedStatus {
     pub source: String,
     /// The Capability List of the set.
     pub capability_list: String,
+    /// Over what its notifications come: the stable name of a transport.
+    #[serde(default)]
+    pub transport: String,
     /// The topic.
     pub topic: String,
     /// The hub.
@@ -656,6 +659,9 @@ impl CountedError {
 pub struct UnsubscribeResult {
     /// The label of the Source.
     pub source: String,
+    /// Over what its notifications come: the stable name of a transport. Empty: the subscriptions can't be read.
+    #[serde(default)]
+    pub transport: String,
     /// The topic.
     pub topic: String,
     /// The hub.

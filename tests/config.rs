@@ -521,6 +521,35 @@ fn what_can_hardly_be_meant_is_doubted() {
 }
 
 #[test]
+fn password_of_the_xmpp_account_that_others_can_read_is_doubted() {
+    let account =
+        |password: &str| format!("{MINIMAL}[xmpp]\njid = \"me@library.org\"\n{password}\n");
+    let without = doubts(MINIMAL);
+    let of_password = |text: &str| -> Vec<String> {
+        let all = doubts(text).into_iter();
+        all.filter(|doubt| !without.contains(doubt)).collect()
+    };
+    let line = MINIMAL.lines().count() + 3;
+    let readable = of_password(&account("password_file = \"file\""));
+    assert_eq!(
+        readable,
+        [format!("{line} xmpp.password_file secret-readable")]
+    );
+    assert_eq!(
+        of_password(&account("password_file = \"private\"")),
+        [""; 0]
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, account("password_credential = \"xmpp\"")).unwrap();
+    let doubts = Config::doubts_in(&path, &Environment::of(&[]).checking());
+    let of_credential = doubts
+        .iter()
+        .find(|it| it.key == "xmpp.password_credential");
+    assert_eq!(of_credential.unwrap().code, "credential-not-checked");
+}
+
+#[test]
 fn doubts_of_the_environment_name_what_is_ignored() {
     let minimal = "[[source]]\nname = \"a\"\nurl = \"https://library.org/\"\nmirror = \"mirror\"\n";
     let proxy = ("HTTPS_PROXY", "http://proxy.library.org:3128");

@@ -13,12 +13,13 @@ use super::daemon_requests::{post_for_each, print_failure};
 use super::exit_status::{FAILED, FAULTS, OK};
 use super::logging::{self, DefaultLevel};
 use super::progress::{ProgressDisplay, SourceProgress};
+use super::unsubscribe::line_of;
 use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::{EndingSource, ForgetError, ForgetRequest, forget_source};
 use crate::fetch::Client;
 use crate::http::{RejectionCounters, SharedRedaction};
-use crate::status::{Forgotten, Status, UnsubscribeResult};
+use crate::status::{Forgotten, Status};
 use crate::store::Store;
 
 /// How long the daemon may take: it answers when it is done, and there may be millions of files.
@@ -228,15 +229,7 @@ fn lines(forgotten: &Forgotten, delete_files: bool) -> Vec<String> {
     } = forgotten;
     let mirror = mirror.as_deref().unwrap_or("their folder");
     let mut lines = Vec::new();
-    for UnsubscribeResult {
-        topic,
-        hub,
-        message,
-        ..
-    } in subscriptions
-    {
-        lines.push(format!("{source}: {topic} at {hub}: {message}"));
-    }
+    lines.extend(subscriptions.iter().map(line_of));
     lines.push(match delete_files {
         true => format!(
             "{source}: {resources} resources forgotten; {deleted_files} files deleted from {mirror}, {deleted_bytes} bytes"

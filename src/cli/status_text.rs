@@ -381,7 +381,8 @@ fn unfollowed_lines(channel: &UnfollowedStatus) -> Vec<String> {
         channel.source,
         channel.topic,
         match channel.hub.as_str() {
-            "" => String::new(),
+            "" if channel.transport.is_empty() => String::new(),
+            "" => format!(" ({})", channel.transport),
             hub => format!(" (hub {hub})"),
         }
     )];

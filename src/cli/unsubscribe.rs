@@ -60,19 +60,8 @@ pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments
             return FAILED;
         }
     };
-    for UnsubscribeResult {
-        source,
-        topic,
-        hub,
-        message,
-        ..
-    } in &ended
-    {
-        let place = match hub.as_str() {
-            "" => topic.clone(),
-            hub => format!("{topic} at {hub}"),
-        };
-        println!("{source}: {place}: {message}");
+    for result in &ended {
+        println!("{}", line_of(result));
     }
     if ended.is_empty() {
         println!("no subscriptions");
@@ -82,6 +71,24 @@ pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments
     } else {
         FAILED
     }
+}
+
+/// A line about a subscription: where its notifications have come from, or over what, and whether it has ended.
+pub(super) fn line_of(result: &UnsubscribeResult) -> String {
+    let UnsubscribeResult {
+        source,
+        transport,
+        topic,
+        hub,
+        message,
+        ..
+    } = result;
+    let place = match (hub.as_str(), transport.as_str()) {
+        ("", "") => topic.clone(),
+        ("", transport) => format!("{topic} over {transport}"),
+        (hub, _) => format!("{topic} at {hub}"),
+    };
+    format!("{source}: {place}: {message}")
 }
 
 /// The Sources of those names, or all that are or were followed.
@@ -159,4 +166,38 @@ async fn without_daemon(
     }
     listener.stop().await;
     Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_names_the_hub_or_else_the_transport() {
+        let line = |transport: &str, topic: &str, hub: &str| {
+            line_of(&UnsubscribeResult {
+                source: "a".to_owned(),
+                transport: transport.to_owned(),
+                topic: topic.to_owned(),
+                hub: hub.to_owned(),
+                confirmed: true,
+                message: "confirmed".to_owned(),
+            })
+        };
+        let (hub, node) = ("https://hub.example/", "xmpp:b.example?;node=n");
+        for (found, expected) in [
+            (
+                line("websub", "https://b.example/", hub),
+                "a: https://b.example/ at https://hub.example/: confirmed",
+            ),
+            (
+                line("xmpp", node, ""),
+                "a: xmpp:b.example?;node=n over xmpp: confirmed",
+            ),
+            // Of a daemon of a former version.
+            (line("", node, ""), "a: xmpp:b.example?;node=n: confirmed"),
+        ] {
+            assert_eq!(found, expected);
+        }
+    }
 }

@@ -19,7 +19,7 @@ use crate::config::value::{parse_duration, parse_url};
 use crate::protocol::{hide_userinfo, is_in_the_clear, is_private_name};
 
 /// The keys of paths, by table.
-const PATHS: [(&str, &str); 11] = [
+const PATHS: [(&str, &str); 12] = [
     ("", "state_dir"),
     ("status", "token_file"),
     ("http", "ca_file"),
@@ -31,18 +31,20 @@ const PATHS: [(&str, &str); 11] = [
     ("source.auth", "certificate_file"),
     ("source.auth", "key_file"),
     ("source.hook", "secret_file"),
+    ("xmpp", "password_file"),
 ];
 /// The keys of folders among them.
 const FOLDERS: [&str; 3] = ["state_dir", "mirror", "versions"];
 /// The keys of files among them that hold no secret.
 const PUBLIC_FILES: [&str; 1] = ["ca_file"];
 /// The keys of credentials that systemd loads.
-const CREDENTIALS: [&str; 5] = [
+const CREDENTIALS: [&str; 6] = [
     "bearer_credential",
     "basic_credential",
     "header_credential",
     "certificate_credential",
     "key_credential",
+    "password_credential",
 ];
 /// The keys of URLs, by table.
 const URLS: [(&str, &str); 3] = [
@@ -100,7 +102,7 @@ impl Config {
             passes_over_credentials: environment.passes_over_credentials(),
         };
         examine(&mut doubts, "", String::new(), &document, &context);
-        for table in ["callback", "status", "http"] {
+        for table in ["callback", "status", "http", "xmpp"] {
             if let Some(section) = table_of(table) {
                 examine(&mut doubts, table, table.to_owned(), section, &context);
             }
@@ -235,7 +237,7 @@ fn examine(
             }
         }
     }
-    if kind == "source.auth" && context.passes_over_credentials {
+    if matches!(kind, "source.auth" | "xmpp") && context.passes_over_credentials {
         for key in CREDENTIALS {
             let name = text(key).filter(|name| !name.is_empty());
             doubt(key, name.map(unchecked_credential));

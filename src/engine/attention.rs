@@ -64,6 +64,8 @@ pub(super) struct ChannelNeeds<'a> {
     pub(super) topic: &'a str,
     /// Over what its notifications come.
     pub(super) transport: Transport,
+    /// The server of the XMPP account; `None`: there is no account.
+    pub(super) server: Option<&'a str>,
     /// The hub that was asked last; empty: none is known.
     pub(super) hub: &'a str,
     /// The state of its subscription.
@@ -180,6 +182,10 @@ fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Atten
             CHANNEL_UNREGISTERED,
             format!("the callback is not registered at {topic}{reason}"),
         ),
+        _ if channel.transport.needs_account() => (
+            CHANNEL_UNCONNECTED,
+            format!("there is no session of the XMPP account for {topic}{reason}"),
+        ),
         ChannelState::Expired => (
             CHANNEL_UNCONNECTED,
             format!("the connection to {topic} is lost{reason}"),
@@ -189,10 +195,18 @@ fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Atten
             format!("there is no connection to {topic}{reason}"),
         ),
     };
-    let next_step = "check that this machine can reach it (DNS, firewall, proxy), or ask the operator of the Source; it is tried \
-                     again by itself, and changes are found by polling meanwhile";
+    let check = match channel.server.filter(|_| channel.transport.needs_account()) {
+        Some(server) => format!(
+            "check `jid` and the password of [xmpp], and that this machine can reach its server {server} (DNS, firewall)"
+        ),
+        None if channel.transport.needs_account() => "set [xmpp] jid to an account".to_owned(),
+        None => "check that this machine can reach it (DNS, firewall, proxy)".to_owned(),
+    };
+    let next_step = format!(
+        "{check}, or ask the operator of the Source; it is tried again by itself, and changes are found by polling meanwhile"
+    );
     let since = rfc3339(since);
-    Some(Attention::new(code, &message, since, next_step))
+    Some(Attention::new(code, &message, since, &next_step))
 }
 
 /// What of a mirror waits for a person. `error`: why it can't be opened or written, and since when.
@@ -430,6 +444,7 @@ mod tests {
             let channel = ChannelNeeds {
                 topic: "https://example.org/topic",
                 transport: Transport::Websub,
+                server: None,
                 hub,
                 state,
                 unverified_since: since.map(at),
@@ -464,8 +479,15 @@ mod tests {
             5,
         );
         let (websocket, callback) = (Transport::Websocket, Transport::Callback);
+        const NO_SESSION: Expected = (
+            "channel-unconnected",
+            "there is no session of the XMPP account for wss://example.org/changes: connection refused [connect]",
+            "[xmpp], and that this machine can reach its server xmpp.example.org",
+            5,
+        );
         for (transport, state, since, now, expected) in [
-            (websocket, Pending, Some(5), 14, &[][..]),
+            (Transport::Xmpp, Expired, Some(5), 15, &[NO_SESSION][..]),
+            (websocket, Pending, Some(5), 14, &[]),
             (websocket, Pending, Some(5), 15, &[MISSING]),
             (websocket, Expired, Some(5), 15, &[LOST]),
             (websocket, Active, None, 99, &[]),
@@ -476,6 +498,7 @@ mod tests {
             let channel = ChannelNeeds {
                 topic: "wss://example.org/changes",
                 transport,
+                server: Some("xmpp.example.org"),
                 hub: "",
                 state,
                 unverified_since: since.map(at),

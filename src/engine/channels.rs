@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
+use url::Url;
 
 use super::EngineError;
 use super::context::SourceContext;
@@ -82,11 +83,12 @@ impl Channels {
         if !context.subscribes {
             return Ok(());
         }
-        self.note_unconfigured(offers);
         let offered = offers
             .iter()
             .filter_map(|offer| offered_channel(&context, offer));
-        let (offered, others) = of_best_transports(offered.collect());
+        let offered: Vec<_> = offered.collect();
+        self.note_unconfigured(offers, &offered);
+        let (offered, others) = of_best_transports(offered);
         let stored = context.store.channels(self.set).await?;
         let (former, known): (Vec<_>, Vec<_>) = stored
             .into_iter()
@@ -141,33 +143,39 @@ impl Channels {
         });
     }
 
-    /// Shows which interface for callbacks is not used because of its protocol.
-    fn note_unconfigured(&self, offers: &[Offer]) {
-        const CODE: &str = UnconfiguredProtocol::CODE;
+    /// Shows which channels are not used because the configuration lacks something. `used`: those that can be used.
+    fn note_unconfigured(&self, offers: &[Offer], used: &[OfferedChannel<'_>]) {
         let context = &self.context;
         let unused = offers.iter().filter(|_| context.notifications);
-        let unused = unused.filter_map(|offer| Some((&offer.uri, context.protocol_error(offer)?)));
-        let unused: Vec<_> = unused.collect();
-        let notice = unused.first().map(|(uri, error)| {
-            let message = format!("no callback is registered at {uri}: {error}");
-            StatusError::new(CODE, message, clock::now().wall)
-        });
-        let mut is_news = false;
-        let runtime_status = &context.runtime_status;
-        runtime_status.note_set(self.set, |facts| match &notice {
-            Some(notice) => {
-                let count = unused.len() as u64;
-                is_news = facts.notices.replace(notice.clone(), count);
+        let unused: Vec<_> = unused
+            .filter_map(|offer| {
+                let lacking = lacking(context, offer)?;
+                let used = used.iter().filter(|one| *one.kind == offer.capability);
+                let is_missed = lacking.is_missed(used.map(|one| one.transport));
+                is_missed.then_some((offer, lacking))
+            })
+            .collect();
+        for code in Lacking::CODES {
+            let mut of_code = unused.iter().filter(|(_, lacking)| lacking.code() == code);
+            let count = of_code.clone().count() as u64;
+            let notice = of_code.next().map(|(offer, lacking)| {
+                let message = lacking.message(&offer.uri);
+                StatusError::new(code, message, clock::now().wall)
+            });
+            let mut is_news = false;
+            let runtime_status = &context.runtime_status;
+            runtime_status.note_set(self.set, |facts| match &notice {
+                Some(notice) => is_news = facts.notices.replace(notice.clone(), count),
+                None => facts.notices.clear(code),
+            });
+            if let Some(notice) = notice.filter(|_| is_news) {
+                tracing::info!(
+                    code = notice.code,
+                    source = context.source,
+                    reason = notice.message,
+                    "channel not used"
+                );
             }
-            None => facts.notices.clear(CODE),
-        });
-        if let Some(notice) = notice.filter(|_| is_news) {
-            tracing::info!(
-                code = notice.code,
-                source = context.source,
-                reason = notice.message,
-                "interface not used"
-            );
         }
     }
 
@@ -311,6 +319,13 @@ impl Channels {
         Ok(())
     }
 
+    /// Whether notifications may be missing without another one that shows it.
+    pub(super) async fn any_without_intervals(&self) -> bool {
+        let known = self.known().await;
+        let mut wanted = known.iter().filter(|record| !record.left);
+        wanted.any(|record| !record.transport.states_intervals())
+    }
+
     /// Whether a first subscription is still open: neither verified nor failed.
     pub(super) async fn any_pending(&self) -> bool {
         let known = self.known().await;
@@ -348,14 +363,81 @@ impl OfferedChannel<'_> {
     }
 }
 
+/// What the configuration lacks for a channel.
+enum Lacking {
+    Protocol(UnconfiguredProtocol),
+    PublicUrl,
+    Account,
+}
+
+impl Lacking {
+    const PUBLIC_URL: &str = "no-public-url";
+    const ACCOUNT: &str = "no-xmpp-account";
+    const CODES: [&str; 3] = [UnconfiguredProtocol::CODE, Self::PUBLIC_URL, Self::ACCOUNT];
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Protocol(_) => UnconfiguredProtocol::CODE,
+            Self::PublicUrl => Self::PUBLIC_URL,
+            Self::Account => Self::ACCOUNT,
+        }
+    }
+
+    /// Whether that is a reason to change the configuration although these transports can be used.
+    fn is_missed(&self, mut used: impl Iterator<Item = Transport>) -> bool {
+        match self {
+            Self::Protocol(_) => true,
+            Self::PublicUrl => used.next().is_none(),
+            Self::Account => used.all(|transport| place_of(transport) >= place_of(Transport::Xmpp)),
+        }
+    }
+
+    /// For people, with the next step.
+    fn message(&self, uri: &Url) -> String {
+        match self {
+            Self::Protocol(error) => format!("no callback is registered at {uri}: {error}"),
+            Self::PublicUrl => format!(
+                "nothing is subscribed to at {uri}: [callback] public_url is not set; set it to a URL that leads here, or `notifications` of \
+                 the Source to false; the set is polled"
+            ),
+            Self::Account => format!(
+                "nothing is subscribed to at {uri}: [xmpp] jid is not set; set it to the address of an account; the set is polled \
+                 meanwhile"
+            ),
+        }
+    }
+}
+
+/// What the configuration lacks for the channel that an offer is for.
+fn lacking(context: &ChannelContext, offer: &Offer) -> Option<Lacking> {
+    if let Some(error) = context.protocol_error(offer) {
+        return Some(Lacking::Protocol(error));
+    }
+    let transport = offer.transport().filter(|_| is_channel(offer))?;
+    if transport.has_callback() && context.rules.callback_base.is_none() {
+        return Some(Lacking::PublicUrl);
+    }
+    let has_account = context.client.has_xmpp_account();
+    (transport.needs_account() && !has_account).then_some(Lacking::Account)
+}
+
+fn is_channel(offer: &Offer) -> bool {
+    matches!(
+        offer.capability,
+        Capability::ChangeNotification | Capability::FrameworkNotification
+    )
+}
+
+/// The place of a transport among all; the first one is preferred.
+fn place_of(transport: Transport) -> Option<usize> {
+    let mut all = Transport::ALL.into_iter();
+    all.position(|one| one == transport)
+}
+
 /// Of each kind the channels over the transport that is preferred, and how many others there are. One that lacks hubs comes last: it
 /// may never be subscribed to.
 fn of_best_transports(offered: Vec<OfferedChannel<'_>>) -> (Vec<OfferedChannel<'_>>, usize) {
-    let place = |one: &OfferedChannel<'_>| {
-        let mut all = Transport::ALL.iter();
-        let preference = all.position(|transport| *transport == one.transport);
-        (one.lacks_hubs(), preference)
-    };
+    let place = |one: &OfferedChannel<'_>| (one.lacks_hubs(), place_of(one.transport));
     let best_of = |kind: &Capability| {
         let of_kind = offered.iter().filter(|one| one.kind == kind);
         of_kind.map(place).min()
@@ -379,27 +461,14 @@ fn offered_channel<'a>(
     context: &'a ChannelContext,
     offer: &'a Offer,
 ) -> Option<OfferedChannel<'a>> {
-    let is_channel = matches!(
-        offer.capability,
-        Capability::ChangeNotification | Capability::FrameworkNotification
-    );
-    if !is_channel || !context.notifications || context.retired.is_cancelled() {
+    if !is_channel(offer) || !context.notifications || context.retired.is_cancelled() {
         return None;
     }
     let transport = offer.transport()?;
-    if context.protocol_error(offer).is_some() {
+    if lacking(context, offer).is_some() {
         return None;
     }
     let topic = TopicUri::of_channel(offer.uri.clone())?;
-    if transport.has_callback() && context.rules.callback_base.is_none() {
-        tracing::warn!(code = "no-public-url", source = context.source, %topic,
-            "channel ignored: [callback] public_url is not set");
-        return None;
-    }
-    if transport.needs_account() && !context.client.has_xmpp_account() {
-        tracing::warn!(code = "no-xmpp-account", source = context.source, %topic, "channel ignored: [xmpp] jid is not set");
-        return None;
-    }
     let hubs = match &context.rules.hub {
         _ if !transport.has_hubs() => &[],
         Some(hub) => std::slice::from_ref(hub),
@@ -425,6 +494,22 @@ fn key_of(record: &ChannelRecord) -> ChannelKey<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_configuration_lacks_is_missed_unless_another_channel_is_as_good() {
+        use Transport::{Callback, Websocket, Websub, Xmpp};
+        for (used, url_is_missed, account_is_missed) in [
+            (&[][..], true, true),
+            (&[Callback], false, true),
+            (&[Websocket], false, false),
+            (&[Callback, Websub], false, false),
+            (&[Xmpp], false, true),
+        ] {
+            let is_missed = |lacking: Lacking| lacking.is_missed(used.iter().copied());
+            let found = (is_missed(Lacking::PublicUrl), is_missed(Lacking::Account));
+            assert_eq!(found, (url_is_missed, account_is_missed), "{used:?}");
+        }
+    }
 
     #[test]
     fn hubs_are_preferred_because_their_notifications_prove_that_none_is_missing() {

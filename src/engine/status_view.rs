@@ -459,6 +459,7 @@ fn channel_attention(
     let needs = ChannelNeeds {
         transport: channel.transport,
         topic: channel.topic.as_str(),
+        server: context.client.xmpp_server(),
         hub: channel.hub_name(),
         state: channel.lease.state,
         unverified_since: channel.unverified_since,
@@ -557,6 +558,7 @@ pub(super) fn unfollowed(
     let status = |channel: UnfollowedChannel| UnfollowedStatus {
         source: channel.source,
         capability_list: channel.capability_list.to_string(),
+        transport: channel.record.transport.code().to_owned(),
         topic: channel.record.topic.to_string(),
         hub: channel.record.hub_name().to_owned(),
         error: runtime_status.channel(channel.record.id),

@@ -270,6 +270,13 @@ impl Client {
         self.xmpp.is_some()
     }
 
+    /// The server of the XMPP account, if there is one: the host that is configured, or else the domain.
+    pub fn xmpp_server(&self) -> Option<&str> {
+        let account = self.xmpp.as_deref()?;
+        let host = account.server.as_ref().map(|(host, _)| host);
+        Some(host.unwrap_or(&account.domain))
+    }
+
     /// The authorities that are trusted besides those of the system.
     pub(super) fn authorities(&self) -> &config::Authorities {
         &self.connections.http().authorities

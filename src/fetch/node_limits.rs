@@ -2,8 +2,10 @@
 //!
 //! A server that allows fewer ends the oldest session for a new one, which then takes the place of the next, without end.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many sessions listen to nodes: ejabberd allows ten of an account unless told otherwise (`max_user_sessions`).
@@ -13,12 +15,15 @@ pub(super) const MOST_OF_SOURCE: usize = 4;
 /// How many sessions end subscriptions, beside them.
 const MOST_ENDINGS: usize = 2;
 
-/// The sessions of one Source. Clones share the limits; all Sources share those of the account.
+/// The sessions of one Source. Clones share the limits; all Sources share those of the account, and the addresses.
 #[derive(Clone)]
 pub(super) struct NodeLimits {
     account: Arc<Semaphore>,
     endings: Arc<Semaphore>,
     source: Arc<Semaphore>,
+    /// The full addresses of the sessions whose server has assigned another resource than they have asked for, by the latter: what they
+    /// have subscribed to is ended with them.
+    addresses: Arc<Mutex<HashMap<String, String>>>,
 }
 
 impl Default for NodeLimits {
@@ -27,6 +32,7 @@ impl Default for NodeLimits {
             account: Arc::new(Semaphore::new(MOST_SESSIONS)),
             endings: Arc::new(Semaphore::new(MOST_ENDINGS)),
             source: Arc::new(Semaphore::new(MOST_OF_SOURCE)),
+            addresses: Arc::default(),
         }
     }
 }
@@ -38,6 +44,21 @@ impl NodeLimits {
             source: Arc::new(Semaphore::new(MOST_OF_SOURCE)),
             ..self.clone()
         }
+    }
+
+    /// Remembers the address of a session that has asked for a resource.
+    pub(super) fn note_address(&self, resource: &str, address: &str) {
+        let assigned = address.split_once('/').map(|(_, resource)| resource);
+        let mut addresses = self.addresses.lock();
+        match assigned == Some(resource) {
+            true => addresses.remove(resource),
+            false => addresses.insert(resource.to_owned(), address.to_owned()),
+        };
+    }
+
+    /// The address of the last session that has asked for a resource, if its server has assigned another one.
+    pub(super) fn address(&self, resource: &str) -> Option<String> {
+        self.addresses.lock().get(resource).cloned()
     }
 
     /// The place of a session that listens; `None`: there are as many as there may be.

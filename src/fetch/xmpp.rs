@@ -32,6 +32,7 @@ mod wanted;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -66,6 +67,8 @@ pub struct NodeMemory {
     pub newest: u32,
     /// What the next session resumes.
     pub resumption: Option<NodeResumption>,
+    /// The items that a session asks for which resumes none: the one before was not sent their documents.
+    pub unanswered: Vec<String>,
 }
 
 impl Client {
@@ -86,6 +89,7 @@ impl Client {
             memory.resumption = None;
         }
         let (session, is_resumed) = opened?;
+        memory.unanswered = Vec::new();
         Ok((session, is_resumed, place))
     }
 
@@ -102,7 +106,11 @@ impl Client {
         let login = self.log_in(resource, *limit, Some(&name.service), resumption);
         let login = login.await?;
         let is_resumed = login.is_resumed;
-        let session = NodeSession::begin(login, name, known, memory.newest).await?;
+        self.node_limits().note_address(resource, &login.own);
+        let mut session = NodeSession::begin(login, name, known, memory.newest).await?;
+        if !is_resumed {
+            session.ask_for(memory.unanswered.iter().cloned())?;
+        }
         Ok((session, is_resumed))
     }
 
@@ -112,10 +120,14 @@ impl Client {
     /// [`XmppError`] if the service does not confirm it.
     pub async fn leave_node(&self, topic: &TopicUri, resource: &str) -> Result<(), XmppError> {
         let _place = self.node_limits().place_of_end().await;
-        let name_of_end = format!("{resource}-end");
+        // Somebody may have asked for it while the driver tries: one session must not displace the other.
+        static ENDINGS: AtomicU32 = AtomicU32::new(1);
+        let number = ENDINGS.fetch_add(1, Ordering::Relaxed);
+        let name_of_end = format!("{resource}-end-{number}");
         let login = self.log_in(&name_of_end, 0, None, None);
         let session = NodeSession::over(login.await?, name_of(topic)?);
-        let own = session.own_with(resource);
+        let assigned = self.node_limits().address(resource);
+        let own = assigned.unwrap_or_else(|| session.own_with(resource));
         session.end_subscription_of(&own).await
     }
 

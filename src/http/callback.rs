@@ -341,7 +341,10 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
                         return service_unavailable();
                     }
                     Ok(Receipt::Outdated) => {}
-                    Err(error) => return database_failed(&error),
+                    Err(error) => {
+                        callback.store.report_unread(&channel);
+                        return database_failed(&error);
+                    }
                 }
             }
             (Some(fault), None) => {
@@ -367,6 +370,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
         }
     }
     // The hub sends it again.
+    callback.store.report_unread(&channel);
     service_unavailable()
 }
 
@@ -380,18 +384,9 @@ fn weight_of(body: &[u8]) -> u64 {
     (body.len() as u64).saturating_mul(factor)
 }
 
-/// Rejects a delivery that exceeds the rate. What it states is left to a poll.
+/// Rejects a delivery that exceeds the rate.
 async fn reject_unread(callback: &Callback, channel: &ChannelRecord, pause: Duration) -> Response {
-    let code = "delivery-rate";
-    if callback
-        .throttle
-        .should_log((channel.id, code), clock::now().mono)
-    {
-        tracing::warn!(code, source = channel.source, topic = %channel.topic, "delivery rejected");
-    }
-    if let Err(error) = callback.store.count_unread(channel.id).await {
-        tracing::error!(code = error.code(), %error, "database error; rejected delivery not counted");
-    }
+    reject(callback, channel, "delivery-rate").await;
     let seconds = pause.as_secs() + 1;
     (
         StatusCode::TOO_MANY_REQUESTS,
@@ -441,6 +436,7 @@ async fn reject_as(callback: &Callback, channel: &ChannelRecord, fault: Delivery
     reject_with(callback, channel, fault.code(), Some(fault)).await;
 }
 
+/// Rejects a delivery. What it states is left to a poll, unless the interval of the next one shows that it is missing.
 async fn reject_with(
     callback: &Callback,
     channel: &ChannelRecord,
@@ -455,6 +451,7 @@ async fn reject_with(
     }
     let now = clock::now().wall;
     if let Err(error) = callback.store.count_rejected(channel.id, now, fault).await {
+        callback.store.report_unread(channel);
         tracing::error!(code = error.code(), %error, "database error; rejected delivery not counted");
     }
 }
@@ -640,6 +637,48 @@ mod tests {
         assert!((6..=61).contains(&pause), "{pause}");
         assert_eq!(wakes.try_recv().unwrap(), Wake::Unread(receiving.set));
         assert_eq!(receiving.counts().await, (0, 2));
+    }
+
+    /// A body of these parts, the last of which is an error.
+    fn cut_short() -> Body {
+        let parts = [Ok("one"), Err(std::io::Error::other("cut short"))];
+        Body::from_stream(futures_util::stream::iter(parts))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_rejects_a_delivery_causes_a_poll_where_no_interval_shows_that_it_is_missing()
+    {
+        let endless = || {
+            let parts = futures_util::stream::pending::<std::io::Result<&'static str>>();
+            Body::from_stream(parts)
+        };
+        for (body, expected) in [
+            (Body::from(vec![b'x'; 1001]), 413),
+            (cut_short(), 400),
+            (endless(), 408),
+        ] {
+            let channel = Channel::without_hubs(Transport::Callback, clock::now().wall, &topic());
+            let receiving = Receiving::of(channel).await;
+            let mut wakes = receiving.callback.store.wakes();
+            let (status, _) = receiving.deliver_unsigned(body).await;
+            assert_eq!(status, expected);
+            let wake = wakes.try_recv();
+            assert_eq!(wake, Ok(Wake::Unread(receiving.set)), "{expected}");
+            assert_eq!(receiving.counts().await, (0, 1), "{expected}");
+        }
+        let channel = Channel::without_hubs(Transport::Callback, clock::now().wall, &topic());
+        let mut receiving = Receiving::of(channel).await;
+        receiving.callback.inbox_limit = 5;
+        let mut wakes = receiving.callback.store.wakes();
+        let status = receiving.deliver("first", "first", "too much").await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(wakes.try_recv(), Ok(Wake::Unread(receiving.set)));
+        // The next notification shows it.
+        let receiving = Receiving::new().await;
+        let mut wakes = receiving.callback.store.wakes();
+        let (status, _) = receiving.deliver_unsigned(cut_short()).await;
+        assert_eq!((status, receiving.counts().await), (400, (0, 1)));
+        assert!(wakes.try_recv().is_err());
     }
 
     #[test]

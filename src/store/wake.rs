@@ -7,7 +7,7 @@ use super::ids::{ChannelId, SetId};
 pub enum Wake {
     /// The set's inbox has a new delivery.
     Inbox(SetId),
-    /// A delivery for the set was rejected unread: what it states is left to a poll.
+    /// A delivery for the set was rejected before it was stored, or missed: what it states is left to a poll.
     Unread(SetId),
     /// A channel of the set was verified, denied, ended or changed otherwise.
     Channel(SetId, ChannelId),

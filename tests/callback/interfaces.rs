@@ -94,3 +94,20 @@ async fn interfaces_at_private_addresses_are_not_requested() {
     let (_, first) = soon("connected", canary.accept()).await.unwrap();
     assert_eq!(first, own.local_addr().unwrap());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interface_without_a_public_url_is_a_notice_that_names_the_key() {
+    let site = CallbackSite::of(&["/a"]).await;
+    let follower = Follower::start_with(site, |config| config.callback.public_url = None).await;
+    let is_wanted = |notice: &CountedError| notice.code == "no-public-url";
+    let set = follower
+        .until("in sync, with a notice", |set| {
+            set.state == "in-sync" && set.notices.iter().any(is_wanted)
+        })
+        .await;
+    let notice = set.notices.iter().find(|it| is_wanted(it)).unwrap();
+    let key = "[callback] public_url";
+    assert!(notice.message.contains(key), "{notice:?}");
+    assert!(set.channels.is_empty(), "{set:#?}");
+    assert!(follower.site.posted().is_empty());
+}

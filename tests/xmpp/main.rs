@@ -14,6 +14,7 @@
 //! | ends the subscription until that is confirmed | [`hostile`]: `subscription_is_ended_until_…` |
 //! | accepts only what the service itself sends | [`push`]: `item_of_somebody_else_…`; [`hostile`]: `item_whose_sender_…` |
 //! | sends nothing without TLS | [`hostile`]: `server_that_offers_no_tls_…` |
+//! | polls for what is rejected or missed, and asks for what came without its document | [`missed`] |
 //! | bounds stanzas | [`hostile`]: `stanza_that_is_a_bomb_…`, `stanza_that_never_ends_…` |
 //! | uses TLS, proves the password | `fetch::xmpp` |
 
@@ -31,6 +32,7 @@ mod xmpp_end;
 
 mod draft;
 mod hostile;
+mod missed;
 mod prosody;
 mod proxy;
 mod push;

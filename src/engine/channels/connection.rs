@@ -22,6 +22,8 @@ use crate::sync::{Channel, ConnectionStep};
 
 /// The code of a connection that waits for room in the inbox.
 const INBOX_FULL: &str = "inbox-full";
+/// What is logged of a fault that does not end the connection. It lasts until the next message is stored.
+const GOES_ON: &str = "connection goes on, with a fault";
 
 /// How the connections of a channel are opened.
 pub(super) trait Connector: Send {
@@ -54,7 +56,8 @@ pub(super) trait Connection: Send {
     /// What keeps a message in memory.
     type Message: Message;
 
-    /// Waits for the next message. After a failure that is one of a message alone the connection goes on.
+    /// Waits for the next message. After a failure that does not end it the connection goes on: what was received is not accepted, or
+    /// something was missed.
     fn next(&mut self) -> impl Future<Output = Result<Self::Message, Failure>> + Send;
 
     /// A message is on disk.
@@ -185,6 +188,7 @@ impl Driver<'_> {
         mut open: C::Open,
         wakes: &mut broadcast::Receiver<Wake>,
     ) -> Result<Option<Failure>, Ended> {
+        let mut has_fault = false;
         while !self.is_to_be_closed().await? {
             let received = {
                 let mut next = std::pin::pin!(open.next());
@@ -202,6 +206,9 @@ impl Driver<'_> {
                 Some(Ok(message)) => {
                     if self.store(&message, wakes).await? {
                         open.stored(message);
+                        if std::mem::take(&mut has_fault) {
+                            self.stored.context.clear(self.stored.channel);
+                        }
                     }
                 }
                 Some(Err(failure)) => {
@@ -212,7 +219,14 @@ impl Driver<'_> {
                         connector.lose(open, &failure);
                         return Ok(Some(failure));
                     }
-                    self.report(failure.code, &failure.message);
+                    if !failure.is_of_message {
+                        // Nothing is there to be rejected: it was missed.
+                        let store = &self.stored.context.store;
+                        store.report_unread(self.stored.channel);
+                    }
+                    has_fault = true;
+                    let (code, message) = (failure.code, &failure.message);
+                    self.stored.report(code, message, GOES_ON);
                 }
             }
         }
@@ -248,7 +262,8 @@ impl Driver<'_> {
                 }
                 Ok(Receipt::Full) => {
                     if !std::mem::replace(&mut is_full, true) {
-                        self.report(INBOX_FULL, "the inbox is full; nothing is read meanwhile");
+                        let message = "the inbox is full; nothing is read meanwhile";
+                        self.stored.report(INBOX_FULL, message, GOES_ON);
                     }
                     self.has_room(message.bytes().len() as u64, wakes).await?;
                 }
@@ -301,6 +316,7 @@ impl Driver<'_> {
         let store = &self.stored.context.store;
         let counted = store.count_rejected(self.stored.channel.id, clock::now().wall, None);
         if let Err(error) = counted.await {
+            store.report_unread(self.stored.channel);
             tracing::error!(code = error.code(), source = self.stored.context.source, %error, "database error; a rejected message is not counted");
         }
     }

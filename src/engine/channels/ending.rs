@@ -91,6 +91,7 @@ impl EndingSource {
             confirmed, message, "subscription ended");
         UnsubscribeResult {
             source: self.name.clone(),
+            transport: channel.transport.code().to_owned(),
             topic: channel.topic.to_string(),
             hub: channel.hub_name().to_owned(),
             confirmed,
@@ -174,6 +175,7 @@ pub async fn end_subscriptions(
             tracing::error!(code = error.code(), source = source.name, %error, "subscriptions can't be read");
             return vec![UnsubscribeResult {
                 source: source.name.clone(),
+                transport: String::new(),
                 topic: String::new(),
                 hub: String::new(),
                 confirmed: false,

@@ -22,7 +22,7 @@ const NEWEST: u32 = 50;
 const LASTING: Duration = Duration::from_secs(60);
 /// How many items are remembered.
 const MOST_REMEMBERED: usize = 1000;
-/// How often somebody else is reported who sends something to a session: anybody can.
+/// How often somebody else is reported who sends something to a session, then once a minute: anybody can.
 const MOST_FOREIGN: u32 = 10;
 /// How often a session is tried to be resumed that the server does not answer for.
 const MOST_RESUMPTIONS: u32 = 5;
@@ -48,6 +48,7 @@ impl Nodes {
                 limit: longest_message,
                 newest: NEWEST,
                 resumption: None,
+                unanswered: Vec::new(),
             },
             resumptions: 0,
             seen: SeenItems::default(),
@@ -62,8 +63,10 @@ impl Nodes {
     ) -> Result<(), XmppError> {
         let resource = &self.memory.resource;
         match client.leave_node(&channel.topic, resource).await {
-            // There never was one, or nobody can end it any more.
-            Err(XmppError::NoAccount | XmppError::NoNode) => Ok(()),
+            // Nothing is subscribed to without a node, or without an account. One that was taken out of the configuration may come back:
+            // until then the service delivers to it.
+            Err(XmppError::NoNode) => Ok(()),
+            Err(XmppError::NoAccount) if channel.begun == 0 => Ok(()),
             ended => ended,
         }
     }
@@ -77,8 +80,11 @@ pub(super) struct OpenNode {
     was_asked_for: bool,
     seen: SeenItems,
     repetition: Repetition,
-    /// How often somebody else has sent something.
+    /// Why something may be missing that is not asked for; it is reported first.
+    gap: Option<&'static str>,
+    /// How often somebody else who has sent something was reported, and when last.
     foreign: u32,
+    foreign_at: Instant,
     _place: NodePlace,
 }
 
@@ -102,13 +108,19 @@ impl Connector for Nodes {
         let (session, is_resumed, place) = opened?;
         tracing::info!(source = context.source, topic = %channel.topic, is_resumed, "subscribed to the node");
         let seen = std::mem::take(&mut self.seen);
+        let repetition = Repetition::new(&seen);
+        let asks_for_none = !is_resumed && self.memory.newest == 0;
+        let now = clock::now().mono;
         Ok(OpenNode {
             session,
-            opened_at: clock::now().mono,
+            opened_at: now,
             was_asked_for: false,
-            repetition: Repetition::new(&seen),
+            gap: (asks_for_none && repetition.has_seen)
+                .then_some("the newest items are not asked for: they are too long"),
+            repetition,
             seen,
             foreign: 0,
+            foreign_at: now,
             _place: place,
         })
     }
@@ -122,6 +134,7 @@ impl Connector for Nodes {
         let lasted = clock::now().mono.duration_since(open.opened_at);
         self.memory.newest = newest_after(self.memory.newest, open.was_asked_for, lasted);
         self.memory.resumption = open.session.resumption();
+        self.memory.unanswered = open.session.unanswered();
         self.seen = open.seen;
     }
 
@@ -159,10 +172,12 @@ impl OpenNode {
 
     /// Counts somebody else who sends something. `None`: it was reported often enough.
     fn foreign(&mut self, from: &str) -> Option<Failure> {
-        if self.foreign == MOST_FOREIGN {
+        let now = clock::now().mono;
+        if !is_reported(self.foreign, now.duration_since(self.foreign_at)) {
             return None;
         }
-        self.foreign += 1;
+        self.foreign = self.foreign.saturating_add(1);
+        self.foreign_at = now;
         Some(Failure {
             is_of_message: true,
             ..note(
@@ -173,6 +188,20 @@ impl OpenNode {
             )
         })
     }
+}
+
+/// Whether somebody else is reported who sends something, after so many reports, the last of which is so old. Where the service itself
+/// has another address than the node, each causes a poll.
+fn is_reported(reports: u32, age: Duration) -> bool {
+    reports < MOST_FOREIGN || age >= LASTING
+}
+
+/// Items may be missing.
+fn gap(why: &str) -> Failure {
+    note(
+        "missed-items",
+        format!("{why}: the poll finds what is missing"),
+    )
 }
 
 /// What does not end the session.
@@ -190,6 +219,9 @@ impl Connection for OpenNode {
     type Message = NodeItem;
 
     async fn next(&mut self) -> Result<NodeItem, Failure> {
+        if let Some(why) = self.gap.take() {
+            return Err(gap(why));
+        }
         loop {
             let event = match self.session.next().await {
                 Ok(event) => event,
@@ -212,6 +244,14 @@ impl Connection for OpenNode {
                     return Err(note("missed-items", text.to_owned()));
                 }
                 NodeEvent::Answered => {}
+                NodeEvent::Refused(why) if self.repetition.has_seen => {
+                    return Err(gap(&format!(
+                        "the service does not send the newest items ({why})"
+                    )));
+                }
+                // Nothing came before: the first poll finds all of it.
+                NodeEvent::Refused(_) => {}
+                NodeEvent::Missing(why) => return Err(gap(&why)),
                 NodeEvent::Foreign(from) => {
                     if let Some(failure) = self.foreign(&from) {
                         return Err(failure);
@@ -325,6 +365,20 @@ mod tests {
         NodeItem {
             is_answer: true,
             ..item(id, text)
+        }
+    }
+
+    #[test]
+    fn somebody_else_who_sends_something_is_reported_again_after_a_while() {
+        let (short, long) = (Duration::from_secs(3), LASTING);
+        for (reports, age, expected) in [
+            (0, short, true),
+            (MOST_FOREIGN - 1, short, true),
+            (MOST_FOREIGN, short, false),
+            (MOST_FOREIGN, long, true),
+            (u32::MAX, short, false),
+        ] {
+            assert_eq!(is_reported(reports, age), expected, "{reports} {age:?}");
         }
     }
 

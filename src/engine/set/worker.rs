@@ -308,6 +308,10 @@ impl SetWorker {
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) => {
                         self.check_leases().await;
+                        // What was skipped may have been of a notification that was not read.
+                        if self.state.channels.any_without_intervals().await {
+                            self.state.schedule.check_hint(clock::now());
+                        }
                         return;
                     }
                     // The store outlives the workers.

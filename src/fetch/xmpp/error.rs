@@ -36,6 +36,12 @@ pub enum XmppError {
     /// The service does not let this account subscribe, or has ended the subscription.
     #[error("the PubSub service refuses the subscription: {0}")]
     Refused(String),
+    /// The service has not answered a request in time.
+    #[error("the PubSub service has not answered a request in time")]
+    NoAnswer,
+    /// The server has ended the session.
+    #[error("the XMPP server has ended the session: {0}")]
+    Session(String),
     /// The server has ended the stream with an error.
     #[error("the XMPP server has ended the stream: {0}")]
     Stream(String),
@@ -78,6 +84,8 @@ impl XmppError {
             Self::Tls(_) => "xmpp-tls",
             Self::Authentication(_) => "xmpp-authentication",
             Self::Refused(_) => "xmpp-refused",
+            Self::NoAnswer => "xmpp-no-answer",
+            Self::Session(_) => "xmpp-session",
             Self::Stream(_) => "xmpp-stream-error",
             Self::Closed => "connection-closed",
             Self::Lost(_) => "connection-lost",
@@ -86,6 +94,15 @@ impl XmppError {
             Self::TooLarge(_) | Self::LongTag(_) => "too-large",
             Self::Item(_) => "bad-item",
             Self::Protocol(_) => "xmpp-protocol",
+        }
+    }
+
+    /// The same error, once a session has begun.
+    pub(super) fn in_session(self) -> Self {
+        match self {
+            Self::Stream(why) => Self::Session(why),
+            Self::Closed => Self::Session("it has closed the connection".to_owned()),
+            other => other,
         }
     }
 

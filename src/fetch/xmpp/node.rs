@@ -49,6 +49,10 @@ pub enum NodeEvent {
     Rejected(XmppError),
     /// The request for the newest items is answered: they came before.
     Answered,
+    /// The service does not send the newest items: why.
+    Refused(String),
+    /// The service has announced something that it does not send: why.
+    Missing(String),
 }
 
 /// An item of a node.
@@ -180,7 +184,7 @@ impl NodeSession {
     /// # Errors
     /// [`XmppError`]: the session has ended.
     pub async fn next(&mut self) -> Result<NodeEvent, XmppError> {
-        let next = self.wait().await;
+        let next = self.wait().await.map_err(XmppError::in_session);
         if let Err(error) = &next {
             // Whatever else has ended it would come again.
             self.can_resume = error.is_of_connection();
@@ -191,14 +195,12 @@ impl NodeSession {
     async fn wait(&mut self) -> Result<NodeEvent, XmppError> {
         loop {
             match self.pending.front() {
-                Some(Pending::Event(
-                    NodeEvent::Foreign(_) | NodeEvent::Rejected(_) | NodeEvent::Answered,
-                )) => {
+                Some(Pending::Event(item @ NodeEvent::Item(_))) => return Ok(item.clone()),
+                Some(Pending::Event(_)) => {
                     if let Some(Pending::Event(event)) = self.pending.pop_front() {
                         return Ok(event);
                     }
                 }
-                Some(Pending::Event(event)) => return Ok(event.clone()),
                 Some(Pending::Ended(why)) => return Err(XmppError::Refused(why.clone())),
                 Some(Pending::Stanza { .. }) => self.conclude(),
                 None => {
@@ -237,6 +239,30 @@ impl NodeSession {
         self.wanted.has_newest()
     }
 
+    /// The items that were asked for and have not come. Whatever else than its connection has ended the session may have been the one
+    /// that is asked for: it is not one of them.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<String> {
+        let asked = usize::from(!self.can_resume && self.wanted.is_asked());
+        let unanswered = self.wanted.unanswered().into_iter().skip(asked);
+        let items = unanswered.filter_map(|wanted| match wanted {
+            Wanted::Item(id) => Some(id),
+            Wanted::Newest(_) => None,
+        });
+        items.collect()
+    }
+
+    /// Asks for these items.
+    pub(super) fn ask_for(
+        &mut self,
+        items: impl IntoIterator<Item = String>,
+    ) -> Result<(), XmppError> {
+        for id in items {
+            self.want(Wanted::Item(id));
+        }
+        self.ask()
+    }
+
     /// What the session is resumed with, if the server allows that, and nothing but its connection has failed.
     #[must_use]
     pub fn resumption(&self) -> Option<NodeResumption> {
@@ -273,7 +299,7 @@ impl NodeSession {
         match tokio::time::timeout(ENDING_TIME, ending).await {
             Ok(Err(XmppError::Refused(text))) if is_gone(&text) => Ok(()),
             Ok(ended) => ended,
-            Err(_) => Err(XmppError::Refused("no answer".to_owned())),
+            Err(_) => Err(XmppError::NoAnswer),
         }
     }
 
@@ -289,7 +315,7 @@ impl NodeSession {
         let answering = tokio::time::timeout(PATIENCE, self.request(&form, true));
         let answer = match answering.await {
             Ok(answer) => answer?,
-            Err(_) => return Err(XmppError::Refused("no answer".to_owned())),
+            Err(_) => return Err(XmppError::NoAnswer),
         };
         let subscription = answer.child(PUBSUB, "pubsub");
         let subscription = subscription.and_then(|it| it.child(PUBSUB, "subscription"));
@@ -304,7 +330,8 @@ impl NodeSession {
         let begun = self.stream.received();
         let id = self.send_request("set", &format!("<pubsub xmlns='{PUBSUB}'>{form}</pubsub>"))?;
         loop {
-            let element = self.stream.read().await?;
+            let element = self.stream.read().await;
+            let element = element.map_err(XmppError::in_session)?;
             let is_answer = element.is(CLIENT, "iq")
                 && element.attribute("id") == Some(&id)
                 && matches!(element.attribute("type"), Some("result" | "error"))
@@ -375,7 +402,7 @@ impl NodeSession {
         }
         // What is incomplete may be the answer.
         if self.in_stanza == 0 && !self.wanted.wait() {
-            return Err(XmppError::Refused("no answer".to_owned()));
+            return Err(XmppError::NoAnswer);
         }
         if std::mem::replace(&mut self.received, received) != received {
             self.silent = 0;
@@ -443,6 +470,9 @@ impl NodeSession {
                 continue;
             }
             match child.name.as_str() {
+                "items" if child.children.is_empty() && message.fault.is_none() => {
+                    self.miss("the service announces a change without an item");
+                }
                 "items" => self.take_items(child, false)?,
                 "delete" => self.end("the node is deleted"),
                 "subscription" if child.attribute("subscription") == Some("none") => {
@@ -483,19 +513,26 @@ impl NodeSession {
         let id = iq.attribute("id").unwrap_or_default();
         let answered = self.wanted.answered(id);
         let items = pubsub.and_then(|it| it.child(PUBSUB, "items"));
-        let is_of_items = matches!(answered, Some(Wanted::Item(_)));
-        match (items, iq.child(CLIENT, "error")) {
-            (Some(items), None) if items.attribute("node") == Some(&self.name.node) => {
-                self.take_items(items, !is_of_items)?;
+        let items = items.filter(|it| it.attribute("node") == Some(&self.name.node));
+        let error = iq.child(CLIENT, "error");
+        let error = error.map(|error| condition(error, STANZA_ERRORS));
+        match (&answered, error, items) {
+            // It may have been retracted meanwhile.
+            (Some(Wanted::Item(_)), Some(error), _) if is_gone(&error) => {
+                self.miss("an item that the service has announced is gone");
             }
-            (_, Some(error)) if is_of_items => {
-                let condition = condition(error, STANZA_ERRORS);
-                // It may have been retracted meanwhile.
-                if !is_gone(&condition) {
-                    let text = format!("the service does not send it: {condition}");
-                    self.reject(XmppError::Item(text));
-                }
+            (Some(Wanted::Item(_)), Some(error), _) => {
+                let text = format!("the service does not send it: {error}");
+                self.reject(XmppError::Item(text));
             }
+            (Some(Wanted::Item(_)), None, Some(items)) if has_document(items) => {
+                self.take_items(items, false)?;
+            }
+            (Some(Wanted::Item(_)), None, _) => {
+                self.miss("the service has no document of an item that it has announced");
+            }
+            (Some(Wanted::Newest(_)), Some(error), _) => self.note(NodeEvent::Refused(error)),
+            (_, None, Some(items)) => self.take_items(items, true)?,
             _ => {}
         }
         if let Some(Wanted::Newest(_)) = answered {
@@ -521,6 +558,11 @@ impl NodeSession {
             }
         }
         self.ask()
+    }
+
+    /// Something was announced that does not come.
+    fn miss(&mut self, why: &str) {
+        self.note(NodeEvent::Missing(why.to_owned()));
     }
 
     fn note_foreign(&mut self, stanza: &Element) {
@@ -566,6 +608,12 @@ impl NodeSession {
                 .send(&format!("<a xmlns='{SM}' h='{}'/>", self.handled)),
         }
     }
+}
+
+/// Whether one of these items has a document, accepted or not.
+fn has_document(items: &Element) -> bool {
+    let mut items = items.children.iter().filter(|it| it.is_item());
+    items.any(|item| item.document.is_some())
 }
 
 /// Whether a service says that there is no subscription.

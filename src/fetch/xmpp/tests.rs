@@ -119,7 +119,7 @@ async fn next_event(session: &mut NodeSession) -> NodeEvent {
     loop {
         let next = tokio::time::timeout(HANGING, session.next()).await;
         match next.expect("not within the limit").unwrap() {
-            NodeEvent::Answered => {}
+            NodeEvent::Answered | NodeEvent::Missing(_) => {}
             event => return event,
         }
     }
@@ -403,7 +403,7 @@ async fn service_that_does_not_answer_is_asked_anew() {
         found = failure(&mut session) => found,
         () = answering => unreachable!(),
     };
-    assert_eq!(found, XmppError::Refused("no answer".to_owned()));
+    assert_eq!(found, XmppError::NoAnswer);
     assert_eq!(session.resumption(), None);
 }
 
@@ -477,7 +477,7 @@ async fn only_a_session_whose_connection_is_lost_is_resumed() {
         ("<message><body>", "connection-lost", true),
         ("<unknown xmlns='urn:x'/>", "xmpp-protocol", false),
         ("<message></body>", "xmpp-protocol", false),
-        ("</stream:stream>", "connection-closed", false),
+        ("</stream:stream>", "xmpp-session", false),
     ] {
         let (mut session, mut server) = session(SM).await;
         let (found, ()) = tokio::join!(failure(&mut session), async {
@@ -583,6 +583,7 @@ async fn session_is_resumed_after_an_attempt_that_reaches_no_server() {
         limit: LIMIT as u64,
         newest: 5,
         resumption: Some(session(SM).await.0.resumption().unwrap()),
+        unanswered: Vec::new(),
     };
     let opened = refused.open_node(&topic, &mut memory).await;
     assert_eq!(opened.err().unwrap().code(), "xmpp-unreachable");
@@ -876,9 +877,9 @@ async fn bombs_and_endless_stanzas_are_bounded() {
         (&format!("<message>{deep}"), "xmpp-protocol"),
         (
             "<stream:error><policy-violation xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>",
-            "xmpp-stream-error",
+            "xmpp-session",
         ),
-        ("</stream:stream>", "connection-closed"),
+        ("</stream:stream>", "xmpp-session"),
     ] {
         let (mut session, mut server) = session("").await;
         let (found, ()) = tokio::join!(
@@ -927,4 +928,48 @@ async fn server_that_is_gone_or_never_ends_a_stanza_is_left() {
         }
     );
     assert_eq!(found, XmppError::Endless);
+}
+
+#[tokio::test]
+async fn what_is_announced_and_does_not_come_is_reported() {
+    let (mut session, mut server) = session("").await;
+    let refused = |id: &str, condition: &str| {
+        format!(
+            "<iq type='error' id='{id}' from='{SERVICE}'><error type='cancel'>\
+             <{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
+        )
+    };
+    server.send(&refused("r2", "feature-not-implemented")).await;
+    server
+        .event(SERVICE, "<item id='1'/><item id='2'/><item id='3'/>")
+        .await;
+    let serving = async {
+        server.until("<item id='1'/></items></pubsub></iq>").await;
+        server.send(&refused("r3", "item-not-found")).await;
+        server.until("<item id='2'/></items></pubsub></iq>").await;
+        server.answer("r4", "").await;
+        server.until("<item id='3'/></items></pubsub></iq>").await;
+        server.answer("r5", "<item id='3'/>").await;
+        // Something has happened, and that is all that it states.
+        server.event(SERVICE, "").await;
+        server.event(SERVICE, "<retract id='1'/>").await;
+        let item = "<item id='4'><a xmlns='urn:x'/></item>";
+        server.event(SERVICE, item).await;
+    };
+    let listening = async {
+        let mut next = async || {
+            let next = tokio::time::timeout(HANGING, session.next()).await;
+            next.expect("not within the limit").unwrap()
+        };
+        let reason = "feature-not-implemented".to_owned();
+        assert_eq!(next().await, NodeEvent::Refused(reason));
+        assert_eq!(next().await, NodeEvent::Answered);
+        for _ in 0..4 {
+            let event = next().await;
+            assert!(matches!(event, NodeEvent::Missing(_)), "{event:?}");
+        }
+        let event = next().await;
+        assert!(matches!(event, NodeEvent::Item(item) if item.id == "4"));
+    };
+    tokio::join!(listening, serving);
 }

@@ -61,6 +61,11 @@ impl WantedItems {
         queue.any(|wanted| matches!(wanted, Wanted::Newest(_)))
     }
 
+    /// Whether the first that is not answered was asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// What is not answered.
     pub(super) fn unanswered(&self) -> Vec<Wanted> {
         self.queue.iter().cloned().collect()

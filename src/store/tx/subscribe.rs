@@ -156,18 +156,6 @@ impl Store {
             .await
     }
 
-    /// Counts a delivery that was rejected unread, and wakes its set, which is to be polled for what it states.
-    pub async fn count_unread(self: &Arc<Self>, id: ChannelId) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            channel::count_rejected(tx.sql, id)?;
-            if let Some(record) = channel::get(tx.sql, id)? {
-                tx.wake(Wake::Unread(record.set));
-            }
-            Ok(())
-        })
-        .await
-    }
-
     /// Applies a hub's denial: it refuses or ends the subscription. Returns whether the channel has requested the topic.
     pub async fn deny_channel(
         self: &Arc<Self>,
@@ -201,7 +189,8 @@ impl Store {
         .await
     }
 
-    /// Counts a delivery that was rejected before it was stored; `fault`: what that says about the channel.
+    /// Counts a delivery that was rejected before it was stored; `fault`: what that says about the channel. Where no intervals show that
+    /// one is missing, this wakes the set, which is to be polled for what the delivery states.
     pub async fn count_rejected(
         self: &Arc<Self>,
         id: ChannelId,
@@ -213,10 +202,28 @@ impl Store {
             if let Some(kind) = fault {
                 change_in(tx, id, None, |channel| channel.note_fault(kind, now))?;
             }
+            let record = channel::get(tx.sql, id)?;
+            if let Some(wake) = record.and_then(|record| unread_by(&record)) {
+                tx.wake(wake);
+            }
             Ok(())
         })
         .await
     }
+
+    /// Wakes the set of a channel as [`count_rejected`](Self::count_rejected) does, where a notification was missed, or can't be counted.
+    pub fn report_unread(&self, channel: &ChannelRecord) {
+        if let Some(wake) = unread_by(channel) {
+            // Nobody may be there to be woken.
+            let _ = self.wakes.send(wake);
+        }
+    }
+}
+
+/// What wakes the set of a channel that has not read a notification; `None`: the interval of the next one shows that it is missing.
+fn unread_by(channel: &ChannelRecord) -> Option<Wake> {
+    let has_intervals = channel.transport.states_intervals();
+    (!has_intervals).then_some(Wake::Unread(channel.set))
 }
 
 /// Changes a channel in a transaction. `fresh`: as in [`step_channel`](Store::step_channel). Returns the result of `change` and the channel as it was.
