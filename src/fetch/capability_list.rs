@@ -319,7 +319,8 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
     let head = reader.head().clone();
     let all_state_changes = (!entries.is_empty()).then(|| entries.iter().all(Entry::states_change));
     let mut oddities = reader.oddities().clone();
-    if is_cut && reader.is_draft() {
+    // It is counted once, at the end of a document.
+    if is_cut && reader.is_draft() && oddities.count(Oddity::Draft01) == 0 {
         oddities.add(Oddity::Draft01);
     }
     // A plain sitemap may be as long as it is.
