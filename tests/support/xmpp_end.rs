@@ -241,7 +241,8 @@ impl<C: AsyncRead + AsyncWrite + Unpin> XmppEnd<C> {
             .await;
     }
 
-    fn service(&self) -> String {
+    /// The address of the service.
+    pub(crate) fn service(&self) -> String {
         format!("pubsub.{}", self.domain)
     }
 }

@@ -4,7 +4,7 @@ use chrono::DateTime;
 use resyncd::status::{ChannelStatus, CountedError, SetStatus, UnsubscribeResult};
 
 use crate::draft::{Draft, account};
-use crate::scripted::{SERVICE, Scripted, Session};
+use crate::scripted::{Scripted, Session};
 use crate::support::{NAME, soon};
 
 const LOOPBACK: &str = "127.0.0.1";
@@ -144,7 +144,8 @@ async fn subscription_is_ended_with_the_address_that_the_server_has_assigned() {
         }
         assert_ne!(endings[0].0.own, endings[1].0.own);
         for (ending, id) in &mut endings {
-            let answer = format!("<iq type='result' id='{id}' from='{SERVICE}'/>");
+            let service = ending.service();
+            let answer = format!("<iq type='result' id='{id}' from='{service}'/>");
             ending.send(&answer).await;
         }
         session.confirm(&unsubscribe).await;

@@ -278,7 +278,10 @@ impl ChannelRules<'_> {
             let protocols = source.map_or(&nothing, |source| &source.callback_protocols);
             protocols.check(protocol).err()
         });
-        let lacks_url = transport.has_callback() && self.config.callback.public_url.is_none();
+        // Where nothing is configured yet, what every hub needs is no property of the channel.
+        let is_configured = !transport.has_hubs() || !self.config.sources.is_empty();
+        let has_url = self.config.callback.public_url.is_some();
+        let lacks_url = transport.has_callback() && is_configured && !has_url;
         let lacks_account = transport.needs_account() && self.config.xmpp.is_none();
         let reasons = [
             is_off.then(|| ("notifications-off", "`notifications` is false".to_owned())),

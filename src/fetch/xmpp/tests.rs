@@ -941,7 +941,7 @@ async fn what_is_announced_and_does_not_come_is_reported() {
     };
     server.send(&refused("r2", "feature-not-implemented")).await;
     server
-        .event(SERVICE, "<item id='1'/><item id='2'/><item id='3'/>")
+        .items("<item id='1'/><item id='2'/><item id='3'/>")
         .await;
     let serving = async {
         server.until("<item id='1'/></items></pubsub></iq>").await;
@@ -951,10 +951,10 @@ async fn what_is_announced_and_does_not_come_is_reported() {
         server.until("<item id='3'/></items></pubsub></iq>").await;
         server.answer("r5", "<item id='3'/>").await;
         // Something has happened, and that is all that it states.
-        server.event(SERVICE, "").await;
-        server.event(SERVICE, "<retract id='1'/>").await;
+        server.items("").await;
+        server.items("<retract id='1'/>").await;
         let item = "<item id='4'><a xmlns='urn:x'/></item>";
-        server.event(SERVICE, item).await;
+        server.items(item).await;
     };
     let listening = async {
         let mut next = async || {
