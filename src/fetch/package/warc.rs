@@ -4,8 +4,7 @@
 //! records of a URI the last one counts by its `WARC-Date`. Nothing is unpacked: a record is read where it is, so that opening takes
 //! some bytes for each record, and reading takes a buffer.
 //!
-//! The manifest is a record whose URI ends in `manifest.xml`, also one that is `metadata`: such a record is nothing else, and not a
-//! resource. A WARC need not have a manifest. Then one is made of what its records state; it does not state that it is one, so that nothing
+//! A WARC need not have a manifest. Then one is made of what its records state; it does not state that it is one, so that nothing
 //! follows from what it does not name.
 
 mod head;
@@ -56,7 +55,6 @@ fn open(file: &Arc<File>, length: u64) -> Opened {
         records: Vec::new(),
         members: 0,
         manifests: Vec::new(),
-        metadata: Vec::new(),
         read: 0,
     };
     let mut at = 0;
@@ -85,24 +83,13 @@ struct Record {
     revisits: Option<(u64, u64)>,
 }
 
-/// A record that describes something, and may be the manifest.
-struct MetadataRecord {
-    /// Its URI as a hash.
-    name: u64,
-    /// The time in microseconds.
-    date: i64,
-    at: u64,
-}
-
 /// The records read so far.
 struct Scan {
     hashes: RandomState,
     records: Vec<Record>,
     members: usize,
-    /// The records of resources that may be the manifest.
+    /// The records that may be the manifest.
     manifests: Vec<u64>,
-    /// Other records that may be the manifest.
-    metadata: Vec<MetadataRecord>,
     /// How many bytes were decompressed.
     read: u64,
 }
@@ -117,9 +104,6 @@ impl Scan {
             return stream.next_record();
         };
         self.members += 1;
-        if head.is_metadata() {
-            self.add_metadata(&head, at);
-        }
         let mut block = stream.by_ref().take(head.length);
         let has_payload = match &head {
             // What holds no response does not matter.
@@ -162,22 +146,9 @@ impl Scan {
             revisits: is_revisit.then(|| (hash(refers.0), revisited.unwrap_or_default())),
         };
         self.records.push(record);
-        if names_manifest(uri) && !is_revisit && self.manifests.len() < MAX_MANIFESTS {
+        let is_manifest = uri.path().to_ascii_lowercase().ends_with("manifest.xml");
+        if is_manifest && !is_revisit && self.manifests.len() < MAX_MANIFESTS {
             self.manifests.push(at);
-        }
-    }
-
-    /// Adds a record that describes something: of a URI the last one by its time counts.
-    fn add_metadata(&mut self, head: &RecordHead, at: u64) {
-        let Some(uri) = head.uri.as_ref().filter(|uri| names_manifest(uri)) else {
-            return;
-        };
-        let (name, date) = (self.hash(uri.as_str()), head.date.unwrap_or(i64::MIN));
-        let has_room = self.metadata.len() < MAX_MANIFESTS;
-        match self.metadata.iter_mut().find(|it| it.name == name) {
-            Some(known) if known.date <= date => (known.date, known.at) = (date, at),
-            None if has_room => self.metadata.push(MetadataRecord { name, date, at }),
-            Some(_) | None => {}
         }
     }
 
@@ -223,7 +194,6 @@ impl Scan {
         let newest: HashSet<u64> = places.iter().copied().collect();
         let file = Arc::new(file);
         let manifests = self.manifests.iter().filter(|at| newest.contains(*at));
-        let manifests = manifests.chain(self.metadata.iter().map(|record| &record.at));
         let manifest = find_manifest(&file, manifests)?;
         Ok(Warc {
             hashes: self.hashes,
@@ -234,11 +204,6 @@ impl Scan {
             manifest,
         })
     }
-}
-
-/// Whether what has this URI may be the manifest.
-fn names_manifest(uri: &Url) -> bool {
-    uri.path().to_ascii_lowercase().ends_with("manifest.xml")
 }
 
 /// Where the payloads are that revisits refer to, by identifier, moment or digest.

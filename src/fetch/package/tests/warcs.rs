@@ -242,46 +242,6 @@ fn manifest_is_the_record_of_that_name() {
 }
 
 #[test]
-fn manifest_may_be_a_metadata_record_and_is_no_resource() {
-    let manifest = |uri: &str| {
-        format!(
-            r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-            <rs:md capability="resourcedump-manifest"/><url><loc>{uri}</loc></url></urlset>"#
-        )
-    };
-    let described = |uri: &str, date: &str, text: &str| {
-        record("metadata", uri, date, &[], text.as_bytes())
-    };
-    let (place, other) = ("urn:x:manifest.xml", "http://example.org/old");
-    let newest = described(place, "2026-01-02T00:00:00Z", &manifest(URI));
-    let older = described(place, "2026-01-01T00:00:00Z", &manifest(other));
-    let page = "http://example.org/app/manifest.xml";
-    // As crawlers describe what they have stored.
-    let crawled = described(page, "2026-01-03T00:00:00Z", "fetchTimeMs: 337\r\n");
-    let page = resource(page, b"<manifest/>");
-    let one = resource(URI, b"one");
-    for (records, is_made, names) in [
-        (&[&newest, &one][..], false, vec![URI]),
-        (&[&newest, &older, &one], false, vec![URI]),
-        (&[&older, &newest, &one], false, vec![URI]),
-        (&[&page, &crawled, &newest, &one], false, vec![URI]),
-        (&[&crawled, &one], true, vec![URI]),
-        (
-            &[&one, &page, &crawled],
-            true,
-            vec![URI, "http://example.org/app/manifest.xml"],
-        ),
-    ] {
-        let records: Vec<_> = records.iter().map(|it| it.as_slice()).collect();
-        let package = open(&records.concat()).unwrap();
-        assert_eq!(package.makes_manifest(), is_made);
-        let found: Vec<_> = named(&package).into_iter().map(|(uri, _)| uri).collect();
-        assert_eq!(found, names);
-        assert_eq!(read(&package, URI).unwrap(), b"one");
-    }
-}
-
-#[test]
 fn hostile_records_are_rejected() {
     let lying = |length: &str| {
         format!("WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: {length}\r\n\r\nx")

@@ -77,11 +77,6 @@ impl RecordHead {
         self.kind == "response" && is_http && !self.is_segment
     }
 
-    /// Whether its block describes something else: a resource, a file, or all that is in the WARC.
-    pub(super) fn is_metadata(&self) -> bool {
-        self.kind == "metadata" && !self.is_segment
-    }
-
     /// Whether its payload is that of another record.
     pub(super) fn is_revisit(&self) -> bool {
         self.kind == "revisit"
