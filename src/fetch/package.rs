@@ -28,6 +28,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use url::Url;
+
 use self::archive::Archive;
 pub use self::error::PackageError;
 pub use self::member::MemberReader;
@@ -51,6 +53,16 @@ impl Package {
     /// [`PackageError::TooManyMembers`], [`PackageError::Expansion`], [`PackageError::TooLargeUnpacked`], [`PackageError::Io`].
     pub fn open(file: File, folder: &Path, limit: Option<u64>) -> Result<Self, PackageError> {
         format::open(file, &Room { folder, limit }).map(Self)
+    }
+
+    /// The same, where its entry in a dump states the URI of the manifest (`contents`): some formats find members by their URIs. No
+    /// other clone exists yet.
+    #[must_use]
+    pub fn with_manifest_at(mut self, uri: Option<&Url>) -> Self {
+        if let (Some(uri), Some(archive)) = (uri, Arc::get_mut(&mut self.0)) {
+            archive.name_manifest(uri);
+        }
+        self
     }
 
     /// Opens its manifest, `manifest.xml` at the top, of at most `limit` bytes. Relative URIs are resolved against `base`, the

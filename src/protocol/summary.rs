@@ -227,6 +227,11 @@ impl DocumentSummary {
         self.oddities.count(Oddity::UriList) > 0
     }
 
+    /// Whether it is of version 0.1, by its elements or by what its head names: such a document need not name everything.
+    pub fn is_of_draft(&self) -> bool {
+        self.oddities.count(Oddity::Draft01) > 0 || self.head.names_offers()
+    }
+
     /// The number of entries that can't be read: what they name is unknown.
     pub fn bad_entries(&self) -> u64 {
         self.oddities.bad_entries()

@@ -931,6 +931,44 @@ async fn resource_that_a_dump_lacks_is_in_the_sitemap() {
     );
 }
 
+/// It states that it is a Resource List, as those of the draft need not.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_deleted_by_absence_from_a_stated_list_of_the_draft() {
+    let stated = |modified: &str, links: &[String], entries: &[String]| {
+        let md = format!(
+            "<rs:md capability=\"resourcelist\" at=\"{}\"/>",
+            at(modified)
+        );
+        let list = sitemap("", links, entries);
+        let end = list.find('>').unwrap() + 1;
+        format!("{}{md}{}", &list[..end], &list[end..])
+    };
+    let size = "<rs:size>2</rs:size></url>";
+    let sized = |entry: String| vec![entry.replace("</url>", size)];
+    for is_of_draft in [true, false] {
+        let source = site(&["/a", "/b"]).await;
+        let entries = [listed("/a", "08"), listed("/b", "09")];
+        put(&source, SITEMAP, &stated("12", &[], &entries));
+        let draft = Draft::follow(source).await;
+        draft.until_pages(&[("/a", "/a"), ("/b", "/b")]).await;
+        draft.in_sync_until("12").await;
+        let left = match is_of_draft {
+            true => sized(listed("/a", "08")),
+            false => vec![listed("/a", "08")],
+        };
+        draft.put(SITEMAP, &stated("14", &[], &left));
+        if is_of_draft {
+            let is_noted =
+                |set: &SetStatus| set.notices.iter().any(|it| it.code == "draft-absence");
+            draft.in_sync_until("14").await;
+            draft.until("noted", is_noted).await;
+            draft.until_pages(&[("/a", "/a"), ("/b", "/b")]).await;
+        } else {
+            draft.until_pages(&[("/a", "/a")]).await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn older_sitemap_does_not_end_what_a_newer_one_names() {
     let draft = followed(&[]).await;

@@ -3,6 +3,7 @@
 use resyncd::clock;
 use resyncd::config::Baseline;
 use resyncd::demo::{ChannelHub, Fault, MemberFault, PathForm, SampleOptions, SampleSource};
+use resyncd::protocol::{Algorithm, Digest};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::packing::{
@@ -280,6 +281,79 @@ async fn member_without_digest_is_read_only_at_its_manifest_path() {
         state[&rig.uri("r0002.txt")]
     );
     assert_eq!(single_fetches(&rig, 3), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coded_member_is_stored_as_the_same_entry_over_http_is() {
+    const TEXT: &str = "<b> & the text, the text, the text</b>";
+    let coded = gzip(TEXT.as_bytes());
+    let digest = |bytes: &[u8]| Digest::of(Algorithm::Sha256, bytes).to_string();
+    let (of_text, of_coded) = (digest(TEXT.as_bytes()), digest(&coded));
+    let coded_md =
+        |member: usize, md: &str| format!("<rs:md path=\"/r{member}\" encoding=\"gzip\" {md}/>");
+    let draft_md = |member: usize, digest: &str| {
+        let (_, hex) = digest.split_once(':').unwrap();
+        format!(
+            "<rs:path>r{member}</rs:path><rs:contentencoding>gzip</rs:contentencoding><rs:fixity type=\"sha-256\">{hex}</rs:fixity>"
+        )
+    };
+    // What is stated, the member, and what the mirror has.
+    let cases: [(String, &[u8], &[u8]); 7] = [
+        (
+            coded_md(0, &format!("hash=\"{of_text}\" length=\"{}\"", TEXT.len())),
+            &coded,
+            TEXT.as_bytes(),
+        ),
+        (
+            coded_md(
+                1,
+                &format!("hash=\"{of_coded}\" length=\"{}\"", coded.len()),
+            ),
+            &coded,
+            &coded,
+        ),
+        (
+            coded_md(2, &format!("length=\"{}\"", coded.len())),
+            &coded,
+            &coded,
+        ),
+        (coded_md(3, ""), &coded, TEXT.as_bytes()),
+        (
+            coded_md(4, &format!("hash=\"{of_text}\"")),
+            TEXT.as_bytes(),
+            TEXT.as_bytes(),
+        ),
+        (draft_md(5, &of_text), &coded, TEXT.as_bytes()),
+        (draft_md(6, &of_coded), &coded, &coded),
+    ];
+    let source = SampleSource::start(only_dumped(cases.len())).await.unwrap();
+    let at = source.boundary();
+    let entries: String = cases
+        .iter()
+        .enumerate()
+        .map(|(number, (md, ..))| format!("<url><loc>/set1/res/r{number:04}.txt</loc>{md}</url>"))
+        .collect();
+    let manifest = format!("{HEAD}<rs:md {MANIFEST} at=\"{at}\"/>{entries}</urlset>");
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let mut add = |name: &str, bytes: &[u8]| {
+        zip.start_file(name, zip::write::SimpleFileOptions::default())
+            .unwrap();
+        std::io::Write::write_all(&mut zip, bytes).unwrap();
+    };
+    add("manifest.xml", manifest.as_bytes());
+    for (number, (_, member, _)) in cases.iter().enumerate() {
+        add(&format!("r{number}"), member);
+    }
+    let package = zip.finish().unwrap().into_inner();
+    put_archive(&source, "/set1/own.zip", None, package);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until("applied", |set| set.resources == cases.len() as u64)
+        .await;
+    for (number, (md, _, stored)) in cases.iter().enumerate() {
+        let name = format!("r{number:04}.txt");
+        assert_eq!(rig.mirrored(&name).as_deref(), Some(*stored), "{md}");
+    }
+    assert_eq!(single_fetches(&rig, cases.len()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

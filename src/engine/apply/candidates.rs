@@ -94,19 +94,20 @@ pub(super) async fn fetch(
                 Ok(None) => continue,
                 Err(error) => return Err(error.into_failure(task)),
             },
-            TaskCandidate::Member(member, path) => match unpack(context, task, &member, path).await
-            {
-                Ok(fetched) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
-                // The error is not the candidate's.
-                Err(UnpackError::Mirror(error)) => {
-                    return Err(DownloadError::from(error).into_failure(task));
+            TaskCandidate::Member(member, path) => {
+                match unpack(context, task, expected_of(task), &member, path).await {
+                    Ok(fetched) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
+                    // The error is not the candidate's.
+                    Err(UnpackError::Mirror(error)) => {
+                        return Err(DownloadError::from(error).into_failure(task));
+                    }
+                    Err(error) => {
+                        let members = &context.source.members;
+                        members.withdraw_unusable(context.name(), &member, error.code(), &error);
+                        continue;
+                    }
                 }
-                Err(error) => {
-                    let members = &context.source.members;
-                    members.withdraw_unusable(context.name(), &member, error.code(), &error);
-                    continue;
-                }
-            },
+            }
         };
         // Where the Source answers that there is nothing, a candidate that nothing verifies is not used.
         let is_unverified = is_absent && !candidate.expected.content.is_verifiable();

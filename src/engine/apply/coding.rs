@@ -1,13 +1,15 @@
-//! Content codings (RFC 9110, section 8.4): decodes a staged file into another one, within limits.
+//! Content codings (RFC 9110, section 8.4): decides whether what is stated describes the coded or the decoded bytes, of a download as of
+//! a member of a package, and decodes a staged file into another one, within limits.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use url::Url;
 
 use crate::fetch::FetchError;
 use crate::mirror::{Mirror, MirrorError, Staged};
-use crate::protocol::{Mismatch, Verified, Verifier};
+use crate::protocol::{Mismatch, Verified, Verifier, media_type_essence};
 use crate::sync::Expected;
 
 /// How much is decoded and written at once, in bytes.
@@ -68,8 +70,114 @@ impl Coding {
     }
 }
 
+/// A representation of which a content coding is stated, by its server or by the entry of a package's member, while it is received.
+pub(super) struct CodedContent {
+    label: String,
+    is_compressed_file: bool,
+    expected: Expected,
+    verifier: Verifier,
+    /// The first two bytes.
+    begin: Vec<u8>,
+    received: u64,
+}
+
+/// The bytes that agree with what is stated.
+pub(super) struct DecidedContent {
+    pub(super) staged: Staged,
+    pub(super) verified: Verified,
+    /// The coding of the bytes; `None` if they are not coded.
+    pub(super) encoding: Option<String>,
+}
+
+impl CodedContent {
+    /// `label`: the coding in lower case. `is_compressed_file`: as [`is_compressed_file`] has it.
+    pub(super) fn new(label: String, is_compressed_file: bool, expected: &Expected) -> Self {
+        Self {
+            label,
+            is_compressed_file,
+            verifier: Verifier::new(expected.content.length, &expected.content.hashes),
+            expected: expected.clone(),
+            begin: Vec::new(),
+            received: 0,
+        }
+    }
+
+    /// Adds bytes as they are received. Fails if they are too many for either form.
+    pub(super) fn update(&mut self, bytes: &[u8]) -> Result<(), Mismatch> {
+        let missing = 2 - self.begin.len().min(2);
+        self.begin.extend(bytes.iter().take(missing));
+        self.received += bytes.len() as u64;
+        // Compared at the end: the decoded bytes may agree.
+        let Err(too_long) = self.verifier.update(bytes) else {
+            return Ok(());
+        };
+        let limit = self.expected.content.length.map(longest_coded);
+        match limit.is_some_and(|limit| self.received > limit) {
+            true => Err(too_long),
+            false => Ok(()),
+        }
+    }
+
+    /// Decides which bytes are published. What is stated may describe the coded bytes or the decoded ones: those that agree with it
+    /// are. Where nothing is stated, those are the decoded ones, unless the resource is a compressed file. For a blocking thread.
+    pub(super) fn finish(
+        self,
+        mirror: &Arc<Mirror>,
+        mut staged: Staged,
+        limit: Option<u64>,
+    ) -> Result<DecidedContent, DecodeError> {
+        let Self {
+            label, expected, ..
+        } = self;
+        let (verified, mismatch) = self.verifier.compare();
+        let is_verifiable = expected.content.is_verifiable();
+        let is_right = mismatch.is_none() && (is_verifiable || self.is_compressed_file);
+        let coding = Coding::of(&label);
+        let is_coded = coding.is_none_or(|coding| coding.begins(&self.begin));
+        if let Some(coding) = coding.filter(|_| is_coded && !is_right) {
+            let (staged, verified) = decode(mirror, &mut staged, coding, &expected, limit)?;
+            return Ok(DecidedContent {
+                staged,
+                verified,
+                encoding: None,
+            });
+        }
+        match mismatch {
+            Some(mismatch) => Err(mismatch.into()),
+            None => Ok(DecidedContent {
+                staged,
+                verified,
+                encoding: is_coded.then_some(label),
+            }),
+        }
+    }
+}
+
+/// Whether a resource is a compressed file by the path of one of its URIs, or by its type: some Sources state its compression as a
+/// coding.
+pub(super) fn is_compressed_file(uris: &[&Url], media_type: Option<&str>) -> bool {
+    let is_named = uris.iter().any(|uri| {
+        let path = uri.path().to_ascii_lowercase();
+        let mut suffixes = [".gz", ".tgz", ".svgz"].iter();
+        suffixes.any(|suffix| path.ends_with(suffix))
+    });
+    let types = [
+        "application/gzip",
+        "application/x-gzip",
+        "application/x-tgz",
+    ];
+    is_named || media_type.is_some_and(|it| types.contains(&media_type_essence(it).as_str()))
+}
+
+/// The greatest length of coded bytes whose decoded length is stated: what does not compress grows a little.
+fn longest_coded(decoded: u64) -> u64 {
+    decoded
+        .saturating_add(decoded / 64)
+        .saturating_add(64 << 10)
+}
+
 /// Decodes a staged file into another one and verifies it. `limit`: the greatest length in bytes. For a blocking thread.
-pub(super) fn decode(
+fn decode(
     mirror: &Arc<Mirror>,
     coded: &mut Staged,
     coding: Coding,

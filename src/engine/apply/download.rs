@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use tokio::task::JoinError;
 use url::Url;
 
-use super::coding::{Coding, DecodeError, decode};
+use super::coding::{CodedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
 use super::staged::{Description, ReceivedBytes, Room, StagedResource};
 use crate::clock;
@@ -461,9 +461,7 @@ async fn copy(
     })
 }
 
-/// As [`copy`], where the server has coded the representation. What is stated of it may describe the coded bytes or the decoded
-/// ones: those that agree with it are published. Where nothing is stated, those are the decoded ones, unless the resource is a
-/// compressed file.
+/// As [`copy`], where the server has coded the representation.
 async fn copy_coded(
     context: &ApplyContext,
     uri: &ResourceUri,
@@ -472,82 +470,34 @@ async fn copy_coded(
     lastmod: Option<SourceTime>,
 ) -> Result<Copied, DownloadError> {
     let label = content.coding().unwrap_or_default().to_owned();
-    let is_compressed_file = is_compressed_file(&content, uri);
-    let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
-    let limit = expected.content.length.map(longest_coded);
+    let is_compressed = is_compressed_file(&[content.url(), uri.url()], content.media_type());
+    let mut coded = CodedContent::new(label, is_compressed, expected);
     let mirror = &context.mirror;
-    let (mut staged, mut received) = (write(mirror, None, Vec::new()).await?, 0_u64);
-    let (mut buffer, mut begin): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
+    let mut staged = write(mirror, None, Vec::new()).await?;
+    let mut buffer: Vec<u8> = Vec::new();
     while let Some(chunk) = content.chunk().await? {
         context.source.progress.count_bytes(chunk.len());
-        begin.extend(chunk.iter().take(2 - begin.len().min(2)));
-        received += chunk.len() as u64;
-        // Compared at the end: the decoded bytes may agree.
-        let too_long = verifier.update(&chunk).err();
-        if let Some(too_long) = too_long.filter(|_| limit.is_some_and(|limit| received > limit)) {
-            return Err(too_long.into());
-        }
+        coded.update(&chunk)?;
         buffer.extend_from_slice(&chunk);
         if buffer.len() >= WRITE {
             staged = write(mirror, Some(staged), std::mem::take(&mut buffer)).await?;
         }
     }
     drop(content);
-    let (coded, mismatch) = verifier.compare();
-    let is_right = mismatch.is_none() && (expected.content.is_verifiable() || is_compressed_file);
-    let coding = Coding::of(&label);
-    let is_coded = coding.is_none_or(|coding| coding.begins(&begin));
-    let coding = coding.filter(|_| is_coded && !is_right);
-    let (mirror, expected) = (Arc::clone(mirror), expected.clone());
+    let mirror = Arc::clone(mirror);
     let limit = context.source.limits.resource;
     let finishing = tokio::task::spawn_blocking(move || {
         staged.write(&buffer)?;
-        if let Some(coding) = coding {
-            let (file, verified) = decode(&mirror, &mut staged, coding, &expected, limit)?;
-            return Ok(Copied {
-                bytes: ReceivedBytes::Staged(file.finish(lastmod)?),
-                verified,
-                encoding: None,
-            });
-        }
-        if let Some(mismatch) = mismatch {
-            return Err(mismatch.into());
-        }
+        let decided = coded.finish(&mirror, staged, limit)?;
         Ok(Copied {
-            bytes: ReceivedBytes::Staged(staged.finish(lastmod)?),
-            verified: coded,
-            encoding: is_coded.then_some(label),
+            bytes: ReceivedBytes::Staged(decided.staged.finish(lastmod)?),
+            verified: decided.verified,
+            encoding: decided.encoding,
         })
     });
     finishing
         .await
         .map_err(|error| DownloadError::of_join(&error))?
-}
-
-/// Whether a resource is a compressed file by its name, before or after redirects, or by its type: some servers state its
-/// compression as a coding.
-fn is_compressed_file(content: &Content, uri: &ResourceUri) -> bool {
-    let is_named = [content.url(), uri.url()].iter().any(|url| {
-        let path = url.path().to_ascii_lowercase();
-        let suffixes = [".gz", ".tgz", ".svgz"].iter();
-        suffixes.clone().any(|suffix| path.ends_with(suffix))
-    });
-    let types = [
-        "application/gzip",
-        "application/x-gzip",
-        "application/x-tgz",
-    ];
-    is_named
-        || content
-            .media_type()
-            .is_some_and(|served| types.contains(&served))
-}
-
-/// The greatest length of coded bytes whose decoded length is stated: what does not compress grows a little.
-fn longest_coded(decoded: u64) -> u64 {
-    decoded
-        .saturating_add(decoded / 64)
-        .saturating_add(64 << 10)
 }
 
 impl From<DecodeError> for DownloadError {

@@ -3,13 +3,15 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use super::coding::{CodedContent, DecidedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
 use super::members::Member;
 use super::staged::{Description, ReceivedBytes, StagedResource};
-use crate::fetch::PackageError;
-use crate::mirror::MirrorError;
+use crate::fetch::{FetchError, MemberReader, PackageError};
+use crate::mirror::{MirrorError, Staged};
 use crate::protocol::{Mismatch, Verifier};
 use crate::store::Task;
+use crate::sync::Expected;
 
 /// How much is read and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;
@@ -24,6 +26,9 @@ pub(super) enum UnpackError {
     Package(#[from] PackageError),
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
+    /// Its content coding can't be undone.
+    #[error(transparent)]
+    Coding(FetchError),
     #[error("it is larger than {limit} bytes")]
     TooLarge { limit: u64 },
     #[error(
@@ -40,6 +45,7 @@ impl UnpackError {
             Self::Mirror(error) => error.code(),
             Self::Package(error) => error.code(),
             Self::Mismatch(mismatch) => mismatch.code(),
+            Self::Coding(error) => error.code(),
             Self::TooLarge { .. } => "too-large",
             Self::Unproven => "unproven-member",
             Self::Interrupted => "interrupted",
@@ -51,18 +57,21 @@ impl UnpackError {
 pub(super) async fn unpack(
     context: &Arc<ApplyContext>,
     task: &Task,
+    expected: Expected,
     member: &Arc<Member>,
     path: String,
 ) -> Result<StagedResource, UnpackError> {
     let context = Arc::clone(context);
     let (task, member) = (task.clone(), Arc::clone(member));
-    let unpacking = tokio::task::spawn_blocking(move || copy(&context, &task, &member, &path));
+    let unpacking =
+        tokio::task::spawn_blocking(move || copy(&context, &task, &expected, &member, &path));
     unpacking.await.map_err(|_| UnpackError::Interrupted)?
 }
 
 fn copy(
     context: &ApplyContext,
     task: &Task,
+    expected: &Expected,
     member: &Member,
     path: &str,
 ) -> Result<StagedResource, UnpackError> {
@@ -70,16 +79,61 @@ fn copy(
     if bytes.is_rebased() && !task.content.is_verifiable() {
         return Err(UnpackError::Unproven);
     }
-    let length = bytes.length();
-    let mut verifier = Verifier::new(task.content.length, &task.content.hashes);
+    let DecidedContent {
+        staged,
+        verified,
+        encoding,
+    } = match expected.encoding.clone() {
+        Some(label) => {
+            // As if its server had stated the coding.
+            let media_type = task.content.media_type.as_deref();
+            let is_compressed = is_compressed_file(&[task.uri.url()], media_type);
+            let mut coded = CodedContent::new(label, is_compressed, expected);
+            let staged = stage(context, &mut bytes, |chunk| coded.update(chunk))?;
+            coded.finish(&context.mirror, staged, context.source.limits.resource)?
+        }
+        None => {
+            let mut verifier = Verifier::new(task.content.length, &task.content.hashes);
+            if let Some(length) = bytes.length() {
+                verifier.check_length(length)?;
+            }
+            let staged = stage(context, &mut bytes, |chunk| verifier.update(chunk))?;
+            DecidedContent {
+                staged,
+                verified: verifier.finish()?,
+                encoding: None,
+            }
+        }
+    };
+    let lastmod = task.lastmod.or(task.changed_at);
+    Ok(StagedResource {
+        bytes: ReceivedBytes::Staged(staged.finish(lastmod)?),
+        description: Description {
+            length: verified.length,
+            media_type: task.content.media_type.clone(),
+            encoding,
+            hashes: verified.digests,
+            lastmod,
+            // No server has served it.
+            version: None,
+            is_patched: false,
+        },
+    })
+}
+
+/// Copies a member to a staged file as it is. `verify`: is given all its bytes.
+fn stage(
+    context: &ApplyContext,
+    bytes: &mut MemberReader,
+    mut verify: impl FnMut(&[u8]) -> Result<(), Mismatch>,
+) -> Result<Staged, UnpackError> {
     let limit = context.source.limits.resource;
     let check_limit = |length: u64| match limit {
         Some(limit) if length > limit => Err(UnpackError::TooLarge { limit }),
         _ => Ok(()),
     };
     let mut size = CHUNK;
-    if let Some(length) = length {
-        verifier.check_length(length)?;
+    if let Some(length) = bytes.length() {
         check_limit(length)?;
         size = size.min(usize::try_from(length).unwrap_or(CHUNK)).max(1);
     }
@@ -88,27 +142,22 @@ fn copy(
     loop {
         let read = bytes.read(&mut chunk).map_err(PackageError::from)?;
         if read == 0 {
-            break;
+            return Ok(staged);
         }
         received += read as u64;
         check_limit(received)?;
-        verifier.update(&chunk[..read])?;
+        verify(&chunk[..read])?;
         context.source.progress.count_bytes(read);
         staged.write(&chunk[..read])?;
     }
-    let verified = verifier.finish()?;
-    let lastmod = task.lastmod.or(task.changed_at);
-    Ok(StagedResource {
-        bytes: ReceivedBytes::Staged(staged.finish(lastmod)?),
-        description: Description {
-            length: verified.length,
-            media_type: task.content.media_type.clone(),
-            encoding: None,
-            hashes: verified.digests,
-            lastmod,
-            // No server has served it.
-            version: None,
-            is_patched: false,
-        },
-    })
+}
+
+impl From<DecodeError> for UnpackError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Mirror(error) => Self::Mirror(error),
+            DecodeError::Mismatch(mismatch) => Self::Mismatch(mismatch),
+            DecodeError::Fetch(error) => Self::Coding(error),
+        }
+    }
 }

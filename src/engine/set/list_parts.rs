@@ -24,6 +24,8 @@ pub(super) struct ListParts {
     pub(super) bad_entries: u64,
     /// How many entries were read, of parts that have changed.
     pub(super) entries: u64,
+    /// Whether a document of it is of version 0.1.
+    pub(super) is_of_draft: bool,
     /// How many entries of indexes within the index could not be read.
     bad_index_entries: u64,
     /// Whether any resource is named.
@@ -98,6 +100,7 @@ impl SetState {
         let mut walk = DocumentWalk::of(Capability::ResourceList);
         let stated = changed.read.summary.head.md.at;
         parts.bad_entries = changed.read.summary.bad_entries();
+        parts.is_of_draft = changed.read.summary.is_of_draft();
         if changed.read.next_page().is_some() {
             parts.pages = Some(PageTimes {
                 oldest: stated,
@@ -222,6 +225,7 @@ impl SetState {
                     .summary
                     .bad_entries()
                     .max(u64::from(read.summary.is_uri_list()));
+                parts.is_of_draft |= read.summary.is_of_draft();
                 let Some(read) = walk.enter(read)? else {
                     parts.bad_index_entries += bad_entries;
                     parts.may_change_unseen = true;

@@ -324,6 +324,7 @@ fn open(
     let of_package = |error| EngineError::of_package(uri, error);
     let package = Package::open(file, partial.folder(), context.limits.package);
     let package = package.map_err(of_package)?;
+    let package = package.with_manifest_at(entry.contents.as_ref());
     // What its members state does not say what has changed, nor what was deleted.
     let states_changes = *capability == Capability::ChangeDumpManifest;
     if package.makes_manifest() && states_changes && !has_copy {

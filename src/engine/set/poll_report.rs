@@ -5,7 +5,7 @@
 use url::Url;
 
 use super::documents::note_repeated_index;
-use super::snapshot::AbsenceProof;
+use super::snapshot::{AbsenceProof, DRAFT_ABSENCE, UNSTATED};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -66,10 +66,13 @@ impl SetState {
     /// Shows why absence from the Resource List proves nothing. Of a plain sitemap nothing else can be expected.
     pub(super) fn note_proof(&self, proof: AbsenceProof) {
         let why = proof.notice();
-        let is_plain = proof == AbsenceProof::Unstated && self.record.is_implied();
-        self.set_notice(why.clone().filter(|_| !is_plain));
-        let plain = why.filter(|_| is_plain).map(|why| why.message);
-        self.note("unstated-capability", plain);
+        let is_usual = proof.is_usual_of_sitemap() && self.record.is_implied();
+        self.set_notice(why.clone().filter(|_| !is_usual));
+        let usual = why.filter(|_| is_usual);
+        for code in [UNSTATED, DRAFT_ABSENCE] {
+            let shown = usual.as_ref().filter(|why| why.code == code);
+            self.note(code, shown.map(|why| why.message.clone()));
+        }
     }
 
     /// Shows that the index does not exist that a closed list or dump links to, or that it does.

@@ -11,6 +11,7 @@ use super::entry_batches::EntrySource;
 use super::ingest::{ingest_listed, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::remembered::UnreadDump;
+use super::snapshot::DRAFT_ABSENCE;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -299,7 +300,7 @@ impl SetState {
         self.found += result.tasks;
         self.report_contradictions(result.contradicted).await;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
-        Ok(is_stated && summary.bad_entries() == 0)
+        Ok(is_stated && !summary.is_of_draft() && summary.bad_entries() == 0)
     }
 }
 
@@ -316,6 +317,8 @@ fn expect_all_named(read: &SummarizedDocument) -> Result<(), EngineError> {
 /// Whether absence from a Resource Dump proves a deletion.
 struct DumpProof {
     is_stated: bool,
+    /// Whether a document of it is of version 0.1, which does not say that a dump has everything.
+    is_of_draft: bool,
     states_time: bool,
     bad_entries: u64,
     packages_prove: bool,
@@ -331,6 +334,7 @@ impl DumpProof {
     fn of(summary: &DocumentSummary) -> Self {
         let mut proof = Self {
             is_stated: true,
+            is_of_draft: false,
             states_time: true,
             bad_entries: 0,
             packages_prove: true,
@@ -346,11 +350,13 @@ impl DumpProof {
     /// Adds one more document of the dump.
     fn add(&mut self, summary: &DocumentSummary) {
         self.is_stated &= summary.head.md.capability == Some(Capability::ResourceDump);
+        self.is_of_draft |= summary.is_of_draft();
         self.bad_entries += summary.bad_entries();
     }
 
     fn is_complete(&self) -> bool {
-        self.is_stated && self.states_time && self.bad_entries == 0 && self.packages_prove
+        let is_known = self.is_stated && self.states_time && !self.is_of_draft;
+        is_known && self.bad_entries == 0 && self.packages_prove
     }
 
     fn notice(&self) -> Option<StatusError> {
@@ -359,12 +365,14 @@ impl DumpProof {
                 "unstated-capability",
                 "the Resource Dump does not state that it is one",
             )
+        } else if self.is_of_draft {
+            (DRAFT_ABSENCE, "the Resource Dump is of version 0.1")
         } else if self.bad_entries > 0 {
             ("bad-entries", "entries of the Resource Dump can't be read")
         } else if !self.packages_prove {
             (
                 "unproven-manifest",
-                "a manifest does not state that it is one, or entries of it can't be read",
+                "a manifest does not state that it is one, is of version 0.1, or entries of it can't be read",
             )
         } else if !self.states_time {
             ("untold-time", "the Resource Dump does not state its time")

@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, clear_unfollowed, poll_document};
-use super::snapshot::AbsenceProof;
+use super::snapshot::{AbsenceProof, ListFacts};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -114,12 +114,17 @@ impl SetState {
             .await?;
         let pages = parts.pages;
         let at = pages.map_or(first_at, |pages| pages.of_list(first_at, states_time));
-        let proof = match is_stated {
-            _ if is_older(at) && states_time => return older_list(),
-            false => AbsenceProof::Unstated,
-            true if is_older(at) => AbsenceProof::Older,
-            true => AbsenceProof::Complete.without(parts.bad_entries),
-        };
+        if is_older(at) && states_time {
+            return older_list();
+        }
+        // A part of an index may be the one that names the Change Set.
+        let is_of_draft_set = self.record.is_implied() && self.record.names_document();
+        let proof = AbsenceProof::of_list(ListFacts {
+            is_stated,
+            is_of_draft: parts.is_of_draft || is_of_draft_set,
+            is_older: is_older(at),
+            bad_entries: parts.bad_entries,
+        });
         let store = &self.context.store;
         let is_proof = proof == AbsenceProof::Complete;
         // What seems absent may be named by a part that was left out. Where there are no others, nothing would show that the selection has

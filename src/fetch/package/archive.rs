@@ -5,6 +5,8 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use url::Url;
+
 use super::error::PackageError;
 use super::member::MemberReader;
 
@@ -30,6 +32,10 @@ pub(super) type Opened = Result<Option<Arc<dyn Archive>>, PackageError>;
 
 /// The members of an open package. They can be read concurrently.
 pub(super) trait Archive: Send + Sync {
+    /// Names the member that is the manifest, as the entry of the package does (`contents`). It changes nothing if there is no such
+    /// member, or it is no manifest.
+    fn name_manifest(&mut self, _uri: &Url) {}
+
     /// Opens the manifest.
     fn manifest(&self) -> Result<MemberReader, PackageError>;
 

@@ -4,7 +4,8 @@
 //! records of a URI the last one counts by its `WARC-Date`. Nothing is unpacked: a record is read where it is, so that opening takes
 //! some bytes for each record, and reading takes a buffer.
 //!
-//! A WARC need not have a manifest. Then one is made of what its records state; it does not state that it is one, so that nothing
+//! The manifest is the record at the URI that the entry of the package states (`contents`), or else one whose URI ends in
+//! `manifest.xml`; it may be a `metadata` record, which is nothing else. A WARC need not have a manifest. Then one is made of what its records state; it does not state that it is one, so that nothing
 //! follows from what it does not name.
 
 mod head;
@@ -53,8 +54,10 @@ fn open(file: &Arc<File>, length: u64) -> Opened {
     let mut scan = Scan {
         hashes: RandomState::new(),
         records: Vec::new(),
+        metadata: Vec::new(),
         members: 0,
         manifests: Vec::new(),
+        metadata_manifests: Vec::new(),
         read: 0,
     };
     let mut at = 0;
@@ -83,13 +86,25 @@ struct Record {
     revisits: Option<(u64, u64)>,
 }
 
+/// A record of metadata: it may be nothing but the manifest.
+struct Described {
+    /// Its URI, as a hash.
+    uri: u64,
+    date: i64,
+    at: u64,
+}
+
 /// The records read so far.
 struct Scan {
     hashes: RandomState,
     records: Vec<Record>,
+    /// The records of metadata that have a URI.
+    metadata: Vec<Described>,
     members: usize,
     /// The records that may be the manifest.
     manifests: Vec<u64>,
+    /// The records of metadata that may be.
+    metadata_manifests: Vec<u64>,
     /// How many bytes were decompressed.
     read: u64,
 }
@@ -115,8 +130,10 @@ impl Scan {
         let left = block.limit();
         if has_payload {
             self.add(&head, at);
+        } else if head.is_metadata() {
+            self.add_metadata(&head, at);
         }
-        if self.records.len() > MAX_RECORDS {
+        if self.records.len() + self.metadata.len() > MAX_RECORDS {
             return Err(PackageError::TooManyMembers { limit: MAX_RECORDS });
         }
         self.read = self.read.saturating_add(head.length);
@@ -146,9 +163,22 @@ impl Scan {
             revisits: is_revisit.then(|| (hash(refers.0), revisited.unwrap_or_default())),
         };
         self.records.push(record);
-        let is_manifest = uri.path().to_ascii_lowercase().ends_with("manifest.xml");
-        if is_manifest && !is_revisit && self.manifests.len() < MAX_MANIFESTS {
+        if is_named_manifest(uri) && !is_revisit && self.manifests.len() < MAX_MANIFESTS {
             self.manifests.push(at);
+        }
+    }
+
+    fn add_metadata(&mut self, head: &RecordHead, at: u64) {
+        let Some(uri) = &head.uri else {
+            return;
+        };
+        self.metadata.push(Described {
+            uri: self.hash(uri.as_str()),
+            date: head.date.unwrap_or(i64::MIN),
+            at,
+        });
+        if is_named_manifest(uri) && self.metadata_manifests.len() < MAX_MANIFESTS {
+            self.metadata_manifests.push(at);
         }
     }
 
@@ -156,7 +186,7 @@ impl Scan {
         self.hashes.hash_one(text)
     }
 
-    fn finish(self, file: RecordFile) -> Result<Warc, PackageError> {
+    fn finish(mut self, file: RecordFile) -> Result<Warc, PackageError> {
         let payloads = payloads_of_revisits(&self.records);
         let mut entries: Vec<Member> = self
             .records
@@ -194,16 +224,31 @@ impl Scan {
         let newest: HashSet<u64> = places.iter().copied().collect();
         let file = Arc::new(file);
         let manifests = self.manifests.iter().filter(|at| newest.contains(*at));
-        let manifest = find_manifest(&file, manifests)?;
+        let mut manifest = find_manifest(&file, manifests)?;
+        let metadata = &mut self.metadata;
+        metadata.sort_unstable_by_key(|record| (record.uri, record.date, record.at));
+        // Of one URI the last one counts.
+        metadata.reverse();
+        metadata.dedup_by_key(|record| record.uri);
+        if manifest.is_none() {
+            let newest: HashSet<u64> = self.metadata.iter().map(|record| record.at).collect();
+            let manifests = self.metadata_manifests.iter();
+            manifest = find_manifest(&file, manifests.filter(|at| newest.contains(*at)))?;
+        }
         Ok(Warc {
             hashes: self.hashes,
             file,
             entries,
             places: Arc::new(places),
+            metadata: self.metadata,
             members: self.members,
             manifest,
         })
     }
+}
+
+fn is_named_manifest(uri: &Url) -> bool {
+    uri.path().to_ascii_lowercase().ends_with("manifest.xml")
 }
 
 /// Where the payloads are that revisits refer to, by identifier, moment or digest.
@@ -271,6 +316,8 @@ struct Warc {
     entries: Vec<Member>,
     /// The positions of the records that count.
     places: Arc<Vec<u64>>,
+    /// The records of metadata, the last one of each URI.
+    metadata: Vec<Described>,
     members: usize,
     manifest: Option<u64>,
 }
@@ -288,6 +335,19 @@ impl Warc {
 }
 
 impl Archive for Warc {
+    fn name_manifest(&mut self, uri: &Url) {
+        let payload = self.find(uri.as_str()).and_then(|entry| entry.payload);
+        let hash = self.hashes.hash_one(uri.as_str());
+        let described = self.metadata.iter().find(|record| record.uri == hash);
+        let candidates = payload.into_iter().chain(described.map(|record| record.at));
+        // At most one of a call: none of them is ambiguous.
+        let mut found =
+            candidates.filter_map(|at| find_manifest(&self.file, [at].iter()).ok().flatten());
+        if let Some(named) = found.next() {
+            self.manifest = Some(named);
+        }
+    }
+
     fn manifest(&self) -> Result<MemberReader, PackageError> {
         match self.manifest {
             Some(at) => payload::open(&self.file, at),

@@ -241,6 +241,65 @@ fn manifest_is_the_record_of_that_name() {
     assert_eq!(error.code(), "ambiguous-member");
 }
 
+const STATED: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+    <rs:md capability="resourcedump-manifest"/><url><loc>http://example.org/named</loc></url></urlset>"#;
+
+#[test]
+fn manifest_may_be_a_record_of_any_kind_or_the_one_that_the_dump_names() {
+    let date = "2026-01-01T00:00:00Z";
+    let http = ["Content-Type: application/http; msgtype=response"];
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\n\r\n{STATED}");
+    let by_name = "http://example.org/manifest.xml";
+    let other = "http://example.org/contents";
+    for (kind, uri, fields, block, contents, is_made) in [
+        ("resource", by_name, &[][..], STATED, None, false),
+        ("metadata", by_name, &[], STATED, None, false),
+        ("response", by_name, &http, answer.as_str(), None, false),
+        ("resource", other, &[], STATED, Some(other), false),
+        ("metadata", other, &[], STATED, Some(other), false),
+        ("response", other, &http, &answer, Some(other), false),
+        // Nothing says that it is the manifest.
+        ("metadata", other, &[], STATED, None, true),
+        ("metadata", by_name, &[], "hops: 1", None, true),
+        ("metadata", other, &[], "hops: 1", Some(other), true),
+        ("request", by_name, &[], STATED, Some(by_name), true),
+    ] {
+        let manifest = record(kind, uri, date, fields, block.as_bytes());
+        let records = [resource(URI, b"one"), manifest];
+        let packed: Vec<u8> = records.iter().flat_map(|record| gzip(record)).collect();
+        let contents = contents.map(|contents| Url::parse(contents).unwrap());
+        for bytes in [records.concat(), packed] {
+            let package = open(&bytes).unwrap().with_manifest_at(contents.as_ref());
+            let case = format!("{kind} {uri} {contents:?}");
+            assert_eq!(package.makes_manifest(), is_made, "{case}");
+            let names = named(&package);
+            let expected = match is_made {
+                true => names.iter().any(|(uri, _)| uri == URI),
+                false => names[0].0 == "http://example.org/named",
+            };
+            assert!(expected, "{case}: {names:?}");
+            assert_eq!(read(&package, URI).unwrap(), b"one", "{case}");
+        }
+    }
+    // The record that the dump names counts, and of its versions the last one.
+    let older = STATED.replace("named", "older");
+    let records = [
+        resource(by_name, older.as_bytes()),
+        record(
+            "metadata",
+            other,
+            "2026-01-02T00:00:00Z",
+            &[],
+            STATED.as_bytes(),
+        ),
+        record("metadata", other, date, &[], older.as_bytes()),
+    ];
+    let contents = Url::parse(other).unwrap();
+    let package = open(&records.concat()).unwrap();
+    let package = package.with_manifest_at(Some(&contents));
+    assert_eq!(named(&package)[0].0, "http://example.org/named");
+}
+
 #[test]
 fn hostile_records_are_rejected() {
     let lying = |length: &str| {

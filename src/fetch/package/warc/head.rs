@@ -77,6 +77,11 @@ impl RecordHead {
         self.kind == "response" && is_http && !self.is_segment
     }
 
+    /// Whether its block describes something: it is no representation of the resource.
+    pub(super) fn is_metadata(&self) -> bool {
+        self.kind == "metadata" && !self.is_segment
+    }
+
     /// Whether its payload is that of another record.
     pub(super) fn is_revisit(&self) -> bool {
         self.kind == "revisit"
