@@ -227,9 +227,10 @@ impl DocumentSummary {
         self.oddities.count(Oddity::UriList) > 0
     }
 
-    /// Whether it is of version 0.1, by its elements or by what its head names: such a document need not name everything.
+    /// Whether its head names what only a Source of version 0.1 has: such a document need not name everything. Single elements of that
+    /// version do not say so: they also stand in lists that state their capability.
     pub fn is_of_draft(&self) -> bool {
-        self.oddities.count(Oddity::Draft01) > 0 || self.head.names_offers()
+        self.head.names_offers()
     }
 
     /// The number of entries that can't be read: what they name is unknown.

@@ -5,8 +5,8 @@
 //! some bytes for each record, and reading takes a buffer.
 //!
 //! The manifest is the record at the URI that the entry of the package states (`contents`), or else one whose URI ends in
-//! `manifest.xml`; it may be a `metadata` record, which is nothing else. A WARC need not have a manifest. Then one is made of what its records state; it does not state that it is one, so that nothing
-//! follows from what it does not name.
+//! `manifest.xml`; it may be a `metadata` record, which is nothing else. A WARC need not have a manifest. Then one is made of what its
+//! records state; it does not state that it is one, so that nothing follows from what it does not name.
 
 mod head;
 mod made;
@@ -133,7 +133,7 @@ impl Scan {
         } else if head.is_metadata() {
             self.add_metadata(&head, at);
         }
-        if self.records.len() + self.metadata.len() > MAX_RECORDS {
+        if self.records.len() > MAX_RECORDS {
             return Err(PackageError::TooManyMembers { limit: MAX_RECORDS });
         }
         self.read = self.read.saturating_add(head.length);
@@ -169,7 +169,9 @@ impl Scan {
     }
 
     fn add_metadata(&mut self, head: &RecordHead, at: u64) {
-        let Some(uri) = &head.uri else {
+        // Crawlers write one for each response: those beyond the limit are no manifest, and nothing else is lost.
+        let has_room = self.metadata.len() < MAX_RECORDS;
+        let Some(uri) = head.uri.as_ref().filter(|_| has_room) else {
             return;
         };
         self.metadata.push(Described {
