@@ -1,5 +1,6 @@
 //! Sources of the draft of version 0.1: a Sitemap stands for the Capability List, and its head names Change Sets and dumps.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -430,6 +431,52 @@ async fn dump_is_the_baseline_and_its_resources_are_not_requested() {
         let lines = draft.0.operator.changes(0).await;
         let packed = lines.iter().filter(|line| line.origin == "resource-dump");
         assert_eq!(packed.count(), 2, "{dump}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_in_the_middle_of_a_dump_does_not_fetch_it_again() {
+    const MANY: usize = 3000;
+    let pages: Vec<String> = (0..MANY).map(|number| format!("/r{number}")).collect();
+    for dump in ["/dump/dump.zip", "/dump/dump.warc"] {
+        let source = site(&[]).await;
+        let uri = |page: &str| source.base().join(page).unwrap();
+        if dump.ends_with("warc") {
+            let record =
+                |page: &String| warc_record("resource", uri(page).as_str(), &at("08"), page);
+            let records: Vec<u8> = pages.iter().flat_map(record).collect();
+            source.put_document(dump, "application/warc", records);
+        } else {
+            let entry = |page: &String| {
+                let path = format!("<rs:path>{}</rs:path></url>", &page[1..]);
+                listed(page, "08").replace("</url>", &path)
+            };
+            let entries: Vec<String> = pages.iter().map(entry).collect();
+            let base = source.base();
+            let manifest = document("", "12", &[], &entries);
+            let manifest = manifest.replace("{site}", base.as_str().trim_end_matches('/'));
+            let members: Vec<_> = pages.iter().map(|page| (&page[1..], &page[..])).collect();
+            put_zip(&source, dump, &manifest, &members);
+        }
+        let links = [link("http://www.openarchives.org/rs/dump", dump)];
+        let entries: Vec<String> = pages.iter().map(|page| listed(page, "08")).collect();
+        put(&source, SITEMAP, &sitemap("12", &links, &entries));
+        let mut draft = Draft::follow(source).await;
+        draft.until("begun", |set| set.resources > 0).await;
+        draft.0.stop_daemon().await;
+        let before = files(&draft.0.config.sources[0].mirror).len();
+        draft.0.start_daemon().await;
+        let set = draft.in_sync_until("12").await;
+        assert_eq!(set.resources, MANY as u64, "{dump}: {set:#?}");
+        let stored = files(&draft.0.config.sources[0].mirror);
+        let texts: BTreeSet<_> = stored.into_values().collect();
+        let expected: BTreeSet<_> = pages.iter().map(|page| page.clone().into_bytes()).collect();
+        assert!(texts == expected, "{dump}");
+        assert_eq!(draft.0.operator.changes(0).await.len(), MANY, "each once");
+        // Whether it was stopped before the end of the dump or after it.
+        let source = &draft.0.source;
+        let fetched = source.hits(dump) - source.hits_not_modified(dump);
+        assert_eq!(fetched, 1, "{dump}, stopped after {before}");
     }
 }
 

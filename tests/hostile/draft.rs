@@ -1,12 +1,19 @@
-//! Sources of the draft of version 0.1 whose Change Sets name each other without end.
+//! Sources of the draft of version 0.1 whose Change Sets name each other without end, or whose dump has a record without one.
 
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use axum::body::{Body, Bytes};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::{StreamExt, stream};
 use resyncd::status::SetStatus;
 
 use crate::site::{GuardedDaemon, PUBLIC, Site, number, ok, status};
-use crate::support::{eventually, files};
+use crate::support::{Destination, eventually, files};
 
 /// How many Change Sets are read in one poll.
 const MOST: usize = 1000;
@@ -117,4 +124,71 @@ async fn change_sets_without_end_are_cut() {
     assert_eq!(set.gaps.len(), 1, "{set:#?}");
     assert_eq!(files(&daemon.config.sources[0].mirror).len(), 1);
     only_the_first_is_polled(&daemon, &set, &requested).await;
+}
+
+/// The beginning of a record that states this length.
+fn record(length: u64) -> String {
+    format!(
+        "WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://example.com/r/1\r\nWARC-Date: 2012-08-08T08:00:00Z\r\n\
+         Content-Length: {length}\r\n\r\n"
+    )
+}
+
+/// A record that is sent without end.
+fn endless() -> Body {
+    let begin = Bytes::from(record(1 << 62));
+    let more = stream::repeat(Bytes::from_static(&[b'x'; 64 << 10]));
+    let pieces = stream::once(std::future::ready(begin)).chain(more);
+    Body::from_stream(pieces.map(Ok::<_, Infallible>))
+}
+
+/// A small WARC whose record becomes a thousand times as long.
+fn inflating() -> Body {
+    let length = 256 << 20;
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(record(length).as_bytes()).unwrap();
+    let piece = vec![0; 1 << 20];
+    (0..length >> 20).for_each(|_| packed.write_all(&piece).unwrap());
+    packed.finish().unwrap().into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn warc_of_one_endless_record_is_cut_and_the_sitemap_read() {
+    const LIMIT: u64 = 4 << 20;
+    for (dump, code) in [
+        (endless as fn() -> Body, "too-large"),
+        (inflating, "expansion"),
+    ] {
+        let site = Site::start(Ipv4Addr::LOCALHOST, |address| {
+            let base = format!("http://{address}");
+            move |path: &str, _: &_| match path {
+                "/sitemap.xml" => {
+                    let link = format!(
+                        r#"<xhtml:link rel="http://www.openarchives.org/rs/dump" href="{base}/dump.warc"/>"#
+                    );
+                    let lastmod = "<lastmod>2012-08-08T08:00:00Z</lastmod>";
+                    let entry = format!("<url><loc>{base}/r/0</loc>{lastmod}</url>");
+                    ok(document("", &link, &entry))
+                }
+                "/r/0" => ok("resource"),
+                "/dump.warc" => ok(dump()),
+                _ => status(404),
+            }
+        })
+        .await;
+        let destination = Destination::start(site.url("/sitemap.xml"), |config| {
+            config.limits.package = Some(LIMIT);
+        })
+        .await;
+        let set = destination
+            .until(code, |set| {
+                let mut errors = set.errors.iter();
+                let is_reported = errors.any(|error| error.code == code);
+                is_reported && set.resources == 1 && set.pending == 0
+            })
+            .await;
+        assert_eq!(set.failed, 0, "{set:#?}");
+        let stored = files(&destination.config.sources[0].mirror);
+        assert_eq!(stored.len(), 1, "{code}");
+    }
 }

@@ -6,7 +6,8 @@
 #   3. patches: of JSON, made by `jsonpatch` (PyPI), and of XML, compared with what `lxml` (PyPI) makes of the same document;
 #   4. versions: `pywb` (PyPI) as TimeGate and TimeMap of a Source;
 #   5. WebSockets: a Source made of `tornado` (PyPI), as in the example of Notification 0.8, and one made of `websockets` (PyPI);
-#   6. XMPP PubSub: a Source that publishes by `slixmpp` (PyPI), with prosody (Debian) as the server of both.
+#   6. XMPP PubSub: a Source that publishes by `slixmpp` (PyPI), with prosody (Debian) as the server of both;
+#   7. WARC: a dump of version 0.1 that `warcio` (PyPI) writes, compared with what it reads.
 # Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
 #   SAMPLE_SOURCE  the binary of examples/sample_source.rs
@@ -14,7 +15,7 @@
 set -euo pipefail
 
 if (($# < 2)); then
-    sed -n '2,12p' "$0" >&2
+    sed -n '2,13p' "$0" >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -401,6 +402,20 @@ follow_a_node() {
     step "slixmpp: the service has no subscription any more; the daemon stopped cleanly"
 }
 
+# Only the WARC has the resources: nothing is served at their URIs.
+read_a_warc() {
+    local site=$work/warc-site base port
+    mkdir "$site"
+    start warc-site "$python" -m http.server 0 --bind 127.0.0.1 --directory "$site"
+    port=$(wait_for_log warc-site '.* port ([0-9]+).*')
+    base=http://127.0.0.1:$port
+    "$python" "$here/warc_site.py" "$site" "$work/warc-expected" "$base"
+    configure warc "$base/sitemap.xml" 'notifications = false' 'poll_interval = "1s"'
+    "$resyncd" --config "$config" sync
+    diff -r "$work/warc-expected" "$mirror/127.0.0.1:$port/data"
+    step "warcio: responses, chunked and coded, a resource and a revisit are mirrored from the WARC; mirror equal"
+}
+
 prepare_python
 poll_a_source_of_resync
 apply_patches_of_others
@@ -410,4 +425,5 @@ store_versions_of_an_archive
 follow_over_a_socket tornado
 follow_over_a_socket websockets
 follow_a_node
+read_a_warc
 step "passed"
