@@ -67,7 +67,8 @@ async fn item_without_its_document_is_asked_for_by_the_next_session_also_if_none
     let mut session = draft.server.subscribed("", "").await;
     let set = draft.change_set(&[("/a", "updated", "20:00:00")]);
     let item = format!("<item id='7'>{set}</item>");
-    session.answer("<item id='7'/>", &item).await;
+    let id = session.request("<item id='7'/>").await;
+    session.answer(&id, &item).await;
     draft.until_pages(&[("/a", "missed")]).await;
 }
 
@@ -124,7 +125,8 @@ async fn subscription_is_ended_with_the_address_that_the_server_has_assigned() {
         .await;
     let subscribe = format!("<subscribe node='changes' jid='{ASSIGNED}'/>");
     session.confirm(&subscribe).await;
-    session.answer("max_items='50'", "").await;
+    let id = session.request("max_items='50'").await;
+    session.answer(&id, "").await;
     draft.settled().await;
     let path = format!("/sources/{NAME}/unsubscribe");
     let unsubscribe = format!("<unsubscribe node='changes' jid='{ASSIGNED}'/>");
