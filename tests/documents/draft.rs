@@ -1,7 +1,7 @@
 //! The dialect of the draft of version 0.1 (13 August 2012): its own examples, word for word.
 //!
-//! In examples 4.3 to 4.5 the last tag lacks its slash, which is counted; the end tags of 5.7 have a prefix that is not declared, and in 3.11 a tag lacks its
-//! angle bracket.
+//! In examples 4.3 to 4.5 the last tag lacks its slash, which is counted; the end tags of 5.7 have a prefix that is not declared, and in
+//! 3.11 a tag lacks its angle bracket.
 
 use std::fmt::Write;
 
