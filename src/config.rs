@@ -7,6 +7,7 @@
 //! - `hook` reads `[[source.hook]]`;
 //! - `credentials` has what a Source gets to let this client in, `auth` reads `[source.auth]`, `certificates` PEM files;
 //! - `callback_protocols` has the protocols of interfaces for callbacks;
+//! - `channel_needs` states what the channels of a transport need;
 //! - `changes` compares two configurations, for a reload;
 //! - `proxies` decides which request goes through a proxy;
 //! - `environment` has the environment variables;
@@ -23,6 +24,7 @@ mod auth;
 mod callback_protocols;
 mod certificates;
 mod changes;
+mod channel_needs;
 mod credentials;
 mod defaults;
 mod doubts;
@@ -53,6 +55,7 @@ use crate::protocol::{Algorithm, Digest, HubUri, LinkRules, ResourceUri, Selecti
 pub use callback_protocols::{CallbackProtocols, UnconfiguredProtocol};
 pub use certificates::{Authorities, ClientCertificate};
 pub use changes::ConfigChanges;
+pub use channel_needs::LackingKey;
 pub use credentials::{AuthHeader, Credentials};
 pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};

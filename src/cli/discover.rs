@@ -21,11 +21,11 @@
 //! Each of `capabilities` has `capability`, `uri`, `looked_into` and `error`, and if it was read: `index`, `at`,
 //! `completed`, `from`, `until`, `entries` (of an index, its lists; of a dump, its packages), `earliest`, `latest`, `created`,
 //! `updated`, `deleted`, `bytes`, `oddities`. An index also has `dead_parts`, those that can't be fetched (`uri`, `error`), and
-//! `parts_not_tried`, how many were not requested because there are too many. The `transport` of a
-//! channel is `websub`, `websocket`, `xmpp` or `callback`; null: one that is not supported yet. What can't be used has an `error` with all
-//! reasons: a protocol that is not configured, no `public_url`, no account, `notifications = false`. An interface at which a callback is
-//! registered has its `protocol`, and one that is not supported; others have null. Times are the Source's. `oddities` count by code; an `error` is as in the status:
-//! `code`, `message`, `at`.
+//! `parts_not_tried`, how many were not requested because there are too many. The `transport` of a channel is `websub`, `websocket`,
+//! `xmpp` or `callback`; null: one that is not supported yet. What can't be used has an `error` with all reasons: a protocol that is not
+//! configured, no `public_url`, no account, `notifications = false`. An interface at which a callback is registered has its `protocol`, and
+//! one that is not supported; others have null. Times are the Source's. `oddities` count by code; an `error` is as in the status: `code`,
+//! `message`, `at`.
 
 mod entry_point;
 mod report;

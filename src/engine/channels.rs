@@ -26,7 +26,7 @@ use url::Url;
 use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
-use crate::config::UnconfiguredProtocol;
+use crate::config::LackingKey;
 use crate::protocol::{Capability, HubUri, Offer, TopicUri, Transport};
 use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, SetId};
@@ -151,15 +151,15 @@ impl Channels {
             .filter_map(|offer| {
                 let lacking = lacking(context, offer)?;
                 let used = used.iter().filter(|one| *one.kind == offer.capability);
-                let is_missed = lacking.is_missed(used.map(|one| one.transport));
-                is_missed.then_some((offer, lacking))
+                let used = used.map(|one| one.transport);
+                is_missed(&lacking, used).then_some((offer, lacking))
             })
             .collect();
-        for code in Lacking::CODES {
+        for code in LackingKey::CODES {
             let mut of_code = unused.iter().filter(|(_, lacking)| lacking.code() == code);
             let count = of_code.clone().count() as u64;
             let notice = of_code.next().map(|(offer, lacking)| {
-                let message = lacking.message(&offer.uri);
+                let message = message_of(lacking, &offer.uri);
                 StatusError::new(code, message, clock::now().wall)
             });
             let mut is_news = false;
@@ -363,62 +363,38 @@ impl OfferedChannel<'_> {
     }
 }
 
-/// What the configuration lacks for a channel.
-enum Lacking {
-    Protocol(UnconfiguredProtocol),
-    PublicUrl,
-    Account,
-}
-
-impl Lacking {
-    const PUBLIC_URL: &str = "no-public-url";
-    const ACCOUNT: &str = "no-xmpp-account";
-    const CODES: [&str; 3] = [UnconfiguredProtocol::CODE, Self::PUBLIC_URL, Self::ACCOUNT];
-
-    fn code(&self) -> &'static str {
-        match self {
-            Self::Protocol(_) => UnconfiguredProtocol::CODE,
-            Self::PublicUrl => Self::PUBLIC_URL,
-            Self::Account => Self::ACCOUNT,
-        }
-    }
-
-    /// Whether that is a reason to change the configuration although these transports can be used.
-    fn is_missed(&self, mut used: impl Iterator<Item = Transport>) -> bool {
-        match self {
-            Self::Protocol(_) => true,
-            Self::PublicUrl => used.next().is_none(),
-            Self::Account => used.all(|transport| place_of(transport) >= place_of(Transport::Xmpp)),
-        }
-    }
-
-    /// For people, with the next step.
-    fn message(&self, uri: &Url) -> String {
-        match self {
-            Self::Protocol(error) => format!("no callback is registered at {uri}: {error}"),
-            Self::PublicUrl => format!(
-                "nothing is subscribed to at {uri}: [callback] public_url is not set; set it to a URL that leads here, or `notifications` of \
-                 the Source to false; the set is polled"
-            ),
-            Self::Account => format!(
-                "nothing is subscribed to at {uri}: [xmpp] jid is not set; set it to the address of an account; the set is polled \
-                 meanwhile"
-            ),
+/// Whether that something is lacking is a reason to change the configuration although these transports can be used.
+fn is_missed(lacking: &LackingKey, mut used: impl Iterator<Item = Transport>) -> bool {
+    match lacking {
+        LackingKey::Protocol(_) => true,
+        LackingKey::PublicUrl => used.next().is_none(),
+        LackingKey::Account => {
+            used.all(|transport| place_of(transport) >= place_of(Transport::Xmpp))
         }
     }
 }
 
-/// What the configuration lacks for the channel that an offer is for.
-fn lacking(context: &ChannelContext, offer: &Offer) -> Option<Lacking> {
-    if let Some(error) = context.protocol_error(offer) {
-        return Some(Lacking::Protocol(error));
+/// For people, with the next step.
+fn message_of(lacking: &LackingKey, uri: &Url) -> String {
+    match lacking {
+        LackingKey::Protocol(_) => format!("no callback is registered at {uri}: {lacking}"),
+        LackingKey::PublicUrl => format!(
+            "nothing is subscribed to at {uri}: {lacking}; set it to a URL that leads here, or `notifications` of the Source to false; the \
+             set is polled"
+        ),
+        LackingKey::Account => format!(
+            "nothing is subscribed to at {uri}: {lacking}; set it to the address of an account; the set is polled meanwhile"
+        ),
     }
+}
+
+/// What the configuration lacks first for the channel that an offer is for.
+fn lacking(context: &ChannelContext, offer: &Offer) -> Option<LackingKey> {
     let transport = offer.transport().filter(|_| is_channel(offer))?;
-    if transport.has_callback() && context.rules.callback_base.is_none() {
-        return Some(Lacking::PublicUrl);
-    }
+    let protocol = context.protocol_error(offer);
+    let has_url = context.rules.callback_base.is_some();
     let has_account = context.client.has_xmpp_account();
-    (transport.needs_account() && !has_account).then_some(Lacking::Account)
+    LackingKey::all_of(transport, protocol, has_url, has_account).next()
 }
 
 fn is_channel(offer: &Offer) -> bool {
@@ -505,8 +481,11 @@ mod tests {
             (&[Callback, Websub], false, false),
             (&[Xmpp], false, true),
         ] {
-            let is_missed = |lacking: Lacking| lacking.is_missed(used.iter().copied());
-            let found = (is_missed(Lacking::PublicUrl), is_missed(Lacking::Account));
+            let is_missed = |lacking| is_missed(&lacking, used.iter().copied());
+            let found = (
+                is_missed(LackingKey::PublicUrl),
+                is_missed(LackingKey::Account),
+            );
             assert_eq!(found, (url_is_missed, account_is_missed), "{used:?}");
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::clock;
-use crate::config::{CallbackProtocols, Config, Source, UnconfiguredProtocol};
+use crate::config::{CallbackProtocols, Config, LackingKey, Source};
 use crate::fetch::{
     Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
@@ -281,21 +281,23 @@ impl ChannelRules<'_> {
         // Where nothing is configured yet, what every hub needs is no property of the channel.
         let is_configured = !transport.has_hubs() || !self.config.sources.is_empty();
         let has_url = self.config.callback.public_url.is_some();
-        let lacks_url = transport.has_callback() && is_configured && !has_url;
-        let lacks_account = transport.needs_account() && self.config.xmpp.is_none();
-        let reasons = [
-            is_off.then(|| ("notifications-off", "`notifications` is false".to_owned())),
-            unconfigured.map(|error| (UnconfiguredProtocol::CODE, error.to_string())),
-            lacks_url.then(|| {
-                let text = "it needs a callback: [callback] public_url is not set";
-                ("no-public-url", text.to_owned())
-            }),
-            lacks_account.then(|| {
-                let text = "it needs an XMPP account: [xmpp] jid is not set";
-                ("no-xmpp-account", text.to_owned())
-            }),
-        ];
-        let (codes, texts): (Vec<_>, Vec<_>) = reasons.into_iter().flatten().unzip();
+        let has_account = self.config.xmpp.is_some();
+        let lacking = LackingKey::all_of(
+            transport,
+            unconfigured,
+            has_url || !is_configured,
+            has_account,
+        );
+        let off = is_off.then(|| ("notifications-off", "`notifications` is false".to_owned()));
+        let reasons = off.into_iter().chain(lacking.map(|lacking| {
+            let need = match lacking {
+                LackingKey::Protocol(_) => "",
+                LackingKey::PublicUrl => "it needs a callback: ",
+                LackingKey::Account => "it needs an XMPP account: ",
+            };
+            (lacking.code(), format!("{need}{lacking}"))
+        }));
+        let (codes, texts): (Vec<_>, Vec<_>) = reasons.unzip();
         let code = codes.first()?;
         Some(status_error(code, &texts.join("; ")))
     }
