@@ -649,6 +649,21 @@ pub(super) const STEPS: &[&str] = &[
     -- Over what the notifications of a channel come.
     ALTER TABLE channel ADD COLUMN transport TEXT NOT NULL DEFAULT 'websub';
     ",
+    "
+    -- From here on, an entry of the feed names the row of its resource, and has an empty text for the URI; and a resource has a byte for
+    -- a media type that is usual. Rows of resources that are removed leave their URIs to the entries that name them.
+    ALTER TABLE feed ADD COLUMN resource_id INTEGER;
+    CREATE TABLE removed_resource (
+        id INTEGER PRIMARY KEY,
+        uri TEXT NOT NULL,
+        last INTEGER NOT NULL
+    );
+    CREATE INDEX removed_until ON removed_resource (last);
+    CREATE TRIGGER resource_in_feed AFTER DELETE ON resource WHEN OLD.applied_at IS NOT NULL BEGIN
+        INSERT INTO removed_resource (id, uri, last)
+        VALUES (OLD.id, OLD.uri, COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'feed'), 0));
+    END;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -1,14 +1,14 @@
 //! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, and whether a patch made
-//! the file.
+//! the file. An entry has no URI of its own where it names the row of its resource, as nearly all do.
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use super::mirrored_path;
 use super::values::{Count, LinkList, Micros};
+use super::{mirrored_path, removed_resource};
 use crate::protocol::{Link, ResourceUri, SourceTime};
 use crate::store::change::Origin;
-use crate::store::ids::SetId;
+use crate::store::ids::{ResourceId, SetId};
 
 /// A change that was applied.
 #[derive(Clone, Debug)]
@@ -98,6 +98,13 @@ fn abbreviated(all: Abbreviations, word: &str) -> &str {
     found.map_or(word, |(short, _)| short)
 }
 
+/// The columns of entries, with their sets and URIs. `CROSS JOIN`: they are read in the order of their numbers.
+const ENTRIES: &str = "seq, feed.applied_at AS applied_at, source_set.source AS source, capability_list,
+        COALESCE(resource.uri, removed_resource.uri, feed.uri) AS uri, feed.change AS change, feed.path AS path, feed.length AS length,
+        feed.changed_at AS changed_at, feed.origin AS origin, feed.links AS links
+    FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id LEFT JOIN resource ON resource.id = feed.resource_id
+    LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id";
+
 /// The entries after a sequence number, oldest first. `links`: also those of resources of which only the links are others.
 pub(in crate::store) fn after(
     sql: &Connection,
@@ -105,10 +112,9 @@ pub(in crate::store) fn after(
     limit: usize,
     links: bool,
 ) -> Result<Vec<FeedEntry>> {
-    sql.prepare_cached(
-        "SELECT seq, applied_at, source_set.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
-         FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > ?1 AND (?3 OR change <> ?4) ORDER BY seq LIMIT ?2",
-    )?
+    sql.prepare_cached(&format!(
+        "SELECT {ENTRIES} WHERE seq > ?1 AND (?3 OR feed.change <> ?4) ORDER BY seq LIMIT ?2"
+    ))?
     .query_map(
         params![since, Count::of_rows(limit), links, LINKED],
         FeedEntry::from_row,
@@ -146,11 +152,9 @@ pub(in crate::store) fn of_source(
     (since, until): (i64, i64),
     limit: usize,
 ) -> Result<Vec<FeedEntry>> {
-    sql.prepare_cached(
-        "SELECT seq, applied_at, source_set.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
-         FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
-         WHERE seq > ?1 AND seq <= ?2 AND source_set.source = ?3 AND change <> ?5 ORDER BY seq LIMIT ?4",
-    )?
+    sql.prepare_cached(&format!(
+        "SELECT {ENTRIES} WHERE seq > ?1 AND seq <= ?2 AND source_set.source = ?3 AND feed.change <> ?5 ORDER BY seq LIMIT ?4"
+    ))?
     .query_map(
         params![since, until, source, Count::of_rows(limit), LINKED],
         FeedEntry::from_row,
@@ -166,14 +170,11 @@ pub(in crate::store) fn newest(
     (source, uri): (Option<&str>, Option<&str>),
     limit: usize,
 ) -> Result<Vec<FeedEntry>> {
-    // CROSS JOIN: the entries are read in the order of their numbers.
-    sql.prepare_cached(
-        "SELECT seq, applied_at, source_set.source AS source, capability_list, uri, change, path, length, changed_at, origin, links
-         FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
-         WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3) AND (?4 IS NULL OR uri = ?4)
-           AND change <> ?6
-         ORDER BY seq DESC LIMIT ?5",
-    )?
+    sql.prepare_cached(&format!(
+        "SELECT {ENTRIES} WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3)
+           AND (?4 IS NULL OR COALESCE(resource.uri, removed_resource.uri, feed.uri) = ?4) AND feed.change <> ?6
+         ORDER BY seq DESC LIMIT ?5"
+    ))?
     .query_map(
         params![
             first.unwrap_or(i64::MIN),
@@ -241,6 +242,7 @@ pub(in crate::store) fn oldest_before(
 /// Removes the entries up to one.
 pub(in crate::store) fn trim(sql: &Connection, last: i64) -> Result<()> {
     sql.execute("DELETE FROM feed WHERE seq <= ?1", [last])?;
+    removed_resource::trim(sql, last)?;
     sql.execute(
         "INSERT INTO feed_trim (id, last) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET last = MAX(last, ?1)",
         [last],
@@ -280,6 +282,8 @@ pub(in crate::store) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> R
 pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) applied_at: DateTime<Utc>,
     pub(in crate::store) set: SetId,
+    /// The row of the resource, which must exist.
+    pub(in crate::store) resource: ResourceId,
     pub(in crate::store) uri: &'a ResourceUri,
     /// As of a [`FeedEntry`].
     pub(in crate::store) change: &'a str,
@@ -316,21 +320,21 @@ fn pairing(links: &[Link]) -> Vec<Link> {
 pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
     let suffix = if entry.is_patched { BY_PATCH } else { "" };
     let origin = format!("{}{suffix}", abbreviated(ORIGINS, entry.origin.code()));
-    // The Source is that of the set.
+    // The Source is that of the set, and the URI that of the resource.
     sql.prepare_cached(
-        "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin, links)
-         VALUES (?1, '', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin, links, resource_id)
+         VALUES (?1, '', ?2, '', ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
         Micros(entry.applied_at),
         entry.set,
-        entry.uri,
         abbreviated(CHANGES, entry.change),
         mirrored_path::stored(entry.path, entry.uri).unwrap_or(PLAIN),
         entry.length.map(Count),
         entry.changed_at,
         origin,
         LinkList(pairing(entry.links)),
+        entry.resource,
     ])?;
     Ok(sql.last_insert_rowid())
 }

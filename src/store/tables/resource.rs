@@ -8,6 +8,7 @@ pub(in crate::store) mod unused;
 use chrono::{DateTime, Utc};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
+use super::media_type::{MediaType, PackedMediaType};
 use super::member::Membership;
 use super::mirrored_path;
 use super::relation::RelationKind;
@@ -74,7 +75,9 @@ impl ResourceView {
             source: row.get("source")?,
             set: row.get("capability_list")?,
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
-            media_type: row.get("media_type")?,
+            media_type: row
+                .get::<_, Option<MediaType>>("media_type")?
+                .map(|media_type| media_type.0),
             encoding: row.get("encoding")?,
             hashes: row.get::<_, HashAttribute>("hashes")?.0,
             lastmod: row.get("lastmod")?,
@@ -235,8 +238,12 @@ pub(in crate::store) fn insert(
     set: SetId,
     path: &str,
 ) -> Result<ResourceId> {
-    sql.prepare_cached("INSERT INTO resource (source, uri, set_id, path) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![source, uri, set, mirrored_path::stored(path, uri)])?;
+    // No number that entries of the feed name is used again.
+    sql.prepare_cached(
+        "INSERT INTO resource (id, source, uri, set_id, path) VALUES (
+             1 + MAX((SELECT COALESCE(MAX(id), 0) FROM resource), (SELECT COALESCE(MAX(id), 0) FROM removed_resource)), ?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![source, uri, set, mirrored_path::stored(path, uri)])?;
     Ok(ResourceId(sql.last_insert_rowid()))
 }
 
@@ -421,7 +428,7 @@ pub(in crate::store) fn publish(
             task.set,
             path,
             Count(publication.length),
-            publication.media_type,
+            publication.media_type.as_deref().map(PackedMediaType),
             PackedDigests(&publication.hashes),
             lastmod,
             task.changed_at,
@@ -545,7 +552,7 @@ pub(in crate::store) fn adopt(
         id,
         mirrored_path::stored(file.path, uri),
         Count(file.length),
-        file.media_type,
+        file.media_type.map(PackedMediaType),
         PackedDigests(file.hashes),
         file.lastmod,
         file.changed_at,

@@ -11,6 +11,7 @@ use rusqlite::{Result, Row};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::media_type::MediaType;
 use crate::protocol::websub::Intent;
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities,
@@ -268,7 +269,9 @@ impl<'a> From<&'a ContentInfo> for ContentColumns<'a> {
 pub(in crate::store) fn content_info(row: &Row<'_>) -> Result<ContentInfo> {
     Ok(ContentInfo {
         length: row.get::<_, Option<Count>>("length")?.map(u64::from),
-        media_type: row.get("media_type")?,
+        media_type: row
+            .get::<_, Option<MediaType>>("media_type")?
+            .map(|media_type| media_type.0),
         hashes: row.get::<_, DigestList<_>>("hashes")?.0,
     })
 }

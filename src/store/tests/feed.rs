@@ -278,3 +278,64 @@ async fn search_in_the_feed_finds_what_is_before_a_jump_of_its_numbers() {
         }
     }
 }
+
+/// Entries name the row of their resource, and rows are removed before the entries.
+#[tokio::test]
+async fn entries_have_the_uri_of_a_resource_that_has_no_row() {
+    let world = World::new().await;
+    world
+        .announce(vec![created("a", 10), created("b", 10)])
+        .await;
+    world.work("1").await;
+    while let found = world.store.begin_forgetting(SOURCE).await.unwrap()
+        && !found.is_empty()
+    {
+        let (store, now) = (&world.store, world.now);
+        let forgotten = store.forget_resources(SOURCE, now, found, FilesOfForgotten::Removed);
+        forgotten.await.unwrap();
+    }
+    world.store.end_forgetting_resources(SOURCE).await.unwrap();
+    // They are no entries of the resources that come next.
+    world
+        .announce(vec![created("c", 20), created("d", 20)])
+        .await;
+    world.work("1").await;
+    let feed = world.store.feed(0, 9).await.unwrap();
+    let entries: Vec<_> = feed
+        .iter()
+        .map(|entry| (entry.change.as_str(), entry.uri.clone()))
+        .collect();
+    let expected = [
+        ("created", "a"),
+        ("created", "b"),
+        ("deleted", "a"),
+        ("deleted", "b"),
+        ("created", "c"),
+        ("created", "d"),
+    ];
+    let expected = expected.map(|(change, name)| (change, uri(name).to_string()));
+    assert_eq!(entries, expected);
+    let of_removed = FeedSearch {
+        uri: Some(uri("b").to_string()),
+        ..FeedSearch::newest(9)
+    };
+    let found = world.store.newest_changes(of_removed).await.unwrap();
+    let found: Vec<_> = found.entries.iter().map(|entry| entry.seq).collect();
+    assert_eq!(found, [feed[3].seq, feed[1].seq]);
+
+    let rows = async || {
+        let count = world.store.read(|sql| {
+            let all = "SELECT COUNT(*) FROM removed_resource";
+            Ok(sql.query_row(all, [], |row| row.get::<_, i64>(0))?)
+        });
+        count.await.unwrap()
+    };
+    assert_eq!(rows().await, 2);
+    let later = world.now + TimeDelta::days(1);
+    for (until, remaining) in [(feed[2].seq, 2), (feed[3].seq, 0)] {
+        world.store.trim_read_feed(later, until).await.unwrap();
+        assert_eq!(rows().await, remaining);
+    }
+    let last = world.store.feed(feed[3].seq, 9).await.unwrap();
+    assert_eq!(last[1].uri, uri("d").to_string());
+}

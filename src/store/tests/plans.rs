@@ -28,6 +28,7 @@ const LARGE: &[&str] = &[
     "relation",
     "standing",
     "linked",
+    "removed_resource",
 ];
 /// What variables stand for in a statement.
 const VARIABLES: &[(&str, &str)] = &[

@@ -58,5 +58,5 @@ async fn resource_takes_few_bytes_beyond_its_uri() {
         .map(|(name, bytes)| format!("{name}: {}", bytes / RESOURCES))
         .collect();
     println!("{each} beyond the {uri} of the URI; {}", parts.join(", "));
-    assert!(each < 400, "{each}: {parts:?}");
+    assert!(each < 250, "{each}: {parts:?}");
 }

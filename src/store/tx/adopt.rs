@@ -100,6 +100,7 @@ fn adopt(
         let entry = NewEntry {
             applied_at: context.now,
             set: context.set,
+            resource: state.id,
             uri: &change.uri,
             change: match before {
                 None => ChangeKind::Created.as_str(),

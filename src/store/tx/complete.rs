@@ -395,6 +395,7 @@ fn append_to_feed(
     let entry = NewEntry {
         applied_at: now,
         set: task.set,
+        resource: task.resource,
         uri: &task.uri,
         change,
         path,

@@ -224,6 +224,7 @@ fn append_removals(
         let entry = NewEntry {
             applied_at: now,
             set: forgotten.set,
+            resource: forgotten.id,
             uri: &forgotten.uri,
             change: ChangeKind::Deleted.as_str(),
             path,

@@ -211,6 +211,7 @@ impl ResourceState {
         let entry = NewEntry {
             applied_at: context.now,
             set: context.set,
+            resource: self.id,
             uri: &change.uri,
             change: LINKED,
             path: &relinked.path,

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use crate::mirror_path::uris_of_plain_path;
 use crate::protocol::{Digest, Link, ResourceUri, SourceTime};
 use crate::store::error::StoreError;
+use crate::store::tables::media_type::MediaType;
 use crate::store::tables::mirrored_path;
 use crate::store::tables::values::{Count, DigestList, HashAttribute, LinkList, Micros};
 
@@ -44,7 +45,9 @@ pub(in crate::store) fn visit(
             path: mirrored_path::of(row.get(1)?, &uri),
             uri,
             length: row.get(2)?,
-            media_type: row.get(3)?,
+            media_type: row
+                .get::<_, Option<MediaType>>(3)?
+                .map(|media_type| media_type.0),
             hashes: row.get::<_, HashAttribute>(4)?.0,
             lastmod: row.get(5)?,
             changed_at: row.get(6)?,
