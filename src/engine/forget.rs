@@ -447,8 +447,9 @@ mod tests {
         /// The URIs of which the feed states that their files were deleted.
         fn deletions(&self) -> Vec<String> {
             let database = self.database();
-            let query =
-                "SELECT uri FROM feed WHERE change = 'd' AND origin = 'forget' ORDER BY uri";
+            let query = "SELECT removed_resource.uri
+                 FROM feed JOIN removed_resource ON removed_resource.id = feed.resource_id
+                 WHERE change = 'd' AND origin = 'forget' ORDER BY removed_resource.uri";
             let mut query = database.prepare(query).unwrap();
             let rows = query.query_map([], |row| row.get(0)).unwrap();
             rows.map(Result::unwrap).collect()
