@@ -71,7 +71,7 @@ fn insert_tasks(home: &Home, base: &str, tasks: usize) -> BenchResult<()> {
     {
         let mut resource = transaction.prepare(
             "INSERT INTO resource (id, source, uri, set_id, length, media_type, lastmod, changed_at, applied_at)
-             VALUES (?1, ?2, ?3, 1, 1000, 'text/plain', ?4, ?4, ?4)",
+             VALUES (?1, ?2, ?3, 1, 1000, x'01', ?4, ?4, ?4)",
         )?;
         let mut member = transaction
             .prepare("INSERT INTO member (set_id, resource_id, generation) VALUES (1, ?1, 0)")?;

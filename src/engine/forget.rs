@@ -447,9 +447,10 @@ mod tests {
         /// The URIs of which the feed states that their files were deleted.
         fn deletions(&self) -> Vec<String> {
             let database = self.database();
-            let query = "SELECT removed_resource.uri
-                 FROM feed JOIN removed_resource ON removed_resource.id = feed.resource_id
-                 WHERE change = 'd' AND origin = 'forget' ORDER BY removed_resource.uri";
+            let query = "SELECT COALESCE(resource.uri, removed_resource.uri) FROM feed
+                 LEFT JOIN resource ON resource.id = feed.resource_id
+                 LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id
+                 WHERE feed.change = 'd' AND feed.origin = 'forget' ORDER BY 1";
             let mut query = database.prepare(query).unwrap();
             let rows = query.query_map([], |row| row.get(0)).unwrap();
             rows.map(Result::unwrap).collect()

@@ -84,6 +84,7 @@ async fn step(
             has_more |= store.trim_feed(oldest).await?;
         }
     }
+    has_more |= store.trim_removed_resources().await?;
     let next = store.trim_resources(now, *position, &rules.deleting);
     *position = next.await?.unwrap_or_default();
     Ok(store.shrink().await? || has_more)

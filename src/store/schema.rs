@@ -650,8 +650,8 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE channel ADD COLUMN transport TEXT NOT NULL DEFAULT 'websub';
     ",
     "
-    -- From here on, an entry of the feed names the row of its resource, and has an empty text for the URI; and a resource has a byte for
-    -- a media type that is usual. Rows of resources that are removed leave their URIs to the entries that name them.
+    -- From here on, entries of the feed name the row of their resource, and their `uri` is empty. When a row is removed, its URI moves to
+    -- `removed_resource`. Usual media types are stored as one byte.
     ALTER TABLE feed ADD COLUMN resource_id INTEGER;
     CREATE TABLE removed_resource (
         id INTEGER PRIMARY KEY,
@@ -659,9 +659,9 @@ pub(super) const STEPS: &[&str] = &[
         last INTEGER NOT NULL
     );
     CREATE INDEX removed_until ON removed_resource (last);
-    CREATE TRIGGER resource_in_feed AFTER DELETE ON resource WHEN OLD.applied_at IS NOT NULL BEGIN
-        INSERT INTO removed_resource (id, uri, last)
-        VALUES (OLD.id, OLD.uri, COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'feed'), 0));
+    CREATE TRIGGER resource_removed AFTER DELETE ON resource
+    WHEN OLD.applied_at IS NOT NULL AND (OLD.length IS NOT NULL OR OLD.deleted = 0) BEGIN
+        INSERT INTO removed_resource (id, uri, last) SELECT OLD.id, OLD.uri, seq FROM feed ORDER BY seq DESC LIMIT 1;
     END;
     ",
 ];

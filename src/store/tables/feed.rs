@@ -1,11 +1,11 @@
 //! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, and whether a patch made
-//! the file. An entry has no URI of its own where it names the row of its resource, as nearly all do.
+//! the file. An entry names the row of its resource, and its own `uri` is empty; entries of earlier versions have the URI itself.
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
+use super::mirrored_path;
 use super::values::{Count, LinkList, Micros};
-use super::{mirrored_path, removed_resource};
 use crate::protocol::{Link, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
@@ -102,8 +102,8 @@ fn abbreviated(all: Abbreviations, word: &str) -> &str {
 const ENTRIES: &str = "seq, feed.applied_at AS applied_at, source_set.source AS source, capability_list,
         COALESCE(resource.uri, removed_resource.uri, feed.uri) AS uri, feed.change AS change, feed.path AS path, feed.length AS length,
         feed.changed_at AS changed_at, feed.origin AS origin, feed.links AS links
-    FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id LEFT JOIN resource ON resource.id = feed.resource_id
-    LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id";
+    FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
+    LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id LEFT JOIN resource ON resource.id = feed.resource_id";
 
 /// The entries after a sequence number, oldest first. `links`: also those of resources of which only the links are others.
 pub(in crate::store) fn after(
@@ -170,9 +170,12 @@ pub(in crate::store) fn newest(
     (source, uri): (Option<&str>, Option<&str>),
     limit: usize,
 ) -> Result<Vec<FeedEntry>> {
+    // The rows of the URI are found once: most entries are left out before the rows of their resources are read.
     sql.prepare_cached(&format!(
         "SELECT {ENTRIES} WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3)
-           AND (?4 IS NULL OR COALESCE(resource.uri, removed_resource.uri, feed.uri) = ?4) AND feed.change <> ?6
+           AND (?4 IS NULL OR feed.uri = ?4 OR removed_resource.uri = ?4 OR feed.resource_id IN (
+               SELECT id FROM resource WHERE source IN (SELECT DISTINCT source FROM source_set) AND uri = ?4))
+           AND feed.change <> ?6
          ORDER BY seq DESC LIMIT ?5"
     ))?
     .query_map(
@@ -242,7 +245,6 @@ pub(in crate::store) fn oldest_before(
 /// Removes the entries up to one.
 pub(in crate::store) fn trim(sql: &Connection, last: i64) -> Result<()> {
     sql.execute("DELETE FROM feed WHERE seq <= ?1", [last])?;
-    removed_resource::trim(sql, last)?;
     sql.execute(
         "INSERT INTO feed_trim (id, last) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET last = MAX(last, ?1)",
         [last],

@@ -1,11 +1,25 @@
-//! `removed_resource`: the URIs of resources that have a row no longer, while the feed has entries of them. A trigger of `resource` fills
-//! it. `last` is the number that the feed had come to by then.
+//! `removed_resource`: the URIs of resources whose rows were removed, for the entries of the feed that name those rows still. A trigger
+//! of `resource` fills it. `last` is the last number of the feed at the removal: no later entry names the row.
 
 use rusqlite::{Connection, Result};
 
-/// Removes those of which the feed has no entries any more: they were removed up to that number.
-pub(in crate::store) fn trim(sql: &Connection, last: i64) -> Result<()> {
-    sql.prepare_cached("DELETE FROM removed_resource WHERE last <= ?1")?
-        .execute([last])
-        .map(drop)
+use super::values::Count;
+
+/// Those that no entry of the feed names any more.
+const UNNAMED: &str = "last < COALESCE((SELECT MIN(seq) FROM feed), 9223372036854775807)";
+
+/// Whether there are rows that no entry of the feed names any more.
+pub(in crate::store) fn has_unnamed(sql: &Connection) -> Result<bool> {
+    sql.prepare_cached(&format!(
+        "SELECT EXISTS (SELECT 1 FROM removed_resource WHERE {UNNAMED})"
+    ))?
+    .query_row([], |row| row.get(0))
+}
+
+/// Removes the rows that no entry of the feed names any more, `most` at most; returns how many.
+pub(in crate::store) fn trim(sql: &Connection, most: usize) -> Result<usize> {
+    sql.prepare_cached(&format!(
+        "DELETE FROM removed_resource WHERE id IN (SELECT id FROM removed_resource WHERE {UNNAMED} ORDER BY last LIMIT ?1)"
+    ))?
+    .execute([Count::of_rows(most)])
 }

@@ -238,7 +238,7 @@ pub(in crate::store) fn insert(
     set: SetId,
     path: &str,
 ) -> Result<ResourceId> {
-    // No number that entries of the feed name is used again.
+    // A number is not used again while entries of the feed may name it.
     sql.prepare_cached(
         "INSERT INTO resource (id, source, uri, set_id, path) VALUES (
              1 + MAX((SELECT COALESCE(MAX(id), 0) FROM resource), (SELECT COALESCE(MAX(id), 0) FROM removed_resource)), ?1, ?2, ?3, ?4)",

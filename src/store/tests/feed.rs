@@ -334,8 +334,29 @@ async fn entries_have_the_uri_of_a_resource_that_has_no_row() {
     let later = world.now + TimeDelta::days(1);
     for (until, remaining) in [(feed[2].seq, 2), (feed[3].seq, 0)] {
         world.store.trim_read_feed(later, until).await.unwrap();
+        assert!(!world.store.trim_removed_resources().await.unwrap());
         assert_eq!(rows().await, remaining);
     }
     let last = world.store.feed(feed[3].seq, 9).await.unwrap();
     assert_eq!(last[1].uri, uri("d").to_string());
+}
+
+#[tokio::test]
+async fn removed_resource_leaves_its_uri_only_if_an_entry_may_name_it() {
+    let world = World::new().await;
+    world.announce(vec![created("a", 10)]).await;
+    world.work("1").await;
+    world
+        .store
+        .trim_feed(world.now + TimeDelta::days(1))
+        .await
+        .unwrap();
+    // Never applied.
+    world.announce(vec![created("b", 20)]).await;
+    while world.store.forget_next(SOURCE).await.unwrap() > 0 {}
+    let rows = world.store.read(|sql| {
+        let all = "SELECT COUNT(*) FROM removed_resource";
+        Ok(sql.query_row(all, [], |row| row.get::<_, i64>(0))?)
+    });
+    assert_eq!(rows.await.unwrap(), 0);
 }

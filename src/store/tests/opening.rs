@@ -155,6 +155,7 @@ async fn rows_of_texts_are_read_as_before() {
     let known = async |name: &str| world.store.resource(&uri(name)).await.unwrap().unwrap();
     let a = known("a").await;
     assert_eq!(a.path.as_deref(), Some("example.org/a"));
+    assert_eq!(a.media_type.as_deref(), Some("text/plain"));
     assert_eq!(
         a.hashes,
         "md5:900150983cd24fb0d6963f7d28e17f72 sha-256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -3,7 +3,7 @@
 //! Invariants: each step is short, whatever the number of resources; after each of them the rows state nothing that the mirror does
 //! not have, so that a Source that is forgotten in part can be followed again, or forgotten further. Entries of the feed stay.
 //!
-//! The worker of a Source that is forgotten must have ended: numbers of its resources are used again.
+//! The worker of a Source that is forgotten must have ended: numbers of its resources may be used again.
 
 use std::path::PathBuf;
 use std::sync::Arc;

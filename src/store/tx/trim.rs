@@ -9,10 +9,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::store::ids::ResourceId;
 use crate::store::tables::resource::unused::{self, UnusedRule};
-use crate::store::tables::{feed, resource_count};
+use crate::store::tables::{feed, removed_resource, resource_count};
 use crate::store::{Store, StoreError, schema};
 
-/// How many entries of the feed are removed in one transaction.
+/// How many entries of the feed, or URIs of removed resources, are removed in one transaction.
 const ENTRIES_A_STEP: usize = 5000;
 /// How many rows of resources are looked at in one step.
 const ROWS_A_STEP: usize = 20_000;
@@ -58,6 +58,16 @@ impl Store {
         };
         self.write(move |tx| Ok(feed::trim(tx.sql, last)?)).await?;
         Ok(entries == ENTRIES_A_STEP)
+    }
+
+    /// Removes the URIs of removed resources that no entry of the feed names any more, up to 5000. Returns whether there may be more.
+    pub async fn trim_removed_resources(self: &Arc<Self>) -> Result<bool, StoreError> {
+        let has_unnamed = self.read(|sql| Ok(removed_resource::has_unnamed(sql)?));
+        if !has_unnamed.await? {
+            return Ok(false);
+        }
+        let removed = self.write(|tx| Ok(removed_resource::trim(tx.sql, ENTRIES_A_STEP)?));
+        Ok(removed.await? == ENTRIES_A_STEP)
     }
 
     /// Looks at the next 20,000 rows of resources, and removes those that were unused for a week. `deleting`: the labels of the
