@@ -72,7 +72,7 @@ async fn program_gets_each_line_of_the_feed_and_goes_on_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lines");
     let hook = script(
-        "cat >> \"$0\"; echo \"$RESYNCD_SOURCE $RESYNCD_HOOK\" > \"$0.names\"",
+        "echo \"$RESYNCD_SOURCE $RESYNCD_HOOK\" > \"$0.names\"; cat >> \"$0\"",
         &file,
     );
     let mut rig = Rig::start_with(resources(3), |config| {
