@@ -279,6 +279,14 @@ async fn search_in_the_feed_finds_what_is_before_a_jump_of_its_numbers() {
     }
 }
 
+async fn removed_resources(world: &World) -> i64 {
+    let count = world.store.read(|sql| {
+        let all = "SELECT COUNT(*) FROM removed_resource";
+        Ok(sql.query_row(all, [], |row| row.get(0))?)
+    });
+    count.await.unwrap()
+}
+
 /// Entries name the row of their resource, and rows are removed before the entries.
 #[tokio::test]
 async fn entries_have_the_uri_of_a_resource_that_has_no_row() {
@@ -323,19 +331,12 @@ async fn entries_have_the_uri_of_a_resource_that_has_no_row() {
     let found: Vec<_> = found.entries.iter().map(|entry| entry.seq).collect();
     assert_eq!(found, [feed[3].seq, feed[1].seq]);
 
-    let rows = async || {
-        let count = world.store.read(|sql| {
-            let all = "SELECT COUNT(*) FROM removed_resource";
-            Ok(sql.query_row(all, [], |row| row.get::<_, i64>(0))?)
-        });
-        count.await.unwrap()
-    };
-    assert_eq!(rows().await, 2);
+    assert_eq!(removed_resources(&world).await, 2);
     let later = world.now + TimeDelta::days(1);
     for (until, remaining) in [(feed[2].seq, 2), (feed[3].seq, 0)] {
         world.store.trim_read_feed(later, until).await.unwrap();
         assert!(!world.store.trim_removed_resources().await.unwrap());
-        assert_eq!(rows().await, remaining);
+        assert_eq!(removed_resources(&world).await, remaining);
     }
     let last = world.store.feed(feed[3].seq, 9).await.unwrap();
     assert_eq!(last[1].uri, uri("d").to_string());
@@ -346,17 +347,17 @@ async fn removed_resource_leaves_its_uri_only_if_an_entry_may_name_it() {
     let world = World::new().await;
     world.announce(vec![created("a", 10)]).await;
     world.work("1").await;
-    world
-        .store
-        .trim_feed(world.now + TimeDelta::days(1))
-        .await
-        .unwrap();
     // Never applied.
     world.announce(vec![created("b", 20)]).await;
     while world.store.forget_next(SOURCE).await.unwrap() > 0 {}
-    let rows = world.store.read(|sql| {
-        let all = "SELECT COUNT(*) FROM removed_resource";
-        Ok(sql.query_row(all, [], |row| row.get::<_, i64>(0))?)
-    });
-    assert_eq!(rows.await.unwrap(), 0);
+    assert_eq!(removed_resources(&world).await, 1);
+
+    // Its entry is gone before its row.
+    world.announce(vec![created("c", 30)]).await;
+    world.work("1").await;
+    let later = world.now + TimeDelta::days(1);
+    world.store.trim_feed(later).await.unwrap();
+    world.store.trim_removed_resources().await.unwrap();
+    while world.store.forget_next(SOURCE).await.unwrap() > 0 {}
+    assert_eq!(removed_resources(&world).await, 0);
 }
