@@ -145,6 +145,12 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
             println!("interrupted; completed changes are stored");
         }
     }
+    if !arguments.dry_run && !interrupted {
+        tokio::select! {
+            () = engine.shrink_database() => {}
+            () = signals.wait() => {}
+        }
+    }
     if in_sync { OK } else { FAILED }
 }
 

@@ -55,6 +55,21 @@ impl Engine {
         self.run(Applying::Apply).await
     }
 
+    /// Gives empty pages of the database back to the file system, as the daemon does while it runs: the tasks of a first copy leave
+    /// many. May be dropped at any time.
+    pub async fn shrink_database(&self) {
+        loop {
+            match self.store.shrink().await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::debug!(code = error.code(), %error, "database error; empty pages stay");
+                    return;
+                }
+            }
+        }
+    }
+
     /// Has the TimeMaps of a resource read, and stores the versions that they name; nothing else of the Sources is read or changed.
     /// Ends early, and in order, once it is [interrupted](Self::interrupt).
     pub async fn backfill_versions(&self, uri: &ResourceUri) -> Result<(), StatusError> {

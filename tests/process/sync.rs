@@ -411,3 +411,22 @@ async fn dead_parts_and_dead_sitemaps_are_named_and_fail_the_run() {
         assert_eq!(log.lines().filter(is_named).count(), 1, "{path}: {log}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sync_gives_empty_pages_of_the_database_back() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
+    let database = home.folder().join("state/resyncd.db");
+    let database = rusqlite::Connection::open(database).unwrap();
+    // As the tasks of a first copy do.
+    let leave_pages = "CREATE TABLE filler (content BLOB); INSERT INTO filler VALUES (zeroblob(2000000)); DROP TABLE filler";
+    database.execute_batch(leave_pages).unwrap();
+    let empty_pages = || -> i64 {
+        let pages = database.pragma_query_value(None, "freelist_count", |row| row.get(0));
+        pages.unwrap()
+    };
+    assert!(empty_pages() > 400);
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
+    assert_eq!(empty_pages(), 0);
+}
