@@ -10,11 +10,13 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::followed::FollowedSources;
+use super::runtime_status::RuntimeStatus;
 use super::{attention, status_view};
 use crate::clock;
 use crate::status::{Attention, ConfigurationStatus, SourceStatus};
+use crate::store::Store;
 
-/// How often it is looked for changes. Each time costs as much as a request of the status.
+/// The time between two checks for changes. Each reads the database once, for all Sources.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// What waits for a person: each code of the daemon, of a Source, or of one of its sets, once.
@@ -30,28 +32,36 @@ struct Subject {
     code: String,
 }
 
-/// Logs the attentions of the daemon and of the Sources that are followed until it is stopped.
-pub(super) async fn log_attentions(
-    configuration: Arc<Mutex<ConfigurationStatus>>,
-    sources: Arc<FollowedSources>,
-    stop: CancellationToken,
-) {
-    let mut logged = Attentions::new();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(INTERVAL) => {}
-        }
-        let contexts = sources.contexts();
-        let contexts = contexts.iter().map(|context| &**context);
-        match status_view::status(clock::now().wall, contexts).await {
-            Ok(status) => {
-                let of_daemon = attention::of_configuration(&configuration.lock());
-                logged = log_changes(&logged, attentions(&of_daemon, &status.sources));
+/// Logs the attentions of the daemon and of the Sources that are followed.
+#[derive(Clone)]
+pub(super) struct AttentionLog {
+    pub(super) store: Arc<Store>,
+    pub(super) runtime_status: Arc<RuntimeStatus>,
+    pub(super) configuration: Arc<Mutex<ConfigurationStatus>>,
+    pub(super) sources: Arc<FollowedSources>,
+    pub(super) stop: CancellationToken,
+}
+
+impl AttentionLog {
+    /// Logs until it is stopped.
+    pub(super) async fn run(self) {
+        let mut logged = Attentions::new();
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(INTERVAL) => {}
             }
-            Err(error) => {
-                // What the workers read fails as well, and is reported.
-                tracing::debug!(code = error.code(), %error, "database error; attentions are not known");
+            let (contexts, now) = (self.sources.contexts(), clock::now().wall);
+            let status = status_view::status(&self.store, &self.runtime_status, now, &contexts);
+            match status.await {
+                Ok(status) => {
+                    let of_daemon = attention::of_configuration(&self.configuration.lock());
+                    logged = log_changes(&logged, attentions(&of_daemon, &status.sources));
+                }
+                Err(error) => {
+                    // What the workers read fails as well, and is reported.
+                    tracing::debug!(code = error.code(), %error, "database error; attention not checked");
+                }
             }
         }
     }

@@ -20,7 +20,7 @@ use url::Url;
 use super::activity_log::log_activity;
 use super::apply::members::Members;
 use super::attention;
-use super::attention_log::log_attentions;
+use super::attention_log::AttentionLog;
 use super::channels::{EndingSource, Unfollowed, end_subscriptions};
 use super::context::SourceContext;
 use super::error::EngineError;
@@ -126,12 +126,15 @@ impl Engine {
             trim(Arc::clone(&store), rules.clone(), stop.clone())
         });
         workers.spawn(heartbeats.watched("trimming", trimming));
-        let (sources, stop) = (Arc::clone(&engine.sources), engine.stop.clone());
-        let configuration = Arc::clone(&engine.configuration);
-        let logging = restarting("log of attentions", stop.clone(), move || {
-            let (configuration, sources) = (Arc::clone(&configuration), Arc::clone(&sources));
-            log_attentions(configuration, sources, stop.clone())
-        });
+        let log = AttentionLog {
+            store: Arc::clone(&engine.store),
+            runtime_status: Arc::clone(&engine.runtime_status),
+            configuration: Arc::clone(&engine.configuration),
+            sources: Arc::clone(&engine.sources),
+            stop: engine.stop.clone(),
+        };
+        let logging = move || log.clone().run();
+        let logging = restarting("log of attentions", engine.stop.clone(), logging);
         workers.spawn(heartbeats.watched("log of attentions", logging));
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
         let sources = Arc::clone(&engine.sources);
@@ -358,8 +361,9 @@ impl Engine {
         // Noted first: a configuration is never shown as loaded with Sources and hooks of the former one.
         let configuration = self.configuration.lock().clone();
         let contexts = self.sources.contexts();
-        let contexts = contexts.iter().map(|context| &**context);
-        let mut status = status_view::status(self.started_at, contexts).await?;
+        let (store, runtime_status) = (&self.store, &self.runtime_status);
+        let status = status_view::status(store, runtime_status, self.started_at, &contexts);
+        let mut status = status.await?;
         let channels = self.store.unfollowed_channels(self.sources.sets()).await?;
         status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
         status.former_sources = self.former_sources().await?;

@@ -155,6 +155,11 @@ impl RuntimeStatus {
         self.0.lock().sets.get(&set).cloned().unwrap_or_default()
     }
 
+    /// What is known of all sets.
+    pub(super) fn sets(&self) -> HashMap<SetId, SetFacts> {
+        self.0.lock().sets.clone()
+    }
+
     pub(super) fn oddities(&self, set: SetId) -> Vec<OddityStatus> {
         let facts = self.0.lock();
         let documents = facts.odd_documents.get(&set);

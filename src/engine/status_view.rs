@@ -5,7 +5,9 @@
 //!
 //! Must not know how the status is served, and changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -15,7 +17,7 @@ use super::attention::{self, ChannelNeeds, FailingHook, SetNeeds};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
-use super::runtime_status::{RuntimeStatus, SetFacts, SourceFacts, SourceState};
+use super::runtime_status::{HookFacts, RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use super::unencrypted_hubs;
 use crate::clock;
 use crate::config;
@@ -27,8 +29,9 @@ use crate::status::{
     SourceStatus, Status, StatusError, UnfollowedStatus, VersionsStatus, one_line, rfc3339,
 };
 use crate::store::{
-    ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, SetRecord, SetStatistics, SetTotals,
-    SourcePlace, UnfollowedChannel,
+    ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, Overview, OverviewQuery, SetId,
+    SetOverview, SetRecord, SetStatistics, SetTotals, SourcePlace, Store, UnfollowedChannel,
+    VersionsOverview,
 };
 use crate::sync::{ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap};
 
@@ -41,15 +44,51 @@ const LONGEST_ORIGIN: usize = 300;
 /// How much of the message of a failed task is shown, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// The status of these Sources.
-pub(super) async fn status(
-    started_at: DateTime<Utc>,
-    contexts: impl Iterator<Item = &SourceContext>,
-) -> Result<Status, EngineError> {
-    let mut sources = Vec::new();
-    for context in contexts {
-        sources.push(source(started_at, context).await?);
+/// What the workers of a Source have reported.
+struct WorkerReports {
+    mirror_error: Option<StatusError>,
+    facts: SourceFacts,
+    /// The hooks with their names, in the order of the configuration.
+    hooks: Vec<(String, HookFacts)>,
+}
+
+impl WorkerReports {
+    fn of(runtime_status: &RuntimeStatus, source: &str) -> Self {
+        // Before the state, which is noted first: a mirror that cannot be used is never shown with a Source that works.
+        let mirror_error = runtime_status.mirror_error(source);
+        Self {
+            mirror_error,
+            facts: runtime_status.source(source),
+            hooks: runtime_status.hooks(source),
+        }
     }
+}
+
+/// The status of these Sources, each of them there once, with their own `store` and `runtime_status`. The database is read once for
+/// all of them.
+pub(super) async fn status(
+    store: &Arc<Store>,
+    runtime_status: &RuntimeStatus,
+    started_at: DateTime<Utc>,
+    contexts: &[Arc<SourceContext>],
+) -> Result<Status, EngineError> {
+    // What a worker reports is in the database by then: the numbers must not be of a time before it.
+    let reports = contexts.iter();
+    let reports = reports.map(|context| WorkerReports::of(runtime_status, context.name()));
+    let reports: Vec<WorkerReports> = reports.collect();
+    let mut set_facts = runtime_status.sets();
+    let queries = contexts.iter().map(|context| OverviewQuery {
+        source: context.name().to_owned(),
+        with_versions: context.source.versions.is_some(),
+    });
+    let Overview { sources, feed_end } = store.overview(queries.collect()).await?;
+    let sources = contexts.iter().zip(reports).zip(sources);
+    let sources = sources.map(|((context, reports), overview)| {
+        let sets = sets(context, &mut set_facts, overview.sets);
+        let former = former_sets(started_at, &context.source, &overview.totals);
+        source(context, reports, feed_end, sets, former, overview.versions)
+    });
+    let sources: Vec<SourceStatus> = sources.collect();
     Ok(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: rfc3339(started_at),
@@ -65,33 +104,26 @@ pub(super) async fn status(
     })
 }
 
-async fn source(
-    started_at: DateTime<Utc>,
+fn source(
     context: &SourceContext,
-) -> Result<SourceStatus, EngineError> {
-    let config = &context.source;
-    // Before the state, which is noted first: a mirror that cannot be used is never shown with a Source that works.
-    let mirror_error = context.runtime_status.mirror_error(&config.name);
-    let facts = context.runtime_status.source(&config.name);
-    let mut sets = Vec::new();
-    for record in context.store.reported_sets(&config.name).await? {
-        if config.wants_set(&record.capability_list) {
-            sets.push(set(context, &record).await?);
-        }
-    }
+    reports: WorkerReports,
+    feed_end: i64,
+    sets: Vec<SetStatus>,
+    former: Option<(StatusError, u64)>,
+    versions: Option<VersionsOverview>,
+) -> SourceStatus {
+    let (config, facts) = (&context.source, reports.facts);
     let (state, error) = source_state(&facts, &sets);
     let mut notices = facts.notices;
-    let totals = context.store.set_totals(&config.name).await?;
-    if let Some((notice, resources)) = former_sets(started_at, config, &totals) {
+    if let Some((notice, resources)) = former {
         notices.replace(notice, resources);
     }
-    let (hooks, of_hooks) = hooks(context, &mut notices).await?;
+    let (hooks, of_hooks) = hooks(reports.hooks, feed_end, &mut notices);
     let mirror = config.mirror.display().to_string();
-    let mut attention = attention::of_mirror(&mirror, mirror_error.as_ref());
+    let mut attention = attention::of_mirror(&mirror, reports.mirror_error.as_ref());
     attention.extend(attention::of_versions(facts.versions_error.as_ref()));
-    let versions = versions(context).await?;
     attention.extend(of_hooks);
-    Ok(SourceStatus {
+    SourceStatus {
         name: config.name.clone(),
         url: config.url.to_string(),
         state: state.code().to_owned(),
@@ -102,36 +134,48 @@ async fn source(
         notices: notices.into_rows(),
         describedby: texts(&[facts.described_by]),
         hooks,
-        versions,
-    })
+        versions: config
+            .versions
+            .as_deref()
+            .zip(versions)
+            .map(versions_status),
+    }
 }
 
-/// The stored versions of a Source; `None`: none are stored.
-async fn versions(context: &SourceContext) -> Result<Option<VersionsStatus>, EngineError> {
-    let Some(folder) = &context.source.versions else {
-        return Ok(None);
-    };
-    let (counts, last) = context.store.version_counts(context.name()).await?;
-    Ok(Some(VersionsStatus {
+/// The versions that are stored in a folder.
+fn versions_status((folder, overview): (&Path, VersionsOverview)) -> VersionsStatus {
+    let VersionsOverview { counts, failure } = overview;
+    VersionsStatus {
         folder: folder.display().to_string(),
         pending: counts.pending,
         failed: counts.failed,
-        error: last.map(|(code, message, at)| StatusError::new(&code, message, at)),
-    }))
+        error: failure.map(|(code, message, at)| StatusError::new(&code, message, at)),
+    }
+}
+
+/// The sets of a Source that the configuration selects.
+fn sets(
+    context: &SourceContext,
+    facts: &mut HashMap<SetId, SetFacts>,
+    sets: Vec<SetOverview>,
+) -> Vec<SetStatus> {
+    let wanted = |set: &SetOverview| context.source.wants_set(&set.record.capability_list);
+    let wanted = sets.into_iter().filter(wanted);
+    let status = |overview: SetOverview| {
+        let facts = facts.remove(&overview.record.id).unwrap_or_default();
+        set(context, facts, overview)
+    };
+    wanted.map(status).collect()
 }
 
 /// The hooks of a Source, and what of them waits for a person.
-async fn hooks(
-    context: &SourceContext,
+fn hooks(
+    known: Vec<(String, HookFacts)>,
+    feed_end: i64,
     notices: &mut Faults,
-) -> Result<(Vec<HookStatus>, Vec<Attention>), EngineError> {
-    let hooks = context.runtime_status.hooks(context.name());
+) -> (Vec<HookStatus>, Vec<Attention>) {
     let (mut shown, mut attentions) = (Vec::new(), Vec::new());
-    if hooks.is_empty() {
-        return Ok((shown, attentions));
-    }
-    let end = context.store.feed_end().await?;
-    for (name, facts) in hooks {
+    for (name, facts) in known {
         if let Some(missed) = facts.missed {
             notices.add(missed, 1);
         }
@@ -144,7 +188,9 @@ async fn hooks(
                 is_stopped: facts.is_stopped,
             }));
         }
-        let behind = facts.position.map(|position| end.saturating_sub(position));
+        let behind = facts
+            .position
+            .map(|position| feed_end.saturating_sub(position));
         shown.push(HookStatus {
             name,
             kind: facts.kind.to_owned(),
@@ -160,7 +206,7 @@ async fn hooks(
             stopped: facts.is_stopped,
         });
     }
-    Ok((shown, attentions))
+    (shown, attentions)
 }
 
 /// Whether a hub has delivered something since that time: it has reached the callback.
@@ -236,10 +282,8 @@ fn texts(lists: &[Vec<Url>]) -> Vec<String> {
     texts
 }
 
-async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, EngineError> {
-    // What a worker reports is in the database by then: the numbers must not be of a time before it.
-    let mut facts = context.runtime_status.set(record.id);
-    let numbers = context.store.set_statistics(record.id).await?;
+fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> SetStatus {
+    let (record, numbers) = (&overview.record, overview.statistics);
     facts.failing = facts.database_error.take().or(facts.failing);
     let now = clock::now().wall;
     let age = numbers.newest.map(|newest| age_of(newest, now));
@@ -248,7 +292,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
     }
     let mut channels = Vec::new();
     let public_url = context.public_url.as_ref();
-    for channel in context.store.reported_channels(record.id).await? {
+    for channel in overview.channels {
         // A channel that ended because it is no longer offered is not shown.
         let has_ended = channel.left
             && channel.lease.state == ChannelState::Unsubscribed
@@ -269,7 +313,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
     let mut attention = attention::of_set(&context.source.name, &needs);
     let of_channels = channels.iter().flat_map(|channel| &channel.attention);
     attention.extend(of_channels.cloned());
-    Ok(SetStatus {
+    SetStatus {
         capability_list: record.capability_list.to_string(),
         state: state(&numbers, &facts).to_owned(),
         attention,
@@ -304,7 +348,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         errors: errors(&facts, &numbers),
         error: error(facts, numbers),
         oddities: context.runtime_status.oddities(record.id),
-    })
+    }
 }
 
 /// How long ago a time of the Source was; zero if it is in the future.
@@ -596,14 +640,43 @@ mod tests {
         assert_eq!(numbers, (1, 2, 3));
     }
 
-    #[tokio::test]
-    async fn status_waits_for_no_worker() {
+    /// A Source with a set.
+    async fn followed() -> TestSource {
         let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
         let source = TestSource::new(&list, |client| client);
         source.store.begin_set(NAME, &list).await.unwrap();
+        source
+    }
+
+    /// The status of so many Sources, each of which is this one.
+    async fn status_of(source: &TestSource, sources: usize) -> Status {
+        let contexts = vec![Arc::clone(&source.context); sources];
+        let now = clock::now().wall;
+        let status = status(
+            &source.store,
+            &source.context.runtime_status,
+            now,
+            &contexts,
+        );
+        let status = tokio::time::timeout(LIMIT, status).await;
+        status.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn status_waits_for_no_worker() {
+        let source = followed().await;
         let _occupied = source.store.occupy_workers();
-        let contexts = [&*source.context].into_iter();
-        let status = tokio::time::timeout(LIMIT, status(clock::now().wall, contexts)).await;
-        assert_eq!(status.unwrap().unwrap().sources[0].sets.len(), 1);
+        let status = status_of(&source, 1).await;
+        assert_eq!(status.sources[0].sets.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn status_of_many_sources_wakes_a_reader_once() {
+        let source = followed().await;
+        for sources in [0, 1, 100] {
+            let before = source.store.queries_handed_over();
+            assert_eq!(status_of(&source, sources).await.sources.len(), sources);
+            assert_eq!(source.store.queries_handed_over() - before, 1);
+        }
     }
 }

@@ -65,6 +65,8 @@ fn notice_of_hub(channel: &ChannelRecord, now: DateTime<Utc>) -> Option<StatusEr
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::clock;
     use crate::engine::status_view;
@@ -101,8 +103,10 @@ mod tests {
             let asked =
                 store.change_channel(channel, false, move |channel| channel.hub = Some(hub));
             asked.await.unwrap();
-            let contexts = [&*source.context].into_iter();
-            let status = status_view::status(now, contexts).await.unwrap();
+            let runtime_status = &source.context.runtime_status;
+            let contexts = [Arc::clone(&source.context)];
+            let status = status_view::status(store, runtime_status, now, &contexts);
+            let status = status.await.unwrap();
             let notices = &status.sources[0].sets[0].notices;
             let codes: Vec<&str> = notices.iter().map(|notice| notice.code.as_str()).collect();
             assert_eq!(codes, expected, "{status:#?}");

@@ -74,6 +74,7 @@ pub use reads::hook_news::HookNews;
 pub use reads::listing::ResourceListing;
 pub use reads::queue::{DueTasks, PackageTask, TasksInProgress};
 pub use reads::statistics::SetStatistics;
+pub use reads::status::{Overview, OverviewQuery, SetOverview, SourceOverview, VersionsOverview};
 pub use tables::channel::{CallbackKeys, ChannelRecord};
 pub use tables::document::DocumentRecord;
 pub use tables::dump::DumpProgress;
@@ -330,6 +331,11 @@ impl Store {
 
 #[cfg(test)]
 impl Store {
+    /// How many queries were handed to a thread that reads.
+    pub(crate) fn queries_handed_over(&self) -> usize {
+        self.readers.handed_over()
+    }
+
     /// Occupies the threads that answer hubs and watchers.
     pub(crate) fn occupy_lookups(&self) -> readers::OccupiedReaders {
         self.readers.occupy(&[Lane::Lookups])

@@ -10,6 +10,8 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+#[cfg(test)]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -69,6 +71,9 @@ pub(super) struct Readers {
     reports: Pool,
     blocking: SharedConnections,
     damage: Arc<Damage>,
+    /// How many queries were handed to a thread.
+    #[cfg(test)]
+    handed_over: AtomicUsize,
 }
 
 impl Readers {
@@ -80,6 +85,8 @@ impl Readers {
             reports: Pool::start(Lane::Reports, database)?,
             blocking: SharedConnections::of(database),
             damage,
+            #[cfg(test)]
+            handed_over: AtomicUsize::default(),
         })
     }
 
@@ -97,6 +104,8 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
+        #[cfg(test)]
+        self.handed_over.fetch_add(1, Ordering::SeqCst);
         let (sender, answer) = oneshot::channel();
         // Dropped with this future.
         let caller = Arc::new(());
@@ -315,6 +324,11 @@ pub(crate) struct OccupiedReaders(
 
 #[cfg(test)]
 impl Readers {
+    /// How many queries were handed to a thread.
+    pub(super) fn handed_over(&self) -> usize {
+        self.handed_over.load(Ordering::SeqCst)
+    }
+
     /// Occupies the threads of these lanes.
     pub(super) fn occupy(&self, lanes: &[Lane]) -> OccupiedReaders {
         let mut releases = Vec::new();
@@ -334,7 +348,7 @@ impl Readers {
 #[cfg(test)]
 mod tests {
     use std::mem::ManuallyDrop;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
     use super::*;

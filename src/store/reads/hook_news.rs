@@ -52,10 +52,4 @@ impl Store {
         })
         .await
     }
-
-    /// The last number of the feed.
-    pub async fn feed_end(self: &Arc<Self>) -> Result<i64, StoreError> {
-        self.read_in(Lane::Reports, |sql| Ok(feed::last_number(sql)?))
-            .await
-    }
 }

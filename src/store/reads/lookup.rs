@@ -32,18 +32,6 @@ impl Store {
             .await
     }
 
-    /// As [`sets`](Self::sets), for a report: the workers' queries do not delay it.
-    pub async fn reported_sets(
-        self: &Arc<Self>,
-        source: &str,
-    ) -> Result<Vec<SetRecord>, StoreError> {
-        let source = source.to_owned();
-        self.read_in(Lane::Reports, move |sql| {
-            Ok(source_set::followed(sql, &source)?)
-        })
-        .await
-    }
-
     /// The coverage and the gaps of a set.
     pub async fn progress(
         self: &Arc<Self>,
@@ -76,15 +64,6 @@ impl Store {
     /// The channels of a set, also those that were left.
     pub async fn channels(self: &Arc<Self>, set: SetId) -> Result<Vec<ChannelRecord>, StoreError> {
         self.read(move |sql| Ok(channel::of_set(sql, set)?)).await
-    }
-
-    /// As [`channels`](Self::channels), for a report: the workers' queries do not delay it.
-    pub async fn reported_channels(
-        self: &Arc<Self>,
-        set: SetId,
-    ) -> Result<Vec<ChannelRecord>, StoreError> {
-        self.read_in(Lane::Reports, move |sql| Ok(channel::of_set(sql, set)?))
-            .await
     }
 
     /// The channel of that row.

@@ -10,3 +10,4 @@ mod parts;
 pub(super) mod queue;
 mod report;
 pub(super) mod statistics;
+pub(super) mod status;

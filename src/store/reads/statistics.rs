@@ -76,7 +76,8 @@ impl Store {
     }
 }
 
-fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError> {
+/// As [`Store::set_statistics`], as a part of another query.
+pub(super) fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError> {
     let totals = source_set::totals(sql, set)?;
     let counts = task_count::of_set(sql, set)?;
     let coverage = coverage::of_set(sql, set)?;

@@ -35,8 +35,17 @@ impl World {
         due.map(|task| task.at.micros() / 1_000_000).collect()
     }
 
+    async fn versions(&self) -> VersionsOverview {
+        let query = OverviewQuery {
+            source: SOURCE.to_owned(),
+            with_versions: true,
+        };
+        let mut overview = self.store.overview(vec![query]).await.unwrap();
+        overview.sources.remove(0).versions.unwrap()
+    }
+
     async fn version_counts(&self) -> (u64, u64) {
-        let (counts, _) = self.store.version_counts(SOURCE).await.unwrap();
+        let counts = self.versions().await.counts;
         (counts.pending, counts.failed)
     }
 
@@ -121,7 +130,7 @@ async fn version_that_is_replaced_is_fetched_or_missed() {
         .await;
     assert_eq!(world.version_times().await, [10]);
     assert_eq!(world.version_counts().await, (1, 1));
-    let (_, last) = world.store.version_counts(SOURCE).await.unwrap();
+    let last = world.versions().await.failure;
     assert_eq!(last.unwrap().0, "version-missed");
     let (_, waiting) = world
         .store
@@ -317,7 +326,7 @@ async fn versions_of_a_resource_that_wait_are_bounded() {
     }
     // None of those that wait is given up for another one.
     assert_eq!(world.version_counts().await, (1000, 500));
-    let (_, last) = world.store.version_counts(SOURCE).await.unwrap();
+    let last = world.versions().await.failure;
     assert_eq!(last.unwrap().0, "too-many-versions");
     // What was given up takes no place, and is bounded too.
     for _ in 0..1000 {

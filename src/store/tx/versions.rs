@@ -15,8 +15,8 @@ use crate::store::change::{Change, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::tables::resource::{Publication, ResourceState, StoredVersion};
 use crate::store::tables::version::{
-    self, NewVersion, PutVersion, VersionCounts, VersionFailure, VersionKind, VersionTask,
-    VersionedResource, WaitingVersion,
+    self, NewVersion, PutVersion, VersionFailure, VersionKind, VersionTask, VersionedResource,
+    WaitingVersion,
 };
 use crate::store::{Store, Wake};
 use crate::sync::{Decision, LocalState, names_version};
@@ -340,19 +340,6 @@ impl Store {
             };
             let waiting = version::waiting(sql, found.id)?;
             Ok(Some((found, waiting)))
-        })
-        .await
-    }
-
-    /// How many versions of a Source are to be stored and were given up, and the last error of the latter.
-    pub async fn version_counts(
-        self: &Arc<Self>,
-        source: &str,
-    ) -> Result<(VersionCounts, Option<(String, String, DateTime<Utc>)>), StoreError> {
-        let source = source.to_owned();
-        self.read(move |sql| {
-            let counts = version::counts(sql, &source)?;
-            Ok((counts, version::last_failure(sql, &source)?))
         })
         .await
     }

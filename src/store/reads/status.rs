@@ -1,0 +1,106 @@
+//! What the status shows of Sources, read at one moment: one query for all of them, so that a status of many Sources wakes a thread
+//! that reads no more often than one of a single Source.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use super::statistics::{SetStatistics, statistics};
+use crate::store::readers::Lane;
+use crate::store::tables::channel::{self, ChannelRecord};
+use crate::store::tables::feed;
+use crate::store::tables::forgotten::{self, SetTotals};
+use crate::store::tables::source_set::{self, SetRecord};
+use crate::store::tables::version::{self, VersionCounts};
+use crate::store::{Store, StoreError};
+
+/// A Source whose overview is read.
+#[derive(Clone, Debug)]
+pub struct OverviewQuery {
+    /// Its name.
+    pub source: String,
+    /// Whether its versions are counted.
+    pub with_versions: bool,
+}
+
+/// What the database has of some Sources.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// Each of them, in the order of the query.
+    pub sources: Vec<SourceOverview>,
+    /// The number of the last entry of the feed.
+    pub feed_end: i64,
+}
+
+/// What the database has of a Source.
+#[derive(Clone, Debug)]
+pub struct SourceOverview {
+    /// The sets that are followed, in the order of their ids.
+    pub sets: Vec<SetOverview>,
+    /// The sets of which the mirror has resources, followed or not.
+    pub totals: Vec<SetTotals>,
+    /// The versions that are not stored; `None`: they were not counted.
+    pub versions: Option<VersionsOverview>,
+}
+
+/// What the database has of a set.
+#[derive(Clone, Debug)]
+pub struct SetOverview {
+    /// Its row.
+    pub record: SetRecord,
+    /// Its counts, coverage and gaps.
+    pub statistics: SetStatistics,
+    /// Its channels, also those that were left.
+    pub channels: Vec<ChannelRecord>,
+}
+
+/// The versions of a Source that are not stored.
+#[derive(Clone, Debug)]
+pub struct VersionsOverview {
+    /// How many are to be stored, and were given up.
+    pub counts: VersionCounts,
+    /// The last error of the latter: code, message and when.
+    pub failure: Option<(String, String, DateTime<Utc>)>,
+}
+
+impl Store {
+    /// What the database has of these Sources. The workers' queries do not delay it.
+    pub async fn overview(
+        self: &Arc<Self>,
+        queries: Vec<OverviewQuery>,
+    ) -> Result<Overview, StoreError> {
+        self.read_in(Lane::Reports, move |sql| {
+            let sources = queries.iter().map(|query| of_source(sql, query));
+            Ok(Overview {
+                sources: sources.collect::<Result<_, _>>()?,
+                feed_end: feed::last_number(sql)?,
+            })
+        })
+        .await
+    }
+}
+
+fn of_source(sql: &Connection, query: &OverviewQuery) -> Result<SourceOverview, StoreError> {
+    let source = query.source.as_str();
+    let mut sets = Vec::new();
+    for record in source_set::followed(sql, source)? {
+        sets.push(SetOverview {
+            statistics: statistics(sql, record.id)?,
+            channels: channel::of_set(sql, record.id)?,
+            record,
+        });
+    }
+    let versions = match query.with_versions {
+        true => Some(VersionsOverview {
+            counts: version::counts(sql, source)?,
+            failure: version::last_failure(sql, source)?,
+        }),
+        false => None,
+    };
+    Ok(SourceOverview {
+        sets,
+        totals: forgotten::set_totals(sql, source)?,
+        versions,
+    })
+}
