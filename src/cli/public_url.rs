@@ -70,7 +70,7 @@ fn random_token() -> Result<String, String> {
 
 /// Whether a probe has arrived at the callback listener, as the status listener answers it.
 #[derive(Deserialize)]
-struct Arrival {
+struct ProbeAnswer {
     arrived: bool,
 }
 
@@ -84,7 +84,7 @@ async fn through_daemon(
     let answer = request(url, http).await?;
     let arrival = daemon.get(&format!("/callback-probe?token={token}")).await;
     let arrival = arrival.map_err(|error| error.to_string())?;
-    let arrival: Arrival = serde_json::from_str(&arrival).map_err(|error| error.to_string())?;
+    let arrival: ProbeAnswer = serde_json::from_str(&arrival).map_err(|error| error.to_string())?;
     match arrival.arrived {
         true => Ok("leads to the running daemon".to_owned()),
         false => Err(elsewhere(&answer)),

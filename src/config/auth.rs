@@ -54,7 +54,7 @@ pub(super) struct Secrets<'r, 's, 'f> {
 }
 
 /// A secret that is valid, and the key that names it.
-pub(super) struct Found<T> {
+pub(super) struct NamedSecret<T> {
     pub(super) value: T,
     pub(super) key: String,
 }
@@ -92,7 +92,7 @@ pub(super) fn read_auth(
         ..SourceAuth::default()
     };
     let headers = [bearer, basic, header].into_iter().flatten();
-    for Found { value, key } in headers {
+    for NamedSecret { value, key } in headers {
         let has_authorization =
             |headers: &[AuthHeader]| headers.iter().any(|header| header.name == AUTHORIZATION);
         if has_authorization(&value.headers) && has_authorization(&auth.headers) {
@@ -114,7 +114,7 @@ pub(super) fn read_auth(
         auth.headers.extend(value.headers);
         auth.secrets.extend(value.secrets);
     }
-    if let Some(Found { value, key }) = certificate {
+    if let Some(NamedSecret { value, key }) = certificate {
         let is_https =
             |origin: &Origin| matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https");
         if !auth.origins.iter().any(is_https) {
@@ -122,7 +122,7 @@ pub(super) fn read_auth(
             section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
         }
         auth.certificate = Some(value);
-    } else if !has_certificate && let Some(Found { key, .. }) = key {
+    } else if !has_certificate && let Some(NamedSecret { key, .. }) = key {
         let text = "a private key is unusable without `certificate`, `certificate_file` or `certificate_credential`";
         section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
     }
@@ -196,7 +196,7 @@ impl Secrets<'_, '_, '_> {
         name: &str,
         longest: u64,
         parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Found<T>> {
+    ) -> Option<NamedSecret<T>> {
         let keys = keys_of_secret(name);
         let mut given = keys.iter().filter(|key| self.section.is_given(key));
         let key = given.next()?.clone();
@@ -219,7 +219,7 @@ impl Secrets<'_, '_, '_> {
             };
             parse(&secret).map(Some).map_err(FaultKind::BadSecret)
         })??;
-        Some(Found { value, key })
+        Some(NamedSecret { value, key })
     }
 }
 

@@ -46,7 +46,7 @@ use crate::config::{Authorities, XmppConfig};
 use crate::protocol::{TopicUri, node_of};
 use login::{Credentials, Login, Resumption, Security, log_in};
 use node::NodeName;
-use srv::{Place, places_of};
+use srv::{ServerAddress, addresses_of};
 
 pub use error::XmppError;
 pub use node::{NodeEvent, NodeItem, NodeResumption, NodeSession};
@@ -179,23 +179,23 @@ fn security_of(account: &XmppConfig, address: IpAddr) -> Security {
 
 /// Connects to the server of an account.
 async fn connect(account: &XmppConfig) -> Result<(TcpStream, IpAddr), XmppError> {
-    let places = match &account.server {
-        Some((host, port)) => vec![Place {
+    let servers = match &account.server {
+        Some((host, port)) => vec![ServerAddress {
             host: host.clone(),
             port: *port,
         }],
-        None => places_of(&account.domain).await,
+        None => addresses_of(&account.domain).await,
     };
     let mut last = format!("{} has none", account.domain);
-    for place in places {
-        let found = tokio::net::lookup_host((place.host.as_str(), place.port));
+    for server in servers {
+        let found = tokio::net::lookup_host((server.host.as_str(), server.port));
         let connected = match in_time(found).await {
             Ok(found) => first_of(found.take(MOST_ADDRESSES), TcpStream::connect).await,
             Err(error) => Err(error),
         };
         match connected {
             Ok((connection, address)) => return Ok((connection, address.ip())),
-            Err(error) => last = format!("{}:{}: {error}", place.host, place.port),
+            Err(error) => last = format!("{}:{}: {error}", server.host, server.port),
         }
     }
     Err(XmppError::Unreachable(last))

@@ -33,7 +33,7 @@ pub(super) async fn read_body(
     channel: ChannelId,
 ) -> Result<DeliveryBody, (&'static str, StatusCode)> {
     let stated = body.size_hint().exact();
-    let mut reading = Reading {
+    let mut reading = BodyReader {
         body,
         longest,
         received: 0,
@@ -59,7 +59,7 @@ pub(super) async fn read_body(
     Ok(reading.finish(Some(reservation)))
 }
 
-struct Reading {
+struct BodyReader {
     body: Body,
     longest: u64,
     received: u64,
@@ -68,7 +68,7 @@ struct Reading {
     first: usize,
 }
 
-impl Reading {
+impl BodyReader {
     /// Reads until more than `most` bytes were received; returns whether the end was reached.
     async fn read_in(
         &mut self,

@@ -69,7 +69,7 @@ pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use patch::{MAX_PATCH_BYTES, PatchError, PatchKind, PatchedBytes, apply_patch};
 pub use pubsub::node_of;
-pub use reader::{DocumentReader, Place, ReadError, read_document};
+pub use reader::{DocumentReader, ReadError, TextPosition, read_document};
 pub use redaction::Redaction;
 pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};

@@ -14,11 +14,11 @@ mod element;
 mod entry_draft;
 mod error;
 mod input;
-mod place;
 mod plain_token;
 mod references;
 #[cfg(test)]
 mod tests;
+mod text_position;
 mod uri_list;
 mod xml;
 
@@ -39,8 +39,8 @@ use element::{Element, Spelling, read_root};
 use entry_draft::{EntryDraft, admitted_link};
 pub use error::ReadError;
 use input::{DocumentInput, UNREADABLE};
-pub use place::Place;
 use references::References;
+pub use text_position::TextPosition;
 use uri_list::UriList;
 use xml::{Tag, XmlEvent, XmlEvents, not_xml};
 
@@ -218,7 +218,7 @@ impl<R: BufRead> DocumentReader<R> {
     }
 
     /// Where the event begins that was read last.
-    fn place(&self) -> Place {
+    fn place(&self) -> TextPosition {
         match &self.content {
             Content::Xml(events) => events.place(),
             Content::UriList(lines) => lines.place(),

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::coding::{CodedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
-use super::staged::{Description, ReceivedBytes, Room, StagedResource};
+use super::staged::{BodyMemory, Description, ReceivedBytes, StagedResource};
 use crate::clock;
 use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, Wanted, pause};
@@ -420,8 +420,11 @@ async fn copy(
     let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut staged: Option<Staged> = None;
     let mirror = &context.mirror;
-    let mut room = Room::of_body(content.length());
-    let stated = content.length().and(room.as_ref()).map_or(0, Room::length);
+    let mut room = BodyMemory::of_body(content.length());
+    let stated = content
+        .length()
+        .and(room.as_ref())
+        .map_or(0, BodyMemory::length);
     let mut buffer: Vec<u8> = Vec::with_capacity(stated);
     while let Some(chunk) = content.chunk().await? {
         context.source.progress.count_bytes(chunk.len());

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::context::ApplyContext;
 use super::download::DownloadError;
 use super::members::Member;
-use super::staged::{Description, ReceivedBytes, Room, StagedResource};
+use super::staged::{BodyMemory, Description, ReceivedBytes, StagedResource};
 use crate::fetch::{AllowedHosts, FetchError, PackageError, Wanted};
 use crate::mirror::MirrorError;
 use crate::mirror_path::MirrorPath;
@@ -33,7 +33,7 @@ const WAIT: Duration = Duration::from_secs(5);
 static FREE: Semaphore = Semaphore::const_new(64 << 20);
 
 /// Where a patch is.
-enum Place {
+enum PatchLocation {
     /// In an open package, at this path.
     Member(Arc<Member>, String),
     Uri(ResourceUri),
@@ -44,15 +44,15 @@ pub(super) struct PatchCandidate {
     kind: PatchKind,
     /// What is stated of the patch itself.
     content: ContentInfo,
-    place: Place,
+    place: PatchLocation,
 }
 
 impl PatchCandidate {
     /// The host that it is downloaded from; `None`: it is in a package.
     pub(super) fn authority(&self) -> Option<String> {
         match &self.place {
-            Place::Uri(uri) => Some(uri.authority()),
-            Place::Member(..) => None,
+            PatchLocation::Uri(uri) => Some(uri.authority()),
+            PatchLocation::Member(..) => None,
         }
     }
 }
@@ -138,12 +138,12 @@ pub(super) fn plan_patch(
     let candidate = |link: &Link| {
         let packed = member.zip(link.path.clone());
         let place = match packed {
-            Some((member, path)) => Place::Member(Arc::clone(member), path),
+            Some((member, path)) => PatchLocation::Member(Arc::clone(member), path),
             None => {
                 let uri = ResourceUri::try_from(link.href.clone()).ok()?;
                 // The resource itself is no patch of itself.
                 let is_allowed = uri != task.uri && hosts.allows(uri.url());
-                Place::Uri(Some(uri).filter(|_| is_allowed)?)
+                PatchLocation::Uri(Some(uri).filter(|_| is_allowed)?)
             }
         };
         Some(PatchCandidate {
@@ -169,8 +169,8 @@ pub(super) async fn patch(
         place,
     } = candidate;
     let fetched = match place {
-        Place::Uri(uri) => Fetched::Downloaded(download(context, &uri, &content).await?),
-        Place::Member(member, path) => Fetched::Packed(member, path),
+        PatchLocation::Uri(uri) => Fetched::Downloaded(download(context, &uri, &content).await?),
+        PatchLocation::Member(member, path) => Fetched::Packed(member, path),
     };
     let permit = tokio::time::timeout(WAIT, APPLYING.acquire()).await;
     let permit = permit
@@ -321,7 +321,7 @@ fn stage(
     verified: Verified,
 ) -> Result<StagedResource, PatchingError> {
     let lastmod = task.lastmod.or(task.changed_at);
-    let held = match Room::of_body(Some(verified.length)) {
+    let held = match BodyMemory::of_body(Some(verified.length)) {
         Some(room) => room.hold(bytes),
         None => Err(bytes),
     };

@@ -48,14 +48,14 @@ impl ReceivedBytes {
 /// The bytes of a small resource.
 pub(in crate::engine) struct BytesInMemory {
     bytes: Vec<u8>,
-    _room: Room,
+    _room: BodyMemory,
 }
 
-/// Room in memory for the bytes of one resource.
-pub(super) struct Room(SemaphorePermit<'static>);
+/// BodyMemory in memory for the bytes of one resource.
+pub(super) struct BodyMemory(SemaphorePermit<'static>);
 
-impl Room {
-    /// Room for a body of that length in bytes, or for any small one if its length is not stated; `None`: it is not small, or
+impl BodyMemory {
+    /// BodyMemory for a body of that length in bytes, or for any small one if its length is not stated; `None`: it is not small, or
     /// there is no room now.
     pub(super) fn of_body(length: Option<u64>) -> Option<Self> {
         Self::of(&FREE, length)
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn room_is_for_small_bodies_and_is_limited() {
         static FREE: Semaphore = Semaphore::const_new(LONGEST + 10);
-        let of = |length| Room::of(&FREE, length);
+        let of = |length| BodyMemory::of(&FREE, length);
         assert!(of(Some(LONGEST as u64 + 1)).is_none(), "too long");
         assert!(of(Some(u64::MAX)).is_none());
         let of_unknown = of(None).unwrap();
@@ -139,7 +139,7 @@ mod tests {
             let paths = work.map(|entry| entry.unwrap().path());
             paths.collect::<Vec<_>>()
         };
-        let room = Room::of_body(Some(5)).unwrap();
+        let room = BodyMemory::of_body(Some(5)).unwrap();
         let held = room
             .hold(b"bytes".to_vec())
             .unwrap_or_else(|_| panic!("they fit"));

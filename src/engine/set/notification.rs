@@ -17,7 +17,7 @@ use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
     BaseUri, Capability, ChangeKind, ContentInfo, Document, DocumentReader, Entry, EntryOrder,
-    HubUri, Place, ReadError, Root, SourceTime, TopicUri, Transport,
+    HubUri, ReadError, Root, SourceTime, TextPosition, TopicUri, Transport,
 };
 use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId};
 use crate::sync::{NewsFilter, is_plausible, names_copy, names_version};
@@ -312,7 +312,7 @@ pub(super) fn parse_delivery(
             found: found.clone(),
         }),
         _ if document.head.root != Root::Urlset => Err(ReadError::WrongRoot {
-            at: Place::BEGIN,
+            at: TextPosition::BEGIN,
             name: "sitemapindex".to_owned(),
         }
         .into()),

@@ -48,7 +48,7 @@ impl SetState {
         };
         let mut changed = Some(changed);
         // Parts that were read since the start of this process are not read again while others keep the list from being complete.
-        let mut reading = Reading {
+        let mut reading = ListReading {
             is_second: false,
             leaves_out: true,
             skips_unchanged: !anew || self.has_begun_parts,
@@ -69,8 +69,8 @@ impl SetState {
         &mut self,
         uri: &Url,
         changed: ChangedDocument,
-        reading: Reading,
-    ) -> Result<Option<Reading>, EngineError> {
+        reading: ListReading,
+    ) -> Result<Option<ListReading>, EngineError> {
         let set = self.record.id;
         changed.read.expect(&Capability::ResourceList)?;
         if !self.record.is_implied() {
@@ -132,7 +132,7 @@ impl SetState {
         if parts.has_left_out
             && (!parts.has_read || (is_proof && store.has_absent_members(set).await?))
         {
-            return Ok(Some(Reading {
+            return Ok(Some(ListReading {
                 is_second: false,
                 leaves_out: false,
                 // Those that were read now are complete.
@@ -141,7 +141,7 @@ impl SetState {
         }
         if is_proof {
             if store.has_uncertain_members(set).await? {
-                return Ok(Some(Reading {
+                return Ok(Some(ListReading {
                     is_second: false,
                     skips_unchanged: false,
                     ..reading
@@ -151,7 +151,7 @@ impl SetState {
             let is_confirmed = !may_have_moved || reading.is_second;
             if !is_confirmed && store.has_absent_members(set).await? {
                 // What a skipped page names was named at another time: two whole readings decide.
-                return Ok(Some(Reading {
+                return Ok(Some(ListReading {
                     is_second: !reading.skips_unchanged,
                     skips_unchanged: false,
                     ..reading
@@ -175,7 +175,7 @@ impl SetState {
 
 /// One reading of a Resource List, of perhaps several.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct ListReading {
     /// Whether the list changed while its pages were read: what it does not name now, and did not name a moment ago, is absent.
     is_second: bool,
     /// Whether unchanged parts are not read again.

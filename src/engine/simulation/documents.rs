@@ -8,8 +8,8 @@ use url::Url;
 
 use super::network::Form;
 use super::source::{
-    Change, ChangeLists, Content, Fault, List, Notification, Offered, PartForm, Place, ResourceNo,
-    ServerValidators, SetNo, Source, bytes, digest, type_of,
+    Change, ChangeLists, Content, Fault, List, Notification, Offered, PartForm, ResourceNo,
+    ServerValidators, SetNo, SimulatedDocument, Source, bytes, digest, type_of,
 };
 use crate::protocol::{Capability, ChangeKind, Entry, Head, Link, Root, write_document};
 
@@ -19,7 +19,7 @@ const BASE: &str = "http://source.example/";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Description,
-    Document(SetNo, Place),
+    Document(SetNo, SimulatedDocument),
     ChangeList(SetNo, u32),
     Resource(ResourceNo),
 }
@@ -35,12 +35,12 @@ impl Target {
                 let set = set.strip_prefix("set")?.parse().ok()?;
                 let file = file.strip_suffix(".xml")?;
                 let place = match file {
-                    "capabilitylist" => Place::CapabilityList,
-                    "resourcelist" => Place::ResourceList,
-                    "changelist" => Place::ChangeListIndex,
+                    "capabilitylist" => SimulatedDocument::CapabilityList,
+                    "resourcelist" => SimulatedDocument::ResourceList,
+                    "changelist" => SimulatedDocument::ChangeListIndex,
                     _ => {
                         if let Some(number) = file.strip_prefix("part") {
-                            Place::Part(number.parse().ok()?)
+                            SimulatedDocument::Part(number.parse().ok()?)
                         } else {
                             let key = file.strip_prefix("changes")?.parse().ok()?;
                             return Some(Self::ChangeList(set, key));
@@ -60,12 +60,12 @@ impl Target {
             Self::ChangeList(set, key) => format!("set{set}/changes{key}.xml"),
             Self::Document(set, place) => {
                 let file = match place {
-                    Place::CapabilityList => "capabilitylist".to_owned(),
-                    Place::ResourceList => "resourcelist".to_owned(),
-                    Place::Part(number) => format!("part{number}"),
-                    Place::ChangeListIndex | Place::ChangeLists | Place::ClosedChangeLists => {
-                        "changelist".to_owned()
-                    }
+                    SimulatedDocument::CapabilityList => "capabilitylist".to_owned(),
+                    SimulatedDocument::ResourceList => "resourcelist".to_owned(),
+                    SimulatedDocument::Part(number) => format!("part{number}"),
+                    SimulatedDocument::ChangeListIndex
+                    | SimulatedDocument::ChangeLists
+                    | SimulatedDocument::ClosedChangeLists => "changelist".to_owned(),
                 };
                 format!("set{set}/{file}.xml")
             }
@@ -74,10 +74,10 @@ impl Target {
     }
 
     /// The set and the document that a fault may concern.
-    pub(super) fn place(self) -> Option<(SetNo, Place)> {
+    pub(super) fn place(self) -> Option<(SetNo, SimulatedDocument)> {
         match self {
             Self::Document(set, place) => Some((set, place)),
-            Self::ChangeList(set, _) => Some((set, Place::ChangeLists)),
+            Self::ChangeList(set, _) => Some((set, SimulatedDocument::ChangeLists)),
             Self::Description | Self::Resource(_) => None,
         }
     }
@@ -122,9 +122,9 @@ pub(super) fn notification(source: &Source, sent: &Notification, form: Form) -> 
         Content::Framework(capability, at) => {
             let head = Head::new(Root::Urlset, Capability::FrameworkNotification);
             let place = match capability {
-                Capability::CapabilityList => Place::CapabilityList,
-                Capability::ResourceList => Place::ResourceList,
-                _ => Place::ChangeListIndex,
+                Capability::CapabilityList => SimulatedDocument::CapabilityList,
+                Capability::ResourceList => SimulatedDocument::ResourceList,
+                _ => SimulatedDocument::ChangeListIndex,
             };
             let mut entry = pointer(Target::Document(sent.set, place), capability);
             entry.md.change = Some(ChangeKind::Updated);
@@ -228,11 +228,11 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
         Target::Document(set, place) => {
             let published = source.published(set);
             match place {
-                Place::CapabilityList => Some((
+                SimulatedDocument::CapabilityList => Some((
                     capability_list(source, set),
                     published.capability_list_written,
                 )),
-                Place::ResourceList => {
+                SimulatedDocument::ResourceList => {
                     let list = &published.resource_list;
                     match source.habits.part_form {
                         _ if source.habits.parts == 0 => {
@@ -246,15 +246,19 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
                         }
                     }
                 }
-                Place::Part(number) => {
+                SimulatedDocument::Part(number) => {
                     let part = published.resource_list.parts.get(number)?;
                     let body = resource_list(source, set, number)?;
                     (source.habits.parts > 0).then_some((body, part.written))
                 }
-                Place::ChangeListIndex if source.habits.change_lists == ChangeLists::Index => {
+                SimulatedDocument::ChangeListIndex
+                    if source.habits.change_lists == ChangeLists::Index =>
+                {
                     Some((change_list_index(source, set), published.index_written))
                 }
-                Place::ChangeListIndex | Place::ChangeLists | Place::ClosedChangeLists => None,
+                SimulatedDocument::ChangeListIndex
+                | SimulatedDocument::ChangeLists
+                | SimulatedDocument::ClosedChangeLists => None,
             }
         }
     }
@@ -268,7 +272,7 @@ fn pointer(target: Target, capability: &Capability) -> Entry {
 
 fn head(root: Root, capability: Capability, set: SetNo) -> Head {
     let mut head = Head::new(root, capability);
-    let up = Target::Document(set, Place::CapabilityList);
+    let up = Target::Document(set, SimulatedDocument::CapabilityList);
     head.links.push(Link::new("up", up.url()));
     head
 }
@@ -278,7 +282,7 @@ fn description(source: &Source) -> Vec<u8> {
     let sets = 0..source.habits.sets;
     let entries: Vec<Entry> = sets
         .map(|set| {
-            let list = Target::Document(set, Place::CapabilityList);
+            let list = Target::Document(set, SimulatedDocument::CapabilityList);
             pointer(list, &Capability::CapabilityList)
         })
         .collect();
@@ -292,13 +296,13 @@ fn capability_list(source: &Source, set: SetNo) -> Vec<u8> {
     head.links.push(up);
     let mut entries = Vec::new();
     if published.offered == Offered::Everything {
-        let list = Target::Document(set, Place::ResourceList);
+        let list = Target::Document(set, SimulatedDocument::ResourceList);
         entries.push(pointer(list, &Capability::ResourceList));
     }
     let change_list = match source.habits.change_lists {
         _ if published.offered == Offered::Nothing => None,
         ChangeLists::Absent => None,
-        ChangeLists::Index => Some(Target::Document(set, Place::ChangeListIndex)),
+        ChangeLists::Index => Some(Target::Document(set, SimulatedDocument::ChangeListIndex)),
         ChangeLists::Open | ChangeLists::Replaced => {
             let last = published.lists.last();
             last.map(|list| Target::ChangeList(set, list.key))
@@ -314,7 +318,7 @@ fn resource_list(source: &Source, set: SetNo, number: usize) -> Option<Vec<u8>> 
     let mut head = head(Root::Urlset, Capability::ResourceList, set);
     head.md.at = Some(part.at);
     if source.habits.part_form == PartForm::Pages && number + 1 < parts.len() {
-        let next = Target::Document(set, Place::Part(number + 1));
+        let next = Target::Document(set, SimulatedDocument::Part(number + 1));
         head.links.push(Link::new("next", next.url()));
     }
     let entries: Vec<Entry> = part
@@ -340,7 +344,8 @@ fn resource_list_index(source: &Source, set: SetNo) -> Vec<u8> {
     let parts = list.parts.iter().enumerate();
     let entries: Vec<Entry> = parts
         .map(|(number, part)| {
-            let mut entry = Entry::new(Target::Document(set, Place::Part(number)).url());
+            let mut entry =
+                Entry::new(Target::Document(set, SimulatedDocument::Part(number)).url());
             entry.lastmod = Some(part.at).filter(|_| source.habits.part_form == PartForm::Dated);
             if source.habits.part_form == PartForm::Typed {
                 let first = part.entries.first();

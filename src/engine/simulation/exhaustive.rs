@@ -4,7 +4,7 @@
 
 use super::history::Act;
 use super::network::Fate;
-use super::source::{ChangeLists, Fault, Habits, Offered, PartForm, Place};
+use super::source::{ChangeLists, Fault, Habits, Offered, PartForm, SimulatedDocument};
 use super::world::{Settings, World, simulate};
 
 /// How many notifications, unless the environment says otherwise.
@@ -111,7 +111,7 @@ fn every_beginning_ends_in_sync() {
     };
     let failing = Habits {
         parts: 2,
-        faulty_first: Some((Place::Part(1), Fault::Gone)),
+        faulty_first: Some((SimulatedDocument::Part(1), Fault::Gone)),
         ..Habits::default()
     };
     let in_pages = Habits {
@@ -128,7 +128,7 @@ fn every_beginning_ends_in_sync() {
             Act::Publish(0, Fate::Delivered(20)),
             Act::Pass(3000),
             Act::Offer(0, Offered::Everything),
-            Act::Fail(0, Place::Part(1), None),
+            Act::Fail(0, SimulatedDocument::Part(1), None),
             Act::Pass(30_000),
         ];
         let history = |crash_at| {

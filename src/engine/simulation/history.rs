@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::daemon::Filtering;
 use super::network::Fate;
 use super::source::{
-    Boundary, ChangeLists, Fault, Habits, Offered, PartForm, Place, RESOURCES, ResourceNo,
-    ServerValidators, SetNo,
+    Boundary, ChangeLists, Fault, Habits, Offered, PartForm, RESOURCES, ResourceNo,
+    ServerValidators, SetNo, SimulatedDocument,
 };
 use super::stage::{Order, Requests};
 use super::world::{Settings, World, simulate};
@@ -39,7 +39,7 @@ pub(super) enum Act {
     /// As an old draft has it: without an interval.
     PublishBare(SetNo),
     /// A framework notification: a document was published anew.
-    Framework(SetNo, Place, Fate),
+    Framework(SetNo, SimulatedDocument, Fate),
     /// Milliseconds.
     Pass(u64),
     WriteChangeLists(SetNo),
@@ -58,7 +58,7 @@ pub(super) enum Act {
     Documents(bool),
     Contents(bool),
     /// A document can't be read from now on, or can be again.
-    Fail(SetNo, Place, Option<Fault>),
+    Fail(SetNo, SimulatedDocument, Option<Fault>),
     /// What the Capability List names changes.
     Offer(SetNo, Offered),
     Order(Order),
@@ -259,14 +259,14 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = SimulatedDocument> {
     prop_oneof![
-        1 => Just(Place::CapabilityList),
-        3 => Just(Place::ResourceList),
-        2 => (0..3_usize).prop_map(Place::Part),
-        1 => Just(Place::ChangeListIndex),
-        2 => Just(Place::ChangeLists),
-        1 => Just(Place::ClosedChangeLists),
+        1 => Just(SimulatedDocument::CapabilityList),
+        3 => Just(SimulatedDocument::ResourceList),
+        2 => (0..3_usize).prop_map(SimulatedDocument::Part),
+        1 => Just(SimulatedDocument::ChangeListIndex),
+        2 => Just(SimulatedDocument::ChangeLists),
+        1 => Just(SimulatedDocument::ClosedChangeLists),
     ]
 }
 

@@ -7,8 +7,8 @@ use super::daemon::Filtering;
 use super::history::{Act, History};
 use super::network::Fate;
 use super::source::{
-    Boundary, ChangeLists, Fault, Habits, Offered, PartForm, Place, RESOURCES, ResourceNo,
-    ServerValidators,
+    Boundary, ChangeLists, Fault, Habits, Offered, PartForm, RESOURCES, ResourceNo,
+    ServerValidators, SimulatedDocument,
 };
 use super::stage::Order;
 use super::world::{Settings, World, simulate};
@@ -422,7 +422,7 @@ fn resource_that_leaves_one_set_goes_with_the_other() {
 fn with_unread_set(change_lists: ChangeLists) -> Habits {
     Habits {
         sets: 2,
-        faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+        faulty_first: Some((SimulatedDocument::ResourceList, Fault::Unavailable)),
         ..habits(change_lists)
     }
 }
@@ -455,7 +455,7 @@ fn resource_that_a_set_has_which_was_never_read_stays() {
         let unread = run_and(habits.clone(), &acts, look);
         assert_eq!(unread, (Some(1), 1), "{change_lists:?}");
         acts.extend([
-            Act::Fail(0, Place::ResourceList, None),
+            Act::Fail(0, SimulatedDocument::ResourceList, None),
             Act::Pass(1_000_000),
         ]);
         let read = run_and(habits, &acts, look);
@@ -482,7 +482,7 @@ fn resource_that_only_the_change_list_of_the_unread_set_has_stays() {
         Act::Pass(2000),
         Act::Publish(1, AT_ONCE),
         Act::Pass(2000),
-        Act::Fail(0, Place::ResourceList, None),
+        Act::Fail(0, SimulatedDocument::ResourceList, None),
         Act::Pass(1_000_000),
     ];
     simulate(
@@ -520,7 +520,7 @@ fn deletion_does_not_wait_for_ever_for_a_set_that_was_never_read() {
     assert_eq!(deleted(false, &[]), Some(1));
     let read = [
         Act::WriteResourceList(0),
-        Act::Fail(0, Place::ResourceList, None),
+        Act::Fail(0, SimulatedDocument::ResourceList, None),
         Act::Pass(1_000_000),
     ];
     assert_eq!(deleted(false, &read), None);
@@ -638,7 +638,7 @@ fn resource_that_is_included_again_is_fetched() {
 fn changes_are_followed_without_a_baseline() {
     for fault in [Fault::Gone, Fault::CutShort] {
         let habits = Habits {
-            faulty_first: Some((Place::ResourceList, fault)),
+            faulty_first: Some((SimulatedDocument::ResourceList, fault)),
             ..habits(ChangeLists::Open)
         };
         let acts = [
@@ -660,7 +660,7 @@ fn changes_are_followed_without_a_baseline() {
 #[test]
 fn notifications_wait_for_a_baseline_that_is_only_late() {
     let habits = Habits {
-        faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+        faulty_first: Some((SimulatedDocument::ResourceList, Fault::Unavailable)),
         ..habits(ChangeLists::Open)
     };
     let acts = [
@@ -683,7 +683,7 @@ fn undated_notification_does_not_undo_a_newer_baseline() {
         let habits = Habits {
             boundary,
             undated: true,
-            faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+            faulty_first: Some((SimulatedDocument::ResourceList, Fault::Unavailable)),
             ..habits(ChangeLists::Absent)
         };
         let acts = [
@@ -694,7 +694,7 @@ fn undated_notification_does_not_undo_a_newer_baseline() {
             Act::Change(0),
             Act::Pass(1000),
             Act::WriteResourceList(0),
-            Act::Fail(0, Place::ResourceList, None),
+            Act::Fail(0, SimulatedDocument::ResourceList, None),
             Act::Pass(900_000),
         ];
         let file = version_after(habits, &acts, 0);
@@ -708,7 +708,7 @@ fn undated_notification_does_not_undo_a_newer_baseline() {
 fn announced_resource_that_is_gone_is_no_failure() {
     let habits = Habits {
         hashes: false,
-        faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+        faulty_first: Some((SimulatedDocument::ResourceList, Fault::Unavailable)),
         ..habits(ChangeLists::Absent)
     };
     let acts = [
@@ -719,7 +719,7 @@ fn announced_resource_that_is_gone_is_no_failure() {
         Act::Delete(4),
         Act::Pass(1000),
         Act::WriteResourceList(0),
-        Act::Fail(0, Place::ResourceList, None),
+        Act::Fail(0, SimulatedDocument::ResourceList, None),
         Act::Pass(900_000),
     ];
     let tasks = run_and(habits, &acts, async |world| world.database().await.tasks);
@@ -793,7 +793,7 @@ fn part_that_is_gone_proves_no_absence() {
             ..habits(ChangeLists::Absent)
         };
         let acts = [
-            Act::Fail(0, Place::Part(1), Some(Fault::Gone)),
+            Act::Fail(0, SimulatedDocument::Part(1), Some(Fault::Gone)),
             Act::Change(0),
             Act::WriteResourceList(0),
             Act::Pass(900_000),
@@ -901,7 +901,7 @@ fn parts_that_are_named_no_more_are_forgotten() {
 #[test]
 fn closed_list_that_is_unavailable_is_read_later() {
     for fault in [Fault::Gone, Fault::Unavailable, Fault::CutShort] {
-        let place = Place::ClosedChangeLists;
+        let place = SimulatedDocument::ClosedChangeLists;
         let acts = [
             Act::Change(0),
             Act::Pass(10),
@@ -1028,7 +1028,7 @@ fn framework_notification_has_documents_read() {
     let acts = [
         Act::Change(0),
         Act::WriteChangeLists(0),
-        Act::Framework(0, Place::ChangeLists, AT_ONCE),
+        Act::Framework(0, SimulatedDocument::ChangeLists, AT_ONCE),
         Act::Pass(5000),
     ];
     let file = version_after(habits(ChangeLists::Open), &acts, 0);
@@ -1049,7 +1049,7 @@ fn framework_notification_of_a_resource_list_closes_a_gap() {
         Act::Publish(0, AT_ONCE),
         Act::Pass(600_000),
         Act::WriteResourceList(0),
-        Act::Framework(0, Place::ResourceList, AT_ONCE),
+        Act::Framework(0, SimulatedDocument::ResourceList, AT_ONCE),
         Act::Pass(5000),
     ];
     let (file, open) = run_and(habits(ChangeLists::Open), &acts, async |world| {
@@ -1438,7 +1438,7 @@ fn rest_of_a_moment_is_confirmed_by_the_next_list() {
 #[test]
 fn notification_may_announce_what_is_gone() {
     let habits = Habits {
-        faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+        faulty_first: Some((SimulatedDocument::ResourceList, Fault::Unavailable)),
         ..habits(ChangeLists::Open)
     };
     let settings = Settings {
@@ -1491,6 +1491,6 @@ fn history_does_not_depend_on_the_one_before() {
         last_resource_list: true,
     };
     let first = history(None).run();
-    history(Some((Place::ResourceList, Fault::Unavailable))).run();
+    history(Some((SimulatedDocument::ResourceList, Fault::Unavailable))).run();
     assert_eq!(history(None).run().trace, first.trace);
 }

@@ -107,7 +107,7 @@ pub(super) struct Habits {
     /// What the Capability Lists name at first.
     pub(super) offered_first: Offered,
     /// What of the first set can't be read at first.
-    pub(super) faulty_first: Option<(Place, Fault)>,
+    pub(super) faulty_first: Option<(SimulatedDocument, Fault)>,
     /// How many more resources there are, which exist at first and may only be deleted.
     pub(super) more: usize,
 }
@@ -137,7 +137,7 @@ impl Default for Habits {
 
 /// A document of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum SimulatedDocument {
     CapabilityList,
     /// The Resource List, or its index, or its first page.
     ResourceList,

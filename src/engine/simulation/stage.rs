@@ -17,7 +17,7 @@ use super::history::Act;
 use super::network::{Fate, Form, Network};
 use super::promises::Witness;
 use super::source::{
-    Boundary, Content, Fault, Notification, Place, RESOURCES, ResourceNo, SetNo, Source,
+    Boundary, Content, Fault, Notification, RESOURCES, ResourceNo, SetNo, SimulatedDocument, Source,
 };
 use crate::clock::simulated::SimulatedClock;
 use crate::fetch::FetchError;
@@ -63,7 +63,7 @@ pub(super) struct Scene {
     pub(super) timeline: VecDeque<(u64, Act)>,
     pub(super) documents_down: bool,
     pub(super) contents_down: bool,
-    pub(super) faults: BTreeMap<(SetNo, Place), Fault>,
+    pub(super) faults: BTreeMap<(SetNo, SimulatedDocument), Fault>,
     /// How long a document takes, in milliseconds.
     pub(super) latency: u64,
     pub(super) orders: VecDeque<Order>,
@@ -233,7 +233,7 @@ impl Stage {
         let is_content = matches!(target, Some(Target::Resource(_)));
         let is_change_list = matches!(
             target,
-            Some(Target::ChangeList(..) | Target::Document(_, Place::ChangeListIndex))
+            Some(Target::ChangeList(..) | Target::Document(_, SimulatedDocument::ChangeListIndex))
         );
         let requests = &mut scene.requests;
         requests.contents += u64::from(is_content);
@@ -252,7 +252,7 @@ impl Stage {
         };
         let place = target.place();
         let closed = place.filter(|_| documents::is_closed_list(&scene.source, target));
-        let closed = closed.map(|(set, _)| (set, Place::ClosedChangeLists));
+        let closed = closed.map(|(set, _)| (set, SimulatedDocument::ClosedChangeLists));
         let fault = [place, closed]
             .into_iter()
             .flatten()
@@ -315,11 +315,13 @@ impl Scene {
             Act::PublishBare(set) => self.publish(set.min(last), true, Fate::Delivered(20)),
             Act::Framework(set, about, fate) => {
                 let capability = match about {
-                    Place::CapabilityList => Capability::CapabilityList,
-                    Place::ResourceList | Place::Part(_) => Capability::ResourceList,
-                    Place::ChangeListIndex | Place::ChangeLists | Place::ClosedChangeLists => {
-                        Capability::ChangeList
+                    SimulatedDocument::CapabilityList => Capability::CapabilityList,
+                    SimulatedDocument::ResourceList | SimulatedDocument::Part(_) => {
+                        Capability::ResourceList
                     }
+                    SimulatedDocument::ChangeListIndex
+                    | SimulatedDocument::ChangeLists
+                    | SimulatedDocument::ClosedChangeLists => Capability::ChangeList,
                 };
                 let at = source.stamp(moment);
                 let notification = Notification {

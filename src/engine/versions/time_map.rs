@@ -54,7 +54,7 @@ pub(super) async fn read_time_map(apply: &ApplyContext, task: &VersionTask) -> V
 
 /// What a TimeMap names.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct TimeMapContents {
     mementos: Vec<Memento>,
     /// How many versions are in the future.
     in_future: usize,
@@ -62,7 +62,7 @@ struct Found {
     is_cut: bool,
 }
 
-impl Found {
+impl TimeMapContents {
     /// What of it was not used.
     fn failure(&self) -> Option<VersionFailure> {
         let (code, message) = if self.is_cut {
@@ -97,8 +97,8 @@ struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    async fn read(&self, start: Url) -> Result<Found, FetchError> {
-        let mut found = Found::default();
+    async fn read(&self, start: Url) -> Result<TimeMapContents, FetchError> {
+        let mut found = TimeMapContents::default();
         let mut times: BTreeSet<SourceTime> = BTreeSet::new();
         let mut known = BTreeSet::from([start.clone()]);
         let mut waiting = VecDeque::from([start]);
@@ -188,7 +188,7 @@ mod tests {
     /// What is found from `/1` on, and how many pages were requested.
     async fn read(
         page: impl Fn(&str) -> String + Send + Sync + 'static,
-    ) -> (Result<Found, FetchError>, usize) {
+    ) -> (Result<TimeMapContents, FetchError>, usize) {
         let serving = Arc::new(Serving(page, AtomicUsize::new(0)));
         let client = Client::new(&HttpConfig::default()).unwrap();
         let client = client.with_transport(serving.clone());
@@ -211,7 +211,7 @@ mod tests {
         )
     }
 
-    fn code(found: &Found) -> Option<&'static str> {
+    fn code(found: &TimeMapContents) -> Option<&'static str> {
         found.failure().map(|failure| failure.code)
     }
 

@@ -46,7 +46,7 @@ pub(super) struct DownloadRecord {
 
 /// The record with its URI, as it is on disk.
 #[derive(Serialize, Deserialize)]
-struct RecordFile<R> {
+struct StoredRecord<R> {
     uri: String,
     #[serde(flatten)]
     record: R,
@@ -185,13 +185,13 @@ impl PartialPackage {
 
     fn read_record(&self) -> Option<DownloadRecord> {
         let json = fs::read(self.record_path()).ok()?;
-        let stored: RecordFile<DownloadRecord> = serde_json::from_slice(&json).ok()?;
+        let stored: StoredRecord<DownloadRecord> = serde_json::from_slice(&json).ok()?;
         (stored.uri == self.uri).then_some(stored.record)
     }
 
     fn write_record(&self) -> io::Result<()> {
         let new = self.folder.join(format!("{}.new", self.name));
-        let json = serde_json::to_vec(&RecordFile {
+        let json = serde_json::to_vec(&StoredRecord {
             uri: self.uri.clone(),
             record: &self.record,
         })?;

@@ -1,6 +1,6 @@
 //! Where the server of a domain is: its SRV records (RFC 6120, section 3.2.1; RFC 2782).
 //!
-//! Whoever answers for the DNS can state any place, and so the certificate of the domain is what proves the server. An answer counts
+//! Whoever answers for the DNS can state any address, and so the certificate of the domain is what proves the server. An answer counts
 //! only if it is to the question, and what it states is bounded.
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,22 +21,22 @@ const MOST_ALIASES: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many name servers are asked.
 const MOST_SERVERS: usize = 3;
-/// How many places are tried.
-const MOST_PLACES: usize = 8;
+/// How many addresses are tried.
+const MOST_ADDRESSES: usize = 8;
 /// The longest answer over UDP.
 const LONGEST: usize = 4096;
 
 /// A name or an address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ServerAddress {
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-/// The places of a domain's server, the one to try first at the beginning. Without records it is the domain itself; none if the
+/// The addresses of a domain's server, the one to try first at the beginning. Without records it is the domain itself; none if the
 /// domain states that it has no server.
-pub(super) async fn places_of(domain: &str) -> Vec<Place> {
-    let itself = vec![Place {
+pub(super) async fn addresses_of(domain: &str) -> Vec<ServerAddress> {
+    let itself = vec![ServerAddress {
         host: domain.to_owned(),
         port: PORT,
     }];
@@ -61,7 +61,7 @@ pub(super) async fn places_of(domain: &str) -> Vec<Place> {
 struct Record {
     priority: u16,
     weight: u16,
-    place: Place,
+    address: ServerAddress,
 }
 
 fn name_servers(text: &str) -> Vec<SocketAddr> {
@@ -188,7 +188,7 @@ fn records_of(bytes: &[u8], id: u16, domain: &str) -> Answer {
             RData::SRV(found) if is_owner(&record.name) => Some(Record {
                 priority: found.priority,
                 weight: found.weight,
-                place: Place {
+                address: ServerAddress {
                     host: found.target.to_string(),
                     port: found.port,
                 },
@@ -217,10 +217,10 @@ fn owner_of(packet: &Packet<'_>, wanted: String) -> String {
     owner
 }
 
-/// The places in the order in which they are tried: by priority, and among those of one priority by chance according to their
+/// The addresses in the order in which they are tried: by priority, and among those of one priority by chance according to their
 /// weights. `spread`: a number from 0 to 1.
-fn ordered(mut records: Vec<Record>, spread: impl Fn() -> f64) -> Vec<Place> {
-    let mut places = Vec::new();
+fn ordered(mut records: Vec<Record>, spread: impl Fn() -> f64) -> Vec<ServerAddress> {
+    let mut addresses = Vec::new();
     while let Some(first) = records.iter().map(|record| record.priority).min() {
         let (mut equal, others): (Vec<_>, Vec<_>) = records
             .into_iter()
@@ -233,13 +233,13 @@ fn ordered(mut records: Vec<Record>, spread: impl Fn() -> f64) -> Vec<Place> {
                 left -= f64::from(record.weight) + 0.1;
                 left <= 0.0
             });
-            places.push(equal.swap_remove(chosen.unwrap_or(0)).place);
+            addresses.push(equal.swap_remove(chosen.unwrap_or(0)).address);
         }
     }
     // "." states that there is no server.
-    places.retain(|place| !place.host.trim_end_matches('.').is_empty());
-    places.truncate(MOST_PLACES);
-    places
+    addresses.retain(|address| !address.host.trim_end_matches('.').is_empty());
+    addresses.truncate(MOST_ADDRESSES);
+    addresses
 }
 
 fn spread() -> f64 {
@@ -257,7 +257,7 @@ mod tests {
         Record {
             priority,
             weight,
-            place: Place {
+            address: ServerAddress {
                 host: host.to_owned(),
                 port: 5222,
             },
@@ -314,7 +314,7 @@ mod tests {
         let expected = Record {
             priority: 1,
             weight: 2,
-            place: Place {
+            address: ServerAddress {
                 host: "xmpp.example.org".to_owned(),
                 port: 5269,
             },
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_ordered_by_priority_and_chance() {
+    fn addresses_are_ordered_by_priority_and_chance() {
         let records = || {
             vec![
                 record(20, 0, "later"),
@@ -332,16 +332,19 @@ mod tests {
             ]
         };
         for (spread, expected) in [(0.0, ["a", "b", "later"]), (0.9, ["b", "a", "later"])] {
-            let places = ordered(records(), || spread);
-            let hosts: Vec<&str> = places.iter().map(|place| place.host.as_str()).collect();
+            let addresses = ordered(records(), || spread);
+            let hosts: Vec<&str> = addresses
+                .iter()
+                .map(|address| address.host.as_str())
+                .collect();
             assert_eq!(hosts, expected);
         }
         // The most important ones are left, wherever they stand.
         let mut many: Vec<Record> = (0..20).map(|_| record(9, 0, "last")).collect();
         many.push(record(1, 0, "first"));
-        let places = ordered(many, || 0.5);
-        assert_eq!(places[0].host, "first");
-        assert_eq!(places.len(), MOST_PLACES);
+        let addresses = ordered(many, || 0.5);
+        assert_eq!(addresses[0].host, "first");
+        assert_eq!(addresses.len(), MOST_ADDRESSES);
         assert_eq!(ordered(vec![record(0, 0, ".")], || 0.5), []);
         assert_eq!(ordered(vec![record(0, 0, "")], || 0.5), []);
     }
@@ -382,13 +385,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn name_without_domain_is_its_own_place() {
+    async fn name_without_domain_is_its_own_address() {
         for domain in ["localhost", "127.0.0.1", "::1"] {
-            let expected = Place {
+            let expected = ServerAddress {
                 host: domain.to_owned(),
                 port: 5222,
             };
-            assert_eq!(places_of(domain).await, [expected]);
+            assert_eq!(addresses_of(domain).await, [expected]);
         }
     }
 }

@@ -107,7 +107,7 @@ impl<'a> Tree<'a> {
                 position: 0,
             });
         }
-        let mut reading = Reading {
+        let mut reading = TreeBuilder {
             tree: Self {
                 text,
                 what,
@@ -311,7 +311,7 @@ impl<'a> Tree<'a> {
 }
 
 /// A document while it is read.
-struct Reading<'a> {
+struct TreeBuilder<'a> {
     tree: Tree<'a>,
     /// The namespaces by name.
     numbers: HashMap<String, u32>,
@@ -321,7 +321,7 @@ struct Reading<'a> {
     has_root: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> TreeBuilder<'a> {
     fn add(&mut self, kind: Kind, span: Range<usize>) -> Result<NodeId, PatchError> {
         let id = self.tree.nodes.len();
         if id >= MAX_NODES {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::place::Place;
+use super::text_position::TextPosition;
 use crate::protocol::Redaction;
 
 /// Why a document could not be read. The entries that were read before the error prove nothing.
@@ -12,7 +12,7 @@ pub enum ReadError {
     #[error("not well-formed XML at {at}: {reason}")]
     NotXml {
         /// Where it is.
-        at: Place,
+        at: TextPosition,
         /// What is wrong there.
         reason: String,
     },
@@ -26,7 +26,7 @@ pub enum ReadError {
     #[error("the root element at {at} is {name:?}, neither urlset nor sitemapindex")]
     WrongRoot {
         /// Where it begins.
-        at: Place,
+        at: TextPosition,
         /// Its name.
         name: String,
     },
@@ -35,36 +35,36 @@ pub enum ReadError {
     #[error("{reason} (at {at})")]
     WrongNamespace {
         /// Where the element begins.
-        at: Place,
+        at: TextPosition,
         /// What is wrong with it.
         reason: String,
     },
     /// It has a document type declaration: no document needs one, and it can define entities.
     #[error("document type declarations are not accepted (at {0})")]
-    Doctype(Place),
+    Doctype(TextPosition),
     /// It ends before its root element does.
     #[error("cut short: the document ends at {0}, before its root element does")]
-    CutShort(Place),
+    CutShort(TextPosition),
     /// There is content after the root element.
     #[error("content after the root element at {0}")]
-    TrailingContent(Place),
+    TrailingContent(TextPosition),
     /// Elements are nested more than 32 levels deep.
     #[error("elements are nested too deeply at {0}")]
-    TooDeep(Place),
+    TooDeep(TextPosition),
     /// An element has more than 64 attributes.
     #[error("the element at {0} has too many attributes")]
-    TooManyAttributes(Place),
+    TooManyAttributes(TextPosition),
     /// A tag, a text or a comment is longer than 64 KiB, or an entry or the head longer than 1 MiB.
     #[error("the tag, text or entry at {0} is too large")]
-    EventTooLarge(Place),
+    EventTooLarge(TextPosition),
     /// Its relative URIs are far longer than the document, once they are resolved.
     #[error("relative URIs up to {0} are far longer than the document that states them")]
-    UriExpansion(Place),
+    UriExpansion(TextPosition),
     /// It is neither UTF-8 nor in an encoding that it declares and that is supported.
     #[error("unsupported encoding at {at}: {name}")]
     UnsupportedEncoding {
         /// Where it is first needed.
-        at: Place,
+        at: TextPosition,
         /// The encoding.
         name: String,
     },

@@ -11,7 +11,7 @@ use encoding_rs::{Decoder, DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::ReadError;
 use super::error::clip;
-use super::place::Place;
+use super::text_position::TextPosition;
 
 /// The maximum length of a tag, a text, a comment or a processing instruction, in bytes.
 pub(super) const MAX_EVENT_BYTES: usize = 64 * 1024;
@@ -44,7 +44,7 @@ pub(super) struct DocumentInput<R> {
     /// Up to where in it the event may reach.
     limit: usize,
     /// Where it begins: lines are counted when all of it is consumed, not at each step.
-    place: Place,
+    place: TextPosition,
     event: EventBegin,
     unreadable: u64,
     fault: Option<Fault>,
@@ -56,19 +56,19 @@ enum EventBegin {
     /// At this byte of what is decoded.
     Decoded(usize),
     /// Before that.
-    Before(Place),
+    Before(TextPosition),
 }
 
 /// Where an event begins, not counted yet: few places are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventPlace<'a> {
-    from: Place,
+    from: TextPosition,
     /// What is between that and the event.
     bytes: &'a [u8],
 }
 
 impl EventPlace<'_> {
-    pub(super) fn place(self) -> Place {
+    pub(super) fn place(self) -> TextPosition {
         let mut place = self.from;
         place.advance(self.bytes);
         place
@@ -109,7 +109,7 @@ impl<R: BufRead> DocumentInput<R> {
             decoded: String::new(),
             taken: 0,
             limit: MAX_EVENT_BYTES,
-            place: Place::BEGIN,
+            place: TextPosition::BEGIN,
             event: EventBegin::Decoded(0),
             unreadable: 0,
             fault: None,
@@ -158,7 +158,7 @@ impl<R: BufRead> DocumentInput<R> {
     }
 
     /// Where the next byte is.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> TextPosition {
         let mut place = self.place;
         place.advance(&self.decoded.as_bytes()[..self.taken]);
         place
@@ -382,7 +382,7 @@ fn wide_encoding(beginning: &[u8]) -> Result<Option<&'static Encoding>, ReadErro
         [0, 0, ..] | [0xff, 0xfe, 0, 0, ..] | [b'<', 0, 0, 0, ..] => {
             Err(ReadError::UnsupportedEncoding {
                 name: "UTF-32".to_owned(),
-                at: Place::BEGIN,
+                at: TextPosition::BEGIN,
             })
         }
         [0xfe, 0xff, ..] | [0, b'<', ..] => Ok(Some(UTF_16BE)),
@@ -445,7 +445,7 @@ mod tests {
             let length = available.len();
             input.consume(length);
         }
-        let mut place = Place::BEGIN;
+        let mut place = TextPosition::BEGIN;
         place.advance(&text);
         assert_eq!(input.place(), place);
         let text = String::from_utf8(text).unwrap();

@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use super::ReadError;
 use super::input::DocumentInput;
-use super::place::Place;
+use super::text_position::TextPosition;
 
 /// The lines of a document, one at a time, in constant memory.
 pub(super) struct UriList<R> {
@@ -41,7 +41,7 @@ impl<R: BufRead> UriList<R> {
     }
 
     /// Where the last line begins.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> TextPosition {
         self.input.event().place()
     }
 

@@ -26,8 +26,8 @@ use quick_xml::reader::Reader;
 use super::ReadError;
 use super::error::clip;
 use super::input::{DocumentInput, EventPlace, UNREADABLE};
-use super::place::Place;
 use super::plain_token::{PlainAttribute, PlainTag, PlainToken};
+use super::text_position::TextPosition;
 
 /// The maximum depth of nested elements.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -233,12 +233,12 @@ impl<R: BufRead> XmlEvents<R> {
     }
 
     /// Where the last event begins.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> TextPosition {
         self.reader.get_ref().event().place()
     }
 
     /// Where the next event begins.
-    pub(super) fn end(&self) -> Place {
+    pub(super) fn end(&self) -> TextPosition {
         self.reader.get_ref().place()
     }
 
@@ -564,7 +564,7 @@ fn is_wide_space(character: char) -> bool {
 
 impl Tag<'_> {
     /// Where it begins.
-    pub(super) fn at(&self) -> Place {
+    pub(super) fn at(&self) -> TextPosition {
         self.place.place()
     }
 
@@ -686,7 +686,7 @@ fn check_attributes(start: &BytesStart<'_>, place: EventPlace<'_>) -> Result<u64
 }
 
 /// The error of a document that is not well formed.
-pub(super) fn not_xml(at: Place, reason: &impl ToString) -> ReadError {
+pub(super) fn not_xml(at: TextPosition, reason: &impl ToString) -> ReadError {
     ReadError::NotXml {
         at,
         reason: clip(&reason.to_string()),

@@ -6,14 +6,14 @@ use memchr::{memchr_iter, memrchr};
 
 /// A position in a document, for people: both numbers begin at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TextPosition {
     /// The line.
     pub line: u64,
     /// The column, in characters.
     pub column: u64,
 }
 
-impl Place {
+impl TextPosition {
     /// The begin of a document.
     pub const BEGIN: Self = Self { line: 1, column: 1 };
 
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TextPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
@@ -55,13 +55,13 @@ mod tests {
             ("é\r\nüé\n\n日本x", 4, 4),
         ] {
             for size in 1..=text.len().max(1) {
-                let mut place = Place::BEGIN;
+                let mut place = TextPosition::BEGIN;
                 for piece in text.as_bytes().chunks(size) {
                     place.advance(piece);
                 }
-                assert_eq!(place, Place { line, column }, "{text:?} by {size}");
+                assert_eq!(place, TextPosition { line, column }, "{text:?} by {size}");
             }
         }
-        assert_eq!(Place::BEGIN.to_string(), "line 1, column 1");
+        assert_eq!(TextPosition::BEGIN.to_string(), "line 1, column 1");
     }
 }
