@@ -27,7 +27,7 @@ pub struct Status {
     /// The configuration in use.
     #[serde(default)]
     pub configuration: ConfigurationStatus,
-    /// What of the daemon as a whole a person should look at.
+    /// What of the daemon as a whole waits for a person.
     #[serde(default)]
     pub attention: Vec<Attention>,
     /// The Sources, in the order of the configuration.
@@ -164,7 +164,7 @@ pub struct SourceStatus {
     pub state: String,
     /// The current error.
     pub error: Option<StatusError>,
-    /// What of the Source a person should look at; that of its sets is theirs.
+    /// What of the Source waits for a person; what of its sets does is in theirs.
     #[serde(default)]
     pub attention: Vec<Attention>,
     /// The sets that are followed.
@@ -271,7 +271,7 @@ pub struct SetStatus {
     pub capability_list: String,
     /// `baseline`, `catching-up`, `in-sync`, `gap` or `failing`.
     pub state: String,
-    /// What a person should look at, with that of its channels.
+    /// What waits for a person, also of its channels.
     #[serde(default)]
     pub attention: Vec<Attention>,
     /// The Source's own time up to which every change is known to have been applied.
@@ -409,7 +409,7 @@ pub struct ChannelStatus {
     pub hub: Option<String>,
     /// `pending`, `active`, `denied`, `expired` or `unsubscribed`.
     pub state: String,
-    /// What a person should look at.
+    /// What waits for a person.
     #[serde(default)]
     pub attention: Vec<Attention>,
     /// When the lease ends.

@@ -17,13 +17,13 @@ pub(super) struct ApproveArguments {
     /// With --list: the deletions that were rejected instead
     #[arg(long, requires = "list")]
     rejected: bool,
-    /// Only the deletions that were held back up to this number, which --list prints: what was held back later stays so
+    /// Only deletions up to this number, which --list prints; what was held back later stays held back
     #[arg(long, value_name = "NUMBER", conflicts_with = "undo_reject")]
     through: Option<u64>,
     /// Reject the deletions: the files stay, until the Source lists a resource again or states a new change of it
     #[arg(long)]
     reject: bool,
-    /// Have deletions that were rejected held back again
+    /// Undo the rejection: the deletions are held back again
     #[arg(long, conflicts_with_all = ["list", "reject", "dry_run"])]
     undo_reject: bool,
     /// Only show what would be done

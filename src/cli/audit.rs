@@ -32,7 +32,7 @@ pub(super) struct AuditArguments {
     /// Print every finding and the totals as JSON, one object per line
     #[arg(long)]
     json: bool,
-    /// Also compare republished resources with the digests that are stated of their originals (rel="via"), which are not requested
+    /// Also compare republished resources with the digests stated for their originals (rel="via"); these are not requested
     #[arg(long)]
     origin: bool,
     /// Fetch missing and altered files and correct wrong file times; not while a daemon is running
@@ -41,7 +41,7 @@ pub(super) struct AuditArguments {
     /// Also remove files that the Source does not have
     #[arg(long, requires = "repair")]
     delete_extra: bool,
-    /// Use the mirror although it is not the one that was used so far, because that one is lost
+    /// Accept a new mirror in place of one that is lost
     #[arg(long, requires = "repair", conflicts_with = "dry_run")]
     new_mirror: bool,
     /// Only print what would be repaired and removed; also while a daemon is running

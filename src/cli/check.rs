@@ -11,7 +11,7 @@ use crate::config::Config;
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArguments {
-    /// Also try what the configuration needs: folders, their owner and space, ports
+    /// Also check what the configuration needs: folders, their owner and free space, ports
     #[arg(long)]
     environment: bool,
 }

@@ -17,7 +17,7 @@ pub(super) struct ConfigArguments {
     /// Print the JSON Schema of the file, for editors
     #[arg(long)]
     schema: bool,
-    /// Print a file to begin with, for the Source at a URL that `discover` takes
+    /// Print a first configuration for the Source at a URL, as `discover` finds it
     #[arg(long, value_name = "URL")]
     starter: Option<EntryPoint>,
 }

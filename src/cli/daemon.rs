@@ -289,7 +289,7 @@ impl Daemon {
             return false;
         }
         probes(Probed::Workers);
-        self.engine.workers_move().await;
+        self.engine.workers_respond().await;
         let stalled = self.engine.stalled_workers();
         if !stalled.is_empty() {
             tracing::error!(
@@ -327,7 +327,7 @@ impl Daemon {
             tracing::error!(
                 code = "stop-incomplete",
                 waits_for = engine.running_workers().join(", "),
-                "not everything has stopped in time; the process ends nevertheless"
+                "stop timed out; exiting while workers run"
             );
         }
         stopped
@@ -410,7 +410,7 @@ fn probe_public_url(
             tokio::time::sleep(pause.unwrap_or(PROBES.longest)).await;
         }
         if failures > 0 {
-            tracing::info!(public_url = %hide_userinfo(url.as_str()), "the public URL leads here");
+            tracing::info!(public_url = %hide_userinfo(url.as_str()), "the public URL leads to this daemon");
         }
         engine.note_public_url(None);
     };

@@ -41,7 +41,7 @@ const RESOURCES: usize = 300;
 const PORT: u16 = 8463;
 /// How long the last changes may take to be applied at the end. Another signal ends the wait.
 const SETTLING: Duration = Duration::from_secs(120);
-/// How often it is looked whether they are.
+/// The time between two checks of that.
 const PACE: Duration = Duration::from_millis(100);
 
 /// The Source's resources with related ones, and their relations.

@@ -25,7 +25,7 @@ use crate::store::Store;
 /// How long the daemon may take: it answers when it is done, and there may be millions of files.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// How often it is looked how many resources are left. Each time costs the daemon as much as a request of the status.
+/// The time between two counts of the resources that are left. Each time costs the daemon as much as a request of the status.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Arguments of `forget`.
@@ -36,7 +36,7 @@ pub(super) struct ForgetArguments {
     /// Also delete its files of the mirror; files that are not known to be the Source's stay
     #[arg(long)]
     delete_files: bool,
-    /// Of a Source that is followed: delete the files of sets that it has no longer, or that are deselected
+    /// Delete the files of former or deselected sets of a Source that is followed
     #[arg(long, conflicts_with = "delete_files")]
     former_sets: bool,
     #[command(flatten)]

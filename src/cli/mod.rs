@@ -112,10 +112,10 @@ enum CliCommand {
     /// Show, approve or reject held-back deletions of a Source
     #[command(after_help = help::APPROVE)]
     Approve(approve::ApproveArguments),
-    /// List the resources whose changes failed until they were given up
+    /// List the resources whose changes have failed
     #[command(after_help = help::FAILED)]
     Failed(failed::FailedArguments),
-    /// Try again now what was given up
+    /// Retry failed changes now
     #[command(after_help = help::RETRY)]
     Retry(retry::RetryArguments),
     /// List the stored versions of a resource, or fetch those that its TimeMap names

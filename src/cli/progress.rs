@@ -1,4 +1,4 @@
-//! SourceProgress of a command on standard error: bars on a terminal, plain lines elsewhere. Standard output is for results.
+//! The progress of a command on standard error: bars on a terminal, plain lines elsewhere. Standard output is for results.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};

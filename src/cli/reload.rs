@@ -46,7 +46,7 @@ pub(super) async fn reload(daemon: &Daemon, path: &Path) {
                     tracing::warn!(
                         code = "restart-required",
                         keys = ?restart_required,
-                        "these keys are applied by a restart only; what the daemon has started with stays in use"
+                        "keys changed that need a restart; their old values stay in use"
                     );
                 }
             }

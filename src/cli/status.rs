@@ -27,11 +27,11 @@ pub(super) struct StatusArguments {
     /// Print the status as JSON
     #[arg(long)]
     json: bool,
-    /// Print it again each SECONDS, 2 if not given, until Ctrl-C
+    /// Print it again every SECONDS (2 if not given) until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
         value_parser = clap::value_parser!(u64).range(1..=86_400))]
     watch: Option<u64>,
-    /// Ask only whether the daemon and its database answer, whatever the state of the sets
+    /// Check only that the daemon and its database respond, whatever the state of the sets
     #[arg(long, conflicts_with_all = ["json", "watch", "sources"])]
     live: bool,
     #[command(flatten)]

@@ -155,7 +155,7 @@ struct Totals<'a> {
     bytes: u64,
     pending: u64,
     failed: u64,
-    /// How long ago the time is that the set which is the farthest behind is up to date as of; `None`: one is not up to date yet.
+    /// The age of the `synced_until` of the set that is the farthest behind; `None`: one has none yet.
     behind: Option<String>,
 }
 

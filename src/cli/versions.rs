@@ -33,7 +33,7 @@ pub(super) struct VersionsArguments {
     /// Name of a Source in the configuration; all that store versions if none is given
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// Before that, store the versions that the resource's TimeMap names
+    /// First store the versions that the resource's TimeMap names
     #[arg(long)]
     backfill: bool,
     /// Print one JSON object per line

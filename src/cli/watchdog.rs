@@ -3,7 +3,7 @@
 //! It is fed after each probe of what all Sources share: the database's writer, its readers, the threads for blocking work, and the
 //! runtime with every worker on it. A probe that hangs is not repeated, and systemd restarts the service; the log names before what
 //! it hangs at. An error is an answer: a full disk is no reason to restart. Nor is a Source that does not answer: its worker
-//! waits, and moves when it is woken. A worker that blocks takes a thread from all Sources.
+//! waits, and responds when it is woken. A worker that blocks takes a thread from all Sources.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -22,7 +22,7 @@ const CHANNEL_UNVERIFIED: &str = "channel-unverified";
 const CHANNEL_DENIED: &str = "channel-denied";
 /// A subscription has ended, and is not renewed.
 const CHANNEL_EXPIRED: &str = "channel-expired";
-/// There is no connection of a channel that is one.
+/// A channel over a connection has none.
 const CHANNEL_UNCONNECTED: &str = "channel-unconnected";
 const CHANNEL_UNREGISTERED: &str = "channel-unregistered";
 /// The code of the error of a channel whose hub has accepted a request and not called back in time.

@@ -46,7 +46,7 @@ pub(super) struct SourceContext {
     pub(super) delivery_panics: Mutex<HashMap<i64, u32>>,
     /// How far the work has come.
     pub(super) progress: Progress,
-    /// Whether its workers move.
+    /// Whether its workers respond.
     pub(super) heartbeats: Heartbeats,
     /// What was applied of late.
     pub(super) recent_changes: RecentChanges,
@@ -71,7 +71,7 @@ impl SourceContext {
         &self.source.name
     }
 
-    /// Runs a worker of the Source, which is expected to move.
+    /// Runs a worker of the Source, which is expected to respond.
     pub(super) fn watched<T, F: Future<Output = T>>(
         &self,
         worker: &str,

@@ -1,4 +1,4 @@
-//! Finds workers that no longer move.
+//! Finds workers that no longer respond.
 //!
 //! A worker waits most of the time: for answers, for a time, for other workers. However long that takes, it is no fault of the
 //! daemon. But whenever the runtime wakes it, it must come back: a worker that blocks, or goes round and round, keeps a thread of the
@@ -10,7 +10,7 @@
 //!
 //! Invariant: a worker that waits is woken by nothing but a call of [`Heartbeats::all`]; at rest this costs nothing.
 //!
-//! Must not know what a worker does, nor what follows from one that does not move.
+//! Must not know what a worker does, nor what follows from one that does not respond.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,7 +53,7 @@ impl fmt::Debug for Working {
 }
 
 impl Working {
-    /// Whether it has taken no step for so long, as far as was looked.
+    /// Whether it had taken no step for so long at the last check.
     fn stalls(&mut self, now: Instant, limit: Duration) -> bool {
         let steps = (self.steps)();
         match (steps, self.found) {
@@ -142,7 +142,7 @@ impl Drop for Running {
 }
 
 impl Heartbeats {
-    /// Runs a worker, which is expected to move from now on until it ends.
+    /// Runs a worker, which is expected to respond from now on until it ends.
     pub(super) fn watched<T, F: Future<Output = T>>(
         &self,
         name: &str,

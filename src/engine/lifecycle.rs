@@ -324,11 +324,11 @@ impl Engine {
     }
 
     /// Returns when every worker has come back to the runtime since the call, whatever it waits for there. It hangs if one blocks.
-    pub async fn workers_move(&self) {
+    pub async fn workers_respond(&self) {
         self.heartbeats.all().await;
     }
 
-    /// The names of the workers that [`workers_move`](Self::workers_move) waits for.
+    /// The names of the workers that [`workers_respond`](Self::workers_respond) waits for.
     pub fn unmoved_workers(&self) -> Vec<String> {
         self.heartbeats.missing()
     }

@@ -2,8 +2,8 @@
 //!
 //! Invariants: the memory is bounded: a column for each minute of the hour and each quarter of an hour of the day. Counting does no I/O.
 //! A day may have millions of changes, so they are counted as they are applied. After a start the newest entries of the feed, a bounded
-//! number, are counted as well, and what is not known is not claimed: [`Activity::since`]. When the clock was ahead and is set back, it is
-//! not known when that happened which was counted meanwhile: it is left out.
+//! number, are counted as well, and what is not known is not claimed: [`Activity::since`]. When the clock was ahead and is set back, the
+//! changes counted meanwhile have no known time: they are left out.
 //!
 //! Must not know how the counts are shown.
 

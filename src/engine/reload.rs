@@ -123,7 +123,7 @@ impl Engine {
             match access().await {
                 Ok(done) => return Some(done),
                 Err(error) => {
-                    tracing::error!(code = error.code(), %error, what, "database error; the reload waits for it");
+                    tracing::error!(code = error.code(), %error, what, "database error; retrying before the reload goes on");
                 }
             }
             tokio::select! {

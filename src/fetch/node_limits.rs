@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many sessions listen to nodes: ejabberd allows ten of an account unless told otherwise (`max_user_sessions`).
+/// How many sessions listen to nodes: ejabberd allows ten of an account unless configured otherwise (`max_user_sessions`).
 pub(super) const MOST_SESSIONS: usize = 8;
 /// How many of them are of one Source: it must not take the place of all others.
 pub(super) const MOST_OF_SOURCE: usize = 4;

@@ -1,5 +1,5 @@
 //! XMPP PubSub (ResourceSync 0.1, section 5.2.1; RFC 6120, XEP-0060, XEP-0198): a session of the configured account that is
-//! subscribed to a node. Nothing but this room knows XMPP.
+//! subscribed to a node. Nothing but this module knows XMPP.
 //!
 //! It is written here, on the parser `rxml`, and not taken from `tokio-xmpp` 6: that is MPL-2.0, which `deny.toml` does not allow; it
 //! does not check that the server has signed the authentication (SCRAM), and falls back to PLAIN; it counts stanzas when they are read

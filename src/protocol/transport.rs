@@ -48,9 +48,9 @@ impl Transport {
     #[must_use]
     pub fn silent_event(self) -> &'static str {
         match self {
-            Self::Websub => "hub has fallen silent; subscribing anew",
-            Self::Websocket | Self::Xmpp => "connection has fallen silent; connecting anew",
-            Self::Callback => "callback has fallen silent; registering it anew",
+            Self::Websub => "no deliveries from the hub; subscribing again",
+            Self::Websocket | Self::Xmpp => "no messages over the connection; connecting again",
+            Self::Callback => "no deliveries at the callback; registering it again",
         }
     }
 

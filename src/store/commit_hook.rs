@@ -102,7 +102,7 @@ impl CommitHook {
 }
 
 impl Store {
-    /// The simulation's door to the store.
+    /// The hook through which the simulation controls the store.
     pub(crate) fn commit_hook(&self) -> &CommitHook {
         &self.commit_hook
     }

@@ -24,7 +24,7 @@
 //!   connections and threads of their own: neither waits for a thread of the runtime.
 //! - A worker that waits for something is woken by a [`Wake`], sent after the commit that brought it.
 //!
-//! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync), and neither the network nor the mirror.
+//! This module knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync), and neither the network nor the mirror.
 //! Callers pass the time, except where it must be that of the write: for leases, and for the first number of a new feed.
 
 mod arrival;

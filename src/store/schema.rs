@@ -165,7 +165,7 @@ pub(super) const STEPS: &[&str] = &[
     );
     ",
     "
-    -- What the server told of the version that the mirror has, and what else the Source tells of a resource.
+    -- What the server stated about the version that the mirror has, and what else the Source states about a resource.
     ALTER TABLE resource ADD COLUMN served_by TEXT;
     ALTER TABLE resource ADD COLUMN etag TEXT;
     ALTER TABLE resource ADD COLUMN last_modified TEXT;

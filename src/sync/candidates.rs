@@ -104,7 +104,7 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
         is_own: true,
         expected: expected.clone(),
     });
-    // Without a length or a digest, nothing tells that the URI serves another version than a memento.
+    // Without a length or a digest, nothing shows that the URI serves another version than a memento.
     let mementos = targets(uri, expected, links, MEMENTO, MAX_MEMENTOS).into_iter();
     let mementos = mementos.filter(|memento| memento.expected.content.is_verifiable());
     // What is as long may still be another representation.
@@ -261,7 +261,7 @@ mod tests {
             &links,
             &[copy, OWN, mementos[0], mementos[1]],
         );
-        // Nothing tells that the URI serves another version.
+        // Nothing shows that the URI serves another version.
         check(&Expected::default(), &links, &[OWN, copy]);
     }
 

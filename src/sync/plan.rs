@@ -233,7 +233,7 @@ pub fn plan_late(
     let deletes = announced.kind == ChangeKind::Deleted;
     let is_known = |changed_at: Option<SourceTime>| announced.changed_at <= changed_at;
     let pending = pending.filter(|pending| !pending.is_confirmed_by(announced));
-    // What has no time can't be told from what was read before.
+    // What has no time can't be distinguished from what was read before.
     if announced.changed_at.is_none()
         || pending
             .is_some_and(|pending| pending.changed_at.is_none() || is_known(pending.changed_at))

@@ -1,6 +1,6 @@
 //! When a resource is requested again whose entry states nothing about its content.
 //!
-//! An entry with a URI alone, as in the first example of the specification, does not tell whether the resource has changed. For
+//! An entry with a URI alone, as in the first example of the specification, does not state whether the resource has changed. For
 //! each new version of its list one conditional request does. The requests are spread over the time until the next poll, and their
 //! number a day is limited.
 //!
@@ -43,7 +43,7 @@ impl CheckRules {
     }
 }
 
-/// Whether an entry states nothing that tells one version of its resource from another.
+/// Whether an entry states nothing that distinguishes one version of its resource from another.
 #[must_use]
 pub fn is_undated(lastmod: Option<SourceTime>, content: &ContentInfo) -> bool {
     lastmod.is_none() && content.length.is_none() && content.hashes.is_empty()

@@ -518,7 +518,7 @@ async fn pages_require_the_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn open_pages_are_told_of_news_and_are_few() {
+async fn open_pages_are_sent_news_and_are_few() {
     const STREAMS: usize = 32;
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;

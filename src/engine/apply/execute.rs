@@ -34,12 +34,12 @@ pub(super) enum TaskOutcome {
     Remove,
     /// The resource is to be deleted for one of its sets, and the Source still serves it.
     Left {
-        /// Whether it serves what the mirror has, as far as that can be told.
+        /// Whether it serves what the mirror has, as far as that is known.
         is_same: bool,
     },
     /// The resource is to be deleted, as only a hub has stated or as a list contradicts a hub, and the Source still serves it.
     Contradicted {
-        /// Whether it serves what the mirror has, as far as that can be told.
+        /// Whether it serves what the mirror has, as far as that is known.
         is_same: bool,
     },
     /// It is served in a type that the configuration does not select.

@@ -189,7 +189,7 @@ impl Executor {
                 .shift_due_times(name, now.wall, by)
                 .await
             {
-                tracing::error!(code = error.code(), source = name, %error, "retry times can't be moved; retrying");
+                tracing::error!(code = error.code(), source = name, %error, "database error; retry times not moved, retrying");
                 return false;
             }
         }
@@ -250,7 +250,7 @@ impl Executor {
                 true
             }
             Err(error) => {
-                tracing::error!(code = error.code(), source = name, %error, "due tasks can't be read; retrying");
+                tracing::error!(code = error.code(), source = name, %error, "database error; due tasks not read, retrying");
                 false
             }
         }

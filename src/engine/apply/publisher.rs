@@ -273,7 +273,7 @@ async fn conclude(context: &ApplyContext, conclusions: Vec<TaskResult>) -> Resul
             }
             Err(StoreError::Panicked) => return Err(Panicked),
             Err(error) => {
-                tracing::error!(code = error.code(), source = context.name(), %error, "results of tasks can't be committed; retrying");
+                tracing::error!(code = error.code(), source = context.name(), %error, "database error; results of tasks not committed, retrying");
                 tokio::select! {
                     // The files are complete; tasks without a committed result are executed again.
                     () = context.source.stop.cancelled() => {
@@ -318,7 +318,7 @@ async fn try_to_doubt(context: &ApplyContext, resources: &[ResourceId]) -> Resul
         let Err(error) = store.doubt(resources.to_vec()).await else {
             return Ok(());
         };
-        tracing::error!(code = error.code(), source = context.name(), %error, "doubts about files can't be recorded");
+        tracing::error!(code = error.code(), source = context.name(), %error, "database error; files in doubt not recorded");
         if matches!(error, StoreError::Panicked) {
             return Err(Panicked);
         }
@@ -356,7 +356,7 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
             TaskResult::Left { task, .. } => {
                 report_disk_ok(context, task);
                 tracing::debug!(code = "left-set", source, uri = %task.uri,
-                    "resource deleted in one set is still served and in another one; keeping the file");
+                    "resource deleted in one set is still served, and listed in another set; keeping the file");
             }
             TaskResult::Failed { task, failure } => {
                 let TaskFailure {

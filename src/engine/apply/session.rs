@@ -61,7 +61,7 @@ pub(in crate::engine) async fn drain(context: &SourceContext) {
             Ok(Some(due)) if due > now.plus(PATIENCE).wall => return,
             Ok(Some(_)) => {}
             Err(error) => {
-                tracing::error!(code = error.code(), source = context.name(), %error, "due tasks can't be read; retrying")
+                tracing::error!(code = error.code(), source = context.name(), %error, "database error; due tasks not read, retrying")
             }
         }
         let progress = progress_of(context);

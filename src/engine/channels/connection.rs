@@ -23,7 +23,7 @@ use crate::sync::{Channel, ConnectionStep};
 /// The code of a connection that waits for room in the inbox.
 const INBOX_FULL: &str = "inbox-full";
 /// What is logged of a fault that does not end the connection. It lasts until the next message is stored.
-const GOES_ON: &str = "connection goes on, with a fault";
+const GOES_ON: &str = "message rejected; the connection stays open";
 
 /// How the connections of a channel are opened.
 pub(super) trait Connector: Send {

@@ -85,7 +85,7 @@ impl EndingSource {
             ),
         };
         if !confirmed && let Err(error) = store.change_channel(channel.id, true, |_| ()).await {
-            tracing::error!(code = error.code(), source = self.name, %error, "database error; the driver is not woken");
+            tracing::error!(code = error.code(), source = self.name, %error, "database error; unsubscribe not retried at once");
         }
         tracing::info!(source = self.name, transport = channel.transport.code(), topic = %channel.topic, hub = channel.logged_hub(),
             confirmed, message, "subscription ended");
@@ -172,7 +172,7 @@ pub async fn end_subscriptions(
     let channels = match store.subscribed_channels(&source.name).await {
         Ok(channels) => channels,
         Err(error) => {
-            tracing::error!(code = error.code(), source = source.name, %error, "subscriptions can't be read");
+            tracing::error!(code = error.code(), source = source.name, %error, "database error; subscriptions not read");
             return vec![UnsubscribeResult {
                 source: source.name.clone(),
                 transport: String::new(),

@@ -80,7 +80,7 @@ impl StoredChannel<'_> {
             return Err(Ended::Gone);
         }
         tracing::error!(code = error.code(), source = self.context.source, topic = %self.channel.topic, %error,
-            "database error; the channel waits");
+            "database error; retrying");
         tokio::time::sleep(STORE_PAUSE).await;
         Ok(())
     }

@@ -24,7 +24,7 @@ const LASTING: Duration = Duration::from_secs(60);
 const MOST_REMEMBERED: usize = 1000;
 /// How often somebody else is reported who sends something to a session, then once a minute: anybody can.
 const MOST_FOREIGN: u32 = 10;
-/// How often a session is tried to be resumed that the server does not answer for.
+/// How often the resumption of a session is tried while the server does not answer.
 const MOST_RESUMPTIONS: u32 = 5;
 /// How many letters of a token name a session.
 const NAME_LENGTH: usize = 16;

@@ -50,7 +50,7 @@ pub(super) async fn kill_strays(processes: &Path, id: &str, limit: Duration) {
         });
     if started.is_ok() && tokio::time::timeout(limit, is_done).await.is_err() {
         tracing::info!(
-            "the environment of a process can't be read for now; what a program has started may go on"
+            "environment of a process can't be read; processes that the program has started may go on"
         );
     }
 }

@@ -453,7 +453,7 @@ impl HookWorker {
     fn note_store_error(&self, error: &StoreError) {
         // What the workers read and write fails as well, and is reported.
         let HookTarget { source, hook, .. } = &*self.target;
-        tracing::debug!(code = error.code(), source, hook = hook.name, %error, "database error; the hook waits");
+        tracing::debug!(code = error.code(), source, hook = hook.name, %error, "database error; retrying");
     }
 
     /// Stores the position, if what it has moved over is worth it.

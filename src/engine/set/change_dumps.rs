@@ -136,8 +136,8 @@ impl SetState {
                 progress.fail(error);
                 continue;
             }
-            let anew = last.is_none() || dump.is_page;
-            match poll_document(&self.context, self.record.id, &dump.uri, anew).await {
+            let unconditional = last.is_none() || dump.is_page;
+            match poll_document(&self.context, self.record.id, &dump.uri, unconditional).await {
                 Ok(None) => {
                     let known = dump.until.or(last.and_then(|last| last.span.until));
                     progress.until = progress.until.max(known);

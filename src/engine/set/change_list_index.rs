@@ -189,8 +189,8 @@ impl SetState {
         for next in upcoming {
             let is_needed = next.uri != *current && !is_settled(&self.sequencer, &next);
             if is_needed && !ahead.has_begun(&next.uri) {
-                let anew = !reached.contains_key(&next.uri);
-                ahead.begin(next.uri, anew).await;
+                let unconditional = !reached.contains_key(&next.uri);
+                ahead.begin(next.uri, unconditional).await;
             }
         }
     }
@@ -210,8 +210,9 @@ impl SetState {
             return Ok(ChildRead::Settled);
         }
         let (set, before) = (self.record.id, reached.get(&child.uri));
-        let anew = before.is_none();
-        let changed = poll_early_document(&self.context, set, &child.uri, anew, early).await?;
+        let unconditional = before.is_none();
+        let changed =
+            poll_early_document(&self.context, set, &child.uri, unconditional, early).await?;
         let Some(ChangedDocument { read, record }) = changed else {
             let mut list = before.cloned().unwrap_or_default();
             list.until = child.until.or(list.until);

@@ -23,14 +23,14 @@ pub(super) struct ChangedDocument {
     pub(super) record: DocumentRecord,
 }
 
-/// Polls a document; `None` if it has not changed since it was read last. `anew`: fetch and read it in any case.
+/// Polls a document; `None` if it has not changed since it was read last. `unconditional`: fetch and read it in any case.
 pub(super) async fn poll_document(
     context: &SourceContext,
     set: SetId,
     uri: &Url,
-    anew: bool,
+    unconditional: bool,
 ) -> Result<Option<ChangedDocument>, EngineError> {
-    poll_early_document(context, set, uri, anew, None).await
+    poll_early_document(context, set, uri, unconditional, None).await
 }
 
 /// The same, of a document that may have been requested before its turn.
@@ -38,10 +38,10 @@ pub(super) async fn poll_early_document(
     context: &SourceContext,
     set: SetId,
     uri: &Url,
-    anew: bool,
+    unconditional: bool,
     early: Option<EarlyDocument>,
 ) -> Result<Option<ChangedDocument>, EngineError> {
-    let before = if anew {
+    let before = if unconditional {
         None
     } else {
         context.store.document(set, uri).await?

@@ -70,14 +70,19 @@ impl FetchAhead {
         self.begun.iter().any(|early| early.uri == *uri)
     }
 
-    /// Begins to fetch a document; conditionally unless `anew`. Does nothing if there is no room, or if the host is slowed down: an
+    /// Begins to fetch a document; conditionally unless `unconditional`. Does nothing if there is no room, or if the host is slowed down: an
     /// early request that it refuses is repeated when the turn of the document comes.
-    pub(super) async fn begin(&mut self, uri: Url, anew: bool) {
+    pub(super) async fn begin(&mut self, uri: Url, unconditional: bool) {
         if self.begun.len() >= AHEAD || self.context.client.is_slowed_down(&uri) {
             return;
         }
         let asked_at = clock::now().wall;
-        let fetching = fetch(Arc::clone(&self.context), self.set, uri.clone(), anew);
+        let fetching = fetch(
+            Arc::clone(&self.context),
+            self.set,
+            uri.clone(),
+            unconditional,
+        );
         let fetching = maybe_done(AbortOnDropHandle::new(tokio::spawn(fetching)));
         #[cfg(test)]
         let fetching = at_once_if_simulated(fetching).await;
@@ -132,9 +137,9 @@ async fn fetch(
     context: Arc<SourceContext>,
     set: SetId,
     uri: Url,
-    anew: bool,
+    unconditional: bool,
 ) -> Option<EarlyAnswer> {
-    let known = if anew {
+    let known = if unconditional {
         None
     } else {
         context.store.document(set, &uri).await.ok()?

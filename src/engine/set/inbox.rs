@@ -491,7 +491,7 @@ pub(super) mod tests {
     };
     use crate::store::{CallbackKeys, Receipt, SetRecord};
 
-    /// What orders the held notifications of a set panics whose Capability List has this path.
+    /// Ordering the held notifications of the set with this path of its Capability List panics.
     const WHEN_HELD: &str = "/panic-when-held";
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);

@@ -1,7 +1,7 @@
 //! Entries of a document whose time was covered before it was read: which of them have appeared late.
 //!
 //! A Source may list a change after others that happened later, and a document that is read again lists what it listed before.
-//! Coverage can't tell the two apart: each entry is compared with what is known of its own resource.
+//! Coverage does not distinguish the two: each entry is compared with what is known of its own resource.
 //!
 //! Invariants: of a resource only the newest entry counts; how many resources are remembered is bounded.
 

@@ -213,8 +213,9 @@ impl SetState {
             announced: unchanged_proof(list.modified, asked_at),
             asked_at,
         };
-        let anew = plan == PartPlan::Read;
-        let changed = poll_early_document(&self.context, set, &list.uri, anew, early).await?;
+        let unconditional = plan == PartPlan::Read;
+        let changed =
+            poll_early_document(&self.context, set, &list.uri, unconditional, early).await?;
         if let Some(changed) = changed.as_ref().filter(|_| is_stated) {
             changed.read.expect_something()?;
         }

@@ -55,7 +55,7 @@ impl NotificationBounds {
 /// A delivery that ends with it, or has an entry with this path, makes the reader panic.
 #[cfg(test)]
 pub(super) const PANIC: &str = "/panic";
-/// What puts a delivery in order panics that has an entry with this path.
+/// Ordering a delivery that has an entry with this path panics.
 #[cfg(test)]
 pub(super) const IN_ORDER: &str = "/panic-in-order";
 /// The store panics while a delivery is processed that has an entry with this path.
@@ -172,7 +172,7 @@ fn leave_to_the_source(change: &mut Change, speaker: Speaker) {
             ..ContentInfo::default()
         };
         change.encoding = None;
-        // What has no time could not be told from what it replaces.
+        // What has no time could not be distinguished from what it replaces.
         change.changed_at.get_or_insert(SourceTime::from(now));
     }
     change.authority = change.uri.authority();

@@ -105,7 +105,7 @@ impl SetState {
         });
         if is_news {
             tracing::info!(code, source = self.context.name(), set = %self.record.capability_list,
-                notice = message, "notable, but no error");
+                notice = message, "notice of the set");
         }
     }
 }

@@ -24,11 +24,14 @@ use crate::store::{DumpProgress, Origin, PackageRecord};
 use crate::sync::NewsFilter;
 
 impl SetState {
-    /// Reads the Resource Dump, unless it is the one that was read last. `anew`: in any case.
-    pub(super) async fn read_resource_dump(&mut self, anew: bool) -> Result<(), EngineError> {
+    /// Reads the Resource Dump, unless it is the one that was read last. `unconditional`: in any case.
+    pub(super) async fn read_resource_dump(
+        &mut self,
+        unconditional: bool,
+    ) -> Result<(), EngineError> {
         let mut failed = Alternatives::default();
         for uri in self.offered(&Capability::ResourceDump) {
-            match self.read_resource_dump_at(&uri, anew).await {
+            match self.read_resource_dump_at(&uri, unconditional).await {
                 Ok(()) => return Ok(()),
                 Err(error) => failed.add(&uri, error)?,
             }
@@ -36,16 +39,20 @@ impl SetState {
         failed.into_result()
     }
 
-    async fn read_resource_dump_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
+    async fn read_resource_dump_at(
+        &mut self,
+        uri: &Url,
+        unconditional: bool,
+    ) -> Result<(), EngineError> {
         let set = self.record.id;
         if self.record.is_implied() {
             // After the baseline the Sitemap states what has changed.
-            return match anew {
+            return match unconditional {
                 true => Box::pin(self.read_direct_dump(uri)).await,
                 false => Ok(()),
             };
         }
-        let Some(changed) = poll_document(&self.context, set, uri, anew).await? else {
+        let Some(changed) = poll_document(&self.context, set, uri, unconditional).await? else {
             return Ok(());
         };
         if self.ingest_resource_dump(uri, changed, true).await? {

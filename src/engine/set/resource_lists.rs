@@ -13,11 +13,14 @@ use crate::store::Origin;
 use crate::sync::trusted_check_times;
 
 impl SetState {
-    /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
-    pub(super) async fn read_resource_list(&mut self, anew: bool) -> Result<(), EngineError> {
+    /// Reads the Resource List, unless it is the one that was read last. `unconditional`: in any case.
+    pub(super) async fn read_resource_list(
+        &mut self,
+        unconditional: bool,
+    ) -> Result<(), EngineError> {
         let offered = self.offered(&Capability::ResourceList);
         if offered.is_empty() {
-            return if anew {
+            return if unconditional {
                 Err(EngineError::NoResourceList)
             } else {
                 Ok(())
@@ -25,7 +28,7 @@ impl SetState {
         }
         let mut failed = Alternatives::default();
         for uri in offered {
-            match self.read_resource_list_at(&uri, anew).await {
+            match self.read_resource_list_at(&uri, unconditional).await {
                 Ok(()) => return Ok(()),
                 Err(error) => failed.add(&uri, error)?,
             }
@@ -33,7 +36,11 @@ impl SetState {
         failed.into_result()
     }
 
-    async fn read_resource_list_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
+    async fn read_resource_list_at(
+        &mut self,
+        uri: &Url,
+        unconditional: bool,
+    ) -> Result<(), EngineError> {
         let set = self.record.id;
         let filter = self.context.source.filter.fingerprint();
         let asked = trusted_check_times(clock::now().wall);
@@ -42,7 +49,7 @@ impl SetState {
             .store
             .has_unproven_parts(set, filter, asked)
             .await?;
-        let changed = poll_document(&self.context, set, uri, anew || must_look).await?;
+        let changed = poll_document(&self.context, set, uri, unconditional || must_look).await?;
         let Some(changed) = changed else {
             return Ok(());
         };
@@ -51,7 +58,7 @@ impl SetState {
         let mut reading = ListReading {
             is_second: false,
             leaves_out: true,
-            skips_unchanged: !anew || self.has_begun_parts,
+            skips_unchanged: !unconditional || self.has_begun_parts,
         };
         while let Some(list) = changed {
             match self.ingest_resource_list(uri, list, reading).await? {

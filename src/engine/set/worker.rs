@@ -350,7 +350,7 @@ impl SetWorker {
                 error = now.message, "database error; retrying")
             }
             (None, Some(_)) => {
-                tracing::info!(source, set = %state.record.capability_list, "database error is over")
+                tracing::info!(source, set = %state.record.capability_list, "database can be read again")
             }
             _ => {}
         }

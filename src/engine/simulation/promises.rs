@@ -273,7 +273,7 @@ impl Scene {
 
     /// A resource that is deleted in the mirror was deleted at the Source after the version that the mirror had.
     fn what_is_deleted_was_deleted(&self, view: &View<'_>) -> Result<(), String> {
-        // Not promised: of a change without a time, nothing tells whether a Resource List is older.
+        // Not promised: of a change without a time, nothing shows whether a Resource List is older.
         if self.source.habits.undated {
             return Ok(());
         }

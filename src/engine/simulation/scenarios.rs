@@ -245,7 +245,7 @@ fn burst_is_read_to_its_last_change() {
     history.run();
 }
 
-/// A resource was fetched after its last change, but before that was announced. Without a digest nothing tells that, so that it
+/// A resource was fetched after its last change, but before that was announced. Without a digest nothing shows that, so that it
 /// is fetched once more.
 #[test]
 fn change_that_is_announced_late_is_fetched_again() {

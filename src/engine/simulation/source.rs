@@ -404,7 +404,7 @@ impl Source {
     }
 
     /// Changes a resource: one that does not exist is created; one that does is deleted or updated. Returns whether it did.
-    /// Two changes that no document could tell apart don't happen: of one resource, within one second, without a digest; nor
+    /// Two changes that no document could distinguish don't happen: of one resource, within one second, without a digest; nor
     /// changes whose order no document could state: of one resource of two sets, or listed loosely, within one second.
     pub(super) fn change(&mut self, moment: u64, resource: ResourceNo, delete: bool) -> bool {
         let at = self.stamp(moment);

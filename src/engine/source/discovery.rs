@@ -252,7 +252,7 @@ pub(in crate::engine) async fn note_found(
                 code = notice.code,
                 source = name,
                 notice = notice.message,
-                "the URL of the Source leads to nothing"
+                "the URL of the Source leads to no sets; following what was found elsewhere on its site"
             );
             continue;
         }
@@ -260,7 +260,7 @@ pub(in crate::engine) async fn note_found(
             code = notice.code,
             source = name,
             notice = notice.message,
-            "notable, but no error"
+            "notice of the Source"
         );
     }
     if found.sets_described_by.is_empty() {

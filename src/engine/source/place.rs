@@ -45,8 +45,8 @@ pub(in crate::engine) async fn settle_place(
     if let Some(before) = store.place_of(name).await? {
         if let Some(former) = former_mirror(store, source).await? {
             tracing::warn!(code = "mirror-changed", source = name, former = %former.display(), mirror = %mirror.display(),
-                "another mirror: its files are compared with the Source's, and fetched where they are missing; those of the former \
-                 mirror stay there");
+                "mirror changed: its files are compared with the Source's, and fetched where they are missing; the former mirror is left \
+                 as it is");
             store.begin_anew(name).await?;
             while store.forget_next(name).await? > 0 {
                 if context.stop.is_cancelled() {
@@ -61,7 +61,7 @@ pub(in crate::engine) async fn settle_place(
                 source = name,
                 former,
                 url,
-                "another URL: sets that it does not lead to end, and their files stay; `resyncd forget {name} --former-sets` deletes them"
+                "URL of the Source changed: sets that it does not lead to are no longer followed, and their files stay; `resyncd forget {name} --former-sets` deletes them"
             );
         }
         if before.url.as_deref() == Some(url) && before.mirror.as_ref() == Some(mirror) {

@@ -108,7 +108,7 @@ async fn follow_set(
                 // Discovery ends a set, and begins it again.
                 Ok(Ok(None)) => return,
                 Ok(Err(error)) => {
-                    tracing::error!(code = error.code(), source = context.name(), %error, "a set can't be read; retrying");
+                    tracing::error!(code = error.code(), source = context.name(), %error, "database error; set not loaded, retrying");
                     pause = STORE_PAUSE;
                 }
                 Err(Panicked) => break Err(Panicked),
@@ -117,7 +117,7 @@ async fn follow_set(
     }
 }
 
-/// Tells a panic from other errors, also one of the store.
+/// Distinguishes a panic, also one of the store, from other errors.
 async fn panic_apart<T>(
     work: impl Future<Output = Result<T, EngineError>>,
 ) -> Result<Result<T, EngineError>, Panicked> {
@@ -191,7 +191,7 @@ impl SourceWorker {
             }
             Err(error) => {
                 // It is reported where the sets are loaded. Until then nothing is counted for them.
-                tracing::debug!(code = error.code(), source = context.name(), %error, "sets can't be read");
+                tracing::debug!(code = error.code(), source = context.name(), %error, "database error; sets not read");
             }
         }
     }
@@ -513,7 +513,7 @@ mod tests {
             .unwrap();
     }
 
-    /// It blocks no thread, and moves whenever it is woken.
+    /// It blocks no thread, and responds whenever it is woken.
     #[tokio::test]
     async fn worker_of_a_set_stalls_that_waits_for_an_answer_that_never_comes() {
         const LONG: Duration = Duration::from_secs(1800);

@@ -86,7 +86,7 @@ pub(in crate::engine) async fn until_stored(context: &SourceContext) {
                 _ => return,
             },
             Err(error) => {
-                tracing::error!(code = error.code(), source = context.name(), %error, "due versions can't be read; retrying");
+                tracing::error!(code = error.code(), source = context.name(), %error, "database error; due versions not read, retrying");
             }
         }
         tokio::select! {
@@ -193,7 +193,7 @@ impl Worker {
     async fn refill(&mut self) -> Option<Duration> {
         if let Err(error) = self.release().await {
             let source = self.apply.name();
-            tracing::error!(code = error.code(), source, %error, "waiting versions can't be read; retrying");
+            tracing::error!(code = error.code(), source, %error, "database error; waiting versions not read, retrying");
             return None;
         }
         let (context, now) = (Arc::clone(&self.apply.source), clock::now().wall);
@@ -201,7 +201,7 @@ impl Worker {
         let due = match context.store.due_versions(context.name(), now, limit).await {
             Ok(due) => due,
             Err(error) => {
-                tracing::error!(code = error.code(), source = context.name(), %error, "due versions can't be read; retrying");
+                tracing::error!(code = error.code(), source = context.name(), %error, "database error; due versions not read, retrying");
                 return None;
             }
         };
@@ -241,7 +241,7 @@ async fn execute(apply: &Arc<ApplyContext>, mirror: &Arc<Mirror>, task: VersionT
     let result = match result {
         Ok(result) => result,
         Err(error) => {
-            tracing::error!(code = error.code(), source = apply.name(), %error, "version can't be looked up; retrying");
+            tracing::error!(code = error.code(), source = apply.name(), %error, "database error; version not looked up, retrying");
             tokio::time::sleep(PAUSE).await;
             return;
         }
@@ -255,7 +255,7 @@ async fn execute(apply: &Arc<ApplyContext>, mirror: &Arc<Mirror>, task: VersionT
         .complete_version(clock::now().wall, task.clone(), result.clone())
         .await
     {
-        tracing::error!(code = error.code(), source = apply.name(), %error, "version can't be recorded; retrying");
+        tracing::error!(code = error.code(), source = apply.name(), %error, "database error; version not recorded, retrying");
         tokio::time::sleep(PAUSE).await;
     }
 }

@@ -99,7 +99,7 @@ pub struct NodeSession {
     managed: Option<Option<String>>,
     /// How many stanzas were processed.
     handled: u32,
-    /// Whether the server is to be told so.
+    /// Whether the server must be sent an acknowledgement.
     is_unacknowledged: bool,
     pending: VecDeque<Pending>,
     /// Whether something in the stanza that is taken was not accepted.
@@ -325,7 +325,7 @@ impl NodeSession {
         }
     }
 
-    /// Sends a request to the service and waits for the answer. `is_used`: whether what comes meanwhile is of use.
+    /// Sends a request to the service and waits for the answer. `is_used`: whether stanzas that arrive meanwhile are processed.
     async fn request(&mut self, form: &str, is_used: bool) -> Result<Element, XmppError> {
         let begun = self.stream.received();
         let id = self.send_request("set", &format!("<pubsub xmlns='{PUBSUB}'>{form}</pubsub>"))?;
@@ -484,7 +484,7 @@ impl NodeSession {
         Ok(())
     }
 
-    /// Takes a request, or an answer. Returns what is sent once it is processed.
+    /// Processes a request, or an answer. Returns what is sent once it is processed.
     fn take_iq(&mut self, iq: &Element) -> Result<Option<String>, XmppError> {
         let is_own = iq.is_from(&self.name.service);
         let pubsub = iq.child(PUBSUB, "pubsub");
@@ -508,7 +508,7 @@ impl NodeSession {
         Ok(Some(answer_to(iq, "error", &error)))
     }
 
-    /// Takes what the service answers when it is asked for items.
+    /// Processes what the service answers when it is asked for items.
     fn take_answer(&mut self, iq: &Element, pubsub: Option<&Element>) -> Result<(), XmppError> {
         let id = iq.attribute("id").unwrap_or_default();
         let answered = self.wanted.answered(id);
@@ -598,7 +598,7 @@ impl NodeSession {
         }
     }
 
-    /// Tells the server how many stanzas are processed.
+    /// Acknowledges the stanzas that are processed.
     fn acknowledge(&mut self) -> Result<(), XmppError> {
         self.is_unacknowledged = false;
         match self.managed {

@@ -52,7 +52,7 @@ impl Store {
         self.read(move |sql| Ok(part::get(sql, set, &uri)?)).await
     }
 
-    /// Whether there are members of which this reading can't tell whether they are absent: several parts named them, no part
+    /// Whether there are members of which this reading does not show whether they are absent: several parts named them, no part
     /// that was read does any more, and others were skipped.
     pub async fn has_uncertain_members(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
         self.read(move |sql| Ok(member::any_uncertain(sql, set)?))

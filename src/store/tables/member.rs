@@ -225,7 +225,7 @@ pub(in crate::store) fn any_in_unchanged_parts(
     .exists(params![set, generation])
 }
 
-/// Whether there are members of which this generation can't tell whether they are absent: several parts named them, no part
+/// Whether there are members of which this generation does not show whether they are absent: several parts named them, no part
 /// that was read in this generation does, and others were skipped as unchanged.
 pub(in crate::store) fn any_uncertain(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(

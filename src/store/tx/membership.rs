@@ -2,7 +2,7 @@
 //!
 //! A member remembers the part of the Resource List that named it. Three things must never happen:
 //! - A member is removed although a skipped part names it. A member that several parts name belongs to [`part::SEVERAL`];
-//!   only a reading of all parts can tell that it is absent.
+//!   only a reading of all parts can show that it is absent.
 //! - A member stays although its part does not name it any more: a part vouches only for members that it named when it was
 //!   last read (`member.generation >= part.read`).
 //! - A part is skipped that was read in part only: it is complete (it has a `filter`) from its end on.
@@ -132,8 +132,8 @@ pub(super) fn leave_if_shared(
     Ok(true)
 }
 
-/// Stores that a set, too, has stated the deletion that was applied, so that its older entries do not restore the resource. Not while
-/// the set that has stated it first is behind it itself: one set can be stored, and older entries of that one must not, either.
+/// Stores that another set has stated the applied deletion as well, so that its older entries do not restore the resource. Only one
+/// set can be stored: as long as the set that stated the deletion first has not reached it, that one stays.
 pub(super) fn note_deletion(
     sql: &Connection,
     set: SetId,

@@ -97,8 +97,8 @@ impl SupersededTask {
     }
 }
 
-/// Has the file removed that there may be of a resource in doubt of which nothing is recorded, and which has no task any more. The
-/// Source does not serve it.
+/// Has the file removed that a resource in doubt may have, of which nothing is recorded, and which has no task any more. The Source
+/// does not serve it.
 pub(super) fn remove_unrecorded(
     sql: &Connection,
     id: ResourceId,
@@ -108,7 +108,7 @@ pub(super) fn remove_unrecorded(
     doubt_and_restore(sql, id).map(drop)
 }
 
-/// Doubts the file of a resource, which a task may have changed whose result is not known. If the resource has no task, nothing else
+/// Marks the file of a resource as in doubt: a task whose result is not known may have changed it. If the resource has no task, nothing else
 /// would replace the file: it gets one that restores what was applied. Returns the label of the Source if it has got one.
 pub(in crate::store) fn doubt_and_restore(
     sql: &Connection,

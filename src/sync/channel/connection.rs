@@ -2,7 +2,7 @@
 //! is opened, and what it means that it is lost.
 //!
 //! It is `pending` until its first connection, `active` while one is open, and `expired` from the end of one to the beginning of the
-//! next. Nothing tells what was missed between two, so that each one begins anew, as a subscription does, and causes a poll.
+//! next. Nothing shows what was missed between two, so that each one begins anew, as a subscription does, and causes a poll.
 //!
 //! A registration of a callback at the Source (version 0.1, section 5.2.2) has the same steps: what is opened here is requested there.
 //! It is `active` once the Source has accepted it. It has no end that anything would state: it is requested again by each process, and
