@@ -13,6 +13,7 @@
 //! Specification: Change Notification 1.0.1, section 3 (consecutive, non-overlapping intervals); core, sections 10.1 and
 //! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
 
+mod absence;
 mod candidates;
 mod channel;
 mod circuit_breaker;
@@ -28,6 +29,7 @@ mod sequencer;
 mod span;
 mod undated;
 
+pub use absence::{AbsenceFacts, AbsenceProof};
 pub use candidates::{
     Candidate, Expected, VersionPlaces, names_copy, names_version, plan_candidates, plan_version,
 };

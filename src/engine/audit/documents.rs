@@ -16,6 +16,7 @@ use crate::engine::source::discovery::{DiscoveredSet, KnownSets, find_sets, had_
 use crate::fetch::{CapabilityList, DiscoveryCache};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, StatementKind};
+use crate::sync::{AbsenceFacts, AbsenceProof};
 
 /// What was read of a Source.
 pub(super) struct SourceDocuments {
@@ -47,8 +48,8 @@ struct CapabilityRead {
     /// Whether a document of it was read at all.
     any: bool,
     is_complete: bool,
-    /// Whether each document states its capability, or its index does.
-    is_stated: bool,
+    /// What it depends on whether absence proves anything.
+    absence: AbsenceFacts,
     /// The time of the oldest document.
     at: Option<SourceTime>,
     /// Where the documents begin, as they state.
@@ -60,7 +61,10 @@ impl Default for CapabilityRead {
         Self {
             any: false,
             is_complete: true,
-            is_stated: true,
+            absence: AbsenceFacts {
+                is_stated: true,
+                ..AbsenceFacts::default()
+            },
             at: None,
             from: None,
         }
@@ -124,7 +128,11 @@ impl AuditContext {
             let (listed, changes) = self.read_set(audit_db, number, &set.uri, &list).await?;
             set.list = Some(list);
             documents.is_complete &= listed.any && listed.is_complete && changes.is_complete;
-            documents.proves_absence &= listed.is_stated;
+            let absence = AbsenceFacts {
+                is_of_draft: listed.absence.is_of_draft || changes.absence.is_of_draft,
+                ..listed.absence
+            };
+            documents.proves_absence &= AbsenceProof::of(absence).is_complete();
             documents.since = match (documents.since, listed.at) {
                 (Some(since), Some(at)) => Some(since.min(at)),
                 (since, at) => since.or(at),
@@ -203,6 +211,7 @@ impl AuditContext {
             capability: capability.clone(),
             since,
             listed_at: None,
+            first_page_at: None,
             read: CapabilityRead::default(),
         };
         let mut failed = Alternatives::default();
@@ -243,6 +252,8 @@ struct CapabilityReader<'a> {
     since: Option<SourceTime>,
     /// The time of all Resource Lists of an index.
     listed_at: Option<SourceTime>,
+    /// The time of the first page of a Resource List.
+    first_page_at: Option<SourceTime>,
     read: CapabilityRead,
 }
 
@@ -259,8 +270,13 @@ impl CapabilityReader<'_> {
         if is_listed && read.summary.is_index {
             self.listed_at = md.at.and(read.stated_time(None));
         }
+        self.first_page_at = md.at;
+        if is_listed && read.stated_time(None).is_none() {
+            let at = read.guessed_time(read.summary.newest);
+            self.read.absence.is_older |= self.since.is_some_and(|known| at < known);
+        }
         self.enter(uri, None, number, read).await?;
-        self.read.is_stated &= is_stated;
+        self.read.absence.is_stated &= is_stated;
         if !is_listed {
             self.read.from = [self.read.from, from].into_iter().flatten().min();
         }
@@ -291,6 +307,11 @@ impl CapabilityReader<'_> {
         let Some((number, read)) = self.fetch(&child.uri).await? else {
             return Ok(());
         };
+        let absence = &mut self.read.absence;
+        // A list of URIs as plain text has no end mark: it may be cut short.
+        absence.bad_entries += u64::from(read.summary.is_uri_list());
+        let at = read.summary.head.md.at;
+        absence.has_moving_pages |= child.is_page && (at.is_none() || at != self.first_page_at);
         // The index states the capability of its lists, and a list that of its pages.
         let listed = self.listed_at.or(child.from);
         self.enter(&child.uri, listed, number, read).await
@@ -325,6 +346,7 @@ impl CapabilityReader<'_> {
             return Err(EngineError::OlderResourceList(uri.to_string()));
         }
         let bad_entries = read.summary.bad_entries();
+        self.read.absence.is_of_draft |= read.summary.is_of_draft();
         // What happened before the Resource List is in it.
         let reaches_back = self
             .since

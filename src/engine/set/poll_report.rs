@@ -5,13 +5,13 @@
 use url::Url;
 
 use super::documents::note_repeated_index;
-use super::snapshot::{AbsenceProof, DRAFT_ABSENCE, UNSTATED};
+use super::snapshot::{DRAFT_ABSENCE, UNSTATED, absence_notice};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::DocumentWalk;
 use crate::status::StatusError;
-use crate::sync::Pacing;
+use crate::sync::{AbsenceProof, Pacing};
 
 impl SetState {
     /// Begins the report of a poll.
@@ -65,7 +65,7 @@ impl SetState {
 
     /// Shows why absence from the Resource List proves nothing. Of a plain sitemap nothing else can be expected.
     pub(super) fn note_proof(&self, proof: AbsenceProof) {
-        let why = proof.notice();
+        let why = absence_notice(proof);
         let is_usual = proof.is_usual_of_sitemap() && self.record.is_implied();
         self.set_notice(why.clone().filter(|_| !is_usual));
         let usual = why.filter(|_| is_usual);

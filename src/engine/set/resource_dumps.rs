@@ -21,7 +21,7 @@ use crate::engine::documents::{
 use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::status::StatusError;
 use crate::store::{DumpProgress, Origin, PackageRecord};
-use crate::sync::NewsFilter;
+use crate::sync::{AbsenceFacts, AbsenceProof, NewsFilter};
 
 impl SetState {
     /// Reads the Resource Dump, unless it is the one that was read last. `unconditional`: in any case.
@@ -362,8 +362,13 @@ impl DumpProof {
     }
 
     fn is_complete(&self) -> bool {
-        let is_known = self.is_stated && self.states_time && !self.is_of_draft;
-        is_known && self.bad_entries == 0 && self.packages_prove
+        let documents = AbsenceProof::of(AbsenceFacts {
+            is_stated: self.is_stated,
+            is_of_draft: self.is_of_draft,
+            bad_entries: self.bad_entries,
+            ..AbsenceFacts::default()
+        });
+        documents.is_complete() && self.states_time && self.packages_prove
     }
 
     fn notice(&self) -> Option<StatusError> {

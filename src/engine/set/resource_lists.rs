@@ -3,14 +3,13 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, clear_unfollowed, poll_document};
-use super::snapshot::{AbsenceProof, ListFacts};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::Alternatives;
 use crate::protocol::{Capability, SourceTime};
 use crate::store::Origin;
-use crate::sync::trusted_check_times;
+use crate::sync::{AbsenceFacts, AbsenceProof, trusted_check_times};
 
 impl SetState {
     /// Reads the Resource List, unless it is the one that was read last. `unconditional`: in any case.
@@ -126,14 +125,16 @@ impl SetState {
         }
         // A part of an index may be the one that names the Change Set.
         let is_of_draft_set = self.record.is_implied() && self.record.names_document();
-        let proof = AbsenceProof::of_list(ListFacts {
+        let proof = AbsenceProof::of(AbsenceFacts {
             is_stated,
             is_of_draft: parts.is_of_draft || is_of_draft_set,
             is_older: is_older(at),
             bad_entries: parts.bad_entries,
+            // Such pages are read twice, below.
+            has_moving_pages: false,
         });
         let store = &self.context.store;
-        let is_proof = proof == AbsenceProof::Complete;
+        let is_proof = proof.is_complete();
         // What seems absent may be named by a part that was left out. Where there are no others, nothing would show that the selection has
         // changed.
         if parts.has_left_out

@@ -1,5 +1,7 @@
 //! Extra files: which files are reported, which are deleted.
 
+use chrono::{SecondsFormat, TimeDelta, Utc};
+
 use super::*;
 use crate::support::client;
 
@@ -89,6 +91,61 @@ async fn no_file_is_extra_if_the_lists_do_not_prove_absence() {
         1,
         &["unreachable capabilitylist.xml change-list-starts-late"],
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_file_is_extra_where_the_daemon_would_delete_none() {
+    let options = SampleOptions {
+        change_list: false,
+        ..resources(3)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    sync(&home);
+    let (first, second) = ("/set1/resourcelist.xml", "/set1/second");
+    let uri = |name| source.resource_uri(SET, name);
+    let put = |path: &str, root: &str, at: &str, links: &str, entries: &[String]| {
+        let entries: String = entries.concat();
+        let document = format!(
+            "<{root} xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:xhtml=\"http://www.w3.org/1999/xhtml\" \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{links}<rs:md capability=\"resourcelist\" at=\"{at}\"/>{entries}</{root}>"
+        );
+        source.put_document(path, "application/xml", document);
+    };
+    let entry = |name| format!("<url><loc>{}</loc></url>", uri(name));
+    let next = format!(
+        "<rs:ln rel=\"next\" href=\"{}\"/>",
+        source.base().join(second).unwrap()
+    );
+    // Both after the list that was read, and neither in the future.
+    let now = Utc::now();
+    let [at, later] = [now, now + TimeDelta::microseconds(1)]
+        .map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true));
+    let extra = async |expected: &[&str]| {
+        let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
+        assert_found(&output, 0, expected);
+    };
+
+    // Version 0.1 does not say that a list names everything.
+    let push =
+        "<xhtml:link href=\"http://example.com/push\" rs:protocol=\"http://example.com/push\"/>";
+    put(first, "urlset", &at, push, &[entry("r0000.txt")]);
+    extra(&[]).await;
+    // A list as plain text may be cut short.
+    let part = format!(
+        "<sitemap><loc>{}</loc></sitemap>",
+        source.base().join(second).unwrap()
+    );
+    put(first, "sitemapindex", &at, "", &[part]);
+    source.put_document(second, "text/plain", uri("r0000.txt").to_string());
+    extra(&[]).await;
+    // A resource may have moved to a page that was read before.
+    put(first, "urlset", &at, &next, &[entry("r0000.txt")]);
+    put(second, "urlset", &later, "", &[entry("r0001.txt")]);
+    extra(&[]).await;
+    assert_eq!(files(&home.mirror).len(), 3);
+    put(second, "urlset", &at, "", &[entry("r0001.txt")]);
+    extra(&["+extra r0002.txt"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
