@@ -37,6 +37,7 @@ mod overlap;
 mod proxies;
 mod schema;
 mod secret;
+mod secret_reader;
 mod source;
 mod syntax;
 mod table_reader;

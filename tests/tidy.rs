@@ -181,6 +181,10 @@ struct Source {
     strings: Vec<(String, usize)>,
     /// What it exports of other modules: the name, and the path from the root of the crate.
     exports: BTreeMap<String, Vec<String>>,
+    /// What it imports: the name, and the path from the root of the crate.
+    names: BTreeMap<String, Vec<String>>,
+    /// The single names that it uses.
+    used: BTreeSet<String>,
     /// The modules that it declares.
     children: BTreeSet<String>,
     /// Modules that only tests have.
@@ -212,6 +216,11 @@ impl Source {
             ..Self::default()
         };
         source.visit_file(&syntax);
+        // What is exported may also be used here.
+        let used = source.exports.iter();
+        let used = used.filter(|(name, _)| source.used.contains(*name));
+        let used: Vec<_> = used.map(|(_, path)| (path.clone(), 1)).collect();
+        source.ours.extend(used);
         source
     }
 
@@ -227,7 +236,8 @@ impl Source {
         }
     }
 
-    /// A path that begins with `crate`, `self`, `super` or a module that this file declares, from the root of the crate.
+    /// A path that begins with `crate`, `self`, `super`, a module that this file declares, or a name that it imports, from the root of the
+    /// crate.
     fn rooted(&self, path: &[String]) -> Option<Vec<String>> {
         let mut base = self.module.clone();
         let mut rest = path;
@@ -242,7 +252,7 @@ impl Source {
                 return Some([base, rest.to_vec()].concat());
             }
             child if self.children.contains(child) => return Some([base, rest.to_vec()].concat()),
-            _ => return None,
+            name => base.clone_from(self.names.get(name)?),
         }
         Some([base, rest[1..].to_vec()].concat())
     }
@@ -271,15 +281,33 @@ impl Source {
         exported: &syn::Ident,
         is_export: bool,
     ) {
-        let path = [prefix, vec![name.to_string()]].concat();
+        // `a::{self}` imports `a`.
+        let is_prefix = name == "self";
+        let exported = match prefix.last().filter(|_| is_prefix && exported == "self") {
+            Some(last) => last.clone(),
+            None => exported.to_string(),
+        };
+        let own = (!is_prefix).then(|| name.to_string());
+        let path: Vec<String> = prefix.into_iter().chain(own).collect();
         if !is_export {
+            if let Some(ours) = self.rooted(&path) {
+                self.names.insert(exported, ours);
+            }
             return self.add(path, name.span().start().line);
         }
         let path = match self.rooted(&path) {
             Some(path) => path,
             None => [self.module.clone(), path].concat(),
         };
-        self.exports.insert(exported.to_string(), path);
+        self.exports.insert(exported, path);
+    }
+
+    fn add_names(&mut self, mut path: Vec<String>, line: usize) {
+        if path.len() > 1 {
+            self.add(path, line);
+        } else {
+            self.used.extend(path.pop());
+        }
     }
 
     fn add_tokens(&mut self, tokens: TokenStream) {
@@ -305,15 +333,10 @@ impl Source {
                 }
                 TokenTree::Ident(_) | TokenTree::Punct(_) => {}
             }
-            if path.len() > 1 {
-                self.add(std::mem::take(&mut path), line);
-            }
-            path.clear();
+            self.add_names(std::mem::take(&mut path), line);
             colons = 0;
         }
-        if path.len() > 1 {
-            self.add(path, line);
-        }
+        self.add_names(path, line);
     }
 }
 
@@ -377,6 +400,8 @@ impl<'ast> Visit<'ast> for Source {
             let line = path.span().start().line;
             let segments = path.segments.iter();
             self.add(segments.map(|it| it.ident.to_string()).collect(), line);
+        } else if let Some(segment) = path.segments.first() {
+            self.used.insert(segment.ident.to_string());
         }
         visit::visit_path(self, path);
     }
@@ -648,4 +673,36 @@ fn cycles_are_found_through_exports() {
     check("use super::A;", 1);
     check("fn f() { crate::store::A::new() }", 1);
     check("#[cfg(test)] use super::A;", 0);
+}
+
+#[test]
+fn cycles_are_found_through_used_exports_and_imported_modules() {
+    let check = |files: &[(&str, &str)], expected: usize| {
+        let sources = files.iter().map(|(file, text)| Source::parse(file, text));
+        let sources: Vec<Source> = sources.collect();
+        assert_eq!(cycles(&imports(&sources)).len(), expected, "{files:?}");
+    };
+    let user = ("store/a.rs", "use super::C; pub struct A;");
+    for (parent, expected) in [
+        ("//!\nmod a; pub use a::A; pub struct C;", 0),
+        ("//!\nmod a; pub use a::A; pub struct C(A);", 1),
+        (
+            "//!\nmod a; pub use a::A; pub struct C; fn f() { g!(A) }",
+            1,
+        ),
+    ] {
+        check(&[("store/mod.rs", parent), user], expected);
+    }
+    let parent = ("store/mod.rs", "//!\nmod a; mod b;");
+    let x = ("store/a/x.rs", "use crate::store::b::B;");
+    for (b, expected) in [
+        ("use super::a;", 0),
+        ("use super::a; fn f() { a::x::new() }", 1),
+        ("use super::a::{self}; fn f() { a::x::new() }", 1),
+    ] {
+        check(
+            &[parent, ("store/a.rs", "pub mod x;"), x, ("store/b.rs", b)],
+            expected,
+        );
+    }
 }

@@ -1,13 +1,7 @@
-//! Reads `[source.auth]`: the credentials of a Source, and where they come from.
+//! Reads `[source.auth]`: the credentials of a Source.
 //!
-//! Each of them is in a file, in a credential of systemd (`LoadCredential=`), or in environment variables that the file names as
-//! `${VARIABLE}`. A secret that is written into the file itself is a fault.
-//!
-//! Invariants: no fault repeats a secret; what is sent is only for origins that the configuration names, and never for http if the
-//! URL of the Source is https.
+//! Invariant: what is sent is only for origins that the configuration names, and never for http if the URL of the Source is https.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -17,9 +11,10 @@ use url::{Origin, Url};
 use super::Source;
 use super::certificates::ClientCertificate;
 use super::credentials::{AuthHeader, SourceAuth};
-use super::environment::{CREDENTIALS, Environment};
+use super::environment::Environment;
 use super::fault::FaultKind;
-use super::table_reader::{TableReader, parse_path};
+use super::secret_reader::{NamedSecret, SecretReader};
+use super::table_reader::TableReader;
 use super::value::parse_url;
 
 /// The longest token, password or header, in bytes.
@@ -46,19 +41,6 @@ const RESERVED: [&str; 15] = [
     "user-agent",
 ];
 
-/// What the secrets are read from.
-pub(super) struct Secrets<'r, 's, 'f> {
-    pub(super) section: &'r mut TableReader<'s, 'f>,
-    pub(super) folder: &'r Path,
-    pub(super) environment: &'r Environment,
-}
-
-/// A secret that is valid, and the key that names it.
-pub(super) struct NamedSecret<T> {
-    pub(super) value: T,
-    pub(super) key: String,
-}
-
 /// Reads the table. `source`: the Source with its URLs; its credentials are those of the URLs.
 pub(super) fn read_auth(
     section: &mut TableReader<'_, '_>,
@@ -67,7 +49,7 @@ pub(super) fn read_auth(
     source: &Source,
 ) -> Option<SourceAuth> {
     let more = section.list("origins", |text| parse_origin(text, &source.url));
-    let mut secrets = Secrets {
+    let mut secrets = SecretReader {
         section,
         folder,
         environment,
@@ -172,125 +154,6 @@ fn parse_origin(text: &str, source: &Url) -> Result<Origin, FaultKind> {
 struct SecretHeaders {
     headers: Vec<AuthHeader>,
     secrets: Vec<String>,
-}
-
-/// The keys that a secret may be given by.
-fn keys_of_secret(name: &str) -> [String; 3] {
-    [
-        name.to_owned(),
-        format!("{name}_file"),
-        format!("{name}_credential"),
-    ]
-}
-
-impl Secrets<'_, '_, '_> {
-    /// Whether one of the three keys of a secret is there.
-    pub(super) fn is_given(&self, name: &str) -> bool {
-        let keys = keys_of_secret(name);
-        keys.iter().any(|key| self.section.is_given(key))
-    }
-
-    /// Reads a secret from where one of its three keys says. A fault is one of that key.
-    pub(super) fn read<T>(
-        &mut self,
-        name: &str,
-        longest: u64,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<NamedSecret<T>> {
-        let keys = keys_of_secret(name);
-        let mut given = keys.iter().filter(|key| self.section.is_given(key));
-        let key = given.next()?.clone();
-        if let Some(second) = given.next().cloned() {
-            let [value, file, credential] = &keys;
-            let text = format!("only one of `{value}`, `{file}` and `{credential}` can be set");
-            self.section.reject(&second, &FaultKind::BadAuth(text));
-        }
-        let (folder, environment) = (self.folder, self.environment);
-        let value = self.section.text(&key, "a string", |text| {
-            let secret = if key == keys[0] {
-                expand(text, name, environment)?
-            } else if key == keys[1] {
-                read_file(&parse_path(text, folder)?, longest)?
-            } else {
-                match read_credential(text, longest, environment)? {
-                    Some(secret) => secret,
-                    None => return Ok(None),
-                }
-            };
-            parse(&secret).map(Some).map_err(FaultKind::BadSecret)
-        })??;
-        Some(NamedSecret { value, key })
-    }
-}
-
-/// The text with the values of the environment variables that it names as `${VARIABLE}`, at least one.
-fn expand(text: &str, name: &str, environment: &Environment) -> Result<String, FaultKind> {
-    let plain = || {
-        FaultKind::PlainSecret(format!(
-            "a secret does not belong in this file: write \"${{VARIABLE}}\" for an environment variable, or use `{name}_file` or \
-             `{name}_credential`"
-        ))
-    };
-    let mut expanded = String::new();
-    let mut rest = text;
-    let mut has_variable = false;
-    while let Some((before, after)) = rest.split_once("${") {
-        let (variable, after) = after.split_once('}').ok_or_else(plain)?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if variable.is_empty() || !variable.chars().all(is_name) {
-            return Err(plain());
-        }
-        let value = environment.get(variable).ok_or_else(|| {
-            FaultKind::NoSecret(format!("the environment variable {variable} is not set"))
-        })?;
-        expanded.push_str(before);
-        expanded.push_str(&value);
-        (rest, has_variable) = (after, true);
-    }
-    expanded.push_str(rest);
-    has_variable.then_some(expanded).ok_or_else(plain)
-}
-
-/// The text of a file, without the line breaks at its end.
-fn read_file(path: &Path, longest: u64) -> Result<String, FaultKind> {
-    let shown = path.display();
-    let unreadable = |error: &dyn std::fmt::Display| {
-        FaultKind::NoSecret(format!("{shown} can't be read: {error}"))
-    };
-    let found = path.metadata().map_err(|error| unreadable(&error))?;
-    if !found.is_file() {
-        return Err(unreadable(&"not a file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(longest + 1).read_to_end(&mut bytes))
-        .map_err(|error| unreadable(&error))?;
-    if bytes.len() as u64 > longest {
-        return Err(unreadable(&format!("larger than {longest} bytes")));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| unreadable(&"not UTF-8"))?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
-}
-
-/// The text of a credential that systemd has loaded for the unit; `None`: it is not needed here.
-fn read_credential(
-    name: &str,
-    longest: u64,
-    environment: &Environment,
-) -> Result<Option<String>, FaultKind> {
-    if name.contains(['/', '\0']) || matches!(name, "." | "..") {
-        let text = format!("{name:?} is not the name of a credential: it has no path");
-        return Err(FaultKind::BadAuth(text));
-    }
-    let Some(folder) = environment.get(CREDENTIALS) else {
-        if environment.passes_over_credentials() {
-            return Ok(None);
-        }
-        return Err(FaultKind::NoSecret(format!(
-            "there is no credential {name}: {CREDENTIALS} is not set, as systemd does for a unit with LoadCredential={name}:FILE"
-        )));
-    };
-    read_file(&Path::new(&folder).join(name), longest).map(Some)
 }
 
 /// A bearer token (RFC 6750, section 2.1).

@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
-use crate::config::auth::Secrets;
 use crate::config::environment::Environment;
 use crate::config::fault::FaultKind;
 use crate::config::secret::WebhookSecret;
+use crate::config::secret_reader::SecretReader;
 use crate::config::table_reader::{TableReader, parse_path};
 use crate::config::value::{parse_name, parse_nonzero_duration, parse_url};
 
@@ -166,7 +166,7 @@ fn read_secret(
     folder: &Path,
     environment: &Environment,
 ) -> Option<WebhookSecret> {
-    let mut secrets = Secrets {
+    let mut secrets = SecretReader {
         section,
         folder,
         environment,

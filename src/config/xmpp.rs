@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use super::auth::Secrets;
 use super::environment::Environment;
 use super::fault::FaultKind;
+use super::secret_reader::SecretReader;
 use super::table_reader::TableReader;
 
 /// The longest part of an address (RFC 7622), in bytes.
@@ -68,7 +68,7 @@ pub(super) fn read_xmpp(
         parse_jid,
     );
     let server = section.text("server", "a host, perhaps with a port", parse_server);
-    let mut secrets = Secrets {
+    let mut secrets = SecretReader {
         section: &mut section,
         folder,
         environment,
