@@ -2,8 +2,7 @@
 //!
 //! It is a Destination that runs as a service. It receives notifications over WebSub, and proves from their `from` and `until` that
 //! none is missing; over a WebSocket, XMPP or HTTP callback each is a hint. What is missing it reads from Change Lists, or else from the
-//! Resource List. Where
-//! a Source has no channel it polls; where a Source packages its resources it reads the packages; a site without ResourceSync it
+//! Resource List. Where a Source has no channel it polls; where a Source packages its resources it reads the packages; a site without ResourceSync it
 //! follows by its sitemaps, and a Source of the draft of version 0.1 by its Sitemap and its Change Sets.
 //!
 //! This page is the map: the modules, the data flow, the invariants, and what is absent on purpose. The words are those of
@@ -33,8 +32,9 @@
 //! | [`error_class`] | core: which errors are fatal, are retried, or stay | everything else |
 //! | [`file_lock`] | a lock that keeps other processes out of a folder | everything else |
 //!
-//! `tests/tidy.rs` checks this table against the imports, that no two files import each other, and that SQL is in `store::tables`
-//! only; `clippy.toml` bans the clocks elsewhere.
+//! `tests/tidy.rs` has the same rules as code, and checks the imports of each file against them; also that no two files import each
+//! other, directly or not, and that SQL is in `store/tables`, `store/audit_db/tables` and `store/schema.rs` only. `clippy.toml` bans the
+//! clocks elsewhere.
 //!
 //! # The data flow
 //!
@@ -45,12 +45,13 @@
 //!          → store (tx::receive)       the inbox: one group-committed transaction, on disk
 //!          → 2xx
 //!          → engine::set::worker       woken; engine::set::inbox parses the delivery
-//!          → sync::Sequencer           handle(now, …) → Verdict: apply, hold, drop; a wait that ends opens a gap
+//!          → sync::Sequencer           handle(now, …) → Verdict: apply, hold, known, hint; a wait that ends opens a gap
 //!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   executes due tasks, several hosts at once
 //!          → engine::apply::candidates by a patch, from a package member, verifiable duplicates, or the resource's own URI
-//!          → fetch::Content            received in memory or, if large, in a staged file; counted and hashed
+//!          → engine::apply::download   from fetch::Content into memory or, if large, a staged file; counted, hashed, and verified
+//!                                      by protocol::Verifier
 //!          → mirror::publish           sync, rename, sync of the folder; many files at once
 //!          → engine::versions          if they are stored: a hard link as the version of its time
 //!          → store (tx::complete)      resource + task concluded + version + feed entry, many in ONE transaction
@@ -94,8 +95,10 @@
 //!
 //! # Absent on purpose
 //!
-//! - No polling of the database: workers are woken by a [`store::Wake`].
-//! - No list in memory as a whole: documents are read an entry at a time, whatever their length.
+//! - No polling of the database: workers are woken by a [`store::Wake`]. Only what is logged for people, and what is removed, is
+//!   looked for from time to time.
+//! - No list in memory as a whole: documents are read an entry at a time, whatever their length. A delivery is in memory, up to the
+//!   limit of its length.
 //! - No clock but [`clock`], so that a test can replace it.
 //! - No assumption that closes a gap: neither the next notification nor a quiet hour.
 //! - No index of the mirror in memory: it is in the database, which a baseline rebuilds without fetching complete files again.

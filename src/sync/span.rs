@@ -49,6 +49,26 @@ impl Span {
         }
     }
 
+    /// What Change Lists and Change Dumps cover together. The dumps were read for what the lists do not reach back to; if they end
+    /// before the lists begin, neither covers what lies between, unless a held notification does (`has_held`).
+    #[must_use]
+    pub fn of_lists_and_dumps(
+        lists: Option<Self>,
+        dumps: Option<Self>,
+        has_held: bool,
+    ) -> Option<Self> {
+        let (Some(lists), Some(dumps)) = (lists, dumps) else {
+            return lists.or(dumps);
+        };
+        if lists.from.is_some() && !has_held {
+            return Some(dumps.then(lists));
+        }
+        Some(Self {
+            from: lists.from.into_iter().chain(dumps.from).min(),
+            until: lists.until.max(dumps.until),
+        })
+    }
+
     /// The covered interval; empty if only its beginning is known, `None` if not even that.
     pub fn interval(self) -> Option<Interval> {
         let from = self.from?;
@@ -60,15 +80,17 @@ impl Span {
 mod tests {
     use super::*;
 
+    /// A span; negative: not stated.
+    fn span((from, until): (i64, i64)) -> Span {
+        let time = |time: i64| (time >= 0).then(|| SourceTime::from_micros(time));
+        Span {
+            from: time(from),
+            until: time(until),
+        }
+    }
+
     #[test]
     fn lists_are_joined_if_there_is_no_hole_between_them() {
-        let span = |(from, until): (i64, i64)| {
-            let time = |time: i64| (time >= 0).then(|| SourceTime::from_micros(time));
-            Span {
-                from: time(from),
-                until: time(until),
-            }
-        };
         for (one, next, both) in [
             ((0, 10), (10, 20), (0, 20)),
             ((0, 15), (10, 20), (0, 20)),
@@ -81,6 +103,28 @@ mod tests {
             ((0, 10), (10, -1), (0, 10)),
         ] {
             assert_eq!(span(one).then(span(next)), span(both), "{one:?} {next:?}");
+        }
+    }
+
+    #[test]
+    fn dumps_are_joined_with_lists_if_nothing_is_between_them() {
+        for (lists, dumps, has_held, expected) in [
+            (None, None, false, None),
+            (Some((5, 9)), None, false, Some((5, 9))),
+            (None, Some((0, 4)), true, Some((0, 4))),
+            (Some((4, 9)), Some((0, 4)), false, Some((0, 9))),
+            // A hole: what is held may be in it.
+            (Some((5, 9)), Some((0, 4)), false, Some((5, 9))),
+            (Some((5, 9)), Some((0, 4)), true, Some((0, 9))),
+            (Some((-1, 9)), Some((0, 4)), false, Some((0, 9))),
+            (Some((5, 9)), Some((-1, 12)), true, Some((5, 12))),
+        ] {
+            let together = Span::of_lists_and_dumps(lists.map(span), dumps.map(span), has_held);
+            assert_eq!(
+                together,
+                expected.map(span),
+                "{lists:?} {dumps:?} {has_held}"
+            );
         }
     }
 }

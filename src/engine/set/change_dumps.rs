@@ -22,37 +22,8 @@ use crate::store::{DocumentRecord, Origin};
 use crate::sync::{NewsFilter, Span};
 
 impl SetState {
-    /// Reads the Change Lists, and the Change Dump where there are none, or where a gap is left that they don't reach back
-    /// to. Returns what they cover together, and the error that kept one from being read.
-    pub(super) async fn read_changes(&mut self) -> (Option<Span>, Result<(), EngineError>) {
-        let (lists, failed) = match self.read_change_lists().await {
-            Ok(span) => (span, None),
-            Err(error) => (None, Some(error)),
-        };
-        let begins = lists.and_then(|span| span.from);
-        let gaps = self.sequencer.gaps();
-        let is_short = gaps
-            .iter()
-            .any(|gap| begins.is_none_or(|begins| gap.interval.from() < begins));
-        let is_fatal = failed.as_ref().is_some_and(EngineError::is_fatal);
-        if is_fatal || (lists.is_some() && !is_short) {
-            return (lists, failed.map_or(Ok(()), Err));
-        }
-        match self.read_change_dumps().await {
-            Ok(dumps) => {
-                let has_held = self.sequencer.held() > 0;
-                (
-                    span_together(lists, dumps, has_held),
-                    failed.map_or(Ok(()), Err),
-                )
-            }
-            Err(error) if error.is_fatal() => (lists, Err(error)),
-            Err(error) => (lists, Err(failed.unwrap_or(error))),
-        }
-    }
-
     /// Reads the Change Dumps; returns what they cover, `None` if there are none.
-    async fn read_change_dumps(&mut self) -> Result<Option<Span>, EngineError> {
+    pub(super) async fn read_change_dumps(&mut self) -> Result<Option<Span>, EngineError> {
         let mut failed = Alternatives::default();
         for uri in self.offered(&Capability::ChangeDump) {
             match self.read_change_dump(&uri).await {
@@ -163,6 +134,22 @@ impl SetState {
         };
         self.commit_span(span, Origin::ChangeDump, record).await?;
         Ok(span)
+    }
+
+    /// Ingests a Change List that lists packages: it counts as a Change Dump. One that lists changes as well proves nothing.
+    pub(super) async fn ingest_listed_packages(
+        &mut self,
+        changed: ChangedDocument,
+    ) -> Result<Span, EngineError> {
+        let summary = &changed.read.summary;
+        if summary.packages_of_changes == summary.entries {
+            return self.ingest_change_dump(changed, None).await;
+        }
+        let document = changed.read.document.url().to_string();
+        let commit = self.commit_of(&self.sequencer, None);
+        self.ingest_news(changed.read, NewsFilter::everything(), commit)
+            .await?;
+        Err(EngineError::MixedPackages(document))
     }
 
     /// Ingests one document: the packages of a dump, or the list of an index.
@@ -395,20 +382,5 @@ fn record_of(package: &PackageEntry) -> Option<DocumentRecord> {
         uri: package.uri.to_string(),
         validators: Validators::default(),
         digest: digest.bytes().try_into().ok()?,
-    })
-}
-
-/// What the Change Lists and the Change Dumps cover together. The dumps were read for what the lists do not reach back to; if
-/// they end before the lists begin, neither covers what lies between, unless a held notification does (`has_held`).
-fn span_together(lists: Option<Span>, dumps: Option<Span>, has_held: bool) -> Option<Span> {
-    let (Some(lists), Some(dumps)) = (lists, dumps) else {
-        return lists.or(dumps);
-    };
-    if lists.from.is_some() && !has_held {
-        return Some(dumps.then(lists));
-    }
-    Some(Span {
-        from: lists.from.into_iter().chain(dumps.from).min(),
-        until: lists.until.max(dumps.until),
     })
 }

@@ -7,16 +7,13 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
-use super::entry_batches::EntrySource;
-use super::ingest::{DocumentChanges, ingest_changes};
 use super::remembered::{MAX_CLOSED, ReadList};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::documents::{Alternatives, SummarizedDocument};
+use crate::engine::documents::Alternatives;
 use crate::protocol::Capability;
-use crate::store::{BatchCommit, Origin};
 use crate::sync::{NewsFilter, Span};
 
 /// What was found at the URI of a Change List, or of an index of them.
@@ -256,44 +253,5 @@ impl SetState {
         self.ingest_news(read, filter, commit).await?;
         self.sequencer = trial;
         damaged
-    }
-
-    /// Ingests a Change List that lists packages: it counts as a Change Dump. One that lists changes as well proves nothing.
-    pub(super) async fn ingest_listed_packages(
-        &mut self,
-        changed: ChangedDocument,
-    ) -> Result<Span, EngineError> {
-        let summary = &changed.read.summary;
-        if summary.packages_of_changes == summary.entries {
-            return self.ingest_change_dump(changed, None).await;
-        }
-        let document = changed.read.document.url().to_string();
-        let commit = self.commit_of(&self.sequencer, None);
-        self.ingest_news(changed.read, NewsFilter::everything(), commit)
-            .await?;
-        Err(EngineError::MixedPackages(document))
-    }
-
-    /// Ingests what is news in a Change List.
-    pub(super) async fn ingest_news(
-        &mut self,
-        read: SummarizedDocument,
-        filter: NewsFilter,
-        commit: BatchCommit,
-    ) -> Result<(), EngineError> {
-        let changes = DocumentChanges {
-            origin: Origin::ChangeList,
-            newest_first: read.summary.newest_first,
-            filter,
-            commit,
-        };
-        let (document, entries) = (read.document.url().clone(), read.summary.entries);
-        let source = EntrySource::Document(read.document);
-        let result = ingest_changes(&self.context, self.record.id, source, changes).await?;
-        self.found += result.tasks;
-        self.report_held(result.held);
-        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %document, entries,
-            news = result.tasks, "Change List read");
-        Ok(())
     }
 }

@@ -154,7 +154,7 @@ impl Planner {
             if changes >= MOST_CHANGES || delivery.channel != self.channel.id {
                 break;
             }
-            let planning = AssertUnwindSafe(|| self.plan_next(&run, delivery));
+            let planning = AssertUnwindSafe(|| self.next_of_run(&run, delivery));
             let Ok(Some((planned, sequencer))) = catch_unwind(planning) else {
                 run.is_interrupted = true;
                 break;
@@ -167,7 +167,7 @@ impl Planner {
     }
 
     /// The notification that follows those of a run, and the state after it; `None` if it is to be processed by itself.
-    fn plan_next(&self, run: &Run, delivery: &Delivery) -> Option<(Planned, Sequencer)> {
+    fn next_of_run(&self, run: &Run, delivery: &Delivery) -> Option<(Planned, Sequencer)> {
         let context = &*self.context;
         if context.delivery_panics.lock().contains_key(&delivery.id) {
             return None;

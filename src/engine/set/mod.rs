@@ -5,11 +5,14 @@
 //! Each reader returns what its document covers; none calls back up:
 //!
 //! ```text
-//! worker ─► polling ─► baseline ─► resource_lists ─► list_parts ─┐
-//!    │         │          └──────► resource_dumps ───────────────┤
-//!    │         └─► change_dumps ─► change_lists ─► change_list_index ─┤
-//!    └─► inbox ─► polling                                        ├─► documents (poll), ingest (entries → tasks)
-//!                                                                └─► snapshot, state (commit)
+//! worker ─► polling ─► offers (Capability List)
+//!    │         ├─────► baseline ─► resource_lists ─► list_parts ────────────┐
+//!    │         │          └──────► resource_dumps ──────────────────────────┤
+//!    │         ├─────► change_lists ─► change_list_index ─┐                 │
+//!    │         │          ├──────────► change_sets ───────┼► change_entries ┤
+//!    │         └─────► change_dumps ◄─────────────────────┘                 │
+//!    └─► inbox ─► polling                                                   ├─► documents (poll), ingest (entries → tasks)
+//!                                                                           └─► snapshot, state (commit)
 //! ```
 //!
 //! A set of version 0.1 has Change Sets in place of Change Lists ([`change_sets`]) and packages in place of Resource Dumps
@@ -23,6 +26,7 @@
 
 mod baseline;
 mod change_dumps;
+mod change_entries;
 mod change_list_index;
 mod change_lists;
 mod change_sets;

@@ -7,7 +7,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::store::BaselineState;
-use crate::sync::Pacing;
+use crate::sync::{Pacing, Span};
 
 impl SetState {
     /// Polls every document that may state changes. An error of one does not keep the others from being read.
@@ -58,6 +58,28 @@ impl SetState {
                 Pacing::Regular
             }
         })
+    }
+
+    /// Reads the Change Lists, and the Change Dump where there are none, or where a gap is left that they don't reach back
+    /// to. Returns what they cover together, and the error that kept one from being read.
+    async fn read_changes(&mut self) -> (Option<Span>, Result<(), EngineError>) {
+        let (lists, failed) = match self.read_change_lists().await {
+            Ok(span) => (span, None),
+            Err(error) => (None, Some(error)),
+        };
+        let is_fatal = failed.as_ref().is_some_and(EngineError::is_fatal);
+        if is_fatal || lists.is_some_and(|lists| self.sequencer.is_reached_by(lists)) {
+            return (lists, failed.map_or(Ok(()), Err));
+        }
+        match self.read_change_dumps().await {
+            Ok(dumps) => {
+                let has_held = self.sequencer.held() > 0;
+                let together = Span::of_lists_and_dumps(lists, dumps, has_held);
+                (together, failed.map_or(Ok(()), Err))
+            }
+            Err(error) if error.is_fatal() => (lists, Err(error)),
+            Err(error) => (lists, Err(failed.unwrap_or(error))),
+        }
     }
 
     /// Whether the Resource List was read with another filter, or not to its end: no Change List may state again what is
