@@ -291,39 +291,57 @@ impl SetWorker {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(next) => return,
-                Some(Command::Poll) = commands.recv() => {
-                    self.state.schedule.hurry(clock::now());
-                    return;
+                Some(command) = commands.recv() => return self.obey(command),
+                wake = wakes.recv() => {
+                    let wake = match wake {
+                        Ok(wake) => Some(wake),
+                        Err(RecvError::Lagged(_)) => None,
+                        // The store outlives the workers.
+                        Err(RecvError::Closed) => std::future::pending().await,
+                    };
+                    if self.react(wake.as_ref()).await {
+                        return;
+                    }
                 }
-                wake = wakes.recv() => match wake {
-                    Ok(Wake::Inbox(set)) if set == self.state.record.id => return,
-                    Ok(Wake::Unread(set)) if set == self.state.record.id => {
-                        self.state.schedule.check_hint(clock::now());
-                        return;
-                    }
-                    Ok(Wake::Channel(set, _)) if set == self.state.record.id => {
-                        self.check_leases().await;
-                        return;
-                    }
-                    Ok(_) => {}
-                    Err(RecvError::Lagged(_)) => {
-                        self.check_leases().await;
-                        // What was skipped may have been of a notification that was not read.
-                        if self.state.channels.any_without_intervals().await {
-                            self.state.schedule.check_hint(clock::now());
-                        }
-                        return;
-                    }
-                    // The store outlives the workers.
-                    Err(RecvError::Closed) => std::future::pending().await,
-                },
+            }
+        }
+    }
+
+    /// Obeys a command.
+    pub(in crate::engine) fn obey(&mut self, command: Command) {
+        match command {
+            Command::Poll => self.state.schedule.hurry(clock::now()),
+        }
+    }
+
+    /// Reacts to a wake, or to wakes that were skipped (`None`); returns whether there is something to do.
+    pub(in crate::engine) async fn react(&mut self, wake: Option<&Wake>) -> bool {
+        let own = self.state.record.id;
+        match wake {
+            Some(&Wake::Inbox(set)) if set == own => true,
+            Some(&Wake::Unread(set)) if set == own => {
+                self.state.schedule.check_hint(clock::now());
+                true
+            }
+            Some(&Wake::Channel(set, _)) if set == own => {
+                self.check_leases().await;
+                true
+            }
+            Some(_) => false,
+            None => {
+                self.check_leases().await;
+                // What was skipped may have been of a notification that was not read.
+                if self.state.channels.any_without_intervals().await {
+                    self.state.schedule.check_hint(clock::now());
+                }
+                true
             }
         }
     }
 
     /// Makes a poll due after every subscription that begins, and every denial: hubs coalesce, drop and forget. A renewal
     /// without an interruption causes none: a hub must not set the pace of the polls by its leases.
-    pub(in crate::engine) async fn check_leases(&mut self) {
+    async fn check_leases(&mut self) {
         let leases = self.state.channels.leases().await;
         let has_changed = leases.iter().any(|(channel, lease)| {
             matches!(lease.0, ChannelState::Active | ChannelState::Denied)

@@ -27,7 +27,7 @@ use crate::fetch::{Bounds, Client, DiscoveryCache};
 use crate::mirror::Mirror;
 use crate::protocol::{Capability, MediaRange, Selection, TopicUri};
 use crate::status::SetStatus;
-use crate::store::{CallbackKeys, ChannelId, Receipt, SetId, SetRecord, Store, Wake};
+use crate::store::{CallbackKeys, ChannelId, Receipt, SetRecord, Store, Wake};
 use crate::sync::ChannelState;
 
 /// The label of the only Source.
@@ -235,33 +235,20 @@ impl Daemon {
 
     /// Wakes the workers that something has happened to.
     pub(super) async fn wake(&mut self) {
-        let (mut look_for_tasks, mut leases) = (false, Vec::new());
+        let mut has_tasks = false;
         loop {
-            match self.wakes.try_recv() {
-                Ok(Wake::Inbox(set)) => self.wake_set(set),
-                Ok(Wake::Channel(set, _)) => leases.push(set),
-                Ok(Wake::Tasks(_)) => look_for_tasks = true,
-                Ok(Wake::Feed(_) | Wake::Versions(_) | Wake::Unread(_)) => {}
-                Err(broadcast::error::TryRecvError::Lagged(_)) => panic!("too many wakes"),
+            let wake = match self.wakes.try_recv() {
+                Ok(wake) => Some(wake),
+                Err(broadcast::error::TryRecvError::Lagged(_)) => None,
                 Err(_) => break,
-            }
-        }
-        if look_for_tasks {
-            self.inside.downloads.lock().await.look();
-        }
-        for set in leases {
-            self.wake_set(set);
+            };
+            has_tasks |= matches!(wake, Some(Wake::Tasks(_)) | None);
             for worker in &mut self.workers {
-                if worker.worker.state.record.id == set {
-                    worker.worker.check_leases().await;
-                }
+                worker.is_awake |= worker.worker.react(wake.as_ref()).await;
             }
         }
-    }
-
-    fn wake_set(&mut self, set: SetId) {
-        for worker in &mut self.workers {
-            worker.is_awake |= worker.worker.state.record.id == set;
+        if has_tasks {
+            self.inside.downloads.lock().await.look();
         }
     }
 

@@ -17,6 +17,7 @@ use super::source::{Boundary, EPOCH_SECONDS, EXCLUDED, Habits, RESOURCES, Source
 use super::stage::{Order, Requests, Scene, Stage};
 use crate::clock::simulated::SimulatedClock;
 use crate::clock::{self, Now};
+use crate::engine::set::worker::Command;
 use crate::status::SetStatus;
 use crate::store::commit_hook::{Snapshot, TaskSnapshot};
 use crate::store::{BaselineState, Store};
@@ -311,7 +312,7 @@ impl World {
                     .flat_map(|daemon| &mut daemon.workers)
                 {
                     if worker.set == set {
-                        worker.worker.state.schedule.hurry(clock::now());
+                        worker.worker.obey(Command::Poll);
                     }
                 }
             }
