@@ -46,7 +46,7 @@ pub(crate) use webdriver::Browser;
 
 /// The limit of every wait for an event. It only ends a test that would hang: no test relies on the speed of the daemon. A
 /// timeout that must not expire during a test has to be longer than this.
-pub(crate) const LIMIT: Duration = Duration::from_secs(180);
+pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 /// The interval between two checks of a condition without a wake.
 const CHECK_INTERVAL: Duration = Duration::from_millis(40);
 /// The name of the set that most tests use.
