@@ -1,6 +1,7 @@
 //! Extra files: which files are reported, which are deleted.
 
-use chrono::{SecondsFormat, TimeDelta, Utc};
+use chrono::{SecondsFormat, TimeDelta};
+use resyncd::clock;
 
 use super::*;
 use crate::support::client;
@@ -118,7 +119,7 @@ async fn no_file_is_extra_where_the_daemon_would_delete_none() {
         source.base().join(second).unwrap()
     );
     // Both after the list that was read, and neither in the future.
-    let now = Utc::now();
+    let now = clock::now().wall;
     let [at, later] = [now, now + TimeDelta::microseconds(1)]
         .map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true));
     let extra = async |expected: &[&str]| {
