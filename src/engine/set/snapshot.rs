@@ -14,10 +14,11 @@ pub(super) const UNSTATED: &str = "unstated-capability";
 /// The code of what is of version 0.1.
 pub(super) const DRAFT_ABSENCE: &str = "draft-absence";
 
-/// The notice for the status; `None`: absence proves that something does not exist.
+/// The notice for the status; `None`: absence proves that something does not exist, or a second reading will.
 pub(super) fn absence_notice(proof: AbsenceProof) -> Option<StatusError> {
     let (code, why) = match proof {
-        AbsenceProof::Complete => return None,
+        // The pages are read once more.
+        AbsenceProof::Complete | AbsenceProof::MovingPages => return None,
         AbsenceProof::Unstated => (
             UNSTATED,
             "the list does not state that it is a Resource List, as a plain sitemap does not"
@@ -36,10 +37,6 @@ pub(super) fn absence_notice(proof: AbsenceProof) -> Option<StatusError> {
         AbsenceProof::BadEntries(count) => (
             "bad-entries",
             format!("{count} entries of the Resource List can't be read"),
-        ),
-        AbsenceProof::MovingPages => (
-            "moving-pages",
-            "the pages of the Resource List are of different times".to_owned(),
         ),
     };
     let message = format!("{why}: resources that it does not name are not deleted");
