@@ -416,7 +416,9 @@ pub(super) fn summary_text(summary: &Summary) -> String {
     if !summary.whole {
         text.push_str("; not all lists could be read: nothing is reported as extra");
     } else if !summary.proves_absence {
-        text.push_str("; not every list proves what it does not name: nothing is reported as extra");
+        text.push_str(
+            "; not every list proves what it does not name: nothing is reported as extra",
+        );
     }
     if let Some(OriginalSums {
         same,
