@@ -3,7 +3,7 @@
 //!
 //! | place | what stands there |
 //! |---|---|
-//! | `tables` | SQL, one table a file, and the records that rows become; nothing else but `schema` has SQL |
+//! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit_db`, transactions begin and end in `writer` |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
 //! | `readers` | the threads that read |
@@ -25,7 +25,7 @@
 //! - A worker that waits for something is woken by a [`Wake`], sent after the commit that brought it.
 //!
 //! This module knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync), and neither the network nor the mirror.
-//! Callers pass the time, except where it must be that of the write: for leases, and for the first number of a new feed.
+//! Callers pass the time, except where it must be that of the write, such as for leases and for the first number of a new feed.
 
 mod arrival;
 mod audit_db;

@@ -1,4 +1,5 @@
-//! The SQL of the database, one table a file, with the records that rows become.
+//! The SQL of the database, with the records that rows become: a file for each table, together with the tables that only it uses, and
+//! `forgotten` for what removes a Source from all of them.
 //!
 //! A function runs one statement, or a few that belong together, on the connection that it is given. It takes and returns
 //! typed values, which [`values`] converts. It opens no transaction and sends no [`Wake`](super::Wake): use cases do, in

@@ -1,8 +1,8 @@
 //! The use cases that write, one a file: what one transaction does, from the tables that it reads to the wakes that it sends.
 //!
 //! Each is a method of [`Store`](super::Store), which runs it as one job of the writer. The steps that several of them share
-//! have files of their own: [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`],
-//! [`superseded`]. Decisions about single changes are made by `plan_*` of [`sync`](crate::sync).
+//! have files of their own, such as [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`] and
+//! [`superseded`]. What a single change means is decided by `plan_*` of [`sync`](crate::sync); here, whether it is one of a set.
 
 mod batch_context;
 pub(super) mod deletion_guard;
