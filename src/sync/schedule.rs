@@ -130,11 +130,11 @@ impl Schedule {
     /// the Change Lists prove nothing, begin after the gap, or have not covered it for an hour. `span`: what the Change Lists
     /// cover; `None` if there are none or they could not be read.
     pub fn needs_resource_list(&mut self, now: Now, span: Option<Span>, gaps: &[Gap]) -> bool {
-        let Some(begins) = span.and_then(|span| span.from) else {
+        let Some(span) = span.filter(|span| span.from.is_some()) else {
             return true;
         };
         self.gap(now, !gaps.is_empty());
-        gaps.iter().any(|gap| gap.interval.from() < begins) || self.is_out_of_patience(now)
+        !span.reaches(gaps) || self.is_out_of_patience(now)
     }
 
     /// Whether a gap has been open for longer than the Change Lists are waited for.
@@ -148,6 +148,8 @@ impl Schedule {
 mod tests {
     use super::*;
     use crate::clock;
+    use crate::protocol::{Interval, SourceTime};
+    use crate::sync::GapReason;
 
     fn pauses(interval: u64, polls: &[Pacing]) -> Vec<u64> {
         let start = clock::now();
@@ -234,5 +236,33 @@ mod tests {
         assert!(schedule.is_out_of_patience(start.plus(Duration::from_secs(3600))));
         schedule.gap(later, false);
         assert!(!schedule.is_out_of_patience(start.plus(Duration::from_secs(9999))));
+    }
+
+    #[test]
+    fn resource_list_is_read_where_the_change_lists_prove_too_little() {
+        let time = SourceTime::from_micros;
+        let start = clock::now();
+        let gap = Gap {
+            interval: Interval::new(time(5), time(9)).unwrap(),
+            reason: GapReason::MissingNotification,
+            since: start.wall,
+        };
+        let gaps = std::slice::from_ref(&gap);
+        let span = |from: Option<i64>| Span {
+            from: from.map(time),
+            until: Some(time(20)),
+        };
+        for (lists, gaps, first, after_an_hour) in [
+            (None, &[][..], true, true),
+            (Some(span(None)), &[], true, true),
+            (Some(span(Some(0))), &[], false, false),
+            (Some(span(Some(5))), gaps, false, true),
+            (Some(span(Some(6))), gaps, true, true),
+        ] {
+            let mut schedule = Schedule::new(start, Duration::from_secs(900));
+            let later = start.plus(GAP_PATIENCE);
+            let needed = [start, later].map(|now| schedule.needs_resource_list(now, lists, gaps));
+            assert_eq!(needed, [first, after_an_hour], "{lists:?} {gaps:?}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Coverage, NewsFilter, Span};
+use super::{Coverage, NewsFilter};
 use crate::clock::Now;
 use crate::protocol::{Interval, SourceTime};
 
@@ -178,12 +178,6 @@ impl Sequencer {
     /// The gaps, oldest first.
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
-    }
-
-    /// Whether Change Lists reach back to the begin of every gap: else Change Dumps may.
-    pub fn is_reached_by(&self, lists: Span) -> bool {
-        let mut gaps = self.gaps.iter();
-        gaps.all(|gap| lists.from.is_some_and(|from| from <= gap.interval.from()))
     }
 
     /// How many early notifications are held.

@@ -7,6 +7,7 @@
 //!
 //! Specification: core, sections 12.1 and 12.2 (`from`, `until`).
 
+use super::Gap;
 use crate::protocol::{Interval, SourceTime};
 
 /// What a Change List, or an index of them, covers. An index covers what its lists cover in total: its own `from` applies to
@@ -47,6 +48,13 @@ impl Span {
             },
             until: next.until.max(self.until.filter(|_| is_unbroken)),
         }
+    }
+
+    /// Whether it reaches back to the beginning of each of these gaps.
+    #[must_use]
+    pub fn reaches(self, gaps: &[Gap]) -> bool {
+        let mut gaps = gaps.iter();
+        gaps.all(|gap| self.from.is_some_and(|from| from <= gap.interval.from()))
     }
 
     /// What Change Lists and Change Dumps cover together. The dumps were read for what the lists do not reach back to; if they end

@@ -68,7 +68,7 @@ impl SetState {
             Err(error) => (None, Some(error)),
         };
         let is_fatal = failed.as_ref().is_some_and(EngineError::is_fatal);
-        if is_fatal || lists.is_some_and(|lists| self.sequencer.is_reached_by(lists)) {
+        if is_fatal || lists.is_some_and(|lists| lists.reaches(self.sequencer.gaps())) {
             return (lists, failed.map_or(Ok(()), Err));
         }
         match self.read_change_dumps().await {
