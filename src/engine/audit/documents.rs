@@ -211,7 +211,7 @@ impl AuditContext {
             capability: capability.clone(),
             since,
             listed_at: None,
-            first_page_at: None,
+            first_page: None,
             read: CapabilityRead::default(),
         };
         let mut failed = Alternatives::default();
@@ -252,8 +252,8 @@ struct CapabilityReader<'a> {
     since: Option<SourceTime>,
     /// The time of all Resource Lists of an index.
     listed_at: Option<SourceTime>,
-    /// The time of the first page of a Resource List.
-    first_page_at: Option<SourceTime>,
+    /// What the first page of a list in pages states as its time; `None`: it is not in pages.
+    first_page: Option<Option<SourceTime>>,
     read: CapabilityRead,
 }
 
@@ -270,12 +270,13 @@ impl CapabilityReader<'_> {
         if is_listed && read.summary.is_index {
             self.listed_at = md.at.and(read.stated_time(None));
         }
-        self.first_page_at = md.at;
-        if is_listed && read.stated_time(None).is_none() {
-            let at = read.guessed_time(read.summary.newest);
-            self.read.absence.is_older |= self.since.is_some_and(|known| at < known);
-        }
+        self.first_page = read.next_page().map(|_| md.at);
+        // What an older list states as its time is an error.
+        let at = read.guessed_time(read.summary.newest);
+        let is_older = is_listed && self.since.is_some_and(|known| at < known);
+        let is_older = is_older && read.stated_time(None).is_none();
         self.enter(uri, None, number, read).await?;
+        self.read.absence.is_older |= is_older;
         self.read.absence.is_stated &= is_stated;
         if !is_listed {
             self.read.from = [self.read.from, from].into_iter().flatten().min();
@@ -311,7 +312,8 @@ impl CapabilityReader<'_> {
         // A list of URIs as plain text has no end mark: it may be cut short.
         absence.bad_entries += u64::from(read.summary.is_uri_list());
         let at = read.summary.head.md.at;
-        absence.has_moving_pages |= child.is_page && (at.is_none() || at != self.first_page_at);
+        let first_page = self.first_page.filter(|_| child.is_page);
+        absence.has_moving_pages |= first_page.is_some_and(|first| at.is_none() || at != first);
         // The index states the capability of its lists, and a list that of its pages.
         let listed = self.listed_at.or(child.from);
         self.enter(&child.uri, listed, number, read).await

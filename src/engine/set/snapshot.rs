@@ -102,3 +102,24 @@ impl SetState {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absence_that_proves_nothing_is_a_notice_unless_a_second_reading_decides() {
+        for (proof, expected) in [
+            (AbsenceProof::Complete, None),
+            (AbsenceProof::Unstated, Some(UNSTATED)),
+            (AbsenceProof::OfDraft, Some(DRAFT_ABSENCE)),
+            (AbsenceProof::Older, Some("older-resource-list")),
+            (AbsenceProof::BadEntries(2), Some("bad-entries")),
+            (AbsenceProof::MovingPages, None),
+        ] {
+            let notice = absence_notice(proof);
+            let code = notice.as_ref().map(|notice| notice.code.as_str());
+            assert_eq!(code, expected, "{proof:?}");
+        }
+    }
+}

@@ -137,7 +137,7 @@ async fn no_file_is_extra_where_the_daemon_would_delete_none() {
         "<sitemap><loc>{}</loc></sitemap>",
         source.base().join(second).unwrap()
     );
-    put(first, "sitemapindex", &at, "", &[part]);
+    put(first, "sitemapindex", &at, "", std::slice::from_ref(&part));
     source.put_document(second, "text/plain", uri("r0000.txt").to_string());
     extra(&[]).await;
     // A resource may have moved to a page that was read before.
@@ -147,6 +147,13 @@ async fn no_file_is_extra_where_the_daemon_would_delete_none() {
     assert_eq!(files(&home.mirror).len(), 3);
     put(second, "urlset", &at, "", &[entry("r0001.txt")]);
     extra(&["+extra r0002.txt"]).await;
+    // The index has no pages, and those of its part are of one time.
+    let third = "/set1/third";
+    let next = next.replace(second, third);
+    put(first, "sitemapindex", &later, "", &[part]);
+    put(second, "urlset", &at, &next, &[entry("r0000.txt")]);
+    put(third, "urlset", &at, "", &[]);
+    extra(&["+extra r0001.txt"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
