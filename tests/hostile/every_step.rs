@@ -22,7 +22,7 @@ use crate::traced::{Fault, RunReport, Traced, Tracer};
 use crate::versions::VersionsCycle;
 
 /// How many steps are tried by default.
-const SAMPLE: usize = 6;
+const SAMPLE: usize = 4;
 /// How many cycles run concurrently: most of a cycle is waiting.
 const CYCLES_AT_ONCE: usize = 8;
 /// After this number of cycles whose step never came, no later step is tried.

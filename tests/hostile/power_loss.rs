@@ -33,7 +33,7 @@ use crate::support::{SET, difference, expected_files, files, resources};
 use crate::traced::{Syncs, Tracer};
 
 /// After how many steps the power is lost by default; it is lost after each rename and each commit, too.
-const SAMPLE: usize = 50;
+const SAMPLE: usize = 25;
 /// The daemon continues after one loss in so many, and after at most so many in all.
 const CONTINUES: (usize, usize) = (10, 100);
 /// How many run at once.

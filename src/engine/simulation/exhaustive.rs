@@ -1,6 +1,6 @@
 //! Every short history: each notification delivered, lost, doubled or swapped with the one after it; the process ended at no
 //! step of the store, or at any one; with a Change List that is up to date, and with one that lags until the end.
-//! `RESYNCD_SIMULATED_NOTIFICATIONS` sets how many notifications; without it there are few, and the process ends at every third step
+//! `RESYNCD_SIMULATED_NOTIFICATIONS` sets how many notifications; without it there are few, and the process ends at every sixth step
 //! only, beginning at another one in each history.
 
 use super::history::Act;
@@ -11,7 +11,7 @@ use super::world::{Settings, World, simulate};
 /// How many notifications, unless the environment says otherwise.
 const NOTIFICATIONS: u32 = 2;
 /// How far apart the steps are at which the process ends, unless the environment says how many notifications there are.
-const STRIDE: usize = 3;
+const STRIDE: usize = 6;
 /// Milliseconds from one notification to the next.
 const PACE: u64 = 1000;
 const FATES: [Fate; 4] = [
