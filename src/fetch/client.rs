@@ -54,6 +54,7 @@ pub struct Client {
     /// `None`: the requests are not counted.
     counters: Option<SourceCounters>,
     retries: Bounds,
+    package_retries: Bounds,
     sockets: SocketLimits,
     nodes: NodeLimits,
     /// The maximum length of a URI, in bytes.
@@ -166,6 +167,7 @@ impl Client {
             third_parties: None,
             counters: None,
             retries: Bounds::DOCUMENT,
+            package_retries: Bounds::PACKAGE,
             sockets: SocketLimits::default(),
             nodes: NodeLimits::default(),
             max_uri_bytes: MAX_URI_BYTES,
@@ -190,6 +192,13 @@ impl Client {
     #[must_use]
     pub fn with_document_retries(mut self, bounds: Bounds) -> Self {
         self.retries = bounds;
+        self
+    }
+
+    /// The same client with other bounds for the tries of a package.
+    #[cfg(test)]
+    pub(crate) fn with_package_retries(mut self, bounds: Bounds) -> Self {
+        self.package_retries = bounds;
         self
     }
 
@@ -285,6 +294,11 @@ impl Client {
     /// The bounds for retries of documents.
     pub(super) fn retries(&self) -> &Bounds {
         &self.retries
+    }
+
+    /// How often a package is tried, and with what pauses, as long as no byte of it is received.
+    pub(crate) fn package_retries(&self) -> &Bounds {
+        &self.package_retries
     }
 
     /// The time-out from connect to response head, and between two chunks of a body.

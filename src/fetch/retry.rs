@@ -31,6 +31,12 @@ impl Bounds {
         first: Duration::from_millis(500),
         longest: Duration::from_secs(10),
     };
+    /// For packages, as long as no byte is received.
+    pub const PACKAGE: Self = Self {
+        tries: 4,
+        first: Duration::from_secs(1),
+        longest: Duration::from_secs(30),
+    };
 }
 
 /// The pause after `attempt` tries (1 = after the first), with a jitter of one half; `None`: no further try.

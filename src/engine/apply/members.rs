@@ -63,12 +63,17 @@ impl Member {
 
 /// All members on offer for the tasks of one Source.
 #[derive(Default)]
-pub(in crate::engine) struct Members(Mutex<HashMap<ResourceUri, Vec<Arc<Member>>>>);
+pub(in crate::engine) struct Members {
+    offered: Mutex<HashMap<ResourceUri, Vec<Arc<Member>>>>,
+    /// Notified when an ingestion begins to wait for the executor.
+    #[cfg(test)]
+    awaited: tokio::sync::Notify,
+}
 
 impl Members {
     /// The member that has the bytes of a task.
     pub(super) fn of(&self, task: &Task) -> Option<Arc<Member>> {
-        let members = self.0.lock();
+        let members = self.offered.lock();
         let offered = members.get(&task.uri)?;
         // Of entries that are the same the later one counts.
         offered
@@ -96,24 +101,35 @@ impl Members {
     }
 
     pub(in crate::engine) fn offer(&self, member: &Arc<Member>) {
-        let mut members = self.0.lock();
+        let mut members = self.offered.lock();
         let offered = members.entry(member.uri.clone()).or_default();
         offered.push(Arc::clone(member));
     }
 
     pub(in crate::engine) fn is_offered(&self, member: &Arc<Member>) -> bool {
-        let members = self.0.lock();
+        let members = self.offered.lock();
         let offered = members.get(&member.uri);
         offered.is_some_and(|offered| offered.iter().any(|other| Arc::ptr_eq(other, member)))
     }
 
     #[cfg(test)]
     pub(in crate::engine) fn has_offer(&self, uri: &ResourceUri) -> bool {
-        self.0.lock().contains_key(uri)
+        self.offered.lock().contains_key(uri)
+    }
+
+    #[cfg(test)]
+    pub(in crate::engine) fn note_awaited(&self) {
+        self.awaited.notify_one();
+    }
+
+    /// Returns once an ingestion waits for the executor.
+    #[cfg(test)]
+    pub(in crate::engine) async fn awaited(&self) {
+        self.awaited.notified().await;
     }
 
     pub(in crate::engine) fn withdraw(&self, member: &Arc<Member>) {
-        let mut members = self.0.lock();
+        let mut members = self.offered.lock();
         if let Some(offered) = members.get_mut(&member.uri) {
             offered.retain(|other| !Arc::ptr_eq(other, member));
             if offered.is_empty() {

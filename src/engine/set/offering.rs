@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::changes::ListedChange;
 use super::entry_batches::EntrySource;
@@ -95,6 +95,11 @@ impl Offering {
         self.retry_now(&found).await?;
         let mut awaited: Vec<&Arc<Member>> = found.into_iter().map(|(member, _)| member).collect();
         while !awaited.is_empty() {
+            // Those that are queued tell of what the query finds anyway.
+            while !matches!(
+                wakes.try_recv(),
+                Err(TryRecvError::Empty | TryRecvError::Closed)
+            ) {}
             // They are tried in about their order: while the last ones are pending, the others need not be queried.
             let last = awaited.split_off(awaited.len().saturating_sub(LAST));
             let found = self.tasks_of(last).await?;
@@ -149,6 +154,8 @@ impl Offering {
     /// Waits for a change of the Source's tasks; `false` if the work on the Source ends.
     async fn woken(&self, wakes: &mut Receiver<Wake>) -> bool {
         let _waiting = self.context.counters.wait();
+        #[cfg(test)]
+        self.context.members.note_awaited();
         loop {
             tokio::select! {
                 () = self.context.stop.cancelled() => return false,

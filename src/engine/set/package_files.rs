@@ -16,7 +16,7 @@ use crate::engine::documents::{expect_capability, expect_undamaged};
 use crate::engine::package_places::PackagePlace;
 use crate::error_class::ErrorClass;
 use crate::fetch::{
-    AllowedHosts, Bounds, FetchError, FetchedDocument, Package, PackageError, PartialPackage, pause,
+    AllowedHosts, FetchError, FetchedDocument, Package, PackageError, PartialPackage, pause,
 };
 use crate::metrics::CountedWait;
 use crate::mirror::Mirror;
@@ -25,12 +25,6 @@ use crate::status::StatusError;
 use crate::store::SetId;
 use crate::sync::latest_source_time;
 
-/// How often a package is tried, and with what pauses, as long as no byte of it is received.
-const TRIES: Bounds = Bounds {
-    tries: 4,
-    first: Duration::from_secs(1),
-    longest: Duration::from_secs(30),
-};
 /// A server that asks for a longer pause counts as unavailable for now.
 const MAX_PAUSE: Duration = Duration::from_secs(120);
 
@@ -208,7 +202,9 @@ impl PackageFiles {
             };
             reached = partial.received();
             let pause = match error.class() {
-                ErrorClass::Retry => pause(tried, error.retry_after(), &TRIES),
+                ErrorClass::Retry => {
+                    pause(tried, error.retry_after(), context.client.package_retries())
+                }
                 ErrorClass::Fatal | ErrorClass::Unusable => None,
             };
             let Some(pause) = pause.filter(|pause| *pause <= MAX_PAUSE) else {

@@ -110,7 +110,10 @@ thread_local! {
     static CLIENT: Client = {
         let tries = Bounds { tries: 2, first: Duration::ZERO, longest: Duration::ZERO };
         let http = Config::new("/", Vec::new()).http;
-        Client::new(&http).unwrap().with_document_retries(tries)
+        Client::new(&http)
+            .unwrap()
+            .with_document_retries(tries)
+            .with_package_retries(tries)
     };
 }
 
@@ -129,6 +132,7 @@ impl Daemon {
         source.signatures = Signatures::Off;
         source.trust_hub = Some(settings.trusts_hub);
         source.max_delete = settings.max_delete;
+        source.baseline = settings.baseline;
         source.filter = filtering.filter();
         let mut config = Config::new(folder, vec![source]);
         config.limits.held_notifications = settings.limits.held_notifications;

@@ -7,11 +7,14 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::network::Form;
+use super::packages::{PackageFile, PackageNo, render_package};
 use super::source::{
-    Change, ChangeLists, Content, Fault, List, Notification, Offered, PartForm, ResourceNo,
-    ServerValidators, SetNo, SimulatedDocument, Source, bytes, digest, type_of,
+    Change, ChangeLists, Content, Dumps, Fault, Habits, List, Notification, Offered, PartForm,
+    ResourceNo, ServerValidators, SetNo, SimulatedDocument, Source, bytes, digest, type_of,
 };
-use crate::protocol::{Capability, ChangeKind, Entry, Head, Link, Root, write_document};
+use crate::protocol::{
+    Algorithm, Capability, ChangeKind, Digest, Entry, Head, Link, Root, write_document,
+};
 
 const BASE: &str = "http://source.example/";
 
@@ -21,6 +24,7 @@ pub(super) enum Target {
     Description,
     Document(SetNo, SimulatedDocument),
     ChangeList(SetNo, u32),
+    Package(SetNo, PackageNo, PackageFile),
     Resource(ResourceNo),
 }
 
@@ -33,11 +37,16 @@ impl Target {
             ["resource", number] => Some(Self::Resource(number.parse().ok()?)),
             [set, file] => {
                 let set = set.strip_prefix("set")?.parse().ok()?;
+                if let Some((number, file)) = PackageNo::of_file(file) {
+                    return Some(Self::Package(set, number, file));
+                }
                 let file = file.strip_suffix(".xml")?;
                 let place = match file {
                     "capabilitylist" => SimulatedDocument::CapabilityList,
                     "resourcelist" => SimulatedDocument::ResourceList,
                     "changelist" => SimulatedDocument::ChangeListIndex,
+                    "resourcedump" => SimulatedDocument::ResourceDump,
+                    "changedump" => SimulatedDocument::ChangeDump,
                     _ => {
                         if let Some(number) = file.strip_prefix("part") {
                             SimulatedDocument::Part(number.parse().ok()?)
@@ -58,6 +67,7 @@ impl Target {
             Self::Description => ".well-known/resourcesync".to_owned(),
             Self::Resource(number) => format!("resource/{number}"),
             Self::ChangeList(set, key) => format!("set{set}/changes{key}.xml"),
+            Self::Package(set, number, file) => format!("set{set}/{}", number.file_name(file)),
             Self::Document(set, place) => {
                 let file = match place {
                     SimulatedDocument::CapabilityList => "capabilitylist".to_owned(),
@@ -66,6 +76,11 @@ impl Target {
                     SimulatedDocument::ChangeListIndex
                     | SimulatedDocument::ChangeLists
                     | SimulatedDocument::ClosedChangeLists => "changelist".to_owned(),
+                    SimulatedDocument::ResourceDump => "resourcedump".to_owned(),
+                    // Packages are no documents.
+                    SimulatedDocument::ChangeDump | SimulatedDocument::Packages => {
+                        "changedump".to_owned()
+                    }
                 };
                 format!("set{set}/{file}.xml")
             }
@@ -78,6 +93,7 @@ impl Target {
         match self {
             Self::Document(set, place) => Some((set, place)),
             Self::ChangeList(set, _) => Some((set, SimulatedDocument::ChangeLists)),
+            Self::Package(set, ..) => Some((set, SimulatedDocument::Packages)),
             Self::Description | Self::Resource(_) => None,
         }
     }
@@ -124,6 +140,8 @@ pub(super) fn notification(source: &Source, sent: &Notification, form: Form) -> 
             let place = match capability {
                 Capability::CapabilityList => SimulatedDocument::CapabilityList,
                 Capability::ResourceList => SimulatedDocument::ResourceList,
+                Capability::ResourceDump => SimulatedDocument::ResourceDump,
+                Capability::ChangeDump => SimulatedDocument::ChangeDump,
                 _ => SimulatedDocument::ChangeListIndex,
             };
             let mut entry = pointer(Target::Document(sent.set, place), capability);
@@ -225,6 +243,7 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
             let list = lists.find(|list| list.key == key)?;
             Some((change_list(source, set, list), list.written))
         }
+        Target::Package(set, number, file) => render_package(source, set, number, file),
         Target::Document(set, place) => {
             let published = source.published(set);
             match place {
@@ -256,9 +275,18 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
                 {
                     Some((change_list_index(source, set), published.index_written))
                 }
+                SimulatedDocument::ResourceDump => {
+                    Some((resource_dump(source, set), published.resource_dump.written))
+                }
+                SimulatedDocument::ChangeDump => {
+                    let written = published.lists.iter().map(|list| list.written).max()?;
+                    let written = written.max(published.index_written);
+                    Some((change_dump(source, set), written))
+                }
                 SimulatedDocument::ChangeListIndex
                 | SimulatedDocument::ChangeLists
-                | SimulatedDocument::ClosedChangeLists => None,
+                | SimulatedDocument::ClosedChangeLists
+                | SimulatedDocument::Packages => None,
             }
         }
     }
@@ -270,7 +298,7 @@ fn pointer(target: Target, capability: &Capability) -> Entry {
     entry
 }
 
-fn head(root: Root, capability: Capability, set: SetNo) -> Head {
+pub(super) fn head(root: Root, capability: Capability, set: SetNo) -> Head {
     let mut head = Head::new(root, capability);
     let up = Target::Document(set, SimulatedDocument::CapabilityList);
     head.links.push(Link::new("up", up.url()));
@@ -295,12 +323,27 @@ fn capability_list(source: &Source, set: SetNo) -> Vec<u8> {
     let up = Link::new("up", Target::Description.url());
     head.links.push(up);
     let mut entries = Vec::new();
+    let mut name = |document, capability: &Capability| {
+        entries.push(pointer(Target::Document(set, document), capability));
+    };
+    let Habits {
+        resource_dump,
+        change_dump,
+        ..
+    } = source.habits;
     if published.offered == Offered::Everything {
-        let list = Target::Document(set, SimulatedDocument::ResourceList);
-        entries.push(pointer(list, &Capability::ResourceList));
+        if resource_dump != Dumps::InPlace {
+            name(SimulatedDocument::ResourceList, &Capability::ResourceList);
+        }
+        if resource_dump != Dumps::Absent {
+            name(SimulatedDocument::ResourceDump, &Capability::ResourceDump);
+        }
+    }
+    if published.offered != Offered::Nothing && change_dump != Dumps::Absent {
+        name(SimulatedDocument::ChangeDump, &Capability::ChangeDump);
     }
     let change_list = match source.habits.change_lists {
-        _ if published.offered == Offered::Nothing => None,
+        _ if published.offered == Offered::Nothing || change_dump == Dumps::InPlace => None,
         ChangeLists::Absent => None,
         ChangeLists::Index => Some(Target::Document(set, SimulatedDocument::ChangeListIndex)),
         ChangeLists::Open | ChangeLists::Replaced => {
@@ -312,6 +355,44 @@ fn capability_list(source: &Source, set: SetNo) -> Vec<u8> {
     write_document(&head, &entries)
 }
 
+/// The entry of a package: it states its length and its digest.
+fn package(source: &Source, set: SetNo, number: PackageNo) -> Option<Entry> {
+    let (bytes, written) = render_package(source, set, number, PackageFile::Archive)?;
+    let mut entry = Entry::new(Target::Package(set, number, PackageFile::Archive).url());
+    entry.lastmod = Some(source.stamp(written));
+    entry.md.content.media_type = Some("application/zip".to_owned());
+    entry.md.content.length = Some(bytes.len() as u64);
+    entry.md.content.hashes = vec![Digest::of(Algorithm::Sha256, &bytes)];
+    if source.habits.manifest_copies {
+        let copy = Target::Package(set, number, PackageFile::ManifestCopy);
+        entry.links.push(Link::new("contents", copy.url()));
+    }
+    Some(entry)
+}
+
+fn resource_dump(source: &Source, set: SetNo) -> Vec<u8> {
+    let dump = &source.published(set).resource_dump;
+    let mut head = head(Root::Urlset, Capability::ResourceDump, set);
+    head.md.at = Some(dump.at);
+    let packages = 0..dump.parts.len();
+    let packages = packages.filter_map(|number| package(source, set, PackageNo::Resources(number)));
+    write_document(&head, &packages.collect::<Vec<_>>())
+}
+
+fn change_dump(source: &Source, set: SetNo) -> Vec<u8> {
+    let says_from = source.habits.lists_say_from;
+    let mut head = head(Root::Urlset, Capability::ChangeDump, set);
+    let lists = &source.published(set).lists;
+    head.md.from = lists.first().map(|list| list.from).filter(|_| says_from);
+    let packages = lists.iter().filter_map(|list| {
+        let mut entry = package(source, set, PackageNo::Changes(list.key))?;
+        entry.md.from = Some(list.from).filter(|_| says_from);
+        entry.md.until = list.until;
+        Some(entry)
+    });
+    write_document(&head, &packages.collect::<Vec<_>>())
+}
+
 fn resource_list(source: &Source, set: SetNo, number: usize) -> Option<Vec<u8>> {
     let parts = &source.published(set).resource_list.parts;
     let part = parts.get(number)?;
@@ -321,20 +402,19 @@ fn resource_list(source: &Source, set: SetNo, number: usize) -> Option<Vec<u8>> 
         let next = Target::Document(set, SimulatedDocument::Part(number + 1));
         head.links.push(Link::new("next", next.url()));
     }
-    let entries: Vec<Entry> = part
-        .entries
-        .iter()
-        .map(|change| {
-            let mut entry = Entry::new(Target::Resource(change.resource).url());
-            entry.lastmod = Some(change.at);
-            entry.md.content.media_type = Some(type_of(change.resource).to_owned());
-            if source.habits.hashes {
-                entry.md.content.hashes = vec![digest(change.resource, change.version)];
-            }
-            entry
-        })
-        .collect();
-    Some(write_document(&head, &entries))
+    let entries = part.entries.iter().map(|change| listed(source, change));
+    Some(write_document(&head, &entries.collect::<Vec<_>>()))
+}
+
+/// What exists since a change.
+pub(super) fn listed(source: &Source, change: &Change) -> Entry {
+    let mut entry = Entry::new(Target::Resource(change.resource).url());
+    entry.lastmod = Some(change.at);
+    entry.md.content.media_type = Some(type_of(change.resource).to_owned());
+    if source.habits.hashes {
+        entry.md.content.hashes = vec![digest(change.resource, change.version)];
+    }
+    entry
 }
 
 fn resource_list_index(source: &Source, set: SetNo) -> Vec<u8> {
@@ -386,7 +466,7 @@ fn change_list_index(source: &Source, set: SetNo) -> Vec<u8> {
     write_document(&head, &entries)
 }
 
-fn change(source: &Source, change: &Change) -> Entry {
+pub(super) fn change(source: &Source, change: &Change) -> Entry {
     let mut entry = Entry::new(Target::Resource(change.resource).url());
     entry.md.change = Some(change.kind);
     entry.md.datetime = Some(change.at).filter(|_| !source.habits.undated);

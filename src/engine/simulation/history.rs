@@ -7,11 +7,12 @@ use proptest::prelude::*;
 use super::daemon::Filtering;
 use super::network::Fate;
 use super::source::{
-    Boundary, ChangeLists, Fault, Habits, Offered, PartForm, RESOURCES, ResourceNo,
+    Boundary, ChangeLists, Dumps, Fault, Habits, Offered, PartForm, RESOURCES, ResourceNo,
     ServerValidators, SetNo, SimulatedDocument,
 };
 use super::stage::{Order, Requests};
 use super::world::{Settings, World, simulate};
+use crate::config::Baseline;
 use crate::sync::Limits;
 
 /// Something that happens.
@@ -46,6 +47,7 @@ pub(super) enum Act {
     RollOver(SetNo),
     DropOldLists(SetNo),
     WriteResourceList(SetNo),
+    WriteResourceDump(SetNo),
     /// The Resource List before is published again.
     RestoreResourceList(SetNo),
     /// The Resource Lists are divided into so many parts from now on.
@@ -171,17 +173,26 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
         1 => Just(Offered::Nothing),
     ];
     let faulty_first = prop::option::weighted(0.2, (place(), fault()));
+    let dumps = || {
+        prop_oneof![
+            6 => Just(Dumps::Absent),
+            2 => Just(Dumps::Beside),
+            1 => Just(Dumps::InPlace),
+        ]
+    };
     (
         (1..=2_usize, any::<bool>(), boundary, any::<bool>()),
         (overlap, change_lists, rarely(), often, clock_ahead),
         (parts, part_form, prop::bool::weighted(0.1), validators),
         (offered_first, faulty_first),
+        (dumps(), dumps(), any::<bool>()),
     )
-        .prop_map(|(first, second, third, fourth)| {
+        .prop_map(|(first, second, third, fourth, fifth)| {
             let (sets, whole_seconds, boundary, hashes) = first;
             let (overlap, change_lists, newest_first, lists_say_from, clock_ahead) = second;
             let (parts, part_form, undated, validators) = third;
             let (offered_first, faulty_first) = fourth;
+            let (resource_dump, change_dump, manifest_copies) = fifth;
             Habits {
                 sets,
                 whole_seconds,
@@ -194,6 +205,13 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
                 clock_ahead,
                 parts,
                 part_form,
+                resource_dump,
+                // Its packages are of the Change Lists.
+                change_dump: match change_lists {
+                    ChangeLists::Absent => Dumps::Absent,
+                    _ => change_dump,
+                },
+                manifest_copies,
                 undated,
                 validators,
                 offered_first,
@@ -208,9 +226,14 @@ pub(super) fn settings(polls: impl Strategy<Value = u64>) -> impl Strategy<Value
     let download = prop_oneof![Just(0_u64), Just(300), Just(3000)];
     let latency = prop_oneof![3 => Just(0_u64), 1 => Just(40), 1 => Just(700)];
     let trusts_hub = prop_oneof![2 => Just(true), 1 => Just(false)];
-    let settings = (held, polls, download, latency, trusts_hub);
+    let baseline = prop_oneof![
+        3 => Just(Baseline::Auto),
+        1 => Just(Baseline::List),
+        1 => Just(Baseline::Dump),
+    ];
+    let settings = (held, polls, download, latency, trusts_hub, baseline);
     settings.prop_map(
-        |(held_notifications, polls, download, latency, trusts_hub)| Settings {
+        |(held_notifications, polls, download, latency, trusts_hub, baseline)| Settings {
             limits: Limits {
                 reorder_window: Duration::from_secs(5),
                 held_notifications,
@@ -220,6 +243,7 @@ pub(super) fn settings(polls: impl Strategy<Value = u64>) -> impl Strategy<Value
             latency,
             max_delete: 0.1,
             trusts_hub,
+            baseline,
         },
     )
 }
@@ -267,6 +291,9 @@ fn place() -> impl Strategy<Value = SimulatedDocument> {
         1 => Just(SimulatedDocument::ChangeListIndex),
         2 => Just(SimulatedDocument::ChangeLists),
         1 => Just(SimulatedDocument::ClosedChangeLists),
+        1 => Just(SimulatedDocument::ResourceDump),
+        1 => Just(SimulatedDocument::ChangeDump),
+        1 => Just(SimulatedDocument::Packages),
     ]
 }
 
@@ -313,6 +340,7 @@ pub(super) fn history(longest: usize) -> impl Strategy<Value = History> {
         2 => set().prop_map(Act::RollOver),
         2 => set().prop_map(Act::DropOldLists),
         2 => set().prop_map(Act::WriteResourceList),
+        1 => set().prop_map(Act::WriteResourceDump),
         1 => (0..MOST_PARTS + 1).prop_map(Act::Divide),
         2 => set().prop_map(Act::PublishBare),
         2 => (set(), place(), fate()).prop_map(|(set, about, fate)| Act::Framework(set, about, fate)),

@@ -17,6 +17,7 @@ mod downloads;
 mod exhaustive;
 mod history;
 mod network;
+mod packages;
 mod promises;
 mod properties;
 mod scenarios;

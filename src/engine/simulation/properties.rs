@@ -69,7 +69,9 @@ fn most_documents(history: &History, outcome: &Outcome) -> u64 {
     let lists = count(history, |act| matches!(act, Act::RollOver(_)));
     let causes = requests.gaps + requests.hints + requests.crashes + faults + 2;
     let sets = history.habits.sets as u64;
-    let of_a_poll = 5 + lists + 2 * MOST_PARTS as u64;
+    // Of both dumps, their packages and the copies of their manifests.
+    let of_dumps = 2 + 2 * (MOST_PARTS as u64 + lists + 1);
+    let of_a_poll = 5 + lists + 2 * MOST_PARTS as u64 + of_dumps;
     // A document that is not available is tried twice.
     2 * (polls(history, outcome) + causes * POLLS_OF_A_GAP) * sets * of_a_poll
 }

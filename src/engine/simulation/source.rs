@@ -53,6 +53,16 @@ pub(super) enum ChangeLists {
     Replaced,
 }
 
+/// Whether there are dumps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dumps {
+    Absent,
+    /// Beside the lists.
+    Beside,
+    /// The Capability List names them, and no lists.
+    InPlace,
+}
+
 /// What the server of the documents sends to ask with later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerValidators {
@@ -101,6 +111,12 @@ pub(super) struct Habits {
     /// Into how many lists the Resource List is divided; 0: it is one.
     pub(super) parts: usize,
     pub(super) part_form: PartForm,
+    /// The Resource Dump: as many packages as the Resource List has parts, but at least one.
+    pub(super) resource_dump: Dumps,
+    /// The Change Dump: a package for each Change List.
+    pub(super) change_dump: Dumps,
+    /// Whether dumps name copies of the manifests of their packages.
+    pub(super) manifest_copies: bool,
     /// Whether Change Lists and notifications state no time of each change.
     pub(super) undated: bool,
     pub(super) validators: ServerValidators,
@@ -126,6 +142,9 @@ impl Default for Habits {
             clock_ahead: 0,
             parts: 0,
             part_form: PartForm::Undated,
+            resource_dump: Dumps::Absent,
+            change_dump: Dumps::Absent,
+            manifest_copies: false,
             undated: false,
             validators: ServerValidators::Etag,
             offered_first: Offered::Everything,
@@ -149,6 +168,10 @@ pub(super) enum SimulatedDocument {
     ChangeLists,
     /// Those of them that are closed.
     ClosedChangeLists,
+    ResourceDump,
+    ChangeDump,
+    /// The packages of both, and the copies of their manifests.
+    Packages,
 }
 
 /// What is wrong with a document.
@@ -251,6 +274,8 @@ pub(super) struct Published {
     pub(super) resource_list: ResourceList,
     /// The one before.
     former_list: Option<ResourceList>,
+    /// Its parts are packages.
+    pub(super) resource_dump: ResourceList,
     pub(super) offered: Offered,
     pub(super) capability_list_written: u64,
 }
@@ -306,18 +331,20 @@ impl Source {
                 first,
                 last: first,
             };
+            let unwritten = ResourceList {
+                at: now,
+                written: moment,
+                parts: Vec::new(),
+            };
             source.sets.push(Published {
                 notified_until: now,
                 notified: first,
                 drafts: vec![draft],
                 lists: Vec::new(),
                 index_written: moment,
-                resource_list: ResourceList {
-                    at: now,
-                    written: moment,
-                    parts: Vec::new(),
-                },
+                resource_list: unwritten.clone(),
                 former_list: None,
+                resource_dump: unwritten,
                 offered,
                 capability_list_written: moment,
             });
@@ -325,6 +352,7 @@ impl Source {
         for set in 0..sets {
             source.write_change_lists(moment, set);
             source.write_resource_list(moment, set);
+            source.write_resource_dump(moment, set);
         }
         source
     }
@@ -650,9 +678,22 @@ impl Source {
     }
 
     pub(super) fn write_resource_list(&mut self, moment: u64, set: SetNo) {
+        // The pages of a list are of one time, the lists of an index each of their own.
+        let may_stay = self.habits.parts > 0 && self.habits.part_form != PartForm::Pages;
+        let known = Some(&self.sets[set].resource_list).filter(|_| may_stay);
+        let list = self.snapshot(moment, set, known);
+        let published = &mut self.sets[set];
+        published.former_list = Some(std::mem::replace(&mut published.resource_list, list));
+    }
+
+    pub(super) fn write_resource_dump(&mut self, moment: u64, set: SetNo) {
+        self.sets[set].resource_dump = self.snapshot(moment, set, None);
+    }
+
+    /// All that a set has, in parts. `known`: where those that have not changed are taken from.
+    fn snapshot(&self, moment: u64, set: SetNo, known: Option<&ResourceList>) -> ResourceList {
         let at = self.stamp(moment);
         let parts = self.habits.parts.max(1);
-        let known = &self.sets[set].resource_list;
         let versions = |entries: &[Change]| -> Vec<(ResourceNo, u32)> {
             let of = entries.iter();
             of.map(|entry| (entry.resource, entry.version)).collect()
@@ -665,25 +706,20 @@ impl Source {
             let entries: Vec<Change> = here
                 .filter_map(|resource| self.last_change(resource).cloned())
                 .collect();
-            // The pages of a list are of one time, the lists of an index each of their own.
-            let may_stay = self.habits.parts > 0 && self.habits.part_form != PartForm::Pages;
             let same = known
-                .parts
-                .get(number)
-                .filter(|part| may_stay && versions(&part.entries) == versions(&entries));
+                .and_then(|known| known.parts.get(number))
+                .filter(|part| versions(&part.entries) == versions(&entries));
             same.cloned().unwrap_or(Part {
                 at,
                 written: moment,
                 entries,
             })
         });
-        let list = ResourceList {
+        ResourceList {
             at,
             written: moment,
             parts: written.collect(),
-        };
-        let published = &mut self.sets[set];
-        published.former_list = Some(std::mem::replace(&mut published.resource_list, list));
+        }
     }
 
     /// Publishes the Resource List once more that was published before, as a cache or a backup does.

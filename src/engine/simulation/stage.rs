@@ -15,6 +15,7 @@ use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
 use super::history::Act;
 use super::network::{Fate, Form, Network};
+use super::packages::PackageNo;
 use super::promises::Witness;
 use super::source::{
     Boundary, Content, Fault, Notification, RESOURCES, ResourceNo, SetNo, SimulatedDocument, Source,
@@ -28,7 +29,7 @@ use crate::store::Receipt;
 /// What the Destination has requested, and what it was made to do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Requests {
-    /// Requests for Change Lists and their indexes.
+    /// Requests for Change Lists and their indexes, and for Change Dumps and their packages.
     pub(super) change_lists: u64,
     /// Requests for documents.
     pub(super) documents: u64,
@@ -233,7 +234,14 @@ impl Stage {
         let is_content = matches!(target, Some(Target::Resource(_)));
         let is_change_list = matches!(
             target,
-            Some(Target::ChangeList(..) | Target::Document(_, SimulatedDocument::ChangeListIndex))
+            Some(
+                Target::ChangeList(..)
+                    | Target::Package(_, PackageNo::Changes(_), _)
+                    | Target::Document(
+                        _,
+                        SimulatedDocument::ChangeListIndex | SimulatedDocument::ChangeDump
+                    )
+            )
         );
         let requests = &mut scene.requests;
         requests.contents += u64::from(is_content);
@@ -322,6 +330,10 @@ impl Scene {
                     SimulatedDocument::ChangeListIndex
                     | SimulatedDocument::ChangeLists
                     | SimulatedDocument::ClosedChangeLists => Capability::ChangeList,
+                    SimulatedDocument::ResourceDump => Capability::ResourceDump,
+                    SimulatedDocument::ChangeDump | SimulatedDocument::Packages => {
+                        Capability::ChangeDump
+                    }
                 };
                 let at = source.stamp(moment);
                 let notification = Notification {
@@ -336,11 +348,13 @@ impl Scene {
             Act::RollOver(set) => source.roll_over(moment, set.min(last)),
             Act::DropOldLists(set) => source.drop_old_lists(moment, set.min(last)),
             Act::WriteResourceList(set) => source.write_resource_list(moment, set.min(last)),
+            Act::WriteResourceDump(set) => source.write_resource_dump(moment, set.min(last)),
             Act::RestoreResourceList(set) => source.restore_resource_list(moment, set.min(last)),
             Act::Divide(parts) => {
                 source.habits.parts = parts;
                 for set in 0..=last {
                     source.write_resource_list(moment, set);
+                    source.write_resource_dump(moment, set);
                 }
             }
             Act::Documents(available) => self.documents_down = !available,

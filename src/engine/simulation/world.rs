@@ -9,7 +9,7 @@ use chrono::DateTime;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::daemon::{Daemon, Filtering};
+use super::daemon::{Daemon, Filtering, Inside};
 use super::documents::Target;
 use super::history::Act;
 use super::network::Network;
@@ -17,10 +17,11 @@ use super::source::{Boundary, EPOCH_SECONDS, EXCLUDED, Habits, RESOURCES, Source
 use super::stage::{Order, Requests, Scene, Stage};
 use crate::clock::simulated::SimulatedClock;
 use crate::clock::{self, Now};
-use crate::engine::set::worker::Command;
+use crate::config::Baseline;
+use crate::engine::set::worker::{Command, SetWorker};
 use crate::status::SetStatus;
 use crate::store::commit_hook::{Snapshot, TaskSnapshot};
-use crate::store::{BaselineState, Store};
+use crate::store::{BaselineState, Store, StoreError, Wake};
 use crate::sync::Limits;
 
 /// The Destination's configuration, and what its world is like.
@@ -35,6 +36,7 @@ pub(super) struct Settings {
     pub(super) max_delete: f64,
     /// Whether what only a notification states is used without confirmation.
     pub(super) trusts_hub: bool,
+    pub(super) baseline: Baseline,
 }
 
 impl Default for Settings {
@@ -49,6 +51,7 @@ impl Default for Settings {
             latency: 0,
             max_delete: 0.1,
             trusts_hub: true,
+            baseline: Baseline::Auto,
         }
     }
 }
@@ -116,6 +119,38 @@ fn empty_database() -> &'static [u8] {
         drop(Store::open(folder.path()).unwrap());
         std::fs::read(folder.path().join("resyncd.db")).unwrap()
     })
+}
+
+/// A worker does what is due. Whenever it waits for the members of a package to be tried, the executor works, and time passes if
+/// nothing is due for that.
+async fn work_with_executor(
+    stage: &Stage,
+    inside: &Inside,
+    worker: &mut SetWorker,
+) -> Result<Option<Duration>, StoreError> {
+    let mut wakes = inside.store.wakes();
+    let mut working = std::pin::pin!(worker.work_now());
+    loop {
+        tokio::select! {
+            biased;
+            pause = &mut working => return Ok(pause),
+            () = inside.context.members.awaited() => {}
+        }
+        // What happens meanwhile is not the worker's.
+        let could_fail = stage.let_commits_fail(false);
+        loop {
+            inside.work_downloads(stage).await?;
+            let wake = std::iter::from_fn(|| wakes.try_recv().ok());
+            if wake.fold(false, |any, wake| any || matches!(wake, Wake::Tasks(_))) {
+                break;
+            }
+            let downloads = inside.downloads.lock().await.next_event();
+            let next = downloads.into_iter().chain(stage.next_event()).min();
+            stage.set_moment(next.expect("what is waited for happens"));
+            stage.happen_all().await;
+        }
+        stage.let_commits_fail(could_fail);
+    }
 }
 
 impl World {
@@ -281,8 +316,10 @@ impl World {
             }
             worker.is_awake = false;
             self.stage.let_commits_fail(true);
-            let pause = worker.worker.work_now().await;
+            let working = work_with_executor(&self.stage, &daemon.inside, &mut worker.worker);
+            let worked = working.await;
             self.stage.let_commits_fail(false);
+            let pause = worked?;
             if self.store.commit_hook().is_stopped() {
                 return Ok(());
             }
@@ -387,6 +424,7 @@ impl World {
                 scene.source.write_change_lists(moment, set);
                 if with_resource_list || is_undated {
                     scene.source.write_resource_list(moment, set);
+                    scene.source.write_resource_dump(moment, set);
                 }
             }
         }
@@ -443,6 +481,7 @@ impl World {
         for set in 0..source.habits.sets {
             source.write_change_lists(moment, set);
             source.write_resource_list(moment, set);
+            source.write_resource_dump(moment, set);
         }
     }
 
