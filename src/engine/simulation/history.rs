@@ -50,6 +50,8 @@ pub(super) enum Act {
     WriteResourceDump(SetNo),
     /// The Resource List before is published again.
     RestoreResourceList(SetNo),
+    /// The Resource Dump before is published again.
+    RestoreResourceDump(SetNo),
     /// The Resource Lists are divided into so many parts from now on.
     Divide(usize),
     /// After so many more steps of the store, the process ends.

@@ -15,6 +15,8 @@ use super::world::{Settings, World, simulate};
 use crate::protocol::ChangeKind;
 use crate::sync::Limits;
 
+mod dumps;
+
 const PART_FORMS: [PartForm; 3] = [PartForm::Dated, PartForm::Undated, PartForm::Pages];
 const AT_ONCE: Fate = Fate::Delivered(1);
 const HOUR: u64 = 3_600_000;

@@ -276,6 +276,7 @@ pub(super) struct Published {
     former_list: Option<ResourceList>,
     /// Its parts are packages.
     pub(super) resource_dump: ResourceList,
+    former_dump: Option<ResourceList>,
     pub(super) offered: Offered,
     pub(super) capability_list_written: u64,
 }
@@ -345,6 +346,7 @@ impl Source {
                 resource_list: unwritten.clone(),
                 former_list: None,
                 resource_dump: unwritten,
+                former_dump: None,
                 offered,
                 capability_list_written: moment,
             });
@@ -407,6 +409,12 @@ impl Source {
             .any(|change| change.kind == ChangeKind::Deleted && change.version >= version)
     }
 
+    /// Whether a resource has left a set with that version or a later one, and is served on.
+    pub(super) fn has_left_since(&self, resource: ResourceNo, version: u32) -> bool {
+        let mut of = self.of[resource].iter().map(|&n| &self.changes[n]);
+        of.any(|change| change.leaves && change.version >= version)
+    }
+
     /// The version that a statement about a resource stands for: the one with a digest of these, or else the last one of that
     /// time or before.
     pub(super) fn version_stated(
@@ -432,13 +440,20 @@ impl Source {
     }
 
     /// Changes a resource: one that does not exist is created; one that does is deleted or updated. Returns whether it did.
-    /// Two changes that no document could distinguish don't happen: of one resource, within one second, without a digest; nor
-    /// changes whose order no document could state: of one resource of two sets, or listed loosely, within one second.
+    /// Two changes that no document could distinguish don't happen: of one resource, within one second, without a digest, and, where a
+    /// package may have been made between them, within one moment; nor changes whose order no document could state: of one resource
+    /// of two sets, or listed loosely, within one second.
     pub(super) fn change(&mut self, moment: u64, resource: ResourceNo, delete: bool) -> bool {
         let at = self.stamp(moment);
         let sets = self.sets_of(resource);
         let last = self.of[resource].last().map(|&n| &self.changes[n]);
-        let is_same_entry = |last: &Change| last.at == at && last.moment != moment;
+        let Habits {
+            resource_dump,
+            change_dump,
+            ..
+        } = self.habits;
+        let is_packed = (resource_dump, change_dump) != (Dumps::Absent, Dumps::Absent);
+        let is_same_entry = |last: &Change| last.at == at && (last.moment != moment || is_packed);
         // Of two sets now, or until it has left one.
         let was_shared = sets.len() > 1 || last.is_some_and(|last| last.sets != sets);
         let is_disordered = was_shared || self.habits.boundary == Boundary::Loose;
@@ -687,7 +702,18 @@ impl Source {
     }
 
     pub(super) fn write_resource_dump(&mut self, moment: u64, set: SetNo) {
-        self.sets[set].resource_dump = self.snapshot(moment, set, None);
+        let dump = self.snapshot(moment, set, None);
+        let published = &mut self.sets[set];
+        published.former_dump = Some(std::mem::replace(&mut published.resource_dump, dump));
+    }
+
+    /// Publishes the Resource Dump once more that was published before.
+    pub(super) fn restore_resource_dump(&mut self, moment: u64, set: SetNo) {
+        let published = &mut self.sets[set];
+        if let Some(former) = published.former_dump.take() {
+            published.resource_dump = former;
+            published.resource_dump.written = moment;
+        }
     }
 
     /// All that a set has, in parts. `known`: where those that have not changed are taken from.

@@ -15,7 +15,7 @@ use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
 use super::history::Act;
 use super::network::{Fate, Form, Network};
-use super::packages::PackageNo;
+use super::packages::{PackageFile, PackageNo};
 use super::promises::Witness;
 use super::source::{
     Boundary, Content, Fault, Notification, RESOURCES, ResourceNo, SetNo, SimulatedDocument, Source,
@@ -31,8 +31,10 @@ use crate::store::Receipt;
 pub(super) struct Requests {
     /// Requests for Change Lists and their indexes, and for Change Dumps and their packages.
     pub(super) change_lists: u64,
-    /// Requests for documents.
+    /// Requests for documents and packages.
     pub(super) documents: u64,
+    /// Requests for packages.
+    pub(super) packages: u64,
     /// Requests for resources.
     pub(super) contents: u64,
     pub(super) gaps: u64,
@@ -232,6 +234,7 @@ impl Stage {
         let scene = &mut *scene;
         (scene.moment, request.url()).hash(&mut scene.trace);
         let is_content = matches!(target, Some(Target::Resource(_)));
+        let is_package = matches!(target, Some(Target::Package(_, _, PackageFile::Archive)));
         let is_change_list = matches!(
             target,
             Some(
@@ -246,6 +249,7 @@ impl Stage {
         let requests = &mut scene.requests;
         requests.contents += u64::from(is_content);
         requests.documents += u64::from(!is_content);
+        requests.packages += u64::from(is_package);
         requests.change_lists += u64::from(is_change_list);
         let is_down = if is_content {
             scene.contents_down
@@ -350,6 +354,7 @@ impl Scene {
             Act::WriteResourceList(set) => source.write_resource_list(moment, set.min(last)),
             Act::WriteResourceDump(set) => source.write_resource_dump(moment, set.min(last)),
             Act::RestoreResourceList(set) => source.restore_resource_list(moment, set.min(last)),
+            Act::RestoreResourceDump(set) => source.restore_resource_dump(moment, set.min(last)),
             Act::Divide(parts) => {
                 source.habits.parts = parts;
                 for set in 0..=last {

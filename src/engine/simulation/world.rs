@@ -138,10 +138,15 @@ async fn work_with_executor(
         }
         // What happens meanwhile is not the worker's.
         let could_fail = stage.let_commits_fail(false);
+        let mut tasks_have_changed = || {
+            let wakes = std::iter::from_fn(|| wakes.try_recv().ok());
+            wakes.filter(|wake| matches!(wake, Wake::Tasks(_))).count() > 0
+        };
+        // What the worker has waited for before, or done itself.
+        tasks_have_changed();
         loop {
             inside.work_downloads(stage).await?;
-            let wake = std::iter::from_fn(|| wakes.try_recv().ok());
-            if wake.fold(false, |any, wake| any || matches!(wake, Wake::Tasks(_))) {
+            if tasks_have_changed() {
                 break;
             }
             let downloads = inside.downloads.lock().await.next_event();
