@@ -44,7 +44,7 @@ pub(super) struct ForgetArguments {
 }
 
 /// Why nothing, or not everything, was forgotten.
-enum Failure {
+enum ForgetFailure {
     Daemon(DaemonError),
     Start(StartError),
     Forget(ForgetError),
@@ -67,7 +67,9 @@ pub(super) async fn forget(
     let mut display = ProgressDisplay::start(names, config.log.format);
     let mut show = |progress| display.show(std::iter::once(progress));
     let forgotten = match through_daemon(&config, arguments, &mut show).await {
-        Err(Failure::Daemon(error)) if error.is_unreachable() && !arguments.daemon.is_given() => {
+        Err(ForgetFailure::Daemon(error))
+            if error.is_unreachable() && !arguments.daemon.is_given() =>
+        {
             without_daemon(config, arguments, environment, &mut show).await
         }
         forgotten => forgotten,
@@ -80,25 +82,25 @@ pub(super) async fn forget(
             }
             OK
         }
-        Err(Failure::Daemon(error)) => {
+        Err(ForgetFailure::Daemon(error)) => {
             let status = print_failure(&error);
             match error {
                 DaemonError::Rejected { status: 404, .. } => FAULTS,
                 _ => status,
             }
         }
-        Err(Failure::Start(error)) => {
+        Err(ForgetFailure::Start(error)) => {
             eprintln!("resyncd: {error} [{}]", error.code());
             FAILED
         }
-        Err(Failure::Forget(error)) => {
+        Err(ForgetFailure::Forget(error)) => {
             eprintln!("resyncd: {error} [{}]", error.code());
             match error {
                 ForgetError::Unknown(_) => FAULTS,
                 _ => FAILED,
             }
         }
-        Err(Failure::Refused(status)) => status,
+        Err(ForgetFailure::Refused(status)) => status,
     }
 }
 
@@ -145,16 +147,16 @@ async fn through_daemon(
     config: &Config,
     arguments: &ForgetArguments,
     show: impl FnMut(SourceProgress),
-) -> Result<Forgotten, Failure> {
+) -> Result<Forgotten, ForgetFailure> {
     let name = &arguments.source;
     let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     if name.is_empty() || !name.bytes().all(is_name) {
-        return Err(Failure::Forget(ForgetError::Unknown(name.clone())));
+        return Err(ForgetFailure::Forget(ForgetError::Unknown(name.clone())));
     }
     if config.sources.iter().any(|source| source.name == *name) {
-        return Err(Failure::Forget(ForgetError::Followed(name.clone())));
+        return Err(ForgetFailure::Forget(ForgetError::Followed(name.clone())));
     }
-    let client = DaemonClient::new(config, TIMEOUT).map_err(Failure::Daemon)?;
+    let client = DaemonClient::new(config, TIMEOUT).map_err(ForgetFailure::Daemon)?;
     let delete_files = arguments.delete_files;
     let path = format!("/sources/{name}/forget?delete_files={delete_files}");
     let left = async || {
@@ -168,8 +170,8 @@ async fn through_daemon(
         })
     };
     let answer = watched(client.post(&path), left, PROGRESS_INTERVAL, show).await;
-    let answer = answer.map_err(Failure::Daemon)?;
-    serde_json::from_str(&answer).map_err(|_| Failure::Daemon(client.not_resyncd()))
+    let answer = answer.map_err(ForgetFailure::Daemon)?;
+    serde_json::from_str(&answer).map_err(|_| ForgetFailure::Daemon(client.not_resyncd()))
 }
 
 async fn without_daemon(
@@ -177,9 +179,9 @@ async fn without_daemon(
     arguments: &ForgetArguments,
     environment: Option<&Path>,
     show: impl FnMut(SourceProgress),
-) -> Result<Forgotten, Failure> {
-    refuse_another_user(&config.state_dir, environment).map_err(Failure::Refused)?;
-    let failed = |error: StartError| Failure::Start(error);
+) -> Result<Forgotten, ForgetFailure> {
+    refuse_another_user(&config.state_dir, environment).map_err(ForgetFailure::Refused)?;
+    let failed = |error: StartError| ForgetFailure::Start(error);
     let name = &arguments.source;
     let store = Store::open(&config.state_dir).map_err(|error| failed(error.into()))?;
     let client = Client::of_config(&config).map_err(|error| failed(error.into()))?;
@@ -212,7 +214,7 @@ async fn without_daemon(
     let work = forget_source(&store, &ending, &request, &stop);
     let forgotten = watched(work, left, PROGRESS_INTERVAL, show).await;
     listener.stop().await;
-    forgotten.map_err(Failure::Forget)
+    forgotten.map_err(ForgetFailure::Forget)
 }
 
 /// What was done, and what stays.

@@ -48,7 +48,7 @@ struct Count {
 
 /// What was not logged in a window that has ended.
 #[derive(Debug, PartialEq, Eq)]
-struct Summary {
+struct ThrottleSummary {
     code: String,
     source: String,
     message: String,
@@ -57,9 +57,9 @@ struct Summary {
 
 /// The counts of all kinds. It does not know the log.
 #[derive(Debug)]
-struct Counts<P>(HashMap<Kind<P>, Count>);
+struct LogCounts<P>(HashMap<Kind<P>, Count>);
 
-impl<P: Clone + Eq + std::hash::Hash> Counts<P> {
+impl<P: Clone + Eq + std::hash::Hash> LogCounts<P> {
     /// Counts an event; returns whether to log it.
     fn count(&mut self, kind: Kind<P>, message: String, now: Instant) -> bool {
         let is_room = self.0.len() < MOST_KINDS || self.0.contains_key(&kind);
@@ -81,12 +81,12 @@ impl<P: Clone + Eq + std::hash::Hash> Counts<P> {
     }
 
     /// Ends the windows that began a window's length before `now`, or all; returns what they have suppressed.
-    fn end(&mut self, now: Instant, all: bool) -> Vec<Summary> {
+    fn end(&mut self, now: Instant, all: bool) -> Vec<ThrottleSummary> {
         let has_ended = |count: &Count| all || now.saturating_duration_since(count.began) >= WINDOW;
         let ended = self.0.extract_if(|_, count| has_ended(count));
         ended
             .filter(|(_, count)| count.seen > MOST)
-            .map(|(kind, count)| Summary {
+            .map(|(kind, count)| ThrottleSummary {
                 code: kind.code,
                 source: kind.source,
                 message: count.message,
@@ -97,14 +97,14 @@ impl<P: Clone + Eq + std::hash::Hash> Counts<P> {
 }
 
 /// The counts, and whether their thread is to end.
-struct State {
-    counts: Counts<Identifier>,
+struct ThrottleState {
+    counts: LogCounts<Identifier>,
     is_stopped: bool,
 }
 
 /// What the layer and the thread share.
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ThrottleState>,
     /// The first window began, or the thread is to end.
     changed: Condvar,
 }
@@ -138,8 +138,8 @@ pub(super) struct Summaries {
 impl LogThrottle {
     pub(super) fn new() -> (Self, Summaries) {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                counts: Counts(HashMap::new()),
+            state: Mutex::new(ThrottleState {
+                counts: LogCounts(HashMap::new()),
                 is_stopped: false,
             }),
             changed: Condvar::new(),
@@ -171,8 +171,8 @@ impl Drop for Summaries {
     }
 }
 
-fn log(summaries: Vec<Summary>) {
-    for Summary {
+fn log(summaries: Vec<ThrottleSummary>) {
+    for ThrottleSummary {
         code,
         source,
         message,
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn first_events_of_a_window_are_logged_and_the_others_counted() {
-        let mut counts = Counts(HashMap::new());
+        let mut counts = LogCounts(HashMap::new());
         let now = clock::now().mono;
         let mut logged = |kind: &Kind<u32>, at: Instant, times: u64| -> u64 {
             let mut count = || counts.count(kind.clone(), "given up".to_owned(), at);
@@ -266,7 +266,7 @@ mod tests {
             "another place"
         );
         assert!(counts.end(now + WINDOW / 2, false).is_empty());
-        let summary = Summary {
+        let summary = ThrottleSummary {
             code: "not-found".to_owned(),
             source: "a".to_owned(),
             message: "given up".to_owned(),
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn number_of_kinds_is_bounded() {
-        let mut counts = Counts(HashMap::new());
+        let mut counts = LogCounts(HashMap::new());
         let now = clock::now().mono;
         let mut logged = 0;
         for number in 0..2 * MOST_KINDS {

@@ -93,7 +93,7 @@ async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str)
     if let Err(status) = fetched.select(&arguments.sources) {
         return status;
     }
-    let Fetched { body, status } = fetched;
+    let FetchedStatus { body, status } = fetched;
     let text = match arguments.json {
         true => format!("{body}\n"),
         false => status_text(&status, Colours::of_stdout()),
@@ -113,12 +113,12 @@ async fn live(config: &Config) -> Result<(), DaemonError> {
 }
 
 /// The status as it was received, and parsed.
-struct Fetched {
+struct FetchedStatus {
     body: String,
     status: Status,
 }
 
-impl Fetched {
+impl FetchedStatus {
     /// Leaves only the Sources of those names, or all if there are none; prints unknown names.
     fn select(&mut self, names: &[String]) -> Result<(), u8> {
         if names.is_empty() {
@@ -162,11 +162,11 @@ impl Fetched {
     }
 }
 
-async fn fetch(config: &Config) -> Result<Fetched, DaemonError> {
+async fn fetch(config: &Config) -> Result<FetchedStatus, DaemonError> {
     let client = DaemonClient::new(config, Duration::from_secs(30))?;
     let body = client.get("/status").await?;
     let status = serde_json::from_str(&body).map_err(|_| client.not_resyncd())?;
-    Ok(Fetched { body, status })
+    Ok(FetchedStatus { body, status })
 }
 
 fn is_healthy(status: &Status) -> bool {

@@ -115,14 +115,14 @@ fn table(sources: &[SourceStatus], now: Option<DateTime<Utc>>, colours: Colours)
         "BEHIND",
     ])];
     for source in failures_first(sources, needs_look) {
-        let Totals {
+        let SourceTotals {
             state,
             resources,
             bytes,
             pending,
             failed,
             behind,
-        } = Totals::of(source, now);
+        } = SourceTotals::of(source, now);
         lines.push(row([
             &format!("{:NAME$}", cut(&source.name, NAME)),
             &colours.state(state, &format!("{state:STATE$}")),
@@ -148,7 +148,7 @@ fn row([name, state, resources, size, pending, failed, behind]: [&str; 7]) -> St
 }
 
 /// The sets of a Source together.
-struct Totals<'a> {
+struct SourceTotals<'a> {
     /// That of the Source unless it is `ok`, otherwise the worst of its sets.
     state: &'a str,
     resources: u64,
@@ -159,7 +159,7 @@ struct Totals<'a> {
     behind: Option<String>,
 }
 
-impl<'a> Totals<'a> {
+impl<'a> SourceTotals<'a> {
     fn of(source: &'a SourceStatus, now: Option<DateTime<Utc>>) -> Self {
         let sets = &source.sets;
         let state = match source.state.as_str() {
@@ -692,13 +692,13 @@ pub(super) mod tests {
         all.sets.extend(source("gap").sets);
         all.sets.extend(source("catching-up").sets);
         all.sets[1].synced_until = Some("2026-01-02T00:10:00Z".to_owned());
-        let totals = Totals::of(&all, now);
+        let totals = SourceTotals::of(&all, now);
         assert_eq!(totals.state, "gap");
         assert_eq!((totals.resources, totals.pending), (7_800_000, 21));
         assert_eq!(totals.behind.as_deref(), Some("24 h"));
         all.sets[2].synced_until = None;
-        assert_eq!(Totals::of(&all, now).behind, None);
+        assert_eq!(SourceTotals::of(&all, now).behind, None);
         all.state = "discovering".to_owned();
-        assert_eq!(Totals::of(&all, now).state, "discovering");
+        assert_eq!(SourceTotals::of(&all, now).state, "discovering");
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct UnsubscribeArguments {
 }
 
 /// Why the command failed.
-enum Failure {
+enum UnsubscribeFailure {
     /// No Source of these names is or was followed.
     Unknown(Vec<String>),
     Daemon(DaemonError),
@@ -36,14 +36,14 @@ enum Failure {
 pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments) -> u8 {
     let names = &arguments.sources;
     let ended = match through_daemon(&config, names).await {
-        Err(Failure::Daemon(DaemonError::Unreachable { .. })) => {
+        Err(UnsubscribeFailure::Daemon(DaemonError::Unreachable { .. })) => {
             without_daemon(config, names).await
         }
         ended => ended,
     };
     let ended = match ended {
         Ok(ended) => ended,
-        Err(Failure::Unknown(unknown)) => {
+        Err(UnsubscribeFailure::Unknown(unknown)) => {
             for name in unknown {
                 eprintln!(
                     "resyncd: no source {name:?} in the configuration, and no subscription of one [unknown-source]"
@@ -51,11 +51,11 @@ pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments
             }
             return FAULTS;
         }
-        Err(Failure::Daemon(error)) => {
+        Err(UnsubscribeFailure::Daemon(error)) => {
             eprintln!("resyncd: {error}");
             return FAILED;
         }
-        Err(Failure::Start(error)) => {
+        Err(UnsubscribeFailure::Start(error)) => {
             eprintln!("resyncd: {error} [{}]", error.code());
             return FAILED;
         }
@@ -96,13 +96,13 @@ fn select(
     config: &Config,
     former: BTreeSet<String>,
     names: &[String],
-) -> Result<BTreeSet<String>, Failure> {
+) -> Result<BTreeSet<String>, UnsubscribeFailure> {
     let configured = config.sources.iter().map(|source| source.name.clone());
     let known: BTreeSet<String> = configured.chain(former).collect();
     let (selected, unknown): (Vec<String>, Vec<String>) =
         names.iter().cloned().partition(|name| known.contains(name));
     match (unknown.is_empty(), names.is_empty()) {
-        (false, _) => Err(Failure::Unknown(unknown)),
+        (false, _) => Err(UnsubscribeFailure::Unknown(unknown)),
         (true, true) => Ok(known),
         (true, false) => Ok(selected.into_iter().collect()),
     }
@@ -111,9 +111,14 @@ fn select(
 async fn through_daemon(
     config: &Config,
     names: &[String],
-) -> Result<Vec<UnsubscribeResult>, Failure> {
-    let client = DaemonClient::new(config, TIMEOUT).map_err(Failure::Daemon)?;
-    let status: Status = parse(&client.get("/status").await.map_err(Failure::Daemon)?)?;
+) -> Result<Vec<UnsubscribeResult>, UnsubscribeFailure> {
+    let client = DaemonClient::new(config, TIMEOUT).map_err(UnsubscribeFailure::Daemon)?;
+    let status: Status = parse(
+        &client
+            .get("/status")
+            .await
+            .map_err(UnsubscribeFailure::Daemon)?,
+    )?;
     let former = status.unfollowed.into_iter().map(|channel| channel.source);
     let mut results = Vec::new();
     for name in select(config, former.collect(), names)? {
@@ -121,15 +126,15 @@ async fn through_daemon(
             Ok(body) => results.extend(parse::<Vec<UnsubscribeResult>>(&body)?),
             // It was a former one, and has ended meanwhile.
             Err(DaemonError::Rejected { status: 404, .. }) => {}
-            Err(error) => return Err(Failure::Daemon(error)),
+            Err(error) => return Err(UnsubscribeFailure::Daemon(error)),
         }
     }
     Ok(results)
 }
 
-fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Failure> {
+fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, UnsubscribeFailure> {
     serde_json::from_str(body).map_err(|error| {
-        Failure::Daemon(DaemonError::Rejected {
+        UnsubscribeFailure::Daemon(DaemonError::Rejected {
             status: 200,
             body: format!("{error} in {body}"),
         })
@@ -140,8 +145,8 @@ fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Failure> {
 async fn without_daemon(
     mut config: Config,
     names: &[String],
-) -> Result<Vec<UnsubscribeResult>, Failure> {
-    let failed = |error: StartError| Failure::Start(error);
+) -> Result<Vec<UnsubscribeResult>, UnsubscribeFailure> {
+    let failed = |error: StartError| UnsubscribeFailure::Start(error);
     let store = Store::open(&config.state_dir).map_err(|error| failed(error.into()))?;
     let former = store.subscribed_sources().await;
     let former = former.map_err(|error| failed(error.into()))?;

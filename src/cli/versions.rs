@@ -42,7 +42,7 @@ pub(super) struct VersionsArguments {
 }
 
 /// Why there is no list.
-enum Failure {
+enum VersionsFailure {
     Daemon(DaemonError),
     Start(StartError),
     Status(StatusError),
@@ -77,7 +77,7 @@ pub(super) async fn versions(
         return FAULTS;
     }
     let listed = match through_daemon(&config, &uri, arguments).await {
-        Err(Failure::Daemon(error)) if error.is_unreachable() => {
+        Err(VersionsFailure::Daemon(error)) if error.is_unreachable() => {
             match refuse_another_user(&config.state_dir, environment) {
                 Ok(()) => without_daemon(&config, &uri, arguments).await,
                 Err(status) => return status,
@@ -97,12 +97,12 @@ pub(super) async fn versions(
                 false => OK,
             }
         }
-        Err(Failure::Daemon(error)) => print_failure(&error),
-        Err(Failure::Start(error)) => {
+        Err(VersionsFailure::Daemon(error)) => print_failure(&error),
+        Err(VersionsFailure::Start(error)) => {
             eprintln!("resyncd: {error} [{}]", error.code());
             FAILED
         }
-        Err(Failure::Status(StatusError { code, message, .. })) => {
+        Err(VersionsFailure::Status(StatusError { code, message, .. })) => {
             eprintln!("resyncd: {message} [{code}]");
             FAILED
         }
@@ -113,8 +113,8 @@ async fn through_daemon(
     config: &Config,
     uri: &ResourceUri,
     arguments: &VersionsArguments,
-) -> Result<Vec<ResourceVersion>, Failure> {
-    let client = client(config).map_err(Failure::Daemon)?;
+) -> Result<Vec<ResourceVersion>, VersionsFailure> {
+    let client = client(config).map_err(VersionsFailure::Daemon)?;
     let query: String = byte_serialize(uri.as_str().as_bytes()).collect();
     if !arguments.backfill {
         return list(&client, config, &query).await;
@@ -127,11 +127,11 @@ async fn through_daemon(
             Ok(_) => is_requested = true,
             // Another Source may have it.
             Err(error @ DaemonError::Rejected { status: 404, .. }) => last = Some(error),
-            Err(error) => return Err(Failure::Daemon(error)),
+            Err(error) => return Err(VersionsFailure::Daemon(error)),
         }
     }
     if let Some(error) = last.filter(|_| !is_requested) {
-        return Err(Failure::Daemon(error));
+        return Err(VersionsFailure::Daemon(error));
     }
     loop {
         let listed = list(&client, config, &query).await?;
@@ -149,8 +149,10 @@ async fn through_daemon(
 }
 
 /// Whether a folder of versions can't be used; the status and the log state why.
-async fn is_unusable(client: &DaemonClient, config: &Config) -> Result<bool, Failure> {
-    let status = daemon_status(client).await.map_err(Failure::Daemon)?;
+async fn is_unusable(client: &DaemonClient, config: &Config) -> Result<bool, VersionsFailure> {
+    let status = daemon_status(client)
+        .await
+        .map_err(VersionsFailure::Daemon)?;
     let is_asked = |name: &str| config.sources.iter().any(|source| source.name == name);
     let mut sources = status.sources.iter().filter(|it| is_asked(&it.name));
     Ok(sources.any(|it| it.attention.iter().any(|it| it.code == "versions-unusable")))
@@ -160,14 +162,14 @@ async fn list(
     client: &DaemonClient,
     config: &Config,
     query: &str,
-) -> Result<Vec<ResourceVersion>, Failure> {
+) -> Result<Vec<ResourceVersion>, VersionsFailure> {
     let mut listed = Vec::new();
     for source in &config.sources {
         let path = format!("/versions?uri={query}&source={}", source.name);
-        let body = client.get(&path).await.map_err(Failure::Daemon)?;
+        let body = client.get(&path).await.map_err(VersionsFailure::Daemon)?;
         for line in body.lines() {
             let row = serde_json::from_str(line);
-            listed.push(row.map_err(|_| Failure::Daemon(client.not_resyncd()))?);
+            listed.push(row.map_err(|_| VersionsFailure::Daemon(client.not_resyncd()))?);
         }
     }
     Ok(listed)
@@ -177,13 +179,13 @@ async fn without_daemon(
     config: &Config,
     uri: &ResourceUri,
     arguments: &VersionsArguments,
-) -> Result<Vec<ResourceVersion>, Failure> {
+) -> Result<Vec<ResourceVersion>, VersionsFailure> {
     let prepared = async {
         let store = Store::open(&config.state_dir)?;
         let client = Client::of_config(config)?;
         Ok::<_, StartError>(Engine::once(config, Arc::clone(&store), &client).await?)
     };
-    let engine = prepared.await.map_err(Failure::Start)?;
+    let engine = prepared.await.map_err(VersionsFailure::Start)?;
     if arguments.backfill {
         let working = engine.backfill_versions(uri);
         let mut working = std::pin::pin!(working);
@@ -197,10 +199,10 @@ async fn without_daemon(
             },
             Err(_) => working.await,
         };
-        done.map_err(Failure::Status)?;
+        done.map_err(VersionsFailure::Status)?;
     }
     let listed = engine.versions(None, uri).await;
-    Ok(listed.map_err(Failure::Status)?.unwrap_or_default())
+    Ok(listed.map_err(VersionsFailure::Status)?.unwrap_or_default())
 }
 
 fn print(listed: &[ResourceVersion], json: bool) {

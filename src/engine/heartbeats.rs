@@ -30,7 +30,7 @@ pub(super) struct Heartbeats(Arc<Mutex<Workers>>);
 #[derive(Debug, Default)]
 struct Workers {
     next: u64,
-    running: BTreeMap<u64, Arc<Worker>>,
+    running: BTreeMap<u64, Arc<WatchedWorker>>,
     working: BTreeMap<u64, Working>,
 }
 
@@ -82,7 +82,7 @@ impl Drop for Work {
 }
 
 #[derive(Debug)]
-struct Worker {
+struct WatchedWorker {
     name: String,
     pulse: Mutex<Pulse>,
 }
@@ -95,7 +95,7 @@ struct Pulse {
     asked: Vec<oneshot::Sender<()>>,
 }
 
-impl Worker {
+impl WatchedWorker {
     /// The worker is being polled.
     fn beat(&self, waker: &Waker) {
         let mut pulse = self.pulse.lock();
@@ -132,7 +132,7 @@ impl Worker {
 struct Running {
     of: Heartbeats,
     number: u64,
-    worker: Arc<Worker>,
+    worker: Arc<WatchedWorker>,
 }
 
 impl Drop for Running {
@@ -161,7 +161,7 @@ impl Heartbeats {
     }
 
     fn begin(&self, name: String) -> Running {
-        let worker = Arc::new(Worker {
+        let worker = Arc::new(WatchedWorker {
             name,
             pulse: Mutex::default(),
         });
@@ -227,7 +227,7 @@ impl Heartbeats {
         workers.map(|worker| worker.name.clone()).collect()
     }
 
-    fn workers(&self) -> Vec<Arc<Worker>> {
+    fn workers(&self) -> Vec<Arc<WatchedWorker>> {
         self.0.lock().running.values().cloned().collect()
     }
 }

@@ -26,10 +26,10 @@ const DAY_COLUMNS: i64 = 96;
 
 /// The counts of one Source.
 #[derive(Debug)]
-pub(super) struct RecentChanges(Mutex<Counts>);
+pub(super) struct RecentChanges(Mutex<RecentCounts>);
 
 #[derive(Debug)]
-struct Counts {
+struct RecentCounts {
     since: DateTime<Utc>,
     hour: Columns,
     day: Columns,
@@ -93,7 +93,7 @@ impl Columns {
 impl RecentChanges {
     /// Nothing was counted before that time.
     pub(super) fn since(now: DateTime<Utc>) -> Self {
-        Self(Mutex::new(Counts {
+        Self(Mutex::new(RecentCounts {
             since: now,
             hour: Columns::new(MINUTE, HOUR_COLUMNS),
             day: Columns::new(QUARTER, DAY_COLUMNS),
@@ -103,7 +103,7 @@ impl RecentChanges {
     /// Counts a change that was applied now. `change`: `created`, `updated` or `deleted`. `delay`: see [`apply_delay`].
     pub(super) fn count(&self, now: DateTime<Utc>, change: &str, delay: Option<Duration>) {
         let mut counts = self.0.lock();
-        let Counts { since, hour, day } = &mut *counts;
+        let RecentCounts { since, hour, day } = &mut *counts;
         // The clock was ahead.
         if hour.advance(now) | day.advance(now) || *since > now {
             *since = now;
@@ -123,7 +123,7 @@ impl RecentChanges {
     }
 }
 
-impl Counts {
+impl RecentCounts {
     fn add(&mut self, at: DateTime<Utc>, change: &str, delay: Option<Duration>) {
         let mut one = AppliedCounts::default();
         match change {

@@ -5,7 +5,7 @@ use std::fmt;
 use url::Url;
 
 use super::web_page::links_of_page;
-use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
+use super::{Client, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
 use crate::protocol::{
     Capability, ChangeSetEvidence, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS,
     Oddities, Oddity, Offer, PushInterface, ReadError, Root, Transport, Validators,
@@ -249,8 +249,8 @@ pub(super) async fn examine(
         }
     }
     match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
-        Fetched::NotModified => Ok((DocumentRole::NotModified, Validators::default())),
-        Fetched::Document(document) => {
+        DocumentAnswer::NotModified => Ok((DocumentRole::NotModified, Validators::default())),
+        DocumentAnswer::Document(document) => {
             let validators = document.validators().clone();
             let of_reading = uri.clone();
             let reading = tokio::task::spawn_blocking(move || role_of(&of_reading, document));

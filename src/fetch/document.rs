@@ -29,7 +29,7 @@ const TIMEOUTS_PER_DOCUMENT: u32 = 30;
 
 /// The result of a request for a document.
 #[derive(Debug)]
-pub enum Fetched {
+pub enum DocumentAnswer {
     /// It is still the known version.
     NotModified,
     /// The document.
@@ -140,7 +140,7 @@ impl Client {
         uri: &Url,
         known: Option<&Validators>,
         limit: u64,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<DocumentAnswer, FetchError> {
         let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
         retry(self.retries(), || async move {
             let whole = self.try_document(uri, known, limit);
@@ -155,7 +155,7 @@ impl Client {
         uri: &Url,
         known: Option<&Validators>,
         limit: u64,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<DocumentAnswer, FetchError> {
         let known = known.filter(|known| !known.is_empty());
         let answer = self
             .ask(
@@ -168,7 +168,7 @@ impl Client {
             .await?;
         match answer.response.status() {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
-            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(Fetched::NotModified),
+            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(DocumentAnswer::NotModified),
             _ => return Err(answer.into_error().await),
         }
         // Compressed bytes may be a little more than the content, not twice as much.
@@ -192,7 +192,7 @@ impl Client {
             .collect();
         let url = answer.url.clone();
         let spooled = spool_body(answer, limit).await?;
-        Ok(Fetched::Document(Box::new(FetchedDocument {
+        Ok(DocumentAnswer::Document(Box::new(FetchedDocument {
             url,
             validators,
             last_modified,
@@ -257,8 +257,8 @@ mod tests {
             .get_document(&url, None, 8 << 20)
             .await?
         {
-            Fetched::Document(document) => Ok(*document),
-            Fetched::NotModified => panic!("nothing was known"),
+            DocumentAnswer::Document(document) => Ok(*document),
+            DocumentAnswer::NotModified => panic!("nothing was known"),
         }
     }
 
@@ -338,7 +338,7 @@ mod tests {
         let client = test_site::client();
         let known = Some(document.validators());
         let again = client.get_document(document.url(), known, 99).await;
-        assert!(matches!(again, Ok(Fetched::NotModified)));
+        assert!(matches!(again, Ok(DocumentAnswer::NotModified)));
     }
 
     #[tokio::test]
@@ -363,7 +363,7 @@ mod tests {
         for (expected, text) in [(0, "first"), (1, "second"), (2, "second")] {
             second.store(expected, Ordering::SeqCst);
             match client.get_document(&url, known.as_ref(), 99).await {
-                Ok(Fetched::Document(mut document)) => {
+                Ok(DocumentAnswer::Document(mut document)) => {
                     assert_eq!(document.text(99).unwrap(), text);
                     known = Some(document.validators().clone());
                 }
@@ -372,7 +372,7 @@ mod tests {
         }
         // The second is over: the date is a validator.
         let again = client.get_document(&url, known.as_ref(), 99).await;
-        assert!(matches!(again, Ok(Fetched::NotModified)));
+        assert!(matches!(again, Ok(DocumentAnswer::NotModified)));
     }
 
     #[tokio::test]

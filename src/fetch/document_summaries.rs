@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream};
 use tokio::task::JoinError;
 use url::Url;
 
-use super::{Client, Discovery, DiscoveryError, FetchError, Fetched, FetchedDocument};
+use super::{Client, Discovery, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
 use crate::error_class::ErrorClass;
 use crate::protocol::{
     Capability, DocumentSummary, EntryCounts, Oddity, Offer, ReadError, SourceTime, UnstatedParts,
@@ -138,7 +138,7 @@ impl Client {
         let (mut is_index, mut undecided) = (None, None);
         for part in summary.first_entries.clone() {
             match self.get_document(&part, None, limit).await {
-                Ok(Fetched::Document(mut document)) => {
+                Ok(DocumentAnswer::Document(mut document)) => {
                     let reading = tokio::task::spawn_blocking(move || document.is_sitemap());
                     let is_document = reading
                         .await
@@ -151,7 +151,7 @@ impl Client {
                 Err(error) if error.class() == ErrorClass::Retry => {
                     undecided = Some((part, error));
                 }
-                Ok(Fetched::NotModified) | Err(_) => {}
+                Ok(DocumentAnswer::NotModified) | Err(_) => {}
             }
         }
         match (is_index, undecided) {
@@ -183,7 +183,7 @@ impl Client {
     ) -> Result<Summarized, DiscoveryError> {
         let failed = |error| DiscoveryError::fetching(uri, error);
         let fetched = self.get_document(uri, None, limit).await;
-        let Fetched::Document(mut document) = fetched.map_err(failed)? else {
+        let DocumentAnswer::Document(mut document) = fetched.map_err(failed)? else {
             // An answer to a condition that was not in the request.
             return Err(failed(FetchError::Status {
                 status: 304,

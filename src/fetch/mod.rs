@@ -54,7 +54,7 @@ pub use capability_list::{CapabilityList, UnsupportedChannel, offers};
 pub use client::Client;
 pub use content::{AllowedHosts, Content, Wanted};
 pub use discovery::{Attempt, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry};
-pub use document::{Fetched, FetchedDocument, OwnedReader};
+pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, TriedParts};
 pub use error::FetchError;
 pub use guard::is_public;

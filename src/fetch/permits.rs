@@ -158,10 +158,10 @@ impl Permits {
 /// One host.
 struct Host {
     most: Most,
-    state: Mutex<State>,
+    state: Mutex<PermitState>,
 }
 
-struct State {
+struct PermitState {
     limit: HostLimit,
     pools: [Requests; POOLS.len()],
     /// Whether requests for resources wait for the answer to the first one.
@@ -182,7 +182,7 @@ impl Host {
     fn new(most: Most, is_https: bool) -> Self {
         Self {
             most,
-            state: Mutex::new(State {
+            state: Mutex::new(PermitState {
                 limit: HostLimit::new(most),
                 pools: Default::default(),
                 is_first_alone: is_https,
@@ -208,7 +208,7 @@ impl Host {
         Err(receiver)
     }
 
-    fn has_room(&self, state: &State, pool: Pool) -> bool {
+    fn has_room(&self, state: &PermitState, pool: Pool) -> bool {
         let most = match pool {
             Pool::Documents | Pool::Sockets => self.most.connections,
             Pool::Content if state.is_first_alone => 1,
@@ -218,7 +218,7 @@ impl Host {
         state.pools[pool as usize].in_progress < most
     }
 
-    fn admit(self: &Arc<Self>, state: &mut State, pool: Pool) -> Permit {
+    fn admit(self: &Arc<Self>, state: &mut PermitState, pool: Pool) -> Permit {
         let requests = &mut state.pools[pool as usize];
         requests.in_progress += 1;
         let epoch = match pool {
@@ -230,12 +230,12 @@ impl Host {
             pool,
             epoch,
             answers: state.answers,
-            progress: Progress::Sent,
+            progress: RequestProgress::Sent,
         }
     }
 
     /// Changes the state, and admits the requests that there is room for then.
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State)) {
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut PermitState)) {
         let mut admitted = Vec::new();
         {
             let mut state = self.state.lock();
@@ -274,7 +274,7 @@ impl Host {
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum RequestProgress {
     Sent,
     Answered,
     /// It has failed, or its answer was a refusal.
@@ -288,7 +288,7 @@ pub(super) struct Permit {
     epoch: u64,
     /// How many answers of the host there were before.
     answers: u64,
-    progress: Progress,
+    progress: RequestProgress,
 }
 
 impl Permit {
@@ -312,8 +312,8 @@ impl Permit {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
         self.progress = match is_refused {
-            true => Progress::Failed,
-            false => Progress::Answered,
+            true => RequestProgress::Failed,
+            false => RequestProgress::Answered,
         };
         let slowed = is_refused.then(|| {
             slowed_by(&FetchError::Status {
@@ -348,7 +348,7 @@ impl Permit {
         };
         // A server that does not know HTTP/2, as another one behind the same balancer, may also wait for the rest of a request.
         let may_have_no_connection = self.pool == Pool::Content
-            && self.progress == Progress::Sent
+            && self.progress == RequestProgress::Sent
             && matches!(
                 error,
                 FetchError::Connect(_)
@@ -356,7 +356,7 @@ impl Permit {
                     | FetchError::Io(_)
                     | FetchError::Timeout
             );
-        self.progress = Progress::Failed;
+        self.progress = RequestProgress::Failed;
         let (epoch, answers) = (self.epoch, self.answers);
         self.host.change(|state| {
             if let Some(overload) = overload {
@@ -370,7 +370,7 @@ impl Permit {
     }
 }
 
-impl State {
+impl PermitState {
     fn overloaded(&mut self, epoch: u64, overload: Overload, slowed: Slowed) {
         let in_progress = self.pools[Pool::Content as usize].in_progress;
         self.limit.overloaded(epoch, overload, in_progress, slowed);
@@ -388,7 +388,7 @@ fn slowed_by(error: &FetchError) -> Slowed {
 impl Drop for Permit {
     fn drop(&mut self) {
         let (pool, epoch) = (self.pool, self.epoch);
-        let is_complete = self.progress == Progress::Answered;
+        let is_complete = self.progress == RequestProgress::Answered;
         self.host.change(|state| {
             if is_complete {
                 let for_resources = state.pools[Pool::Content as usize].in_progress;

@@ -44,7 +44,7 @@ use super::client::Client;
 use super::node_limits::NodePlace;
 use crate::config::{Authorities, XmppConfig};
 use crate::protocol::{TopicUri, node_of};
-use login::{Credentials, Login, Resumption, Security, log_in};
+use login::{Login, LoginCredentials, Resumption, Security, log_in};
 use node::NodeName;
 use srv::{ServerAddress, addresses_of};
 
@@ -141,7 +141,7 @@ impl Client {
         let account = self.xmpp().ok_or(XmppError::NoAccount)?;
         let opening = async {
             let (connection, address) = connect(account).await?;
-            let credentials = Credentials {
+            let credentials = LoginCredentials {
                 account,
                 tls: &|| tls(self.authorities()),
                 resource,

@@ -106,14 +106,14 @@ impl ChangesQuery {
 }
 
 /// Where a reader continues.
-struct Position {
+struct FeedPosition {
     /// The id of the feed; `None`: not stated.
     feed: Option<String>,
     /// The last number that it has read; `None`: it begins with the oldest entry that there is.
     since: Option<i64>,
 }
 
-impl Position {
+impl FeedPosition {
     fn of_query(query: &ChangesQuery) -> Self {
         Self {
             feed: query.feed.clone().filter(|feed| !feed.is_empty()),
@@ -168,7 +168,7 @@ async fn changes(
         return changes_as_events(state, &query, last).await;
     }
     let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
-    let (position, links) = (Position::of_query(&query), query.wants_links());
+    let (position, links) = (FeedPosition::of_query(&query), query.wants_links());
     let (since, entries) = match position.read(&state.store, limit, links).await {
         Ok(page) => page,
         Err(error) => return feed_failed(&error),
@@ -191,8 +191,8 @@ async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<
         return too_many_streams(&state);
     };
     let position = match last {
-        Some(id) => Position::of_event(id, query),
-        None => Some(Position::of_query(query)),
+        Some(id) => FeedPosition::of_event(id, query),
+        None => Some(FeedPosition::of_query(query)),
     };
     // Whether the stream can begin there.
     let begin = match position {
@@ -410,7 +410,7 @@ mod tests {
             limit: None,
             links: None,
         };
-        let position = Position::of_event(id, &query);
+        let position = FeedPosition::of_event(id, &query);
         let found = position.map(|it| (it.feed, it.since.unwrap()));
         let expected = expected.map(|(feed, since)| (feed.map(str::to_owned), since));
         assert_eq!(found, expected, "{id}");

@@ -54,7 +54,7 @@ const MAX_INTERFACES: usize = 20;
 ///
 /// A document is known to be complete only when [`next_entry`](Self::next_entry) has returned `None`.
 pub struct DocumentReader<R: BufRead> {
-    content: Content<R>,
+    content: ReaderContent<R>,
     references: References,
     head: Head,
     head_links: LinkLimit,
@@ -69,18 +69,18 @@ pub struct DocumentReader<R: BufRead> {
     conformance: Conformance,
     /// The entry that is being read. Its texts are used again for the next one.
     draft: EntryDraft,
-    state: State,
+    state: ReaderState,
 }
 
 /// What is being read.
-enum Content<R: BufRead> {
+enum ReaderContent<R: BufRead> {
     Xml(Box<XmlEvents<R>>),
     UriList(Box<UriList<R>>),
 }
 
 /// The state of a reader between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReaderState {
     /// The start tag of an entry was read. `is_other`: it is the element of the other root element.
     InEntry { is_other: bool },
     /// The next line of a list of URIs may be an entry.
@@ -115,10 +115,10 @@ impl<R: BufRead> DocumentReader<R> {
 
     /// A sitemap as plain text.
     fn of_uris(input: DocumentInput<R>, base: BaseUri<'_>) -> Self {
-        let content = Content::UriList(Box::new(UriList::new(input)));
+        let content = ReaderContent::UriList(Box::new(UriList::new(input)));
         let mut reader = Self::of(content, Root::Urlset, base);
         reader.oddities.add(Oddity::UriList);
-        reader.state = State::InLines;
+        reader.state = ReaderState::InLines;
         reader
     }
 
@@ -142,7 +142,7 @@ impl<R: BufRead> DocumentReader<R> {
         if events.declares_encoding() {
             oddities.add(Oddity::Encoding);
         }
-        let mut reader = Self::of(Content::Xml(events), root, base);
+        let mut reader = Self::of(ReaderContent::Xml(events), root, base);
         reader.oddities = oddities;
         reader.spelling = spelling;
         reader.is_dialect = is_change_set;
@@ -156,7 +156,7 @@ impl<R: BufRead> DocumentReader<R> {
     }
 
     /// A reader that has read nothing.
-    fn of(content: Content<R>, root: Root, base: BaseUri<'_>) -> Self {
+    fn of(content: ReaderContent<R>, root: Root, base: BaseUri<'_>) -> Self {
         Self {
             content,
             references: References::of(base),
@@ -175,7 +175,7 @@ impl<R: BufRead> DocumentReader<R> {
             oddities: Oddities::default(),
             conformance: Conformance::default(),
             draft: EntryDraft::new(),
-            state: State::Failed,
+            state: ReaderState::Failed,
         }
     }
 
@@ -188,18 +188,18 @@ impl<R: BufRead> DocumentReader<R> {
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
             // Left only by success.
-            let entry = match std::mem::replace(&mut self.state, State::Failed) {
-                State::Ended => {
-                    self.state = State::Ended;
+            let entry = match std::mem::replace(&mut self.state, ReaderState::Failed) {
+                ReaderState::Ended => {
+                    self.state = ReaderState::Ended;
                     return Ok(None);
                 }
-                State::Failed => return Err(ReadError::CutShort(self.place())),
-                State::InEntry { is_other } => {
+                ReaderState::Failed => return Err(ReadError::CutShort(self.place())),
+                ReaderState::InEntry { is_other } => {
                     let entry = self.read_entry(is_other)?;
                     self.state = self.seek_entry(true)?;
                     entry
                 }
-                State::InLines => self.read_line()?,
+                ReaderState::InLines => self.read_line()?,
             };
             if let Some(entry) = entry {
                 return Ok(Some(entry));
@@ -220,15 +220,15 @@ impl<R: BufRead> DocumentReader<R> {
     /// Where the event begins that was read last.
     fn place(&self) -> TextPosition {
         match &self.content {
-            Content::Xml(events) => events.place(),
-            Content::UriList(lines) => lines.place(),
+            ReaderContent::Xml(events) => events.place(),
+            ReaderContent::UriList(lines) => lines.place(),
         }
     }
 
     /// Reads up to the next entry or to the end, including parts of the head.
-    fn seek_entry(&mut self, late: bool) -> Result<State, ReadError> {
-        let Content::Xml(events) = &mut self.content else {
-            return Ok(State::InLines);
+    fn seek_entry(&mut self, late: bool) -> Result<ReaderState, ReadError> {
+        let ReaderContent::Xml(events) = &mut self.content else {
+            return Ok(ReaderState::InLines);
         };
         loop {
             let tag = match events.next()? {
@@ -244,9 +244,9 @@ impl<R: BufRead> DocumentReader<R> {
                 }
                 if is_other && !late && distinguishes_entries(&self.head) {
                     self.head.root = root;
-                    return Ok(State::InEntry { is_other: false });
+                    return Ok(ReaderState::InEntry { is_other: false });
                 }
-                return Ok(State::InEntry { is_other });
+                return Ok(ReaderState::InEntry { is_other });
             }
             if !element.is_of_head() {
                 continue;
@@ -285,7 +285,7 @@ impl<R: BufRead> DocumentReader<R> {
     }
 
     /// Ends a complete document. `damaged`: in how many places its text can't be read.
-    fn finish(&mut self, damaged: u64) -> State {
+    fn finish(&mut self, damaged: u64) -> ReaderState {
         self.oddities.add_several(Oddity::BadMarkup, damaged);
         if self.is_dialect {
             self.oddities.add(Oddity::Draft01);
@@ -295,13 +295,13 @@ impl<R: BufRead> DocumentReader<R> {
         let base = self.references.base();
         self.conformance
             .finish(&self.head, base, self.is_dialect, &mut self.oddities);
-        State::Ended
+        ReaderState::Ended
     }
 
     /// Reads an entry whose start tag was read; `None` if it can't be used. `is_other`: it is the element of the other root
     /// element.
     fn read_entry(&mut self, is_other: bool) -> Result<Option<Entry>, ReadError> {
-        let Content::Xml(events) = &mut self.content else {
+        let ReaderContent::Xml(events) = &mut self.content else {
             return Ok(None);
         };
         let begin = events.position();
@@ -383,7 +383,7 @@ impl<R: BufRead> DocumentReader<R> {
 
     /// Reads the next line of a list of URIs, or its end.
     fn read_line(&mut self) -> Result<Option<Entry>, ReadError> {
-        let Content::UriList(lines) = &mut self.content else {
+        let ReaderContent::UriList(lines) = &mut self.content else {
             return Ok(None);
         };
         let Some(line) = lines.next()? else {
@@ -391,7 +391,7 @@ impl<R: BufRead> DocumentReader<R> {
             self.state = self.finish(damaged);
             return Ok(None);
         };
-        self.state = State::InLines;
+        self.state = ReaderState::InLines;
         // A line that is no absolute URI is damaged, not relative.
         let is_relative = !self.references.is_too_long(&line) && Url::parse(&line).is_err();
         let uri = if is_relative {

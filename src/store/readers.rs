@@ -66,9 +66,9 @@ impl Lane {
 /// All that reads.
 pub(super) struct Readers {
     // Each pool waits for its threads when it is dropped.
-    lookups: Pool,
-    work: Pool,
-    reports: Pool,
+    lookups: ReaderPool,
+    work: ReaderPool,
+    reports: ReaderPool,
     blocking: SharedConnections,
     damage: Arc<Damage>,
     /// How many queries were handed to a thread.
@@ -80,9 +80,9 @@ impl Readers {
     /// Starts the threads. Each opens its connection with its first query.
     pub(super) fn start(database: &Path, damage: Arc<Damage>) -> Result<Self, StoreError> {
         Ok(Self {
-            lookups: Pool::start(Lane::Lookups, database)?,
-            work: Pool::start(Lane::Work, database)?,
-            reports: Pool::start(Lane::Reports, database)?,
+            lookups: ReaderPool::start(Lane::Lookups, database)?,
+            work: ReaderPool::start(Lane::Work, database)?,
+            reports: ReaderPool::start(Lane::Reports, database)?,
             blocking: SharedConnections::of(database),
             damage,
             #[cfg(test)]
@@ -90,7 +90,7 @@ impl Readers {
         })
     }
 
-    fn pool(&self, lane: Lane) -> &Pool {
+    fn pool(&self, lane: Lane) -> &ReaderPool {
         match lane {
             Lane::Lookups => &self.lookups,
             Lane::Work => &self.work,
@@ -203,7 +203,7 @@ impl Reader {
 type Job = Box<dyn FnOnce(&mut Reader) + Send>;
 
 /// Threads that run the queries of one lane, in the order in which they were queued.
-struct Pool {
+struct ReaderPool {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -220,7 +220,7 @@ struct Jobs {
     is_closed: bool,
 }
 
-impl Pool {
+impl ReaderPool {
     fn start(lane: Lane, database: &Path) -> Result<Self, StoreError> {
         let mut pool = Self {
             queue: Arc::default(),
@@ -270,7 +270,7 @@ impl Queue {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ReaderPool {
     fn drop(&mut self) {
         self.queue.jobs.lock().is_closed = true;
         self.queue.has_changed.notify_all();

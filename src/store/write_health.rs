@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 ///
 /// A delivery is longer than most of what is written. Where one did not fit, a shorter write proves nothing.
 #[derive(Default)]
-pub(super) struct WriteHealth(Mutex<Failure>);
+pub(super) struct WriteHealth(Mutex<WriteFailure>);
 
 #[derive(Default)]
-struct Failure {
+struct WriteFailure {
     has_failed: bool,
     /// The length of the longest delivery that could not be stored, in bytes.
     refused: u64,
@@ -32,7 +32,7 @@ impl WriteHealth {
     pub(super) fn note_fitting(&self, length: u64) {
         let mut failure = self.0.lock();
         if length >= failure.refused {
-            *failure = Failure::default();
+            *failure = WriteFailure::default();
         }
     }
 

@@ -50,8 +50,8 @@ pub(crate) fn client(timeout: Duration) -> Client {
 pub(crate) async fn fetch_all(client: &Client, url: &Url) -> [Result<u64, &'static str>; 3] {
     let document = client.get_document(url, None, LIMIT).await;
     let document = document.map(|fetched| match fetched {
-        resyncd::fetch::Fetched::Document(document) => document.bytes_len(),
-        resyncd::fetch::Fetched::NotModified => panic!("the request was unconditional"),
+        resyncd::fetch::DocumentAnswer::Document(document) => document.bytes_len(),
+        resyncd::fetch::DocumentAnswer::NotModified => panic!("the request was unconditional"),
     });
     let uri = ResourceUri::try_from(url.clone()).unwrap();
     let any = AllowedHosts::any();

@@ -26,10 +26,10 @@ pub enum Fault {
 
 /// The planned faults.
 #[derive(Debug, Default)]
-pub(super) struct PlannedFaults(Vec<Planned>);
+pub(super) struct PlannedFaults(Vec<PlannedFault>);
 
 #[derive(Debug)]
-struct Planned {
+struct PlannedFault {
     path: String,
     fault: Fault,
     left: usize,
@@ -39,7 +39,7 @@ impl PlannedFaults {
     /// Plans a fault for the next `times` requests of a path; a path that ends in `*` is a prefix.
     pub(super) fn plan(&mut self, path: &str, fault: Fault, times: usize) {
         if times > 0 {
-            self.0.push(Planned {
+            self.0.push(PlannedFault {
                 path: path.to_owned(),
                 fault,
                 left: times,
@@ -65,7 +65,7 @@ impl PlannedFaults {
     }
 }
 
-impl Planned {
+impl PlannedFault {
     fn concerns(&self, path: &str) -> bool {
         match self.path.strip_suffix('*') {
             Some(beginning) => path.starts_with(beginning),

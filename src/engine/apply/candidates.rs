@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome, download};
-use super::members::Member;
+use super::members::PackageMember;
 use super::patching::{PatchCandidate, PatchingError, has_patch, patch, plan_patch};
 use super::staged::StagedResource;
 use super::unpack::{UnpackError, unpack};
@@ -45,7 +45,7 @@ fn expected_of(task: &Task) -> Expected {
 enum TaskCandidate {
     Patch(PatchCandidate),
     /// With the path of the representation.
-    Member(Arc<Member>, String),
+    Member(Arc<PackageMember>, String),
     Uri(Candidate),
 }
 

@@ -15,7 +15,7 @@ use crate::protocol::{ChangeKind, ContentInfo, ResourceUri, SourceTime};
 use crate::store::{Change, Origin, Task};
 
 /// The bytes of one entry of a manifest.
-pub(in crate::engine) struct Member {
+pub(in crate::engine) struct PackageMember {
     pub(in crate::engine) uri: ResourceUri,
     /// The path of the representation in the package; `None`: the package has only a patch.
     pub(super) path: Option<String>,
@@ -28,7 +28,7 @@ pub(in crate::engine) struct Member {
     is_logged: Arc<AtomicBool>,
 }
 
-impl Member {
+impl PackageMember {
     /// The member of a package that has the bytes of a change.
     pub(in crate::engine) fn new(
         change: &Change,
@@ -64,7 +64,7 @@ impl Member {
 /// All members on offer for the tasks of one Source.
 #[derive(Default)]
 pub(in crate::engine) struct Members {
-    offered: Mutex<HashMap<ResourceUri, Vec<Arc<Member>>>>,
+    offered: Mutex<HashMap<ResourceUri, Vec<Arc<PackageMember>>>>,
     /// Notified when an ingestion begins to wait for the executor.
     #[cfg(test)]
     awaited: tokio::sync::Notify,
@@ -72,7 +72,7 @@ pub(in crate::engine) struct Members {
 
 impl Members {
     /// The member that has the bytes of a task.
-    pub(super) fn of(&self, task: &Task) -> Option<Arc<Member>> {
+    pub(super) fn of(&self, task: &Task) -> Option<Arc<PackageMember>> {
         let members = self.offered.lock();
         let offered = members.get(&task.uri)?;
         // Of entries that are the same the later one counts.
@@ -87,7 +87,7 @@ impl Members {
     pub(super) fn withdraw_unusable(
         &self,
         source: &str,
-        member: &Arc<Member>,
+        member: &Arc<PackageMember>,
         code: &str,
         error: &dyn Display,
     ) {
@@ -100,13 +100,13 @@ impl Members {
         }
     }
 
-    pub(in crate::engine) fn offer(&self, member: &Arc<Member>) {
+    pub(in crate::engine) fn offer(&self, member: &Arc<PackageMember>) {
         let mut members = self.offered.lock();
         let offered = members.entry(member.uri.clone()).or_default();
         offered.push(Arc::clone(member));
     }
 
-    pub(in crate::engine) fn is_offered(&self, member: &Arc<Member>) -> bool {
+    pub(in crate::engine) fn is_offered(&self, member: &Arc<PackageMember>) -> bool {
         let members = self.offered.lock();
         let offered = members.get(&member.uri);
         offered.is_some_and(|offered| offered.iter().any(|other| Arc::ptr_eq(other, member)))
@@ -128,7 +128,7 @@ impl Members {
         self.awaited.notified().await;
     }
 
-    pub(in crate::engine) fn withdraw(&self, member: &Arc<Member>) {
+    pub(in crate::engine) fn withdraw(&self, member: &Arc<PackageMember>) {
         let mut members = self.offered.lock();
         if let Some(offered) = members.get_mut(&member.uri) {
             offered.retain(|other| !Arc::ptr_eq(other, member));

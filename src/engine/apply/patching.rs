@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::context::ApplyContext;
 use super::download::DownloadError;
-use super::members::Member;
+use super::members::PackageMember;
 use super::staged::{BodyMemory, Description, ReceivedBytes, StagedResource};
 use crate::fetch::{AllowedHosts, FetchError, PackageError, Wanted};
 use crate::mirror::MirrorError;
@@ -35,7 +35,7 @@ static FREE: Semaphore = Semaphore::const_new(64 << 20);
 /// Where a patch is.
 enum PatchLocation {
     /// In an open package, at this path.
-    Member(Arc<Member>, String),
+    Member(Arc<PackageMember>, String),
     Uri(ResourceUri),
 }
 
@@ -122,7 +122,7 @@ pub(super) fn has_patch(context: &ApplyContext, task: &Task) -> bool {
 pub(super) fn plan_patch(
     context: &ApplyContext,
     task: &Task,
-    member: Option<&Arc<Member>>,
+    member: Option<&Arc<PackageMember>>,
 ) -> Option<PatchCandidate> {
     let is_proven = !task.content.hashes.is_empty() && !task.live_hashes.is_empty();
     let is_short = task
@@ -169,8 +169,10 @@ pub(super) async fn patch(
         place,
     } = candidate;
     let fetched = match place {
-        PatchLocation::Uri(uri) => Fetched::Downloaded(download(context, &uri, &content).await?),
-        PatchLocation::Member(member, path) => Fetched::Packed(member, path),
+        PatchLocation::Uri(uri) => {
+            FetchedPatch::Downloaded(download(context, &uri, &content).await?)
+        }
+        PatchLocation::Member(member, path) => FetchedPatch::Packed(member, path),
     };
     let permit = tokio::time::timeout(WAIT, APPLYING.acquire()).await;
     let permit = permit
@@ -181,8 +183,10 @@ pub(super) async fn patch(
     let applying = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let (patch, _room) = match fetched {
-            Fetched::Downloaded(Downloaded { bytes, room }) => (bytes, room),
-            Fetched::Packed(member, path) => (unpack(&context, &member, &path, &content)?, None),
+            FetchedPatch::Downloaded(Downloaded { bytes, room }) => (bytes, room),
+            FetchedPatch::Packed(member, path) => {
+                (unpack(&context, &member, &path, &content)?, None)
+            }
         };
         apply(&context, &task, kind, &patch)
     });
@@ -191,10 +195,10 @@ pub(super) async fn patch(
 }
 
 /// A patch that is to be applied.
-enum Fetched {
+enum FetchedPatch {
     Downloaded(Downloaded),
     /// In an open package, at this path.
-    Packed(Arc<Member>, String),
+    Packed(Arc<PackageMember>, String),
 }
 
 /// The bytes of a patch, and the room in memory that they take.
@@ -246,7 +250,7 @@ async fn download(
 /// Reads a patch from a package.
 fn unpack(
     context: &ApplyContext,
-    member: &Member,
+    member: &PackageMember,
     path: &str,
     content: &ContentInfo,
 ) -> Result<Vec<u8>, PatchingError> {

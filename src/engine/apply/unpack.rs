@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::coding::{CodedContent, DecidedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
-use super::members::Member;
+use super::members::PackageMember;
 use super::staged::{Description, ReceivedBytes, StagedResource};
 use crate::fetch::{FetchError, MemberReader, PackageError};
 use crate::mirror::{MirrorError, Staged};
@@ -58,7 +58,7 @@ pub(super) async fn unpack(
     context: &Arc<ApplyContext>,
     task: &Task,
     expected: Expected,
-    member: &Arc<Member>,
+    member: &Arc<PackageMember>,
     path: String,
 ) -> Result<StagedResource, UnpackError> {
     let context = Arc::clone(context);
@@ -72,7 +72,7 @@ fn copy(
     context: &ApplyContext,
     task: &Task,
     expected: &Expected,
-    member: &Member,
+    member: &PackageMember,
     path: &str,
 ) -> Result<StagedResource, UnpackError> {
     let mut bytes = member.package.member(path)?;

@@ -43,7 +43,7 @@ pub(super) async fn begin<'a>(
         state: &context.state,
         progress: &context.progress,
     };
-    job.each_page(Step::Begin).await?;
+    job.each_page(RepairStep::Begin).await?;
     Ok(job)
 }
 
@@ -59,7 +59,7 @@ pub(super) struct RepairJob<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum RepairStep {
     /// Repairs without tasks are made, tasks are planned for the others.
     Begin,
     /// The tasks are executed or given up.
@@ -78,16 +78,16 @@ impl RepairJob<'_> {
     /// Waits for the tasks, which an executor must be executing now, and checks their results.
     pub(super) async fn complete(&self) -> Result<(), EngineError> {
         drain(&self.repair.context).await;
-        self.each_page(Step::End).await
+        self.each_page(RepairStep::End).await
     }
 
-    async fn each_page(&self, step: Step) -> Result<(), EngineError> {
+    async fn each_page(&self, step: RepairStep) -> Result<(), EngineError> {
         let audit_db = &self.comparison.audit_db;
         let mut after = 0;
         while let Some(page) = audit_db.next_findings(&mut after, PAGE)? {
             let changed = match step {
-                Step::Begin => self.begin(page).await?,
-                Step::End => self.end(page).await?,
+                RepairStep::Begin => self.begin(page).await?,
+                RepairStep::End => self.end(page).await?,
             };
             audit_db.change_findings(&changed)?;
         }

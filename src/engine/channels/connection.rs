@@ -35,20 +35,20 @@ pub(super) trait Connector: Send {
         &mut self,
         context: &ChannelContext,
         channel: &ChannelRecord,
-    ) -> impl Future<Output = Result<Self::Open, Failure>> + Send;
+    ) -> impl Future<Output = Result<Self::Open, ConnectionFailure>> + Send;
 
     /// Ends one that is not wanted any more. `is_left`: the channel itself is not. Returns whether nothing is left to end then.
     fn close(&mut self, open: Self::Open, is_left: bool) -> impl Future<Output = bool> + Send;
 
     /// One is lost.
-    fn lose(&mut self, open: Self::Open, failure: &Failure);
+    fn lose(&mut self, open: Self::Open, failure: &ConnectionFailure);
 
     /// Ends what outlives connections, if anything does: the channel is left, and none is open. What fails is tried again.
     fn leave(
         &mut self,
         context: &ChannelContext,
         channel: &ChannelRecord,
-    ) -> impl Future<Output = Result<(), Failure>> + Send;
+    ) -> impl Future<Output = Result<(), ConnectionFailure>> + Send;
 }
 
 /// A connection that is open.
@@ -58,7 +58,7 @@ pub(super) trait Connection: Send {
 
     /// Waits for the next message. After a failure that does not end it the connection goes on: what was received is not accepted, or
     /// something was missed.
-    fn next(&mut self) -> impl Future<Output = Result<Self::Message, Failure>> + Send;
+    fn next(&mut self) -> impl Future<Output = Result<Self::Message, ConnectionFailure>> + Send;
 
     /// A message is on disk.
     fn stored(&mut self, message: Self::Message);
@@ -71,7 +71,7 @@ pub(super) trait Message: Send + Sync {
 }
 
 /// Why there is no connection, or why something that came over one is not accepted.
-pub(super) struct Failure {
+pub(super) struct ConnectionFailure {
     pub(super) code: &'static str,
     pub(super) message: String,
     /// The pause that the server asks for.
@@ -187,7 +187,7 @@ impl Driver<'_> {
         connector: &mut C,
         mut open: C::Open,
         wakes: &mut broadcast::Receiver<Wake>,
-    ) -> Result<Option<Failure>, Ended> {
+    ) -> Result<Option<ConnectionFailure>, Ended> {
         let mut has_fault = false;
         while !self.is_to_be_closed().await? {
             let received = {

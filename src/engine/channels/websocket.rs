@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::connection::{Connection, Connector, Failure, Message};
+use super::connection::{Connection, ConnectionFailure, Connector, Message};
 use super::context::ChannelContext;
 use crate::fetch::{Socket, SocketError, SocketMessage};
 use crate::store::ChannelRecord;
@@ -19,10 +19,10 @@ impl Connector for Websockets {
         &mut self,
         context: &ChannelContext,
         channel: &ChannelRecord,
-    ) -> Result<Socket, Failure> {
+    ) -> Result<Socket, ConnectionFailure> {
         let (client, limit) = (&context.client, context.longest_message);
         let opening = client.open_socket(&channel.topic, limit);
-        opening.await.map_err(Failure::from)
+        opening.await.map_err(ConnectionFailure::from)
     }
 
     async fn close(&mut self, open: Socket, _: bool) -> bool {
@@ -30,9 +30,13 @@ impl Connector for Websockets {
         true
     }
 
-    fn lose(&mut self, _: Socket, _: &Failure) {}
+    fn lose(&mut self, _: Socket, _: &ConnectionFailure) {}
 
-    async fn leave(&mut self, _: &ChannelContext, _: &ChannelRecord) -> Result<(), Failure> {
+    async fn leave(
+        &mut self,
+        _: &ChannelContext,
+        _: &ChannelRecord,
+    ) -> Result<(), ConnectionFailure> {
         Ok(())
     }
 }
@@ -40,8 +44,8 @@ impl Connector for Websockets {
 impl Connection for Socket {
     type Message = SocketMessage;
 
-    async fn next(&mut self) -> Result<SocketMessage, Failure> {
-        Socket::next(self).await.map_err(Failure::from)
+    async fn next(&mut self) -> Result<SocketMessage, ConnectionFailure> {
+        Socket::next(self).await.map_err(ConnectionFailure::from)
     }
 
     fn stored(&mut self, _: SocketMessage) {}
@@ -53,7 +57,7 @@ impl Message for SocketMessage {
     }
 }
 
-impl From<SocketError> for Failure {
+impl From<SocketError> for ConnectionFailure {
     fn from(error: SocketError) -> Self {
         Self {
             code: error.code(),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::connection::{Connection, Connector, Failure, Message};
+use super::connection::{Connection, ConnectionFailure, Connector, Message};
 use super::context::ChannelContext;
 use crate::clock;
 use crate::fetch::{Client, NodeEvent, NodeItem, NodeMemory, NodePlace, NodeSession, XmppError};
@@ -95,7 +95,7 @@ impl Connector for Nodes {
         &mut self,
         context: &ChannelContext,
         channel: &ChannelRecord,
-    ) -> Result<OpenNode, Failure> {
+    ) -> Result<OpenNode, ConnectionFailure> {
         let opening = context.client.open_node(&channel.topic, &mut self.memory);
         let opened = opening.await;
         self.resumptions = match opened {
@@ -130,7 +130,7 @@ impl Connector for Nodes {
         is_left && open.session.unsubscribe().await.is_ok()
     }
 
-    fn lose(&mut self, open: OpenNode, _: &Failure) {
+    fn lose(&mut self, open: OpenNode, _: &ConnectionFailure) {
         let lasted = clock::now().mono.duration_since(open.opened_at);
         self.memory.newest = newest_after(self.memory.newest, open.was_asked_for, lasted);
         self.memory.resumption = open.session.resumption();
@@ -142,7 +142,7 @@ impl Connector for Nodes {
         &mut self,
         context: &ChannelContext,
         channel: &ChannelRecord,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ConnectionFailure> {
         Ok(self.unsubscribe(&context.client, channel).await?)
     }
 }
@@ -161,24 +161,24 @@ fn newest_after(newest: u32, was_asked_for: bool, lasted: Duration) -> u32 {
 
 impl OpenNode {
     /// The session has ended.
-    fn failure(&mut self, error: XmppError) -> Failure {
+    fn failure(&mut self, error: XmppError) -> ConnectionFailure {
         self.was_asked_for = error.is_of_content() && self.session.awaits_newest();
         let is_of_message = error.is_of_message() && !self.was_asked_for;
-        Failure {
+        ConnectionFailure {
             is_of_message,
             ..error.into()
         }
     }
 
     /// Counts somebody else who sends something. `None`: it was reported often enough.
-    fn foreign(&mut self, from: &str) -> Option<Failure> {
+    fn foreign(&mut self, from: &str) -> Option<ConnectionFailure> {
         let now = clock::now().mono;
         if !is_reported(self.foreign, now.duration_since(self.foreign_at)) {
             return None;
         }
         self.foreign = self.foreign.saturating_add(1);
         self.foreign_at = now;
-        Some(Failure {
+        Some(ConnectionFailure {
             is_of_message: true,
             ..note(
                 "foreign-publisher",
@@ -197,7 +197,7 @@ fn is_reported(reports: u32, age: Duration) -> bool {
 }
 
 /// Items may be missing.
-fn gap(why: &str) -> Failure {
+fn gap(why: &str) -> ConnectionFailure {
     note(
         "missed-items",
         format!("{why}: the poll finds what is missing"),
@@ -205,8 +205,8 @@ fn gap(why: &str) -> Failure {
 }
 
 /// What does not end the session.
-fn note(code: &'static str, message: String) -> Failure {
-    Failure {
+fn note(code: &'static str, message: String) -> ConnectionFailure {
+    ConnectionFailure {
         code,
         message,
         retry_after: None,
@@ -218,7 +218,7 @@ fn note(code: &'static str, message: String) -> Failure {
 impl Connection for OpenNode {
     type Message = NodeItem;
 
-    async fn next(&mut self) -> Result<NodeItem, Failure> {
+    async fn next(&mut self) -> Result<NodeItem, ConnectionFailure> {
         if let Some(why) = self.gap.take() {
             return Err(gap(why));
         }
@@ -233,10 +233,10 @@ impl Connection for OpenNode {
                 }
                 NodeEvent::Item(item) => return Ok(item),
                 NodeEvent::Rejected(error) => {
-                    return Err(Failure {
+                    return Err(ConnectionFailure {
                         ends: false,
                         is_of_message: true,
-                        ..Failure::from(error)
+                        ..ConnectionFailure::from(error)
                     });
                 }
                 NodeEvent::Answered if self.repetition.is_incomplete() => {
@@ -273,7 +273,7 @@ impl Message for NodeItem {
     }
 }
 
-impl From<XmppError> for Failure {
+impl From<XmppError> for ConnectionFailure {
     fn from(error: XmppError) -> Self {
         Self {
             code: error.code(),

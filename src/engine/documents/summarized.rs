@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::clock;
 use crate::engine::EngineError;
-use crate::fetch::{Client, Fetched, FetchedDocument};
+use crate::fetch::{Client, DocumentAnswer, FetchedDocument};
 use crate::protocol::{Capability, DocumentSummary, ReadError, SourceTime, Validators};
 use crate::sync::latest_source_time;
 
@@ -19,8 +19,8 @@ pub(in crate::engine) async fn fetch_document(
     limit: u64,
 ) -> Result<Option<Box<FetchedDocument>>, EngineError> {
     match client.get_document(uri, known, limit).await {
-        Ok(Fetched::Document(document)) => Ok(Some(document)),
-        Ok(Fetched::NotModified) => Ok(None),
+        Ok(DocumentAnswer::Document(document)) => Ok(Some(document)),
+        Ok(DocumentAnswer::NotModified) => Ok(None),
         Err(error) => Err(EngineError::Fetch {
             uri: uri.to_string(),
             error,

@@ -143,7 +143,7 @@ impl Batch {
 }
 
 /// How far a hook has come.
-struct Position {
+struct HookPosition {
     /// The number of the feed up to which it has accepted everything.
     accepted: i64,
     stored: i64,
@@ -186,7 +186,7 @@ impl HookWorker {
     }
 
     /// Reads the stored position, until that succeeds; `None`: the hook is stopped.
-    async fn begin(&self) -> Option<Position> {
+    async fn begin(&self) -> Option<HookPosition> {
         let HookTarget { source, hook, .. } = &*self.target;
         loop {
             match self.handles.store.begin_hook(source, &hook.name).await {
@@ -195,7 +195,7 @@ impl HookWorker {
                         self.report_missed();
                     }
                     self.note(|facts| facts.position = Some(begin.position));
-                    return Some(Position {
+                    return Some(HookPosition {
                         accepted: begin.position,
                         stored: begin.position,
                         stored_at: clock::now().mono,
@@ -210,7 +210,7 @@ impl HookWorker {
         }
     }
 
-    async fn follow(&self, position: &mut Position) {
+    async fn follow(&self, position: &mut HookPosition) {
         let store = &self.handles.store;
         let mut wakes = store.wakes();
         let (mut failures, mut has_gathered) = (0_u32, false);
@@ -269,7 +269,7 @@ impl HookWorker {
     }
 
     /// What the hook is to get next; `None`: there is nothing. The position moves over the changes of other Sources.
-    async fn next(&self, position: &mut Position) -> Result<Option<Batch>, StoreError> {
+    async fn next(&self, position: &mut HookPosition) -> Result<Option<Batch>, StoreError> {
         let HookTarget { source, hook, .. } = &*self.target;
         let is_webhook = matches!(hook.action, HookAction::Webhook { .. });
         let mut since = position.accepted;
@@ -301,7 +301,7 @@ impl HookWorker {
     }
 
     /// Has the hook accept a batch. The position up to which it has is that of the batch afterwards.
-    async fn deliver(&self, batch: &Batch, position: &Position) -> Result<(), HookError> {
+    async fn deliver(&self, batch: &Batch, position: &HookPosition) -> Result<(), HookError> {
         match &self.target.hook.action {
             HookAction::Command { program, arguments } => {
                 self.run_program(program, arguments, batch, position).await
@@ -360,7 +360,7 @@ impl HookWorker {
         program: &Path,
         arguments: &[String],
         batch: &Batch,
-        position: &Position,
+        position: &HookPosition,
     ) -> Result<(), HookError> {
         let HookTarget {
             source,
@@ -457,7 +457,7 @@ impl HookWorker {
     }
 
     /// Stores the position, if what it has moved over is worth it.
-    async fn store_if_due(&self, position: &mut Position) {
+    async fn store_if_due(&self, position: &mut HookPosition) {
         let age = clock::now()
             .mono
             .saturating_duration_since(position.stored_at);
@@ -472,7 +472,7 @@ impl HookWorker {
     }
 
     /// Stores the position. If that fails it is stored with the next one: until then it counts in this process only.
-    async fn store(&self, position: &mut Position) {
+    async fn store(&self, position: &mut HookPosition) {
         let HookTarget { source, hook, .. } = &*self.target;
         let store = &self.handles.store;
         match store.note_hook(source, &hook.name, position.accepted).await {

@@ -46,16 +46,16 @@ pub(super) struct EntryBatches {
     /// Where the document was fetched from.
     uri: Url,
     /// `None` after the last batch.
-    rest: Option<Rest>,
+    rest: Option<UnreadRest>,
 }
 
-enum Rest {
-    Closed(EntrySource, Selection),
-    Open(Box<OwnedReader>, Selection),
+enum UnreadRest {
+    Closed(EntrySource, EntrySelection),
+    Open(Box<OwnedReader>, EntrySelection),
 }
 
 /// Which changes the entries become.
-enum Selection {
+enum EntrySelection {
     /// Each entry states what exists.
     Listed,
     /// Each entry states a change, and those that are news count.
@@ -65,7 +65,7 @@ enum Selection {
 impl EntryBatches {
     /// All entries of a Resource List, or of a manifest of a Resource Dump.
     pub(super) fn of_list(context: &Arc<SourceContext>, entries: EntrySource) -> Self {
-        Self::of(context, entries, Selection::Listed)
+        Self::of(context, entries, EntrySelection::Listed)
     }
 
     /// The entries that are news, of a document that states changes. `newest_first`: whether its newest entry comes first.
@@ -93,17 +93,17 @@ impl EntryBatches {
             last: None,
             next: None,
         };
-        Self::of(context, entries, Selection::News(Box::new(news)))
+        Self::of(context, entries, EntrySelection::News(Box::new(news)))
     }
 
-    fn of(context: &Arc<SourceContext>, entries: EntrySource, selection: Selection) -> Self {
+    fn of(context: &Arc<SourceContext>, entries: EntrySource, selection: EntrySelection) -> Self {
         Self {
             context: Arc::clone(context),
             uri: match &entries {
                 EntrySource::Document(document) => document.url().clone(),
                 EntrySource::Package(opened) => opened.uri.clone(),
             },
-            rest: Some(Rest::Closed(entries, selection)),
+            rest: Some(UnreadRest::Closed(entries, selection)),
         }
     }
 
@@ -124,7 +124,7 @@ impl EntryBatches {
     }
 }
 
-impl Rest {
+impl UnreadRest {
     fn read_batch(
         self,
         context: &SourceContext,
@@ -134,8 +134,8 @@ impl Rest {
             Self::Open(reader, selection) => (reader, selection),
         };
         let batch = match &mut selection {
-            Selection::Listed => read_listed(context, &mut reader)?,
-            Selection::News(news) => news.read(context, &mut reader)?,
+            EntrySelection::Listed => read_listed(context, &mut reader)?,
+            EntrySelection::News(news) => news.read(context, &mut reader)?,
         };
         let rest = (!batch.is_last).then(|| Self::Open(reader, selection));
         Ok((rest, batch))

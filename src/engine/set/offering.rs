@@ -14,7 +14,7 @@ use super::changes::ListedChange;
 use super::entry_batches::EntrySource;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::apply::members::Member;
+use crate::engine::apply::members::PackageMember;
 use crate::engine::context::SourceContext;
 use crate::fetch::Package;
 use crate::protocol::{ChangeKind, Link, PatchKind, ResourceUri};
@@ -29,7 +29,7 @@ pub(super) struct Offering {
     package: Option<Package>,
     /// The origin of the tasks.
     origin: Origin,
-    members: Vec<Arc<Member>>,
+    members: Vec<Arc<PackageMember>>,
     /// Whether an unusable member of the package was logged.
     is_logged: Arc<AtomicBool>,
 }
@@ -71,7 +71,7 @@ impl Offering {
             return;
         }
         let is_logged = Arc::clone(&self.is_logged);
-        let member = Member::new(change, path, package.clone(), self.origin, is_logged);
+        let member = PackageMember::new(change, path, package.clone(), self.origin, is_logged);
         let member = Arc::new(member);
         self.context.members.offer(&member);
         self.members.push(member);
@@ -93,7 +93,8 @@ impl Offering {
         let mut wakes = self.context.store.wakes();
         let found = self.tasks_of(self.members.iter().collect()).await?;
         self.retry_now(&found).await?;
-        let mut awaited: Vec<&Arc<Member>> = found.into_iter().map(|(member, _)| member).collect();
+        let mut awaited: Vec<&Arc<PackageMember>> =
+            found.into_iter().map(|(member, _)| member).collect();
         while !awaited.is_empty() {
             // Those that are queued tell of what the query finds anyway.
             while !matches!(
@@ -104,7 +105,7 @@ impl Offering {
             let last = awaited.split_off(awaited.len().saturating_sub(LAST));
             let found = self.tasks_of(last).await?;
             let pending = found.into_iter().filter(|(_, task)| !task.given_up);
-            let pending: Vec<&Arc<Member>> = pending.map(|(member, _)| member).collect();
+            let pending: Vec<&Arc<PackageMember>> = pending.map(|(member, _)| member).collect();
             if !pending.is_empty() && !self.woken(&mut wakes).await {
                 return Err(EngineError::Interrupted);
             }
@@ -122,8 +123,8 @@ impl Offering {
     /// Those of the members that are still on offer and have a task, with that.
     async fn tasks_of<'a>(
         &self,
-        mut members: Vec<&'a Arc<Member>>,
-    ) -> Result<Vec<(&'a Arc<Member>, PackageTask)>, EngineError> {
+        mut members: Vec<&'a Arc<PackageMember>>,
+    ) -> Result<Vec<(&'a Arc<PackageMember>, PackageTask)>, EngineError> {
         let (context, now) = (&self.context, clock::now().wall);
         members.retain(|member| context.members.is_offered(member));
         let uris = members.iter().map(|member| member.uri.clone()).collect();
@@ -141,7 +142,10 @@ impl Offering {
     }
 
     /// Makes tasks due that wait for a retry: the package has their bytes now.
-    async fn retry_now(&self, found: &[(&Arc<Member>, PackageTask)]) -> Result<(), EngineError> {
+    async fn retry_now(
+        &self,
+        found: &[(&Arc<PackageMember>, PackageTask)],
+    ) -> Result<(), EngineError> {
         let waiting = found.iter().filter(|(_, found)| !found.due);
         let waiting: Vec<Task> = waiting.map(|(_, found)| found.task.clone()).collect();
         if !waiting.is_empty() {

@@ -113,7 +113,7 @@ async fn work(context: &Arc<SourceContext>, folder: &VersionsFolder, mirror: &Ar
     };
     note_usable(context);
     let apply = Arc::new(ApplyContext::new(Arc::clone(context), versions, true));
-    let worker = Worker {
+    let worker = VersionsWorker {
         apply,
         mirror: Arc::clone(mirror),
         in_progress: HashSet::new(),
@@ -123,7 +123,7 @@ async fn work(context: &Arc<SourceContext>, folder: &VersionsFolder, mirror: &Ar
     worker.run().await;
 }
 
-struct Worker {
+struct VersionsWorker {
     apply: Arc<ApplyContext>,
     mirror: Arc<Mirror>,
     in_progress: HashSet<(ResourceId, SourceTime)>,
@@ -132,7 +132,7 @@ struct Worker {
     checked: Option<std::time::Instant>,
 }
 
-impl Worker {
+impl VersionsWorker {
     async fn run(mut self) {
         let context = Arc::clone(&self.apply.source);
         let mut wakes = context.store.wakes();

@@ -72,7 +72,7 @@ fn open(file: &Arc<File>, length: u64) -> Opened {
 }
 
 /// What is known of a record; URIs and identifiers as hashes with a random key.
-struct Record {
+struct WarcRecord {
     uri: u64,
     id: u64,
     /// The digest of its payload, and 0 if it states none.
@@ -97,7 +97,7 @@ struct Described {
 /// The records read so far.
 struct Scan {
     hashes: RandomState,
-    records: Vec<Record>,
+    records: Vec<WarcRecord>,
     /// The records of metadata that have a URI.
     metadata: Vec<Described>,
     members: usize,
@@ -153,7 +153,7 @@ impl Scan {
         let moment = |uri: &Url, date: Option<i64>| self.hashes.hash_one((uri.as_str(), date));
         let revisited = refers.1.as_ref().map(|uri| moment(uri, refers.2));
         let is_revisit = head.is_revisit();
-        let record = Record {
+        let record = WarcRecord {
             uri: self.hash(uri.as_str()),
             id: hash(&head.id),
             digest: hash(&head.payload_digest),
@@ -190,10 +190,10 @@ impl Scan {
 
     fn finish(mut self, file: RecordFile) -> Result<Warc, PackageError> {
         let payloads = payloads_of_revisits(&self.records);
-        let mut entries: Vec<Member> = self
+        let mut entries: Vec<NamedRecord> = self
             .records
             .iter()
-            .map(|record| Member {
+            .map(|record| NamedRecord {
                 name: record.uri,
                 date: record.date,
                 at: record.at,
@@ -207,7 +207,7 @@ impl Scan {
             .collect();
         entries.sort_unstable_by_key(|entry| (entry.name, entry.date, entry.at));
         let count = entries.len();
-        let last = |index: usize, entries: &[Member]| {
+        let last = |index: usize, entries: &[NamedRecord]| {
             index + 1 == count || entries[index + 1].name != entries[index].name
         };
         let mut places: Vec<u64> = (0..count)
@@ -216,7 +216,7 @@ impl Scan {
             .collect();
         places.sort_unstable();
         let by_id = self.records.iter().filter(|record| record.id != 0);
-        entries.extend(by_id.map(|record| Member {
+        entries.extend(by_id.map(|record| NamedRecord {
             name: record.id,
             date: record.date,
             at: record.at,
@@ -254,7 +254,7 @@ fn is_named_manifest(uri: &Url) -> bool {
 }
 
 /// Where the payloads are that revisits refer to, by identifier, moment or digest.
-fn payloads_of_revisits(records: &[Record]) -> HashMap<u64, u64> {
+fn payloads_of_revisits(records: &[WarcRecord]) -> HashMap<u64, u64> {
     let revisits = records.iter().filter_map(|record| {
         let (id, moment) = record.revisits?;
         Some([id, moment, record.digest])
@@ -302,7 +302,7 @@ fn find_manifest<'a>(
 }
 
 /// A URI or an identifier, and the record that it names.
-struct Member {
+struct NamedRecord {
     name: u64,
     date: i64,
     at: u64,
@@ -315,7 +315,7 @@ struct Warc {
     hashes: RandomState,
     file: Arc<RecordFile>,
     /// By name, and of one name by time.
-    entries: Vec<Member>,
+    entries: Vec<NamedRecord>,
     /// The positions of the records that count.
     places: Arc<Vec<u64>>,
     /// The records of metadata, the last one of each URI.
@@ -325,7 +325,7 @@ struct Warc {
 }
 
 impl Warc {
-    fn find(&self, name: &str) -> Option<&Member> {
+    fn find(&self, name: &str) -> Option<&NamedRecord> {
         let hash = match Url::parse(name) {
             Ok(uri) => self.hashes.hash_one(uri.as_str()),
             Err(_) => self.hashes.hash_one(name),

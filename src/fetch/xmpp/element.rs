@@ -17,7 +17,7 @@ pub(super) const LONGEST_SCOPE: usize = 64 << 10;
 
 /// Why a stanza, or an item in it, is not accepted. The stream goes on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum StanzaFault {
     /// Elements are nested too deeply.
     #[error("its elements are nested more than {MOST_DEEP} deep")]
     TooDeep,
@@ -47,9 +47,9 @@ pub(super) struct Element {
     pub(super) children: Vec<Element>,
     pub(super) text: String,
     /// Of an item of the service: what it contains.
-    pub(super) document: Option<Result<Bytes, Fault>>,
+    pub(super) document: Option<Result<Bytes, StanzaFault>>,
     /// Of a stanza: why it is incomplete.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<StanzaFault>,
 }
 
 impl Element {

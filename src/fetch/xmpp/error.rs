@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::element::Fault;
+use super::element::StanzaFault;
 use super::scram::ScramError;
 use super::stanza::StanzaError;
 use crate::fetch::node_limits::{MOST_OF_SOURCE, MOST_SESSIONS};
@@ -141,10 +141,10 @@ impl From<StanzaError> for XmppError {
     }
 }
 
-impl From<Fault> for XmppError {
-    fn from(fault: Fault) -> Self {
+impl From<StanzaFault> for XmppError {
+    fn from(fault: StanzaFault) -> Self {
         match fault {
-            Fault::TooLong(limit) => Self::TooLarge(limit),
+            StanzaFault::TooLong(limit) => Self::TooLarge(limit),
             other => Self::Item(other.to_string()),
         }
     }

@@ -57,7 +57,7 @@ pub(super) struct Login {
 }
 
 /// What a session needs.
-pub(super) struct Credentials<'a> {
+pub(super) struct LoginCredentials<'a> {
     pub(super) account: &'a XmppConfig,
     /// What TLS begins with: only then are certificates needed.
     pub(super) tls: &'a (dyn Fn() -> Result<Arc<ClientConfig>, XmppError> + Sync),
@@ -73,7 +73,7 @@ pub(super) struct Credentials<'a> {
 pub(super) async fn log_in(
     connection: AnyConnection,
     security: Security,
-    credentials: &Credentials<'_>,
+    credentials: &LoginCredentials<'_>,
     resumption: Option<&Resumption>,
 ) -> Result<Login, XmppError> {
     let domain = &credentials.account.domain;
@@ -122,7 +122,7 @@ pub(super) async fn log_in(
 
 async fn encrypt(
     mut stream: XmlStream,
-    credentials: &Credentials<'_>,
+    credentials: &LoginCredentials<'_>,
 ) -> Result<XmlStream, XmppError> {
     stream.send(&format!("<starttls xmlns='{TLS}'/>"))?;
     if !stream.read().await?.is(TLS, "proceed") {

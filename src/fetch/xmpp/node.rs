@@ -15,7 +15,7 @@ use super::error::XmppError;
 use super::login::{Login, Resumption};
 use super::names::{CLIENT, PING, PUBSUB, PUBSUB_EVENT, SM, STANZA_ERRORS};
 use super::stream::{XmlStream, condition, escaped, shown, unexpected};
-use super::wanted::{Wanted, WantedItems};
+use super::wanted::{WantedItem, WantedItems};
 
 /// How often the server is asked whether it is there.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -71,13 +71,13 @@ pub struct NodeItem {
 pub struct NodeResumption {
     pub(super) resumption: Resumption,
     /// What the service was asked for and has not answered.
-    wanted: Vec<Wanted>,
+    wanted: Vec<WantedItem>,
     /// How many requests were sent: an answer to one of them may still come.
     requests: u64,
 }
 
 /// What is to be done, in its order.
-enum Pending {
+enum PendingStep {
     Event(NodeEvent),
     /// A stanza is processed.
     Stanza {
@@ -101,7 +101,7 @@ pub struct NodeSession {
     handled: u32,
     /// Whether the server must be sent an acknowledgement.
     is_unacknowledged: bool,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingStep>,
     /// Whether something in the stanza that is taken was not accepted.
     has_rejected: bool,
     wanted: WantedItems,
@@ -137,13 +137,13 @@ impl NodeSession {
                 session.handled = known.resumption.handled;
                 session.requests = known.requests;
             } else {
-                unanswered.retain(|wanted| matches!(wanted, Wanted::Item(_)));
+                unanswered.retain(|wanted| matches!(wanted, WantedItem::Item(_)));
             }
         }
         if !is_resumed {
             session.subscribe().await?;
             if newest > 0 {
-                session.want(Wanted::Newest(newest));
+                session.want(WantedItem::Newest(newest));
             }
         }
         for wanted in unanswered {
@@ -195,14 +195,14 @@ impl NodeSession {
     async fn wait(&mut self) -> Result<NodeEvent, XmppError> {
         loop {
             match self.pending.front() {
-                Some(Pending::Event(item @ NodeEvent::Item(_))) => return Ok(item.clone()),
-                Some(Pending::Event(_)) => {
-                    if let Some(Pending::Event(event)) = self.pending.pop_front() {
+                Some(PendingStep::Event(item @ NodeEvent::Item(_))) => return Ok(item.clone()),
+                Some(PendingStep::Event(_)) => {
+                    if let Some(PendingStep::Event(event)) = self.pending.pop_front() {
                         return Ok(event);
                     }
                 }
-                Some(Pending::Ended(why)) => return Err(XmppError::Refused(why.clone())),
-                Some(Pending::Stanza { .. }) => self.conclude(),
+                Some(PendingStep::Ended(why)) => return Err(XmppError::Refused(why.clone())),
+                Some(PendingStep::Stanza { .. }) => self.conclude(),
                 None => {
                     // Once for all that came before an answer.
                     if self.is_unacknowledged {
@@ -228,7 +228,7 @@ impl NodeSession {
 
     /// The item that [`next`](Self::next) has returned is on disk.
     pub fn stored(&mut self) {
-        if matches!(self.pending.front(), Some(Pending::Event(_))) {
+        if matches!(self.pending.front(), Some(PendingStep::Event(_))) {
             self.pending.pop_front();
         }
     }
@@ -246,8 +246,8 @@ impl NodeSession {
         let asked = usize::from(!self.can_resume && self.wanted.is_asked());
         let unanswered = self.wanted.unanswered().into_iter().skip(asked);
         let items = unanswered.filter_map(|wanted| match wanted {
-            Wanted::Item(id) => Some(id),
-            Wanted::Newest(_) => None,
+            WantedItem::Item(id) => Some(id),
+            WantedItem::Newest(_) => None,
         });
         items.collect()
     }
@@ -258,7 +258,7 @@ impl NodeSession {
         items: impl IntoIterator<Item = String>,
     ) -> Result<(), XmppError> {
         for id in items {
-            self.want(Wanted::Item(id));
+            self.want(WantedItem::Item(id));
         }
         self.ask()
     }
@@ -369,7 +369,7 @@ impl NodeSession {
     }
 
     /// Notes what is to be asked for.
-    fn want(&mut self, wanted: Wanted) {
+    fn want(&mut self, wanted: WantedItem) {
         if !self.wanted.add(wanted) {
             let text =
                 "too many are sent without a document, or its identifier is too long to ask for it";
@@ -445,7 +445,7 @@ impl NodeSession {
     /// All that a stanza consists of is taken.
     fn processed(&mut self, stanza: &Element, is_counted: bool, answer: Option<String>) {
         self.has_rejected = false;
-        self.pending.push_back(Pending::Stanza {
+        self.pending.push_back(PendingStep::Stanza {
             answer,
             // XEP-0198 counts what RFC 6120 calls a stanza.
             is_counted: is_counted && stanza.namespace.as_str() == CLIENT,
@@ -518,24 +518,24 @@ impl NodeSession {
         let error = error.map(|error| condition(error, STANZA_ERRORS));
         match (&answered, error, items) {
             // It may have been retracted meanwhile.
-            (Some(Wanted::Item(_)), Some(error), _) if is_gone(&error) => {
+            (Some(WantedItem::Item(_)), Some(error), _) if is_gone(&error) => {
                 self.miss("an item that the service has announced is gone");
             }
-            (Some(Wanted::Item(_)), Some(error), _) => {
+            (Some(WantedItem::Item(_)), Some(error), _) => {
                 let text = format!("the service does not send it: {error}");
                 self.reject(XmppError::Item(text));
             }
-            (Some(Wanted::Item(_)), None, Some(items)) if has_document(items) => {
+            (Some(WantedItem::Item(_)), None, Some(items)) if has_document(items) => {
                 self.take_items(items, false)?;
             }
-            (Some(Wanted::Item(_)), None, _) => {
+            (Some(WantedItem::Item(_)), None, _) => {
                 self.miss("the service has no document of an item that it has announced");
             }
-            (Some(Wanted::Newest(_)), Some(error), _) => self.note(NodeEvent::Refused(error)),
+            (Some(WantedItem::Newest(_)), Some(error), _) => self.note(NodeEvent::Refused(error)),
             (_, None, Some(items)) => self.take_items(items, true)?,
             _ => {}
         }
-        if let Some(Wanted::Newest(_)) = answered {
+        if let Some(WantedItem::Newest(_)) = answered {
             self.note(NodeEvent::Answered);
         }
         self.ask()
@@ -553,7 +553,7 @@ impl NodeSession {
                 })),
                 Some(Err(fault)) => self.reject(fault.into()),
                 // The service sends the documents only on request.
-                None if items.namespace.as_str() == PUBSUB_EVENT => self.want(Wanted::Item(id)),
+                None if items.namespace.as_str() == PUBSUB_EVENT => self.want(WantedItem::Item(id)),
                 None => {}
             }
         }
@@ -578,16 +578,16 @@ impl NodeSession {
     }
 
     fn note(&mut self, event: NodeEvent) {
-        self.pending.push_back(Pending::Event(event));
+        self.pending.push_back(PendingStep::Event(event));
     }
 
     fn end(&mut self, why: &str) {
-        self.pending.push_back(Pending::Ended(why.to_owned()));
+        self.pending.push_back(PendingStep::Ended(why.to_owned()));
     }
 
     /// A stanza is processed.
     fn conclude(&mut self) {
-        if let Some(Pending::Stanza { answer, is_counted }) = self.pending.pop_front() {
+        if let Some(PendingStep::Stanza { answer, is_counted }) = self.pending.pop_front() {
             if let Some(answer) = answer {
                 self.stream.offer(&answer);
             }

@@ -8,7 +8,7 @@ use rxml::parser::Event;
 use rxml::writer::{PrefixError, TrackNamespace};
 use rxml::{Encoder, Item, Namespace, NcName, NcNameStr, PREFIX_XML, XMLNS_XML};
 
-use super::element::{Fault, MOST_DEEP, MOST_NAMESPACES};
+use super::element::{MOST_DEEP, MOST_NAMESPACES, StanzaFault};
 
 /// A document that is not complete.
 pub(super) struct Payload {
@@ -33,18 +33,18 @@ impl Payload {
     }
 
     /// Adds what was read of it.
-    pub(super) fn write(&mut self, event: &Event) -> Result<(), Fault> {
+    pub(super) fn write(&mut self, event: &Event) -> Result<(), StanzaFault> {
         match event {
             Event::StartElement(..) => self.deep += 1,
             Event::EndElement(..) => self.deep -= 1,
             _ => {}
         }
         if self.deep > MOST_DEEP {
-            return Err(Fault::TooDeep);
+            return Err(StanzaFault::TooDeep);
         }
-        self.encode(event).map_err(|_| Fault::Unwritable)?;
+        self.encode(event).map_err(|_| StanzaFault::Unwritable)?;
         if self.encoder.ns_tracker().known.len() > MOST_NAMESPACES {
-            return Err(Fault::TooMany);
+            return Err(StanzaFault::TooMany);
         }
         self.check_length()
     }
@@ -55,7 +55,7 @@ impl Payload {
     }
 
     /// The document.
-    pub(super) fn finish(mut self) -> Result<Bytes, Fault> {
+    pub(super) fn finish(mut self) -> Result<Bytes, StanzaFault> {
         let rest = self.text.split_off(self.declarations);
         for (namespace, prefix) in &self.encoder.ns_tracker().known {
             let namespace = quick_xml::escape::escape(namespace.as_str());
@@ -82,9 +82,9 @@ impl Payload {
         }
     }
 
-    fn check_length(&self) -> Result<(), Fault> {
+    fn check_length(&self) -> Result<(), StanzaFault> {
         match self.text.len() > self.limit {
-            true => Err(Fault::TooLong(self.limit)),
+            true => Err(StanzaFault::TooLong(self.limit)),
             false => Ok(()),
         }
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     /// What is written of an element; its own document, or one below it.
-    fn written(text: &str, outer: usize, limit: usize) -> Result<String, Fault> {
+    fn written(text: &str, outer: usize, limit: usize) -> Result<String, StanzaFault> {
         let (mut parser, mut input) = (Parser::new(), text.as_bytes());
         let mut payload = Payload::new(limit);
         let mut deep = 0;
@@ -238,13 +238,13 @@ mod tests {
         let many = format!("<x>{many}</x>");
         let long = format!("<a xmlns:x='{}'><x:b/></a>", "u".repeat(500));
         for (text, expected) in [
-            (deep.as_str(), Fault::TooDeep),
-            (&wide, Fault::TooLong(600)),
-            (&many, Fault::TooMany),
-            (&long, Fault::TooLong(520)),
+            (deep.as_str(), StanzaFault::TooDeep),
+            (&wide, StanzaFault::TooLong(600)),
+            (&many, StanzaFault::TooMany),
+            (&long, StanzaFault::TooLong(520)),
         ] {
             let limit = match expected {
-                Fault::TooLong(limit) => limit,
+                StanzaFault::TooLong(limit) => limit,
                 _ => 10_000,
             };
             assert_eq!(written(text, 0, limit), Err(expected), "{text}");

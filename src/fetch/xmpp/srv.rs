@@ -58,7 +58,7 @@ pub(super) async fn addresses_of(domain: &str) -> Vec<ServerAddress> {
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Record {
+struct SrvRecord {
     priority: u16,
     weight: u16,
     address: ServerAddress,
@@ -76,7 +76,11 @@ fn name_servers(text: &str) -> Vec<SocketAddr> {
 }
 
 /// Asks a name server, and again after these pauses. `None`: it does not answer, or not with certainty.
-async fn ask(server: SocketAddr, domain: &str, again_after: [Duration; 2]) -> Option<Vec<Record>> {
+async fn ask(
+    server: SocketAddr,
+    domain: &str,
+    again_after: [Duration; 2],
+) -> Option<Vec<SrvRecord>> {
     let (id, question) = question(domain)?;
     let any: IpAddr = match server.is_ipv4() {
         true => [0; 4].into(),
@@ -116,7 +120,7 @@ async fn ask_by_tcp(
     question: &[u8],
     id: u16,
     domain: &str,
-) -> Option<Vec<Record>> {
+) -> Option<Vec<SrvRecord>> {
     let mut stream = TcpStream::connect(server).await.ok()?;
     let length = u16::try_from(question.len()).ok()?;
     let framed = [&length.to_be_bytes(), question].concat();
@@ -149,7 +153,7 @@ fn question(domain: &str) -> Option<(u16, Vec<u8>)> {
 /// What a packet is.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
-    Records(Vec<Record>),
+    Records(Vec<SrvRecord>),
     Truncated,
     /// The server can't answer.
     Failed,
@@ -185,7 +189,7 @@ fn records_of(bytes: &[u8], id: u16, domain: &str) -> Answer {
         .answers
         .iter()
         .filter_map(|record| match &record.rdata {
-            RData::SRV(found) if is_owner(&record.name) => Some(Record {
+            RData::SRV(found) if is_owner(&record.name) => Some(SrvRecord {
                 priority: found.priority,
                 weight: found.weight,
                 address: ServerAddress {
@@ -219,7 +223,7 @@ fn owner_of(packet: &Packet<'_>, wanted: String) -> String {
 
 /// The addresses in the order in which they are tried: by priority, and among those of one priority by chance according to their
 /// weights. `spread`: a number from 0 to 1.
-fn ordered(mut records: Vec<Record>, spread: impl Fn() -> f64) -> Vec<ServerAddress> {
+fn ordered(mut records: Vec<SrvRecord>, spread: impl Fn() -> f64) -> Vec<ServerAddress> {
     let mut addresses = Vec::new();
     while let Some(first) = records.iter().map(|record| record.priority).min() {
         let (mut equal, others): (Vec<_>, Vec<_>) = records
@@ -253,8 +257,8 @@ mod tests {
 
     use super::*;
 
-    fn record(priority: u16, weight: u16, host: &str) -> Record {
-        Record {
+    fn record(priority: u16, weight: u16, host: &str) -> SrvRecord {
+        SrvRecord {
             priority,
             weight,
             address: ServerAddress {
@@ -311,7 +315,7 @@ mod tests {
         // The limit only ends a test that would hang.
         let both = tokio::time::timeout(Duration::from_secs(180), both);
         let (found, ()) = both.await.expect("the question is not repeated");
-        let expected = Record {
+        let expected = SrvRecord {
             priority: 1,
             weight: 2,
             address: ServerAddress {
@@ -340,7 +344,7 @@ mod tests {
             assert_eq!(hosts, expected);
         }
         // The most important ones are left, wherever they stand.
-        let mut many: Vec<Record> = (0..20).map(|_| record(9, 0, "last")).collect();
+        let mut many: Vec<SrvRecord> = (0..20).map(|_| record(9, 0, "last")).collect();
         many.push(record(1, 0, "first"));
         let addresses = ordered(many, || 0.5);
         assert_eq!(addresses[0].host, "first");

@@ -9,7 +9,7 @@ use rxml::error::{EndOrError, Error};
 use rxml::parser::Event;
 use rxml::{Options, Parse, Parser, WithOptions};
 
-use super::element::{Element, Fault, LONGEST_SCOPE, MOST_DEEP, MOST_PARTS};
+use super::element::{Element, LONGEST_SCOPE, MOST_DEEP, MOST_PARTS, StanzaFault};
 use super::payload::Payload;
 
 /// How much longer than a document a stanza may be, in bytes.
@@ -158,7 +158,7 @@ impl StanzaReader {
         match (&mut self.stanza, event) {
             (Some(stanza), event) => {
                 if self.scope > LONGEST_SCOPE {
-                    stanza.fail(Fault::LongTags);
+                    stanza.fail(StanzaFault::LongTags);
                 }
                 let complete = stanza.take(event);
                 if complete.is_some() {
@@ -198,7 +198,7 @@ struct Stanza {
     /// How many bytes its documents may have together.
     room: usize,
     /// Why nothing more is retained.
-    fault: Option<Fault>,
+    fault: Option<StanzaFault>,
 }
 
 impl Stanza {
@@ -250,9 +250,9 @@ impl Stanza {
     fn begin(&mut self, element: Element) {
         self.parts += element.parts();
         if self.open.len() == MOST_DEEP {
-            self.fail(Fault::TooDeep);
+            self.fail(StanzaFault::TooDeep);
         } else if self.parts > MOST_PARTS {
-            self.fail(Fault::TooMany);
+            self.fail(StanzaFault::TooMany);
         }
         match self.fault {
             None => self.open.push(element),
@@ -283,7 +283,7 @@ impl Stanza {
         }
         match &item.document {
             None => self.document = Some(Payload::new(self.room.min(self.longest))),
-            Some(_) => item.document = Some(Err(Fault::TwoDocuments)),
+            Some(_) => item.document = Some(Err(StanzaFault::TwoDocuments)),
         }
     }
 
@@ -306,7 +306,7 @@ impl Stanza {
     }
 
     /// The document is not accepted; or else nothing of what follows in the stanza.
-    fn fail(&mut self, fault: Fault) {
+    fn fail(&mut self, fault: StanzaFault) {
         if self.inside == 0 {
             self.fault.get_or_insert(fault);
         } else if self.document.take().is_some()
@@ -355,7 +355,7 @@ mod tests {
     }
 
     /// What the items of a stanza carry.
-    fn documents(element: &Element) -> Vec<Option<Result<String, Fault>>> {
+    fn documents(element: &Element) -> Vec<Option<Result<String, StanzaFault>>> {
         let of_item = |item: &Element| {
             let document = item.document.clone()?;
             Some(document.map(|it| String::from_utf8(it.to_vec()).unwrap()))
@@ -517,9 +517,9 @@ mod tests {
         let tag = format!("<a xmlns:n='{}'>", "n".repeat(10_000));
         let scope = format!("<item>{}{}</item>", tag.repeat(7), "</a>".repeat(7));
         for (bad, fault) in [
-            ("<item><a/><b/></item>", Fault::TwoDocuments),
-            (&deep, Fault::TooDeep),
-            (&scope, Fault::LongTags),
+            ("<item><a/><b/></item>", StanzaFault::TwoDocuments),
+            (&deep, StanzaFault::TooDeep),
+            (&scope, StanzaFault::LongTags),
         ] {
             let stanza = stanza(&event(SERVICE, &format!("{good}{bad}{good}")));
             let good = Some(Ok("<a xmlns='urn:a'></a>".to_owned()));
@@ -534,9 +534,9 @@ mod tests {
         let attributes: String = (0..3000).map(|i| format!(" a{i}=''")).collect();
         let deep = format!("{}{}", "<a>".repeat(200), "</a>".repeat(200));
         for (content, fault) in [
-            (wide, Fault::TooMany),
-            (format!("<a{attributes}/>").repeat(3), Fault::TooMany),
-            (deep, Fault::TooDeep),
+            (wide, StanzaFault::TooMany),
+            (format!("<a{attributes}/>").repeat(3), StanzaFault::TooMany),
+            (deep, StanzaFault::TooDeep),
         ] {
             let stanza = stanza(&format!("<message from='a@b'>{content}</message>"));
             assert_eq!(stanza.fault, Some(fault));

@@ -80,7 +80,7 @@ async fn begin(
         .with_root_certificates(roots)
         .with_no_client_auth();
     let tls = Arc::new(tls);
-    let credentials = Credentials {
+    let credentials = LoginCredentials {
         account: &account,
         tls: &|| Ok(Arc::clone(&tls)),
         resource: "resyncd-1",

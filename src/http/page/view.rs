@@ -128,7 +128,7 @@ pub(super) struct Button {
 
 /// What can be done about a Source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+enum OperatorAction {
     Poll,
     Retry,
     Approve,
@@ -146,23 +146,23 @@ pub(super) struct Buttons {
 }
 
 impl Buttons {
-    fn button(self, source: &SourceStatus, operation: Operation, place: &str) -> Button {
+    fn button(self, source: &SourceStatus, operation: OperatorAction, place: &str) -> Button {
         let (name, label) = match operation {
-            Operation::Poll => ("poll", "Poll now"),
-            Operation::Retry => ("retry", "Try again now"),
-            Operation::Approve => ("approve", "Delete these files"),
-            Operation::Reject => ("reject", "Keep the files"),
-            Operation::UndoReject => ("undo-reject", "Hold them back again"),
+            OperatorAction::Poll => ("poll", "Poll now"),
+            OperatorAction::Retry => ("retry", "Try again now"),
+            OperatorAction::Approve => ("approve", "Delete these files"),
+            OperatorAction::Reject => ("reject", "Keep the files"),
+            OperatorAction::UndoReject => ("undo-reject", "Hold them back again"),
         };
         let held: u64 = source.sets.iter().map(|set| set.held_deletions).sum();
         let mut query = self.page.query();
-        if matches!(operation, Operation::Approve | Operation::Reject) {
+        if matches!(operation, OperatorAction::Approve | OperatorAction::Reject) {
             // Where nothing was counted nothing is decided.
             let through = source.held_through().unwrap_or(0);
             // What is held back after the page was made is not decided by whoever has read it.
             query += &format!("&through={through}");
         }
-        let warning = (operation == Operation::Approve).then(|| {
+        let warning = (operation == OperatorAction::Approve).then(|| {
             let deletions = counted(held, "deletion", "deletions");
             format!(
                 "This approves {deletions} of {}: the files are removed from the mirror.",
@@ -218,14 +218,14 @@ pub(super) fn attention_rows<'a>(
     let more = found.len().saturating_sub(MOST);
     let rows = found.into_iter().take(MOST).enumerate();
     let rows = rows.map(|(number, (source, set, attention))| {
-        let operations: &[Operation] = match attention.code.as_str() {
-            "held-deletions" => &[Operation::Approve, Operation::Reject],
-            "failed-resources" => &[Operation::Retry],
+        let operations: &[OperatorAction] = match attention.code.as_str() {
+            "held-deletions" => &[OperatorAction::Approve, OperatorAction::Reject],
+            "failed-resources" => &[OperatorAction::Retry],
             "channel-unverified"
             | "channel-denied"
             | "channel-expired"
             | "channel-unconnected"
-            | "channel-unregistered" => &[Operation::Poll],
+            | "channel-unregistered" => &[OperatorAction::Poll],
             _ => &[],
         };
         let place = format!("attention{number}");
@@ -531,11 +531,14 @@ impl SourceView {
                 .collect(),
             sets: views.collect(),
             more_sets,
-            buttons: vec![button(Operation::Poll)],
-            held_buttons: vec![button(Operation::Approve), button(Operation::Reject)],
+            buttons: vec![button(OperatorAction::Poll)],
+            held_buttons: vec![
+                button(OperatorAction::Approve),
+                button(OperatorAction::Reject),
+            ],
             rejected: (rejected > 0).then(|| counted(rejected, "deletion was", "deletions were")),
-            rejected_buttons: vec![button(Operation::UndoReject)],
-            failed_buttons: vec![button(Operation::Retry)],
+            rejected_buttons: vec![button(OperatorAction::UndoReject)],
+            failed_buttons: vec![button(OperatorAction::Retry)],
         }
     }
 }

@@ -18,18 +18,18 @@ pub(super) fn apply(
     };
     for (number, operation) in operations.into_iter().enumerate() {
         let budget = &mut *budget;
-        Operation { number, budget }.apply(&mut document, operation)?;
+        JsonOperation { number, budget }.apply(&mut document, operation)?;
     }
     Ok(document)
 }
 
 /// The application of one operation.
-struct Operation<'a> {
+struct JsonOperation<'a> {
     number: usize,
     budget: &'a mut Budget,
 }
 
-impl Operation<'_> {
+impl JsonOperation<'_> {
     fn invalid(&self, reason: &'static str) -> PatchError {
         PatchError::invalid(self.number, reason)
     }

@@ -277,7 +277,7 @@ impl Seen {
 
 /// Writes a document in a style; `None`: it is longer than the limit, in bytes.
 pub(super) fn write(value: &Json, style: &Style, limit: usize) -> Option<Vec<u8>> {
-    let mut writer = Writer {
+    let mut writer = XmlWriter {
         out: String::new(),
         style,
         limit,
@@ -291,13 +291,13 @@ pub(super) fn write(value: &Json, style: &Style, limit: usize) -> Option<Vec<u8>
     Some(writer.out.into_bytes())
 }
 
-struct Writer<'a> {
+struct XmlWriter<'a> {
     out: String,
     style: &'a Style,
     limit: usize,
 }
 
-impl Writer<'_> {
+impl XmlWriter<'_> {
     fn check(&self) -> Option<()> {
         (self.out.len() <= self.limit).then_some(())
     }

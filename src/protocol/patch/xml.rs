@@ -19,7 +19,7 @@ const OPERATIONS: &str = "urn:ietf:rfc:7351";
 
 /// What a program writes where the specification leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Writing {
+enum WritingStyle {
     /// Only what the patch names is changed.
     InPlace,
     /// An element without content is one tag, which ends as those of the file, and declarations of namespaces come before attributes.
@@ -34,11 +34,11 @@ pub(super) fn apply(
 ) -> Result<Vec<String>, PatchError> {
     let patch = Tree::parse(patch, "patch", budget)?;
     let has_choice = Cell::new(false);
-    let in_place = apply_writing(file, &patch, (Writing::InPlace, &has_choice), budget)?;
+    let in_place = apply_writing(file, &patch, (WritingStyle::InPlace, &has_choice), budget)?;
     let mut results = vec![in_place];
     // It may take more than a patch may: then there is one result.
     if has_choice.get()
-        && let Ok(anew) = apply_writing(file, &patch, (Writing::Anew, &has_choice), budget)
+        && let Ok(anew) = apply_writing(file, &patch, (WritingStyle::Anew, &has_choice), budget)
         && anew != results[0]
     {
         results.push(anew);
@@ -50,7 +50,7 @@ pub(super) fn apply(
 fn apply_writing(
     file: &str,
     patch: &Tree<'_>,
-    (writing, has_choice): (Writing, &Cell<bool>),
+    (writing, has_choice): (WritingStyle, &Cell<bool>),
     budget: &mut Budget,
 ) -> Result<String, PatchError> {
     let mut text = file.to_owned();
@@ -65,7 +65,7 @@ fn apply_writing(
     for (number, id) in elements.enumerate() {
         // The places of all nodes are those of the document as it is now.
         let tree = Tree::parse(&text, "file", budget)?;
-        let operation = Operation {
+        let operation = XmlOperation {
             number,
             writing,
             has_choice,
@@ -102,9 +102,9 @@ fn edited(text: &str, mut edit: Edit) -> String {
 }
 
 /// One operation of a patch.
-struct Operation<'a> {
+struct XmlOperation<'a> {
     number: usize,
-    writing: Writing,
+    writing: WritingStyle,
     has_choice: &'a Cell<bool>,
     patch: &'a Tree<'a>,
     root: NodeId,
@@ -112,7 +112,7 @@ struct Operation<'a> {
     tree: &'a Tree<'a>,
 }
 
-impl Operation<'_> {
+impl XmlOperation<'_> {
     fn invalid(&self, reason: &'static str) -> PatchError {
         PatchError::invalid(self.number, reason)
     }
@@ -185,7 +185,9 @@ impl Operation<'_> {
                 self.has_choice.set(true);
             }
             let last = match (self.writing, declared) {
-                (Writing::Anew, Some(_)) => attributes.iter().rfind(|it| it.declares().is_some()),
+                (WritingStyle::Anew, Some(_)) => {
+                    attributes.iter().rfind(|it| it.declares().is_some())
+                }
                 _ => attributes.last(),
             };
             let at = last.map_or(after_name, |last| last.span.end);
@@ -299,7 +301,7 @@ impl Operation<'_> {
         if is_emptied {
             self.has_choice.set(true);
         }
-        if self.writing == Writing::InPlace || !is_emptied {
+        if self.writing == WritingStyle::InPlace || !is_emptied {
             return vec![(span, String::new())];
         }
         // The tag ends before the content.
@@ -440,7 +442,7 @@ impl Operation<'_> {
             if other_end.is_some() {
                 self.has_choice.set(true);
             }
-            let other_end = other_end.filter(|_| self.writing == Writing::Anew);
+            let other_end = other_end.filter(|_| self.writing == WritingStyle::Anew);
             if node.content.start < node.span.end && other_end.is_none() {
                 rename(name, node.content.end + 2, true)?;
             }

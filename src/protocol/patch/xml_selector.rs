@@ -51,7 +51,7 @@ enum Condition {
 }
 
 #[derive(Debug)]
-enum Step {
+enum SelectorStep {
     Id(String),
     Child(NameTest, Vec<Condition>),
     Attribute(NameTest),
@@ -62,7 +62,7 @@ enum Step {
 
 /// A selector.
 #[derive(Debug)]
-pub(super) struct Selector(Vec<Step>);
+pub(super) struct Selector(Vec<SelectorStep>);
 
 impl Selector {
     /// Reads a selector. `scope`: the patch's own namespaces.
@@ -78,7 +78,7 @@ impl Selector {
         loop {
             let may_follow = steps
                 .last()
-                .is_none_or(|step| matches!(step, Step::Id(_) | Step::Child(..)));
+                .is_none_or(|step| matches!(step, SelectorStep::Id(_) | SelectorStep::Child(..)));
             if !may_follow || steps.len() >= MAX_DEPTH {
                 return Err(SelectorError::Invalid);
             }
@@ -104,11 +104,11 @@ impl Selector {
             let mut found = Vec::new();
             for &at in &context {
                 match step {
-                    Step::Id(id) => found.extend(with_id(tree, id, budget)?),
-                    Step::Child(name, conditions) => {
+                    SelectorStep::Id(id) => found.extend(with_id(tree, id, budget)?),
+                    SelectorStep::Child(name, conditions) => {
                         found.extend(children(tree, at, name, conditions, budget)?);
                     }
-                    Step::Leaf(kind, name, position) => {
+                    SelectorStep::Leaf(kind, name, position) => {
                         let mut leaves = Vec::new();
                         for child in tree.children(at) {
                             budget.spend(1)?;
@@ -122,11 +122,11 @@ impl Selector {
                             None => found.extend(leaves),
                         }
                     }
-                    Step::Attribute(name) => {
+                    SelectorStep::Attribute(name) => {
                         let found = attribute(tree, at, name, budget)?;
                         targets.extend(found.map(|(name, _)| Target::Attribute(at, name)));
                     }
-                    Step::Namespace(prefix) => {
+                    SelectorStep::Namespace(prefix) => {
                         for declared in elements_attributes(tree, at, budget)? {
                             if declared.declares() == Some(prefix.as_str()) {
                                 targets.push(Target::Namespace(at, prefix.clone()));
@@ -287,24 +287,24 @@ impl<'a> Parser<'a> {
         self.takes(text).then_some(()).ok_or(SelectorError::Invalid)
     }
 
-    fn step(&mut self, is_first: bool) -> Result<Step, SelectorError> {
+    fn step(&mut self, is_first: bool) -> Result<SelectorStep, SelectorError> {
         if is_first && self.takes("id(") {
             let id = self.quoted()?;
             self.expect(")")?;
-            return Ok(Step::Id(id));
+            return Ok(SelectorStep::Id(id));
         }
         if self.takes("@") {
-            return self.name(false).map(Step::Attribute);
+            return self.name(false).map(SelectorStep::Attribute);
         }
         if self.takes("namespace::") {
             let prefix = self.plain_name()?;
-            return Ok(Step::Namespace(prefix.to_owned()));
+            return Ok(SelectorStep::Namespace(prefix.to_owned()));
         }
         if self.takes("text()") {
-            return Ok(Step::Leaf(Kind::Text, None, self.position()?));
+            return Ok(SelectorStep::Leaf(Kind::Text, None, self.position()?));
         }
         if self.takes("comment()") {
-            return Ok(Step::Leaf(Kind::Comment, None, self.position()?));
+            return Ok(SelectorStep::Leaf(Kind::Comment, None, self.position()?));
         }
         if self.takes("processing-instruction(") {
             let name = match self.rest.starts_with(')') {
@@ -312,7 +312,11 @@ impl<'a> Parser<'a> {
                 false => Some(self.quoted()?),
             };
             self.expect(")")?;
-            return Ok(Step::Leaf(Kind::Instruction, name, self.position()?));
+            return Ok(SelectorStep::Leaf(
+                Kind::Instruction,
+                name,
+                self.position()?,
+            ));
         }
         let name = match self.takes("*") {
             true => NameTest::Any,
@@ -325,7 +329,7 @@ impl<'a> Parser<'a> {
             }
             conditions.push(self.condition()?);
         }
-        Ok(Step::Child(name, conditions))
+        Ok(SelectorStep::Child(name, conditions))
     }
 
     fn condition(&mut self) -> Result<Condition, SelectorError> {

@@ -47,7 +47,7 @@ pub(super) struct DocumentInput<R> {
     place: TextPosition,
     event: EventBegin,
     unreadable: u64,
-    fault: Option<Fault>,
+    fault: Option<InputFault>,
     ended: bool,
 }
 
@@ -86,7 +86,7 @@ enum Declared {
 
 /// Why the input returned an error of its own.
 #[derive(Clone, Debug)]
-enum Fault {
+enum InputFault {
     EventTooLarge,
     Encoding(String),
 }
@@ -189,8 +189,8 @@ impl<R: BufRead> DocumentInput<R> {
     /// The meaning of an error that the input has returned.
     pub(super) fn error(&self, error: io::Error) -> ReadError {
         match &self.fault {
-            Some(Fault::EventTooLarge) => ReadError::EventTooLarge(self.event().place()),
-            Some(Fault::Encoding(name)) => ReadError::UnsupportedEncoding {
+            Some(InputFault::EventTooLarge) => ReadError::EventTooLarge(self.event().place()),
+            Some(InputFault::Encoding(name)) => ReadError::UnsupportedEncoding {
                 name: name.clone(),
                 at: self.place(),
             },
@@ -198,7 +198,7 @@ impl<R: BufRead> DocumentInput<R> {
         }
     }
 
-    fn fail(&mut self, fault: Fault) -> io::Error {
+    fn fail(&mut self, fault: InputFault) -> io::Error {
         self.fault = Some(fault);
         io::Error::other("the document can't be read")
     }
@@ -313,7 +313,7 @@ impl<R: BufRead> DocumentInput<R> {
             Declared::Known(encoding) if !self.is_utf8 => *encoding,
             Declared::Unknown(label) if !self.is_utf8 => {
                 let label = label.clone();
-                return Err(self.fail(Fault::Encoding(label)));
+                return Err(self.fail(InputFault::Encoding(label)));
             }
             _ => {
                 self.unreadable += 1;
@@ -398,7 +398,7 @@ impl<R: BufRead> BufRead for DocumentInput<R> {
         }
         let end = self.decoded.len().min(self.limit);
         if self.taken == end && !self.ended {
-            return Err(self.fail(Fault::EventTooLarge));
+            return Err(self.fail(InputFault::EventTooLarge));
         }
         Ok(&self.decoded.as_bytes()[self.taken..end])
     }
