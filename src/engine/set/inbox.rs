@@ -29,19 +29,27 @@ const DELIVERIES: usize = 64;
 /// How often the processing of a delivery may panic before the delivery is rejected, and the set is polled.
 const MOST_PANICS: u32 = 3;
 
+/// When the work on the inbox ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InboxEnd {
+    /// Once nothing is left but notifications that wait for an earlier one.
+    Empty,
+    /// The same, or earlier: once a poll is due.
+    PollDue,
+}
+
 impl SetState {
     /// Works until the inbox has nothing but notifications that wait for an earlier one.
     pub(super) async fn work_inbox(&mut self) -> Result<(), EngineError> {
-        self.work_inbox_while(|_| true).await
+        self.work_inbox_to(InboxEnd::Empty).await
     }
 
     /// As [`work_inbox`](Self::work_inbox), but no longer than until a poll is due: deliveries that keep coming must not displace it.
     pub(super) async fn work_inbox_until_poll(&mut self) -> Result<(), EngineError> {
-        self.work_inbox_while(|state| state.schedule.next_deadline() > clock::now().mono)
-            .await
+        self.work_inbox_to(InboxEnd::PollDue).await
     }
 
-    async fn work_inbox_while(&mut self, goes_on: fn(&Self) -> bool) -> Result<(), EngineError> {
+    async fn work_inbox_to(&mut self, end: InboxEnd) -> Result<(), EngineError> {
         loop {
             self.context.counters.step();
             self.settle_held().await?;
@@ -65,7 +73,8 @@ impl SetState {
                     self.last_delivery = id;
                     self.settle_held().await?;
                 }
-                if !goes_on(self) {
+                let is_poll_due = self.schedule.next_deadline() <= clock::now().mono;
+                if end == InboxEnd::PollDue && is_poll_due {
                     return Ok(());
                 }
             }
