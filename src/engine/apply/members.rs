@@ -67,7 +67,7 @@ pub(in crate::engine) struct Members {
     offered: Mutex<HashMap<ResourceUri, Vec<Arc<PackageMember>>>>,
     /// Notified when an ingestion begins to wait for the executor.
     #[cfg(test)]
-    awaited: tokio::sync::Notify,
+    ingestion_waits: tokio::sync::Notify,
 }
 
 impl Members {
@@ -118,14 +118,14 @@ impl Members {
     }
 
     #[cfg(test)]
-    pub(in crate::engine) fn note_awaited(&self) {
-        self.awaited.notify_one();
+    pub(in crate::engine) fn note_waiting(&self) {
+        self.ingestion_waits.notify_one();
     }
 
     /// Returns once an ingestion waits for the executor.
     #[cfg(test)]
-    pub(in crate::engine) async fn awaited(&self) {
-        self.awaited.notified().await;
+    pub(in crate::engine) async fn ingestion_waits(&self) {
+        self.ingestion_waits.notified().await;
     }
 
     pub(in crate::engine) fn withdraw(&self, member: &Arc<PackageMember>) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::broadcast::error::RecvError;
 
 use super::changes::ListedChange;
 use super::entry_batches::EntrySource;
@@ -96,23 +96,20 @@ impl Offering {
         let mut awaited: Vec<&Arc<PackageMember>> =
             found.into_iter().map(|(member, _)| member).collect();
         while !awaited.is_empty() {
-            // Those that are queued tell of what the query finds anyway.
-            while !matches!(
-                wakes.try_recv(),
-                Err(TryRecvError::Empty | TryRecvError::Closed)
-            ) {}
+            // What is queued tells only what the query finds anyway.
+            wakes = wakes.resubscribe();
             // They are tried in about their order: while the last ones are pending, the others need not be queried.
             let last = awaited.split_off(awaited.len().saturating_sub(LAST));
             let found = self.tasks_of(last).await?;
             let pending = found.into_iter().filter(|(_, task)| !task.given_up);
             let pending: Vec<&Arc<PackageMember>> = pending.map(|(member, _)| member).collect();
-            if !pending.is_empty() && !self.woken(&mut wakes).await {
-                return Err(EngineError::Interrupted);
-            }
             // Only a daemon waits for a full disk.
             let runtime_status = &self.context.runtime_status;
             let has_disk_error = runtime_status.has_disk_error(self.context.name());
             if !self.context.subscribes && has_disk_error {
+                return Err(EngineError::Interrupted);
+            }
+            if !pending.is_empty() && !self.woken(&mut wakes).await {
                 return Err(EngineError::Interrupted);
             }
             awaited.extend(pending);
@@ -159,7 +156,7 @@ impl Offering {
     async fn woken(&self, wakes: &mut Receiver<Wake>) -> bool {
         let _waiting = self.context.counters.wait();
         #[cfg(test)]
-        self.context.members.note_awaited();
+        self.context.members.note_waiting();
         loop {
             tokio::select! {
                 () = self.context.stop.cancelled() => return false,

@@ -7,9 +7,9 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::network::Form;
-use super::packages::{PackageFile, PackageNo, render_package};
+use super::packages::{PackageForm, PackageNo, render_package};
 use super::source::{
-    Change, ChangeLists, Content, Dumps, Fault, Habits, List, Notification, Offered, PartForm,
+    Change, ChangeLists, Content, DumpOffer, Fault, Habits, List, Notification, Offered, PartForm,
     ResourceNo, ServerValidators, SetNo, SimulatedDocument, Source, bytes, digest, type_of,
 };
 use crate::protocol::{
@@ -24,7 +24,7 @@ pub(super) enum Target {
     Description,
     Document(SetNo, SimulatedDocument),
     ChangeList(SetNo, u32),
-    Package(SetNo, PackageNo, PackageFile),
+    Package(SetNo, PackageNo, PackageForm),
     Resource(ResourceNo),
 }
 
@@ -77,7 +77,7 @@ impl Target {
                     | SimulatedDocument::ChangeLists
                     | SimulatedDocument::ClosedChangeLists => "changelist".to_owned(),
                     SimulatedDocument::ResourceDump => "resourcedump".to_owned(),
-                    // Packages are no documents.
+                    // No document: a notification about packages names the Change Dump.
                     SimulatedDocument::ChangeDump | SimulatedDocument::Packages => {
                         "changedump".to_owned()
                     }
@@ -332,18 +332,18 @@ fn capability_list(source: &Source, set: SetNo) -> Vec<u8> {
         ..
     } = source.habits;
     if published.offered == Offered::Everything {
-        if resource_dump != Dumps::InPlace {
+        if resource_dump != DumpOffer::InPlace {
             name(SimulatedDocument::ResourceList, &Capability::ResourceList);
         }
-        if resource_dump != Dumps::Absent {
+        if resource_dump != DumpOffer::Absent {
             name(SimulatedDocument::ResourceDump, &Capability::ResourceDump);
         }
     }
-    if published.offered != Offered::Nothing && change_dump != Dumps::Absent {
+    if published.offered != Offered::Nothing && change_dump != DumpOffer::Absent {
         name(SimulatedDocument::ChangeDump, &Capability::ChangeDump);
     }
     let change_list = match source.habits.change_lists {
-        _ if published.offered == Offered::Nothing || change_dump == Dumps::InPlace => None,
+        _ if published.offered == Offered::Nothing || change_dump == DumpOffer::InPlace => None,
         ChangeLists::Absent => None,
         ChangeLists::Index => Some(Target::Document(set, SimulatedDocument::ChangeListIndex)),
         ChangeLists::Open | ChangeLists::Replaced => {
@@ -357,14 +357,14 @@ fn capability_list(source: &Source, set: SetNo) -> Vec<u8> {
 
 /// The entry of a package: it states its length and its digest.
 fn package(source: &Source, set: SetNo, number: PackageNo) -> Option<Entry> {
-    let (bytes, written) = render_package(source, set, number, PackageFile::Archive)?;
-    let mut entry = Entry::new(Target::Package(set, number, PackageFile::Archive).url());
+    let (bytes, written) = render_package(source, set, number, PackageForm::Archive)?;
+    let mut entry = Entry::new(Target::Package(set, number, PackageForm::Archive).url());
     entry.lastmod = Some(source.stamp(written));
     entry.md.content.media_type = Some("application/zip".to_owned());
     entry.md.content.length = Some(bytes.len() as u64);
     entry.md.content.hashes = vec![Digest::of(Algorithm::Sha256, &bytes)];
     if source.habits.manifest_copies {
-        let copy = Target::Package(set, number, PackageFile::ManifestCopy);
+        let copy = Target::Package(set, number, PackageForm::ManifestCopy);
         entry.links.push(Link::new("contents", copy.url()));
     }
     Some(entry)
@@ -406,7 +406,7 @@ fn resource_list(source: &Source, set: SetNo, number: usize) -> Option<Vec<u8>> 
     Some(write_document(&head, &entries.collect::<Vec<_>>()))
 }
 
-/// What exists since a change.
+/// The entry of a resource as a change has left it.
 pub(super) fn listed(source: &Source, change: &Change) -> Entry {
     let mut entry = Entry::new(Target::Resource(change.resource).url());
     entry.lastmod = Some(change.at);
@@ -466,6 +466,7 @@ fn change_list_index(source: &Source, set: SetNo) -> Vec<u8> {
     write_document(&head, &entries)
 }
 
+/// The entry of a change.
 pub(super) fn change(source: &Source, change: &Change) -> Entry {
     let mut entry = Entry::new(Target::Resource(change.resource).url());
     entry.md.change = Some(change.kind);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::daemon::Filtering;
 use super::network::Fate;
 use super::source::{
-    Boundary, ChangeLists, Dumps, Fault, Habits, Offered, PartForm, RESOURCES, ResourceNo,
+    Boundary, ChangeLists, DumpOffer, Fault, Habits, Offered, PartForm, RESOURCES, ResourceNo,
     ServerValidators, SetNo, SimulatedDocument,
 };
 use super::stage::{Order, Requests};
@@ -52,7 +52,7 @@ pub(super) enum Act {
     RestoreResourceList(SetNo),
     /// The Resource Dump before is published again.
     RestoreResourceDump(SetNo),
-    /// The Resource Lists are divided into so many parts from now on.
+    /// The Resource Lists and the Resource Dumps are divided into so many parts from now on.
     Divide(usize),
     /// After so many more steps of the store, the process ends.
     Crash(u64),
@@ -177,9 +177,9 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
     let faulty_first = prop::option::weighted(0.2, (place(), fault()));
     let dumps = || {
         prop_oneof![
-            6 => Just(Dumps::Absent),
-            2 => Just(Dumps::Beside),
-            1 => Just(Dumps::InPlace),
+            6 => Just(DumpOffer::Absent),
+            2 => Just(DumpOffer::Beside),
+            1 => Just(DumpOffer::InPlace),
         ]
     };
     (
@@ -208,9 +208,9 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
                 parts,
                 part_form,
                 resource_dump,
-                // Its packages are of the Change Lists.
+                // Its packages have the changes of the Change Lists: without those there are none.
                 change_dump: match change_lists {
-                    ChangeLists::Absent => Dumps::Absent,
+                    ChangeLists::Absent => DumpOffer::Absent,
                     _ => change_dump,
                 },
                 manifest_copies,

@@ -4,7 +4,11 @@
 //! The set workers, the store, the mirror and the HTTP client are those of the daemon. Three modules replace the rest:
 //! `world` calls a set worker when its deadline comes or it is woken, as the worker's own loop would; `downloads` executes
 //! tasks with the applier's functions, one after the other; `stage` answers every request from `source`. One thing happens
-//! at a time, so that a history that is run twice ends the same way.
+//! at a time, so that a history that is run twice ends the same way: while a worker waits for the members of a package, nothing
+//! else of the daemon works but `downloads`.
+//!
+//! Not simulated, among others: requests to hubs (their machine has tables in `sync::channel`), Sources of version 0.1, and a run that ends
+//! by itself.
 //!
 //! `promises` defines what must hold for every history; the histories come from `properties` (random ones), `exhaustive`
 //! (all short ones) and `scenarios` (those that once failed, and those that one decision depends on).

@@ -20,16 +20,16 @@ pub(super) enum PackageNo {
 
 /// What of a package is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PackageFile {
+pub(super) enum PackageForm {
     Archive,
     ManifestCopy,
 }
 
 impl PackageNo {
-    pub(super) fn file_name(self, file: PackageFile) -> String {
+    pub(super) fn file_name(self, file: PackageForm) -> String {
         let extension = match file {
-            PackageFile::Archive => "zip",
-            PackageFile::ManifestCopy => "manifest",
+            PackageForm::Archive => "zip",
+            PackageForm::ManifestCopy => "manifest",
         };
         match self {
             Self::Resources(number) => format!("resources{number}.{extension}"),
@@ -38,11 +38,11 @@ impl PackageNo {
     }
 
     /// The package that a file is of.
-    pub(super) fn of_file(name: &str) -> Option<(Self, PackageFile)> {
+    pub(super) fn of_file(name: &str) -> Option<(Self, PackageForm)> {
         let (name, extension) = name.split_once('.')?;
         let file = match extension {
-            "zip" => PackageFile::Archive,
-            "manifest" => PackageFile::ManifestCopy,
+            "zip" => PackageForm::Archive,
+            "manifest" => PackageForm::ManifestCopy,
             _ => return None,
         };
         let number = match name.strip_prefix("resources") {
@@ -58,7 +58,7 @@ pub(super) fn render_package(
     source: &Source,
     set: SetNo,
     number: PackageNo,
-    file: PackageFile,
+    file: PackageForm,
 ) -> Option<(Vec<u8>, u64)> {
     let published = source.published(set);
     let (head, entries, written) = match number {
@@ -82,8 +82,8 @@ pub(super) fn render_package(
     };
     let (manifest, members) = pack(&head, entries);
     let bytes = match file {
-        PackageFile::Archive => archive(manifest, members),
-        PackageFile::ManifestCopy => manifest,
+        PackageForm::Archive => archive(manifest, members),
+        PackageForm::ManifestCopy => manifest,
     };
     Some((bytes, written))
 }

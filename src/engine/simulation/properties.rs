@@ -79,7 +79,12 @@ fn most_documents(history: &History, outcome: &Outcome) -> u64 {
 /// The most downloads: some for each change, and for each time that something may be announced once more; and after each
 /// poll, six tries for each that is not available.
 fn most_contents(history: &History, outcome: &Outcome) -> u64 {
-    let lists = count(history, |act| matches!(act, Act::WriteResourceList(_)));
+    let lists = count(history, |act| {
+        matches!(
+            act,
+            Act::WriteResourceList(_) | Act::WriteResourceDump(_) | Act::Divide(_)
+        )
+    });
     let again = (lists + 1) * RESOURCES as u64;
     let outages = polls(history, outcome) + outcome.requests.crashes;
     6 * (outcome.changes as u64 + again) * (1 + outcome.requests.crashes)

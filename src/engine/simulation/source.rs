@@ -55,7 +55,7 @@ pub(super) enum ChangeLists {
 
 /// Whether there are dumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dumps {
+pub(super) enum DumpOffer {
     Absent,
     /// Beside the lists.
     Beside,
@@ -75,7 +75,7 @@ pub(super) enum ServerValidators {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offered {
     Everything,
-    /// No Resource List.
+    /// No Resource List, and no Resource Dump.
     ChangeListsOnly,
     Nothing,
 }
@@ -112,9 +112,9 @@ pub(super) struct Habits {
     pub(super) parts: usize,
     pub(super) part_form: PartForm,
     /// The Resource Dump: as many packages as the Resource List has parts, but at least one.
-    pub(super) resource_dump: Dumps,
+    pub(super) resource_dump: DumpOffer,
     /// The Change Dump: a package for each Change List.
-    pub(super) change_dump: Dumps,
+    pub(super) change_dump: DumpOffer,
     /// Whether dumps name copies of the manifests of their packages.
     pub(super) manifest_copies: bool,
     /// Whether Change Lists and notifications state no time of each change.
@@ -142,8 +142,8 @@ impl Default for Habits {
             clock_ahead: 0,
             parts: 0,
             part_form: PartForm::Undated,
-            resource_dump: Dumps::Absent,
-            change_dump: Dumps::Absent,
+            resource_dump: DumpOffer::Absent,
+            change_dump: DumpOffer::Absent,
             manifest_copies: false,
             undated: false,
             validators: ServerValidators::Etag,
@@ -440,9 +440,9 @@ impl Source {
     }
 
     /// Changes a resource: one that does not exist is created; one that does is deleted or updated. Returns whether it did.
-    /// Two changes that no document could distinguish don't happen: of one resource, within one second, without a digest, and, where a
-    /// package may have been made between them, within one moment; nor changes whose order no document could state: of one resource
-    /// of two sets, or listed loosely, within one second.
+    /// Two changes that no document could distinguish don't happen: two of one resource, without a digest, that bear the same time; within
+    /// one moment they may, unless there are packages, which may be made between them. Nor do changes whose order no document could
+    /// state: of one resource of two sets, or listed loosely, within one second.
     pub(super) fn change(&mut self, moment: u64, resource: ResourceNo, delete: bool) -> bool {
         let at = self.stamp(moment);
         let sets = self.sets_of(resource);
@@ -452,7 +452,7 @@ impl Source {
             change_dump,
             ..
         } = self.habits;
-        let is_packed = (resource_dump, change_dump) != (Dumps::Absent, Dumps::Absent);
+        let is_packed = (resource_dump, change_dump) != (DumpOffer::Absent, DumpOffer::Absent);
         let is_same_entry = |last: &Change| last.at == at && (last.moment != moment || is_packed);
         // Of two sets now, or until it has left one.
         let was_shared = sets.len() > 1 || last.is_some_and(|last| last.sets != sets);

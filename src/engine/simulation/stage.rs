@@ -15,7 +15,7 @@ use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
 use super::history::Act;
 use super::network::{Fate, Form, Network};
-use super::packages::{PackageFile, PackageNo};
+use super::packages::{PackageForm, PackageNo};
 use super::promises::Witness;
 use super::source::{
     Boundary, Content, Fault, Notification, RESOURCES, ResourceNo, SetNo, SimulatedDocument, Source,
@@ -234,7 +234,7 @@ impl Stage {
         let scene = &mut *scene;
         (scene.moment, request.url()).hash(&mut scene.trace);
         let is_content = matches!(target, Some(Target::Resource(_)));
-        let is_package = matches!(target, Some(Target::Package(_, _, PackageFile::Archive)));
+        let is_package = matches!(target, Some(Target::Package(_, _, PackageForm::Archive)));
         let is_change_list = matches!(
             target,
             Some(

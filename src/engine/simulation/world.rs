@@ -121,33 +121,37 @@ fn empty_database() -> &'static [u8] {
     })
 }
 
-/// A worker does what is due. Whenever it waits for the members of a package to be tried, the executor works, and time passes if
-/// nothing is due for that.
+/// Lets a worker do what is due. While it waits for the members of a package, the executor works, and where nothing is due for the
+/// executor, time passes.
 async fn work_with_executor(
     stage: &Stage,
     inside: &Inside,
     worker: &mut SetWorker,
 ) -> Result<Option<Duration>, StoreError> {
-    let mut wakes = inside.store.wakes();
     let mut working = std::pin::pin!(worker.work_now());
+    let mut rounds = 0;
     loop {
         tokio::select! {
             biased;
             pause = &mut working => return Ok(pause),
-            () = inside.context.members.awaited() => {}
+            () = inside.context.members.ingestion_waits() => {}
         }
-        // What happens meanwhile is not the worker's.
+        // Only commits of a worker may fail.
         let could_fail = stage.let_commits_fail(false);
-        let mut tasks_have_changed = || {
+        let mut wakes = inside.store.wakes();
+        let mut have_tasks_changed = || {
             let wakes = std::iter::from_fn(|| wakes.try_recv().ok());
             wakes.filter(|wake| matches!(wake, Wake::Tasks(_))).count() > 0
         };
-        // What the worker has waited for before, or done itself.
-        tasks_have_changed();
         loop {
+            rounds += 1;
+            assert!(rounds < 10_000, "the members of a package are never tried");
             inside.work_downloads(stage).await?;
-            if tasks_have_changed() {
+            if have_tasks_changed() {
                 break;
+            }
+            if inside.store.commit_hook().is_stopped() {
+                return Err(StoreError::Closed);
             }
             let downloads = inside.downloads.lock().await.next_event();
             let next = downloads.into_iter().chain(stage.next_event()).min();

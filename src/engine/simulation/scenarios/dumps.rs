@@ -1,10 +1,10 @@
 //! Resource Dumps and Change Dumps: which one is read, what it proves, and what is read in its place.
 
-use super::super::source::Dumps;
+use super::super::source::DumpOffer;
 use super::*;
 
 /// Only snapshots: no document lists changes.
-fn with_resource_dump(resource_dump: Dumps) -> Habits {
+fn with_resource_dump(resource_dump: DumpOffer) -> Habits {
     Habits {
         resource_dump,
         ..habits(ChangeLists::Absent)
@@ -14,7 +14,7 @@ fn with_resource_dump(resource_dump: Dumps) -> Habits {
 /// The Change Dump and no Change List.
 fn with_change_dump(change_lists: ChangeLists) -> Habits {
     Habits {
-        change_dump: Dumps::InPlace,
+        change_dump: DumpOffer::InPlace,
         ..habits(change_lists)
     }
 }
@@ -41,7 +41,7 @@ fn baseline_is_made_from_the_resource_dump() {
             let habits = Habits {
                 manifest_copies,
                 parts,
-                ..with_resource_dump(Dumps::Beside)
+                ..with_resource_dump(DumpOffer::Beside)
             };
             let (found, requests) =
                 run_and(habits, &[], async |world| (files(world), world.requests()));
@@ -56,17 +56,17 @@ fn baseline_is_made_from_the_resource_dump() {
 fn resource_list_is_read_after_an_older_dump() {
     let acts = [Act::Change(0), Act::Delete(1), Act::WriteResourceList(0)];
     let found = simulate(
-        with_resource_dump(Dumps::Beside),
+        with_resource_dump(DumpOffer::Beside),
         settings(),
         async |world| {
             // Before the daemon has read anything.
-            world.act(&Act::Pass(1));
+            world.stage.set_moment(world.moment() + 1000);
             acts.iter().for_each(|act| world.act(act));
             world.pass(20_000).await;
-            files(world)
+            (files(world), world.requests().packages)
         },
     );
-    assert_eq!(found, [(0, 2), (2, 1)]);
+    assert_eq!(found, (vec![(0, 2), (2, 1)], 1));
 }
 
 /// A dump that can't be read delays nothing where there is a Resource List.
@@ -76,7 +76,7 @@ fn resource_list_is_read_in_place_of_a_dump_that_cannot_be() {
         for fault in [Fault::Gone, Fault::Unavailable, Fault::CutShort] {
             let habits = Habits {
                 faulty_first: Some((place, fault)),
-                ..with_resource_dump(Dumps::Beside)
+                ..with_resource_dump(DumpOffer::Beside)
             };
             let found = run_and(habits, &[], async |world| files(world));
             assert_eq!(found, [(0, 1), (1, 1), (2, 1)], "{place:?} {fault:?}");
@@ -91,7 +91,7 @@ fn dump_that_cannot_be_read_is_read_later() {
         for fault in [Fault::Gone, Fault::Unavailable, Fault::CutShort] {
             let habits = Habits {
                 faulty_first: Some((place, fault)),
-                ..with_resource_dump(Dumps::InPlace)
+                ..with_resource_dump(DumpOffer::InPlace)
             };
             let (before, after) = run_and(habits, &[], async |world| {
                 let before = (files(world).len(), errors(world).await[0].is_some());
@@ -108,14 +108,14 @@ fn dump_that_cannot_be_read_is_read_later() {
     }
 }
 
-/// Where nothing else states what there is, a later dump is read at the next poll: what it has is fetched, what it does not have is
+/// Where nothing else states what there is, a later dump is read at the next poll: what it has is stored, what it does not have is
 /// deleted. An unchanged one is not read again.
 #[test]
 fn later_dump_is_followed_where_there_is_no_list() {
     for manifest_copies in [false, true] {
         let habits = Habits {
             manifest_copies,
-            ..with_resource_dump(Dumps::InPlace)
+            ..with_resource_dump(DumpOffer::InPlace)
         };
         let acts = [
             Act::Pass(10_000),
@@ -136,10 +136,10 @@ fn later_dump_is_followed_where_there_is_no_list() {
     }
 }
 
-/// A dump of which a package is missing proves no absence.
+/// A dump whose packages are missing proves no absence.
 #[test]
-fn dump_with_a_missing_package_deletes_nothing() {
-    let habits = with_resource_dump(Dumps::InPlace);
+fn dump_whose_packages_are_missing_deletes_nothing() {
+    let habits = with_resource_dump(DumpOffer::InPlace);
     let acts = [
         Act::Pass(10_000),
         Act::Fail(0, SimulatedDocument::Packages, Some(Fault::Gone)),
@@ -170,9 +170,11 @@ fn newer_dump_is_read_in_place_of_an_older_list() {
         poll(),
         Act::Pass(5000),
     ];
-    let (file, errors) = run_and(with_resource_dump(Dumps::Beside), &acts, async |world| {
-        (version(world, 0), errors(world).await)
-    });
+    let (file, errors) = run_and(
+        with_resource_dump(DumpOffer::Beside),
+        &acts,
+        async |world| (version(world, 0), errors(world).await),
+    );
     assert_eq!(file, Some(2));
     // The list is reported all the same.
     assert_eq!(errors, [Some("older-resource-list".to_owned())]);
@@ -181,7 +183,7 @@ fn newer_dump_is_read_in_place_of_an_older_list() {
 /// A dump that is older than what was read last is not read, and reported.
 #[test]
 fn older_dump_is_reported() {
-    let habits = with_resource_dump(Dumps::InPlace);
+    let habits = with_resource_dump(DumpOffer::InPlace);
     let acts = [
         Act::Pass(10_000),
         Act::Change(3),
@@ -233,8 +235,7 @@ fn gap_is_filled_from_the_change_dump() {
 #[test]
 fn gap_before_the_change_lists_is_filled_from_the_change_dump() {
     let habits = Habits {
-        change_dump: Dumps::Beside,
-        offered_first: Offered::Everything,
+        change_dump: DumpOffer::Beside,
         ..habits(ChangeLists::Replaced)
     };
     let acts = [
@@ -291,7 +292,7 @@ fn package_without_a_beginning_follows_the_one_before_it() {
 #[test]
 fn change_dump_beside_change_lists_is_not_read() {
     let habits = Habits {
-        change_dump: Dumps::Beside,
+        change_dump: DumpOffer::Beside,
         ..habits(ChangeLists::Index)
     };
     let acts = [
@@ -311,7 +312,7 @@ fn change_dump_beside_change_lists_is_not_read() {
     assert_eq!((found, requests.packages), (vec![(0, 2), (2, 1)], 0));
 }
 
-/// A package that can't be read closes no gap, and nothing is claimed; once it can be, it does.
+/// A package that can't be read closes no gap; once it can be read, it does.
 #[test]
 fn package_that_cannot_be_read_closes_no_gap() {
     for fault in [Fault::Gone, Fault::Unavailable, Fault::CutShort] {
@@ -346,7 +347,7 @@ fn package_that_cannot_be_read_closes_no_gap() {
 fn baseline_from_a_dump_goes_on_after_the_end_of_the_process() {
     let habits = Habits {
         parts: 3,
-        ..with_resource_dump(Dumps::InPlace)
+        ..with_resource_dump(DumpOffer::InPlace)
     };
     let mut crashes = 0;
     for step in 0..40 {
@@ -356,7 +357,7 @@ fn baseline_from_a_dump_goes_on_after_the_end_of_the_process() {
             assert_eq!(files(world), [(0, 1), (1, 1), (2, 1)], "{step}");
             world.requests()
         });
-        // The one in progress.
+        // The one that was in progress is.
         let most = 3 + requests.crashes;
         assert!(requests.packages <= most, "{step}: {requests:?}");
         crashes += requests.crashes;
@@ -368,7 +369,7 @@ fn baseline_from_a_dump_goes_on_after_the_end_of_the_process() {
 #[test]
 fn dumps_are_read_wherever_the_process_ends() {
     let habits = Habits {
-        resource_dump: Dumps::Beside,
+        resource_dump: DumpOffer::Beside,
         parts: 2,
         ..with_change_dump(ChangeLists::Index)
     };
@@ -384,11 +385,18 @@ fn dumps_are_read_wherever_the_process_ends() {
         Act::Publish(0, AT_ONCE),
         Act::Pass(60_000),
     ];
-    for step in (0..90).step_by(3) {
-        simulate(habits.clone(), settings(), async |world| {
+    // Until the process ends no more.
+    for step in (0..).step_by(3) {
+        let crashes = simulate(habits.clone(), settings(), async |world| {
             world.act(&Act::Crash(step));
             world.run(&acts).await;
+            let crashes = world.requests().crashes;
             world.settle(true, 3 * HOUR).await;
+            crashes
         });
+        if crashes == 0 {
+            assert!(step > 60, "{step}");
+            return;
+        }
     }
 }
