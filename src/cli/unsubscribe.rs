@@ -113,12 +113,8 @@ async fn through_daemon(
     names: &[String],
 ) -> Result<Vec<UnsubscribeResult>, UnsubscribeFailure> {
     let client = DaemonClient::new(config, TIMEOUT).map_err(UnsubscribeFailure::Daemon)?;
-    let status: Status = parse(
-        &client
-            .get("/status")
-            .await
-            .map_err(UnsubscribeFailure::Daemon)?,
-    )?;
+    let status = client.get("/status").await;
+    let status: Status = parse(&status.map_err(UnsubscribeFailure::Daemon)?)?;
     let former = status.unfollowed.into_iter().map(|channel| channel.source);
     let mut results = Vec::new();
     for name in select(config, former.collect(), names)? {

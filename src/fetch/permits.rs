@@ -158,10 +158,10 @@ impl Permits {
 /// One host.
 struct Host {
     most: Most,
-    state: Mutex<PermitState>,
+    state: Mutex<HostState>,
 }
 
-struct PermitState {
+struct HostState {
     limit: HostLimit,
     pools: [Requests; POOLS.len()],
     /// Whether requests for resources wait for the answer to the first one.
@@ -182,7 +182,7 @@ impl Host {
     fn new(most: Most, is_https: bool) -> Self {
         Self {
             most,
-            state: Mutex::new(PermitState {
+            state: Mutex::new(HostState {
                 limit: HostLimit::new(most),
                 pools: Default::default(),
                 is_first_alone: is_https,
@@ -208,7 +208,7 @@ impl Host {
         Err(receiver)
     }
 
-    fn has_room(&self, state: &PermitState, pool: Pool) -> bool {
+    fn has_room(&self, state: &HostState, pool: Pool) -> bool {
         let most = match pool {
             Pool::Documents | Pool::Sockets => self.most.connections,
             Pool::Content if state.is_first_alone => 1,
@@ -218,7 +218,7 @@ impl Host {
         state.pools[pool as usize].in_progress < most
     }
 
-    fn admit(self: &Arc<Self>, state: &mut PermitState, pool: Pool) -> Permit {
+    fn admit(self: &Arc<Self>, state: &mut HostState, pool: Pool) -> Permit {
         let requests = &mut state.pools[pool as usize];
         requests.in_progress += 1;
         let epoch = match pool {
@@ -235,7 +235,7 @@ impl Host {
     }
 
     /// Changes the state, and admits the requests that there is room for then.
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut PermitState)) {
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut HostState)) {
         let mut admitted = Vec::new();
         {
             let mut state = self.state.lock();
@@ -370,7 +370,7 @@ impl Permit {
     }
 }
 
-impl PermitState {
+impl HostState {
     fn overloaded(&mut self, epoch: u64, overload: Overload, slowed: Slowed) {
         let in_progress = self.pools[Pool::Content as usize].in_progress;
         self.limit.overloaded(epoch, overload, in_progress, slowed);

@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 ///
 /// A delivery is longer than most of what is written. Where one did not fit, a shorter write proves nothing.
 #[derive(Default)]
-pub(super) struct WriteHealth(Mutex<WriteFailure>);
+pub(super) struct WriteHealth(Mutex<LastWrite>);
 
 #[derive(Default)]
-struct WriteFailure {
+struct LastWrite {
     has_failed: bool,
     /// The length of the longest delivery that could not be stored, in bytes.
     refused: u64,
@@ -23,16 +23,16 @@ impl WriteHealth {
 
     /// A delivery of so many bytes could not be stored.
     pub(super) fn note_refused(&self, length: u64) {
-        let mut failure = self.0.lock();
-        failure.has_failed = true;
-        failure.refused = failure.refused.max(length);
+        let mut last = self.0.lock();
+        last.has_failed = true;
+        last.refused = last.refused.max(length);
     }
 
     /// So many bytes were written.
     pub(super) fn note_fitting(&self, length: u64) {
-        let mut failure = self.0.lock();
-        if length >= failure.refused {
-            *failure = WriteFailure::default();
+        let mut last = self.0.lock();
+        if length >= last.refused {
+            *last = LastWrite::default();
         }
     }
 

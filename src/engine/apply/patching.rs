@@ -169,10 +169,8 @@ pub(super) async fn patch(
         place,
     } = candidate;
     let fetched = match place {
-        PatchLocation::Uri(uri) => {
-            FetchedPatch::Downloaded(download(context, &uri, &content).await?)
-        }
-        PatchLocation::Member(member, path) => FetchedPatch::Packed(member, path),
+        PatchLocation::Uri(uri) => PatchInput::Downloaded(download(context, &uri, &content).await?),
+        PatchLocation::Member(member, path) => PatchInput::Packed(member, path),
     };
     let permit = tokio::time::timeout(WAIT, APPLYING.acquire()).await;
     let permit = permit
@@ -183,10 +181,8 @@ pub(super) async fn patch(
     let applying = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let (patch, _room) = match fetched {
-            FetchedPatch::Downloaded(Downloaded { bytes, room }) => (bytes, room),
-            FetchedPatch::Packed(member, path) => {
-                (unpack(&context, &member, &path, &content)?, None)
-            }
+            PatchInput::Downloaded(Downloaded { bytes, room }) => (bytes, room),
+            PatchInput::Packed(member, path) => (unpack(&context, &member, &path, &content)?, None),
         };
         apply(&context, &task, kind, &patch)
     });
@@ -195,7 +191,7 @@ pub(super) async fn patch(
 }
 
 /// A patch that is to be applied.
-enum FetchedPatch {
+enum PatchInput {
     Downloaded(Downloaded),
     /// In an open package, at this path.
     Packed(Arc<PackageMember>, String),

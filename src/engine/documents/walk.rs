@@ -214,11 +214,11 @@ enum Level {
     InOrder(Entries),
     /// The oldest last.
     OldestFirst(Vec<Child>),
-    Pages(ListPages),
+    Pages(DocumentPages),
 }
 
 /// The pages of one document.
-struct ListPages {
+struct DocumentPages {
     next: Option<Child>,
     /// Those that were named so far.
     named: HashSet<Url>,
@@ -411,7 +411,7 @@ impl DocumentWalk {
             Some(Level::Pages(pages)) if pages.next.is_none() => pages,
             other => {
                 self.levels.extend(other);
-                ListPages {
+                DocumentPages {
                     next: None,
                     named: HashSet::from([page.clone()]),
                     bytes: page.as_str().len(),

@@ -46,10 +46,10 @@ pub(super) struct EntryBatches {
     /// Where the document was fetched from.
     uri: Url,
     /// `None` after the last batch.
-    rest: Option<UnreadRest>,
+    rest: Option<EntriesLeft>,
 }
 
-enum UnreadRest {
+enum EntriesLeft {
     Closed(EntrySource, EntrySelection),
     Open(Box<OwnedReader>, EntrySelection),
 }
@@ -103,7 +103,7 @@ impl EntryBatches {
                 EntrySource::Document(document) => document.url().clone(),
                 EntrySource::Package(opened) => opened.uri.clone(),
             },
-            rest: Some(UnreadRest::Closed(entries, selection)),
+            rest: Some(EntriesLeft::Closed(entries, selection)),
         }
     }
 
@@ -124,7 +124,7 @@ impl EntryBatches {
     }
 }
 
-impl UnreadRest {
+impl EntriesLeft {
     fn read_batch(
         self,
         context: &SourceContext,

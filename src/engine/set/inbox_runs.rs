@@ -118,7 +118,7 @@ impl SetState {
 
 /// Notifications that are applied together.
 struct Run {
-    notifications: Vec<PlannedRun>,
+    notifications: Vec<PlannedNotification>,
     /// The state after all of them.
     sequencer: Sequencer,
     /// Whether it was ended by a delivery that is to be processed by itself.
@@ -126,7 +126,7 @@ struct Run {
 }
 
 /// A notification whose turn it is.
-struct PlannedRun {
+struct PlannedNotification {
     /// Its number in the inbox.
     delivery: i64,
     changes: Vec<Change>,
@@ -167,7 +167,11 @@ impl Planner {
     }
 
     /// The notification that follows those of a run, and the state after it; `None` if it is to be processed by itself.
-    fn next_of_run(&self, run: &Run, delivery: &Delivery) -> Option<(PlannedRun, Sequencer)> {
+    fn next_of_run(
+        &self,
+        run: &Run,
+        delivery: &Delivery,
+    ) -> Option<(PlannedNotification, Sequencer)> {
         let context = &*self.context;
         if context.delivery_panics.lock().contains_key(&delivery.id) {
             return None;
@@ -201,7 +205,7 @@ impl Planner {
         let (configured, list) = (context.source.trust_hub, &self.capability_list);
         let speaker = speaker_of(configured, list, &self.channel, delivery);
         let news = News::of(context, self.set, document, &filter, speaker).ok()?;
-        let planned = PlannedRun {
+        let planned = PlannedNotification {
             delivery: delivery.id,
             outcome: news.outcome(covered, is_dated),
             changes: news.changes,

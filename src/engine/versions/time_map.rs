@@ -30,7 +30,7 @@ pub(super) async fn read_time_map(apply: &ApplyContext, task: &VersionTask) -> V
     let Some(folder) = &apply.source.versions else {
         return VersionResult::Pointless;
     };
-    let pages = TimeMapPages {
+    let pages = TimeMapReader {
         reading: &folder.reading,
         client: &apply.source.client,
         hosts: &apply.source.source.hosts,
@@ -88,7 +88,7 @@ impl TimeMapContents {
     }
 }
 
-struct TimeMapPages<'a> {
+struct TimeMapReader<'a> {
     /// One page is in memory at once, of each Source.
     reading: &'a Semaphore,
     client: &'a Client,
@@ -96,7 +96,7 @@ struct TimeMapPages<'a> {
     max_uri_bytes: usize,
 }
 
-impl TimeMapPages<'_> {
+impl TimeMapReader<'_> {
     async fn read(&self, start: Url) -> Result<TimeMapContents, FetchError> {
         let mut found = TimeMapContents::default();
         let mut times: BTreeSet<SourceTime> = BTreeSet::new();
@@ -193,7 +193,7 @@ mod tests {
         let client = Client::new(&HttpConfig::default()).unwrap();
         let client = client.with_transport(serving.clone());
         let reading = Semaphore::new(1);
-        let pages = TimeMapPages {
+        let pages = TimeMapReader {
             reading: &reading,
             client: &client,
             hosts: &[],

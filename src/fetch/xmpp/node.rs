@@ -15,7 +15,7 @@ use super::error::XmppError;
 use super::login::{Login, Resumption};
 use super::names::{CLIENT, PING, PUBSUB, PUBSUB_EVENT, SM, STANZA_ERRORS};
 use super::stream::{XmlStream, condition, escaped, shown, unexpected};
-use super::wanted::{WantedItem, WantedItems};
+use super::wanted::{ItemQuery, WantedItems};
 
 /// How often the server is asked whether it is there.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ pub struct NodeItem {
 pub struct NodeResumption {
     pub(super) resumption: Resumption,
     /// What the service was asked for and has not answered.
-    wanted: Vec<WantedItem>,
+    wanted: Vec<ItemQuery>,
     /// How many requests were sent: an answer to one of them may still come.
     requests: u64,
 }
@@ -137,13 +137,13 @@ impl NodeSession {
                 session.handled = known.resumption.handled;
                 session.requests = known.requests;
             } else {
-                unanswered.retain(|wanted| matches!(wanted, WantedItem::Item(_)));
+                unanswered.retain(|wanted| matches!(wanted, ItemQuery::Item(_)));
             }
         }
         if !is_resumed {
             session.subscribe().await?;
             if newest > 0 {
-                session.want(WantedItem::Newest(newest));
+                session.want(ItemQuery::Newest(newest));
             }
         }
         for wanted in unanswered {
@@ -246,8 +246,8 @@ impl NodeSession {
         let asked = usize::from(!self.can_resume && self.wanted.is_asked());
         let unanswered = self.wanted.unanswered().into_iter().skip(asked);
         let items = unanswered.filter_map(|wanted| match wanted {
-            WantedItem::Item(id) => Some(id),
-            WantedItem::Newest(_) => None,
+            ItemQuery::Item(id) => Some(id),
+            ItemQuery::Newest(_) => None,
         });
         items.collect()
     }
@@ -258,7 +258,7 @@ impl NodeSession {
         items: impl IntoIterator<Item = String>,
     ) -> Result<(), XmppError> {
         for id in items {
-            self.want(WantedItem::Item(id));
+            self.want(ItemQuery::Item(id));
         }
         self.ask()
     }
@@ -369,7 +369,7 @@ impl NodeSession {
     }
 
     /// Notes what is to be asked for.
-    fn want(&mut self, wanted: WantedItem) {
+    fn want(&mut self, wanted: ItemQuery) {
         if !self.wanted.add(wanted) {
             let text =
                 "too many are sent without a document, or its identifier is too long to ask for it";
@@ -518,24 +518,24 @@ impl NodeSession {
         let error = error.map(|error| condition(error, STANZA_ERRORS));
         match (&answered, error, items) {
             // It may have been retracted meanwhile.
-            (Some(WantedItem::Item(_)), Some(error), _) if is_gone(&error) => {
+            (Some(ItemQuery::Item(_)), Some(error), _) if is_gone(&error) => {
                 self.miss("an item that the service has announced is gone");
             }
-            (Some(WantedItem::Item(_)), Some(error), _) => {
+            (Some(ItemQuery::Item(_)), Some(error), _) => {
                 let text = format!("the service does not send it: {error}");
                 self.reject(XmppError::Item(text));
             }
-            (Some(WantedItem::Item(_)), None, Some(items)) if has_document(items) => {
+            (Some(ItemQuery::Item(_)), None, Some(items)) if has_document(items) => {
                 self.take_items(items, false)?;
             }
-            (Some(WantedItem::Item(_)), None, _) => {
+            (Some(ItemQuery::Item(_)), None, _) => {
                 self.miss("the service has no document of an item that it has announced");
             }
-            (Some(WantedItem::Newest(_)), Some(error), _) => self.note(NodeEvent::Refused(error)),
+            (Some(ItemQuery::Newest(_)), Some(error), _) => self.note(NodeEvent::Refused(error)),
             (_, None, Some(items)) => self.take_items(items, true)?,
             _ => {}
         }
-        if let Some(WantedItem::Newest(_)) = answered {
+        if let Some(ItemQuery::Newest(_)) = answered {
             self.note(NodeEvent::Answered);
         }
         self.ask()
@@ -553,7 +553,7 @@ impl NodeSession {
                 })),
                 Some(Err(fault)) => self.reject(fault.into()),
                 // The service sends the documents only on request.
-                None if items.namespace.as_str() == PUBSUB_EVENT => self.want(WantedItem::Item(id)),
+                None if items.namespace.as_str() == PUBSUB_EVENT => self.want(ItemQuery::Item(id)),
                 None => {}
             }
         }

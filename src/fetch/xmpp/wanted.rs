@@ -17,7 +17,7 @@ const MOST_INTERVALS: u32 = 4;
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum WantedItem {
+pub(super) enum ItemQuery {
     /// So many of the newest items.
     Newest(u32),
     /// The item of this identifier.
@@ -25,7 +25,7 @@ pub(super) enum WantedItem {
 }
 
 /// A request for the first in the queue that is not answered.
-struct RequestedItem {
+struct ItemRequest {
     id: String,
     /// For how many intervals it waits.
     intervals: u32,
@@ -34,19 +34,19 @@ struct RequestedItem {
 /// What is wanted, in its order.
 #[derive(Default)]
 pub(super) struct WantedItems {
-    queue: VecDeque<WantedItem>,
-    asked: Option<RequestedItem>,
+    queue: VecDeque<ItemQuery>,
+    asked: Option<ItemRequest>,
 }
 
 impl WantedItems {
     /// Adds one. False: there is no room for it.
-    pub(super) fn add(&mut self, wanted: WantedItem) -> bool {
+    pub(super) fn add(&mut self, wanted: ItemQuery) -> bool {
         if self.queue.contains(&wanted) {
             return true;
         }
         let is_short = match &wanted {
-            WantedItem::Newest(_) => true,
-            WantedItem::Item(id) => id.len() <= LONGEST_ID,
+            ItemQuery::Newest(_) => true,
+            ItemQuery::Item(id) => id.len() <= LONGEST_ID,
         };
         let has_room = is_short && self.queue.len() < MOST_WANTED;
         if has_room {
@@ -58,7 +58,7 @@ impl WantedItems {
     /// Whether the newest items are wanted.
     pub(super) fn has_newest(&self) -> bool {
         let mut queue = self.queue.iter();
-        queue.any(|wanted| matches!(wanted, WantedItem::Newest(_)))
+        queue.any(|wanted| matches!(wanted, ItemQuery::Newest(_)))
     }
 
     /// Whether the first that is not answered was asked for.
@@ -67,7 +67,7 @@ impl WantedItems {
     }
 
     /// What is not answered.
-    pub(super) fn unanswered(&self) -> Vec<WantedItem> {
+    pub(super) fn unanswered(&self) -> Vec<ItemQuery> {
         self.queue.iter().cloned().collect()
     }
 
@@ -77,10 +77,10 @@ impl WantedItems {
             return None;
         }
         let (attributes, item) = match self.queue.front()? {
-            WantedItem::Newest(newest) => (format!(" max_items='{newest}'"), String::new()),
-            WantedItem::Item(id) => (String::new(), format!("<item id='{}'/>", escaped(id))),
+            ItemQuery::Newest(newest) => (format!(" max_items='{newest}'"), String::new()),
+            ItemQuery::Item(id) => (String::new(), format!("<item id='{}'/>", escaped(id))),
         };
-        self.asked = Some(RequestedItem {
+        self.asked = Some(ItemRequest {
             id: id.to_owned(),
             intervals: 0,
         });
@@ -89,7 +89,7 @@ impl WantedItems {
     }
 
     /// The service has answered a request. Returns what that has asked for; `None`: it is not one of these.
-    pub(super) fn answered(&mut self, id: &str) -> Option<WantedItem> {
+    pub(super) fn answered(&mut self, id: &str) -> Option<ItemQuery> {
         self.asked.take_if(|asked| asked.id == id)?;
         self.queue.pop_front()
     }
@@ -110,22 +110,22 @@ mod tests {
     #[test]
     fn items_are_asked_for_one_after_the_other() {
         let mut wanted = WantedItems::default();
-        assert!(wanted.add(WantedItem::Newest(5)));
+        assert!(wanted.add(ItemQuery::Newest(5)));
         for number in 0..2 {
-            assert!(wanted.add(WantedItem::Item(format!("<{number}"))));
-            assert!(wanted.add(WantedItem::Item(format!("<{number}"))), "once");
+            assert!(wanted.add(ItemQuery::Item(format!("<{number}"))));
+            assert!(wanted.add(ItemQuery::Item(format!("<{number}"))), "once");
         }
         let newest = wanted.ask("r1", "a'").unwrap();
         assert_eq!(newest, "<items node='a&apos;' max_items='5'></items>");
         assert_eq!(wanted.ask("r2", "a"), None);
         assert_eq!(wanted.answered("r2"), None);
         assert_eq!(wanted.unanswered().len(), 3);
-        assert_eq!(wanted.answered("r1"), Some(WantedItem::Newest(5)));
+        assert_eq!(wanted.answered("r1"), Some(ItemQuery::Newest(5)));
         for number in 0..2 {
             let form = wanted.ask("r3", "a").unwrap();
             let expected = format!("<items node='a'><item id='&lt;{number}'/></items>");
             assert_eq!(form, expected);
-            let item = WantedItem::Item(format!("<{number}"));
+            let item = ItemQuery::Item(format!("<{number}"));
             assert_eq!(wanted.answered("r3"), Some(item));
         }
         assert_eq!(wanted.ask("r5", "a"), None);
@@ -134,11 +134,11 @@ mod tests {
     #[test]
     fn what_is_wanted_is_bounded() {
         let mut wanted = WantedItems::default();
-        assert!(!wanted.add(WantedItem::Item("x".repeat(LONGEST_ID + 1))));
+        assert!(!wanted.add(ItemQuery::Item("x".repeat(LONGEST_ID + 1))));
         for number in 0..MOST_WANTED {
-            assert!(wanted.add(WantedItem::Item(number.to_string())));
+            assert!(wanted.add(ItemQuery::Item(number.to_string())));
         }
-        assert!(!wanted.add(WantedItem::Item("one more".to_owned())));
+        assert!(!wanted.add(ItemQuery::Item("one more".to_owned())));
         assert!(wanted.ask("r1", "a").is_some());
         for _ in 0..MOST_INTERVALS {
             assert!(wanted.wait());

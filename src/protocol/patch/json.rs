@@ -18,18 +18,18 @@ pub(super) fn apply(
     };
     for (number, operation) in operations.into_iter().enumerate() {
         let budget = &mut *budget;
-        JsonOperation { number, budget }.apply(&mut document, operation)?;
+        JsonApplication { number, budget }.apply(&mut document, operation)?;
     }
     Ok(document)
 }
 
 /// The application of one operation.
-struct JsonOperation<'a> {
+struct JsonApplication<'a> {
     number: usize,
     budget: &'a mut Budget,
 }
 
-impl JsonOperation<'_> {
+impl JsonApplication<'_> {
     fn invalid(&self, reason: &'static str) -> PatchError {
         PatchError::invalid(self.number, reason)
     }

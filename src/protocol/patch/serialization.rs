@@ -277,7 +277,7 @@ impl Seen {
 
 /// Writes a document in a style; `None`: it is longer than the limit, in bytes.
 pub(super) fn write(value: &Json, style: &Style, limit: usize) -> Option<Vec<u8>> {
-    let mut writer = XmlWriter {
+    let mut writer = JsonWriter {
         out: String::new(),
         style,
         limit,
@@ -291,13 +291,13 @@ pub(super) fn write(value: &Json, style: &Style, limit: usize) -> Option<Vec<u8>
     Some(writer.out.into_bytes())
 }
 
-struct XmlWriter<'a> {
+struct JsonWriter<'a> {
     out: String,
     style: &'a Style,
     limit: usize,
 }
 
-impl XmlWriter<'_> {
+impl JsonWriter<'_> {
     fn check(&self) -> Option<()> {
         (self.out.len() <= self.limit).then_some(())
     }
