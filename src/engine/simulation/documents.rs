@@ -37,8 +37,8 @@ impl Target {
             ["resource", number] => Some(Self::Resource(number.parse().ok()?)),
             [set, file] => {
                 let set = set.strip_prefix("set")?.parse().ok()?;
-                if let Some((number, file)) = PackageNo::of_file(file) {
-                    return Some(Self::Package(set, number, file));
+                if let Some((number, form)) = PackageNo::of_file(file) {
+                    return Some(Self::Package(set, number, form));
                 }
                 let file = file.strip_suffix(".xml")?;
                 let place = match file {
@@ -67,7 +67,7 @@ impl Target {
             Self::Description => ".well-known/resourcesync".to_owned(),
             Self::Resource(number) => format!("resource/{number}"),
             Self::ChangeList(set, key) => format!("set{set}/changes{key}.xml"),
-            Self::Package(set, number, file) => format!("set{set}/{}", number.file_name(file)),
+            Self::Package(set, number, form) => format!("set{set}/{}", number.file_name(form)),
             Self::Document(set, place) => {
                 let file = match place {
                     SimulatedDocument::CapabilityList => "capabilitylist".to_owned(),
@@ -243,7 +243,7 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
             let list = lists.find(|list| list.key == key)?;
             Some((change_list(source, set, list), list.written))
         }
-        Target::Package(set, number, file) => render_package(source, set, number, file),
+        Target::Package(set, number, form) => render_package(source, set, number, form),
         Target::Document(set, place) => {
             let published = source.published(set);
             match place {

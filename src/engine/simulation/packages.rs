@@ -26,8 +26,8 @@ pub(super) enum PackageForm {
 }
 
 impl PackageNo {
-    pub(super) fn file_name(self, file: PackageForm) -> String {
-        let extension = match file {
+    pub(super) fn file_name(self, form: PackageForm) -> String {
+        let extension = match form {
             PackageForm::Archive => "zip",
             PackageForm::ManifestCopy => "manifest",
         };
@@ -37,10 +37,10 @@ impl PackageNo {
         }
     }
 
-    /// The package that a file is of.
+    /// The package that a file is of, and which of its files that is.
     pub(super) fn of_file(name: &str) -> Option<(Self, PackageForm)> {
         let (name, extension) = name.split_once('.')?;
-        let file = match extension {
+        let form = match extension {
             "zip" => PackageForm::Archive,
             "manifest" => PackageForm::ManifestCopy,
             _ => return None,
@@ -49,7 +49,7 @@ impl PackageNo {
             Some(number) => Self::Resources(number.parse().ok()?),
             None => Self::Changes(name.strip_prefix("changes")?.parse().ok()?),
         };
-        Some((number, file))
+        Some((number, form))
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn render_package(
     source: &Source,
     set: SetNo,
     number: PackageNo,
-    file: PackageForm,
+    form: PackageForm,
 ) -> Option<(Vec<u8>, u64)> {
     let published = source.published(set);
     let (head, entries, written) = match number {
@@ -81,7 +81,7 @@ pub(super) fn render_package(
         }
     };
     let (manifest, members) = pack(&head, entries);
-    let bytes = match file {
+    let bytes = match form {
         PackageForm::Archive => archive(manifest, members),
         PackageForm::ManifestCopy => manifest,
     };

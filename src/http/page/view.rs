@@ -146,8 +146,8 @@ pub(super) struct Buttons {
 }
 
 impl Buttons {
-    fn button(self, source: &SourceStatus, operation: OperatorAction, place: &str) -> Button {
-        let (name, label) = match operation {
+    fn button(self, source: &SourceStatus, action: OperatorAction, place: &str) -> Button {
+        let (name, label) = match action {
             OperatorAction::Poll => ("poll", "Poll now"),
             OperatorAction::Retry => ("retry", "Try again now"),
             OperatorAction::Approve => ("approve", "Delete these files"),
@@ -156,13 +156,13 @@ impl Buttons {
         };
         let held: u64 = source.sets.iter().map(|set| set.held_deletions).sum();
         let mut query = self.page.query();
-        if matches!(operation, OperatorAction::Approve | OperatorAction::Reject) {
+        if matches!(action, OperatorAction::Approve | OperatorAction::Reject) {
             // Where nothing was counted nothing is decided.
             let through = source.held_through().unwrap_or(0);
             // What is held back after the page was made is not decided by whoever has read it.
             query += &format!("&through={through}");
         }
-        let warning = (operation == OperatorAction::Approve).then(|| {
+        let warning = (action == OperatorAction::Approve).then(|| {
             let deletions = counted(held, "deletion", "deletions");
             format!(
                 "This approves {deletions} of {}: the files are removed from the mirror.",
@@ -218,7 +218,7 @@ pub(super) fn attention_rows<'a>(
     let more = found.len().saturating_sub(MOST);
     let rows = found.into_iter().take(MOST).enumerate();
     let rows = rows.map(|(number, (source, set, attention))| {
-        let operations: &[OperatorAction] = match attention.code.as_str() {
+        let actions: &[OperatorAction] = match attention.code.as_str() {
             "held-deletions" => &[OperatorAction::Approve, OperatorAction::Reject],
             "failed-resources" => &[OperatorAction::Retry],
             "channel-unverified"
@@ -230,7 +230,7 @@ pub(super) fn attention_rows<'a>(
         };
         let place = format!("attention{number}");
         let page = |source: &SourceStatus| source_page(buttons.root, &source.name);
-        let operations = operations.iter();
+        let actions = actions.iter();
         AttentionRow {
             source: source.map(|source| (source.name.clone(), page(source))),
             set: set.map(|set| set.capability_list.clone()),
@@ -238,7 +238,7 @@ pub(super) fn attention_rows<'a>(
             message: attention.message.clone(),
             since: Moment::parse(&attention.since, now),
             next_step: attention.next_step.clone(),
-            buttons: operations
+            buttons: actions
                 .filter_map(|&it| Some(buttons.button(source?, it, &place)))
                 .collect(),
         }
@@ -513,7 +513,7 @@ impl SourceView {
             let id = format!("set-{}-{number}", source.name);
             SetView::of(set, id, detail, now)
         });
-        let button = |operation| buttons.button(source, operation, "source");
+        let button = |action| buttons.button(source, action, "source");
         let rejected: u64 = source.sets.iter().map(|set| set.rejected).sum();
         Self {
             name: source.name.clone(),

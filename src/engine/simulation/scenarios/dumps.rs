@@ -28,6 +28,25 @@ fn files(world: &World) -> Vec<(ResourceNo, u32)> {
         .collect()
 }
 
+/// A change whose notification is lost, what happens then, and a change that is announced: the gap is between them.
+fn around_a_gap(meanwhile: &[Act]) -> Vec<Act> {
+    let mut acts = vec![
+        Act::Change(0),
+        Act::Pass(10),
+        Act::Publish(0, Fate::Lost),
+        Act::Pass(1000),
+    ];
+    acts.extend_from_slice(meanwhile);
+    acts.extend([
+        Act::Change(1),
+        Act::Pass(10),
+        Act::WriteChangeLists(0),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(10_000),
+    ]);
+    acts
+}
+
 fn poll() -> Act {
     Act::Order(Order::Poll(0))
 }
@@ -231,29 +250,25 @@ fn gap_is_filled_from_the_change_dump() {
     }
 }
 
-/// Where Change Lists don't reach back to a gap, the Change Dump is read, too.
+/// Where Change Lists don't reach back to a gap, the Change Dump is read, too: the list of the time of the gap is replaced and gone.
 #[test]
 fn gap_before_the_change_lists_is_filled_from_the_change_dump() {
-    let habits = Habits {
-        change_dump: DumpOffer::Beside,
-        ..habits(ChangeLists::Replaced)
-    };
-    let acts = [
-        Act::Change(0),
-        Act::Pass(10),
-        Act::Publish(0, Fate::Lost),
-        Act::Pass(1000),
-        Act::RollOver(0),
-        Act::Change(1),
-        Act::Pass(10),
-        Act::WriteChangeLists(0),
-        Act::Publish(0, AT_ONCE),
-        Act::Pass(6000),
-    ];
-    let (found, open) = run_and(habits, &acts, async |world| {
-        (files(world), gaps(world).await)
-    });
-    assert_eq!((found, open), (vec![(0, 2), (1, 2), (2, 1)], 0));
+    for is_gone in [false, true] {
+        let habits = Habits {
+            change_dump: DumpOffer::Beside,
+            ..habits(ChangeLists::Replaced)
+        };
+        let fault = is_gone.then_some(Fault::Gone);
+        let acts = around_a_gap(&[
+            Act::RollOver(0),
+            Act::Fail(0, SimulatedDocument::ClosedChangeLists, fault),
+        ]);
+        let (found, open, requests) = run_and(habits, &acts, async |world| {
+            (files(world), gaps(world).await, world.requests())
+        });
+        assert_eq!((found, open), (vec![(0, 2), (1, 2), (2, 1)], 0));
+        assert_eq!(requests.packages > 0, is_gone, "{requests:?}");
+    }
 }
 
 /// A package that does not state where it begins begins where the one before it ends.
@@ -263,7 +278,7 @@ fn package_without_a_beginning_follows_the_one_before_it() {
         lists_say_from: false,
         ..with_change_dump(ChangeLists::Index)
     };
-    let acts = [
+    let mut acts = vec![
         Act::RollOver(0),
         poll(),
         Act::Pass(1000),
@@ -271,17 +286,8 @@ fn package_without_a_beginning_follows_the_one_before_it() {
         Act::Fail(0, SimulatedDocument::ResourceList, Some(Fault::Unavailable)),
         Act::Publish(0, AT_ONCE),
         Act::Pass(1000),
-        Act::Change(0),
-        Act::Pass(10),
-        Act::Publish(0, Fate::Lost),
-        Act::Pass(1000),
-        Act::RollOver(0),
-        Act::Change(1),
-        Act::Pass(10),
-        Act::WriteChangeLists(0),
-        Act::Publish(0, AT_ONCE),
-        Act::Pass(10_000),
     ];
+    acts.extend(around_a_gap(&[Act::RollOver(0)]));
     let (found, open) = run_and(habits, &acts, async |world| {
         (files(world), gaps(world).await)
     });
@@ -295,21 +301,12 @@ fn change_dump_beside_change_lists_is_not_read() {
         change_dump: DumpOffer::Beside,
         ..habits(ChangeLists::Index)
     };
-    let acts = [
-        Act::Change(0),
-        Act::Pass(10),
-        Act::Publish(0, Fate::Lost),
-        Act::Pass(1000),
-        Act::Delete(1),
-        Act::Pass(10),
-        Act::WriteChangeLists(0),
-        Act::Publish(0, AT_ONCE),
-        Act::Pass(900_000),
-    ];
+    let acts = around_a_gap(&[]);
     let (found, requests) = run_and(habits, &acts, async |world| {
         (files(world), world.requests())
     });
-    assert_eq!((found, requests.packages), (vec![(0, 2), (2, 1)], 0));
+    let expected = vec![(0, 2), (1, 2), (2, 1)];
+    assert_eq!((found, requests.packages), (expected, 0));
 }
 
 /// A package that can't be read closes no gap; once it can be read, it does.
