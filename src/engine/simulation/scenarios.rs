@@ -420,6 +420,32 @@ fn resource_that_leaves_one_set_goes_with_the_other() {
     }
 }
 
+/// An update of one set is pending when the other set announces that the resource has left it, and is deleted in its own set before the
+/// Source can be asked: what is claimed still waits for the update.
+#[test]
+fn deletion_that_another_set_has_replaced_holds_back_what_is_claimed() {
+    let habits = Habits {
+        sets: 2,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Contents(false),
+        Act::Change(2),
+        Act::Pass(1000),
+        Act::Publish(1, AT_ONCE),
+        Act::Pass(1000),
+        Act::Leave(2, 0),
+        Act::Pass(1000),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(1000),
+        Act::Delete(2),
+        Act::Pass(1000),
+        Act::Publish(1, AT_ONCE),
+        Act::Pass(1000),
+    ];
+    run(habits, &acts);
+}
+
 /// Two sets, of which the first one cannot be read at first.
 fn with_unread_set(change_lists: ChangeLists) -> Habits {
     Habits {

@@ -50,6 +50,26 @@ async fn change_that_a_deletion_of_another_set_replaced_is_requested_again() {
     assert!(world.due().await.is_empty());
 }
 
+/// The set's own entry that ends the deletion is older than the change, and does not state it once more.
+#[tokio::test]
+async fn change_that_an_ended_deletion_had_replaced_is_requested_again() {
+    let (world, other) = of_two_sets().await;
+    world.announce_in(other, vec![updated("a", 20)]).await;
+    world.announce_in(world.set, vec![deleted("a", 21)]).await;
+    let mut wakes = world.store.wakes();
+    let progress = Some((coverage(40), Vec::new()));
+    let end = BatchCommit { progress, ..end() };
+    let batch = world.batch(other, vec![updated("a", 3)], Some(end));
+    world.store.apply(batch).await.unwrap();
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    let statistics = world.store.set_statistics(other).await.unwrap();
+    assert_eq!(statistics.synced_until, Some(at(20)), "it is not applied");
+    world.work("2").await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(counts(&world, other).await, [0, 1]);
+}
+
 #[tokio::test]
 async fn change_of_another_set_ends_a_pending_deletion() {
     let (world, other) = of_two_sets().await;

@@ -8,14 +8,14 @@ use rusqlite::Connection;
 
 use super::linked::end_with_owner;
 use super::membership::{TotalsChange, leave_if_shared, note_deletion};
+use super::put_task::{RequestedAgain, stands_for_older};
 use super::superseded::{SupersededTask, doubt_and_restore};
 use super::versions::note_published;
 use crate::protocol::{ChangeKind, SourceTime};
-use crate::store::change::Change;
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
-use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
+use crate::store::tables::task::{self, Task, TaskFailure};
 use crate::store::tables::{channel, dropped_task, member, part, source_set, version};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
@@ -246,26 +246,15 @@ fn request_again(
     set: SetId,
     since: Option<SourceTime>,
 ) -> Result<(), StoreError> {
-    let kind = if task.live {
-        ChangeKind::Updated
-    } else {
-        ChangeKind::Created
-    };
-    let change = Change {
-        kind,
-        ..Change::deletion(task.uri.clone(), None)
-    };
-    let again = NewTask {
+    let again = RequestedAgain {
         resource: task.resource,
         source: &task.source,
+        uri: &task.uri,
         set,
         origin: task.origin,
-        change: &change,
-        state: TaskState::Ready,
-        not_before: now,
-        since,
+        is_live: task.live,
     };
-    Ok(task::replace(sql, &again)?)
+    again.put(sql, now, since)
 }
 
 /// Whether a Resource List that is newer than the task's change has been read, and did not name the resource, which the mirror
@@ -295,10 +284,9 @@ fn may_be_made_up(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let since = task::since(sql, task.resource)?.flatten();
-    let stands_for_older = since.is_none() || since < task.changed_at;
     let channels = channel::of_set(sql, task.set)?;
     let mut senders = channels.iter().map(|it| it.transport.has_known_sender());
-    Ok(!stands_for_older && senders.any(|is_known| !is_known))
+    Ok(!stands_for_older(since, task.changed_at) && senders.any(|is_known| !is_known))
 }
 
 fn forget_made_up(sql: &Connection, task: &Task) -> Result<(), StoreError> {

@@ -204,7 +204,7 @@ fn apply_change(
         return Ok(false);
     }
     let state = ResourceState::of_change(sql, context, change)?;
-    let mut state = state.decided_for(sql, context, !deletes)?;
+    let mut state = state.decided_for(sql, context, change)?;
     if deletes && state.is_pending_listed {
         // The set's own list is older than a deletion that is later than it.
         let listed_at = source_set::newest_list_at(sql, context.set)?;

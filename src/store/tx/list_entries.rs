@@ -224,7 +224,7 @@ fn list_entry(
         return name_unwanted(sql, context, parts, entry);
     }
     let state = ResourceState::of_change(sql, context, entry)?;
-    let state = state.decided_for(sql, context, true)?;
+    let state = state.decided_for(sql, context, entry)?;
     if is_overtaken(context, &state, entry) {
         // The part names it nevertheless.
         if let Some(parts) = parts {

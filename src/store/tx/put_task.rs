@@ -5,11 +5,12 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::relate::is_selected;
-use crate::protocol::{ChangeKind, SourceTime};
-use crate::store::change::Change;
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
-use crate::store::ids::ResourceId;
+use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::task::{self, NewTask, TaskState};
+use crate::sync::Pending;
 
 /// Makes a change the resource's task and returns `true`, unless the task states the same already: a repeated change neither
 /// restarts a download nor revokes an approval. A deletion stays undecided until its document ends. The task of a change that is not
@@ -94,4 +95,66 @@ fn put(
         TaskState::Ready if !is_put && change.standing.is_some() => task::select(sql, resource)?,
         _ => is_put,
     })
+}
+
+/// A resource that is requested again, whatever its documents have stated last: the Source's answer counts.
+pub(super) struct RequestedAgain<'a> {
+    pub(super) resource: ResourceId,
+    /// The label of its Source.
+    pub(super) source: &'a str,
+    pub(super) uri: &'a ResourceUri,
+    /// The set for which it is requested.
+    pub(super) set: SetId,
+    pub(super) origin: Origin,
+    /// Whether the mirror has it.
+    pub(super) is_live: bool,
+}
+
+impl RequestedAgain<'_> {
+    /// Makes the request the resource's task. `since`: the time from which the mirror may be behind.
+    pub(super) fn put(
+        &self,
+        sql: &Connection,
+        now: DateTime<Utc>,
+        since: Option<SourceTime>,
+    ) -> Result<(), StoreError> {
+        let change = Change {
+            kind: self.kind(),
+            ..Change::deletion(self.uri.clone(), None)
+        };
+        let again = NewTask {
+            resource: self.resource,
+            source: self.source,
+            set: self.set,
+            origin: self.origin,
+            change: &change,
+            state: TaskState::Ready,
+            not_before: now,
+            since,
+        };
+        Ok(task::replace(sql, &again)?)
+    }
+
+    /// The task as a pending change.
+    pub(super) fn pending(&self) -> Pending {
+        Pending {
+            kind: self.kind(),
+            changed_at: None,
+            unconfirmed: false,
+            is_listed: self.origin.is_listing(),
+        }
+    }
+
+    fn kind(&self) -> ChangeKind {
+        match self.is_live {
+            true => ChangeKind::Updated,
+            false => ChangeKind::Created,
+        }
+    }
+}
+
+/// Whether a task of a change at `changed_at` stands for an older change, too, that the mirror does not have. `since`: from which time the
+/// mirror is behind because of the task.
+pub(super) fn stands_for_older(since: Option<SourceTime>, changed_at: Option<SourceTime>) -> bool {
+    since.is_none() || since < changed_at
 }

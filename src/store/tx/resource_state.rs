@@ -4,10 +4,11 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
+use super::put_task::{RequestedAgain, stands_for_older};
 use super::superseded::doubt_and_restore;
 use crate::mirror_path::{made_path, plain_path};
-use crate::protocol::{ChangeKind, SourceTime};
-use crate::store::change::Change;
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::feed::{self, LINKED, NewEntry};
@@ -53,13 +54,14 @@ impl ResourceState {
     /// The state once it is known which set decides: if another one has announced the deletion that is pending, the resource
     /// leaves that set at once, and this one decides. A deletion of another set that was applied already decides nothing about a
     /// resource that this one names, unless this one has been read up to then, or the other one is no longer followed.
-    /// `names`: whether this set names the resource now; else that counts only if it is a member.
+    /// A `change` that is a deletion does not name the resource: that counts only if it is a member.
     pub(super) fn decided_for(
         mut self,
         sql: &Connection,
         context: &BatchContext<'_>,
-        names: bool,
+        change: &Change,
     ) -> Result<Self, StoreError> {
+        let names = change.kind != ChangeKind::Deleted;
         if names
             && self.announced_by != context.set
             && let Some(known) = self.known.as_mut().filter(|known| known.deleted)
@@ -83,11 +85,40 @@ impl ResourceState {
             });
         }
         if self.member.is_some() && leave_if_shared(sql, other, self.id)? {
-            self.drop_task(sql, context)?;
-            (self.pending, self.pending_set) = (None, None);
-            (self.is_pending_listed, self.is_interrupted) = (false, false);
+            self.end_deletion_of_other(sql, context, &change.uri)?;
         }
         Ok(self)
+    }
+
+    /// Drops the pending deletion of another set. A change that the deletion has replaced may be this set's, and need not be stated
+    /// once more: then the resource is requested again. What a list does not name has replaced none of a set that shares the resource.
+    fn end_deletion_of_other(
+        &mut self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        uri: &ResourceUri,
+    ) -> Result<(), StoreError> {
+        let deleted_at = self.pending_at();
+        let since = task::since(sql, self.id)?.flatten();
+        if self.is_pending_listed || !stands_for_older(since, deleted_at) {
+            self.drop_task(sql, context)?;
+            self.pending = None;
+        } else {
+            let again = RequestedAgain {
+                resource: self.id,
+                source: context.source,
+                uri,
+                set: context.set,
+                origin: Origin::ChangeList,
+                is_live: self.live_length().is_some(),
+            };
+            again.put(sql, context.now, since)?;
+            context.has_restored.set(true);
+            self.pending = Some(again.pending());
+        }
+        self.pending_set = self.pending.is_some().then_some(context.set);
+        (self.is_pending_listed, self.is_interrupted) = (false, false);
+        Ok(())
     }
 
     /// Makes the resource a member of the set because a change names it.
