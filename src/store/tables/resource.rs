@@ -134,6 +134,11 @@ impl ResourceState {
         self.pending.as_ref().and_then(|pending| pending.changed_at)
     }
 
+    /// Whether its task is a deletion.
+    pub(in crate::store) fn is_deletion_pending(&self) -> bool {
+        (self.pending.as_ref()).is_some_and(|pending| pending.kind == ChangeKind::Deleted)
+    }
+
     /// The pending change as a Resource List compares it: a task that an earlier list of the set announced does not count.
     pub(in crate::store) fn pending_for_listing(&self) -> Option<&Pending> {
         self.pending.as_ref().filter(|_| !self.is_pending_listed)

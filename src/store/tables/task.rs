@@ -406,6 +406,43 @@ pub(in crate::store) fn since(
         .optional()
 }
 
+/// The resource of a task, and the set that has announced it.
+pub(in crate::store) fn announced_by(
+    sql: &Connection,
+    resource: ResourceId,
+) -> Result<Option<(ResourceUri, SetId)>> {
+    sql.prepare_cached(
+        "SELECT resource.uri, task.set_id FROM task JOIN resource ON resource.id = task.resource_id WHERE resource_id = ?1",
+    )?
+    .query_row([resource], |row| Ok((row.get(0)?, row.get(1)?)))
+    .optional()
+}
+
+/// If the task of a resource has taken the place of another one: from which time the mirror is behind because of both.
+pub(in crate::store) fn replaced_since(
+    sql: &Connection,
+    resource: ResourceId,
+) -> Result<Option<Option<SourceTime>>> {
+    sql.prepare_cached(
+        "SELECT since FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE resource_id = ?1 AND task.version > resource.next_version",
+    )?
+    .query_row([resource], |row| row.get(0))
+    .optional()
+}
+
+/// Whether the task of a resource was given up because the Source has answered that there is none.
+pub(in crate::store) fn is_given_up_as_absent(
+    sql: &Connection,
+    resource: ResourceId,
+) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM task WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')
+           AND error_code IN ('not-found', 'gone')",
+    )?
+    .exists([resource])
+}
+
 /// Makes a task ready, and replaces its `since`.
 pub(in crate::store) fn release(
     sql: &Connection,
@@ -571,6 +608,36 @@ pub(in crate::store) fn fail(
         failure.awaits_sets,
     ])?;
     Ok(())
+}
+
+/// Hands the updates that an ended set has announced to another set that is followed and has the resource.
+pub(in crate::store) fn hand_over_updates(sql: &Connection, ended: SetId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET set_id = heir.set_id FROM (
+             SELECT member.resource_id, MIN(member.set_id) AS set_id FROM task AS ended
+             JOIN member ON member.resource_id = ended.resource_id
+             JOIN source_set ON source_set.id = member.set_id AND source_set.ended = 0
+             WHERE ended.set_id = ?1 AND ended.kind <> 'deleted' GROUP BY member.resource_id) AS heir
+         WHERE task.resource_id = heir.resource_id",
+    )?
+    .execute([ended])
+    .map(drop)
+}
+
+/// The deletions of an ended set that nothing decides, or tries again, any more, of resources that another set has, which is followed.
+pub(in crate::store) fn orphaned_deletions(
+    sql: &Connection,
+    ended: SetId,
+) -> Result<Vec<(ResourceUri, SetId)>> {
+    sql.prepare_cached(
+        "SELECT resource.uri, MIN(member.set_id) FROM task JOIN resource ON resource.id = task.resource_id
+         JOIN member ON member.resource_id = task.resource_id
+         JOIN source_set ON source_set.id = member.set_id AND source_set.ended = 0
+         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'interrupted', 'held', 'failed')
+         GROUP BY task.resource_id",
+    )?
+    .query_map([ended], |row| Ok((row.get(0)?, row.get(1)?)))?
+    .collect()
 }
 
 /// Makes the deletions of a Source due that wait for its sets.

@@ -552,3 +552,56 @@ async fn links_beyond_the_limit_of_resources_are_skipped_and_read_again() {
     assert_eq!(listed.unfollowed, 0);
     assert_eq!(world.due_names().await, ["created z"]);
 }
+
+/// The list is read before the deletion is executed: it is as if it was executed first.
+#[tokio::test]
+async fn stated_deletion_of_a_linked_resource_is_not_ended_by_the_same_links() {
+    let world = World::new().await;
+    let listed = || linking(created("a", -1), &["x"]);
+    let first = vec![listed(), created("x", -1)];
+    world.list(world.set, 10, first).await;
+    world.work("1").await;
+    world.announce(vec![deleted("x", 20)]).await;
+    world.list(world.set, 30, vec![listed()]).await;
+    assert_eq!(world.due_names().await, ["deleted x"]);
+    world.work("").await;
+    assert_eq!(world.live(&["a", "x"]).await, ["a"]);
+}
+
+/// An entry links to a resource again, without a digest, whose changed content was not fetched before it was to be deleted.
+#[tokio::test]
+async fn change_that_the_end_of_a_link_had_replaced_is_requested_again() {
+    let world = World::new().await;
+    let stated = |change: Change, content| with_linked(change, vec![alternate("x", Some(content))]);
+    world.announce(vec![stated(created("a", 10), "1")]).await;
+    world.work("1").await;
+    world.announce(vec![stated(updated("a", 20), "2")]).await;
+    world.announce(vec![updated("a", 22)]).await;
+    let deletion = |task: &Task| task.uri == uri("x") && task.kind == ChangeKind::Deleted;
+    assert!(world.due().await.iter().any(deletion));
+    let listed = linking(created("a", -1), &["x"]);
+    world.list(world.set, 30, vec![listed]).await;
+    assert!(world.due_names().await.contains(&"updated x".to_owned()));
+}
+
+/// The owner is deleted while the changed content of what it links to was not fetched yet.
+#[tokio::test]
+async fn deletion_with_its_owner_stands_for_the_change_that_it_replaces() {
+    let world = World::new().await;
+    let stated = |change: Change, content| with_linked(change, vec![alternate("x", Some(content))]);
+    let listed = vec![stated(created("a", 5), "1")];
+    world.list(world.set, 10, listed).await;
+    world.work("1").await;
+    world
+        .announce_until(vec![stated(updated("a", 20), "2")], 25)
+        .await;
+    world.announce_until(vec![deleted("a", 30)], 40).await;
+    let due = world.due().await;
+    let owner = due.into_iter().find(|task| task.uri == uri("a"));
+    let task = owner.unwrap();
+    world
+        .complete(vec![TaskResult::Removed { task, kept: false }])
+        .await;
+    assert_eq!(world.due_names().await, ["deleted x"]);
+    assert_eq!(world.statistics().await.synced_until, Some(at(20)));
+}

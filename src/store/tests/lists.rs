@@ -340,3 +340,58 @@ async fn newer_one_of_two_entries_of_a_resource_counts() {
         }
     }
 }
+
+/// A list names the resource again, without a digest, before the deletion was executed: the change before it is not in the mirror.
+#[tokio::test]
+async fn change_that_a_deletion_had_replaced_is_requested_again_if_a_list_has_the_resource() {
+    let world = World::new().await;
+    let listed = with_content(created("a", 5), "1");
+    world.list(world.set, 10, vec![listed]).await;
+    world.work("1").await;
+    let changed = with_content(updated("a", 20), "2");
+    world.announce(vec![changed]).await;
+    world.announce(vec![deleted("a", 21)]).await;
+    world.list(world.set, 30, vec![created("a", -1)]).await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert_eq!(world.statistics().await.synced_until, Some(at(10)));
+    world.work("2").await;
+    assert_eq!(world.statistics().await.synced_until, Some(at(30)));
+    // A deletion that has replaced nothing.
+    world.announce(vec![deleted("a", 31)]).await;
+    world.list(world.set, 40, vec![created("a", -1)]).await;
+    assert!(world.due().await.is_empty());
+}
+
+/// The Source has answered that there is none: an update without a time does not show that the resource exists.
+#[tokio::test]
+async fn member_is_absent_although_an_undated_update_of_it_has_failed() {
+    for is_answered in [true, false] {
+        let world = World::new().await;
+        world.list(world.set, 10, vec![created("a", 5)]).await;
+        world.work("1").await;
+        let undated = updated("a", -1);
+        assert_eq!(undated.changed_at, None);
+        world.announce(vec![undated]).await;
+        let task = world.due().await.remove(0);
+        let timed_out = TaskFailure {
+            code: "timeout",
+            ..failure_of(None)
+        };
+        let result = match is_answered {
+            true => failed_as_absent(task),
+            false => TaskResult::Failed {
+                task,
+                failure: timed_out,
+            },
+        };
+        world.complete(vec![result]).await;
+        let retry = world.store.retry_failed(world.set, SOURCE, world.now, None);
+        retry.await.unwrap();
+        world.list(world.set, 30, Vec::new()).await;
+        let expected = match is_answered {
+            true => ["deleted a"],
+            false => ["updated a"],
+        };
+        assert_eq!(world.due_names().await, expected);
+    }
+}

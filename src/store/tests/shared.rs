@@ -480,3 +480,104 @@ async fn deletion_waits_from_its_first_try_and_not_for_a_set_that_was_read_meanw
     world.announce(vec![deleted("a", 40)]).await;
     assert_eq!(world.due().await[0].awaits_since, None);
 }
+
+/// A person rejects the deletion that has taken the place of a change of another set: that change is not applied yet.
+#[tokio::test]
+async fn change_that_a_rejected_deletion_had_replaced_is_requested_again() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    let names: Vec<String> = (0..150).map(|number| format!("n{number}")).collect();
+    for set in [world.set, other] {
+        let listed = names.iter().map(|name| created(name, 5)).collect();
+        world.list(set, 10, listed).await;
+    }
+    world.work("1").await;
+    world.announce_in(other, vec![updated("n7", 20)]).await;
+    let gone = names.iter().map(|name| deleted(name, 21)).collect();
+    assert_eq!(world.announce_in(world.set, gone).await.held, 150);
+    let mut wakes = world.store.wakes();
+    let rejected = world.store.reject_deletions(SOURCE).await;
+    assert_eq!(rejected.unwrap(), 150);
+    assert_eq!(world.due_names().await, ["updated n7"]);
+    assert_eq!(world.due().await[0].set, other);
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    let progress = Some((coverage(40), Vec::new()));
+    let end = BatchCommit { progress, ..end() };
+    let batch = world.batch(other, Vec::new(), Some(end));
+    world.store.apply(batch).await.unwrap();
+    let claimed = async || {
+        let statistics = world.store.set_statistics(other).await.unwrap();
+        statistics.synced_until
+    };
+    assert_eq!(claimed().await, Some(at(20)));
+    world.work("2").await;
+    assert_eq!(claimed().await, Some(at(40)));
+    assert_eq!(counts(&world, other).await, [149, 150]);
+}
+
+/// The document that has stated it breaks off, and the set leaves the resource to the other one: the deletion is decided all the same.
+#[tokio::test]
+async fn deletion_of_a_document_that_broke_off_is_decided_although_its_set_has_left() {
+    for is_absent in [true, false] {
+        let (world, other) = of_two_sets().await;
+        let broken_off = world.batch(world.set, vec![deleted("a", 21)], None);
+        world.store.apply(broken_off).await.unwrap();
+        world.list(world.set, 30, Vec::new()).await;
+        assert_eq!(world.due_names().await, ["deleted a"]);
+        if is_absent {
+            world.work("").await;
+        } else {
+            left(&world, true).await;
+        }
+        assert!(world.due().await.is_empty());
+        let statistics = world.statistics().await;
+        assert_eq!(statistics.pending, 0);
+        assert_eq!(statistics.synced_until, Some(at(30)));
+        assert_eq!(counts(&world, other).await, [0, u64::from(!is_absent)]);
+    }
+}
+
+/// A set is followed no longer. What it has announced of the resources that another set has is that set's.
+#[tokio::test]
+async fn tasks_of_a_set_that_has_ended_are_those_of_the_set_that_shares_them() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    let names: Vec<String> = (0..150).map(|number| format!("n{number}")).collect();
+    let listed = || names.iter().map(|name| created(name, 5)).collect();
+    for set in [world.set, other] {
+        world.list(set, 10, listed()).await;
+    }
+    let (mut failing, rest): (Vec<Task>, Vec<Task>) =
+        (world.due().await.into_iter()).partition(|task| task.uri == uri("n3"));
+    let results = rest.into_iter().map(|task| published(task, "1"));
+    world.complete(results.collect()).await;
+    world.complete(vec![failed(failing.remove(0), None)]).await;
+    world.announce_in(other, vec![updated("n7", 20)]).await;
+    let gone = names.iter().filter(|name| *name != "n3");
+    let gone = gone.map(|name| deleted(name, 21)).collect();
+    assert_eq!(world.announce_in(world.set, gone).await.held, 149);
+    let end = world.store.end_set(SOURCE, world.set, world.now);
+    end.await.unwrap();
+    let retry = world.store.retry_failed(other, SOURCE, world.now, None);
+    retry.await.unwrap();
+    assert_eq!(world.due_names().await, ["created n3", "updated n7"]);
+    let of_other = async || world.store.set_statistics(other).await.unwrap();
+    assert_eq!(of_other().await.pending, 2);
+    assert_eq!(of_other().await.held_deletions, 0);
+    world.work("2").await;
+    assert_eq!(of_other().await.synced_until, Some(at(10)));
+    assert_eq!(of_other().await.resources, 150);
+}
+
+/// The set that is behind states that the resource has left it before the deletion that the other one has stated.
+#[tokio::test]
+async fn older_deletion_of_another_set_does_not_end_a_newer_one() {
+    let (world, other) = of_two_sets().await;
+    world.announce(vec![updated("a", 20)]).await;
+    world.work("2").await;
+    world.announce(vec![deleted("a", 30)]).await;
+    world.announce_in(other, vec![deleted("a", 15)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert_eq!(counts(&world, other).await, [0, 0]);
+}

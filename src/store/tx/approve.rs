@@ -8,9 +8,13 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use super::batch_context::BatchContext;
+use super::membership::leave_if_shared;
+use crate::store::change::Origin;
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{self, TaskState};
-use crate::store::tables::{forgotten, last_hold, loss, source_set, task_count};
+use crate::store::tables::{forgotten, last_hold, loss, member, source_set, task_count};
+use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
 /// How many tasks one transaction changes.
@@ -179,6 +183,7 @@ impl Store {
         step: Vec<ResourceId>,
     ) -> Result<u64, StoreError> {
         let source = source.to_owned();
+        let now = crate::clock::now().wall;
         self.write(move |tx| {
             let mut decided = 0;
             for &resource in &step {
@@ -187,7 +192,12 @@ impl Store {
                         task::decide_held(tx.sql, resource, hold, TaskState::Ready)?
                     }
                     HeldDecision::Reject { .. } => {
-                        task::decide_held(tx.sql, resource, hold, TaskState::Rejected)?
+                        let is_rejected =
+                            task::decide_held(tx.sql, resource, hold, TaskState::Rejected)?;
+                        if is_rejected {
+                            request_replaced(tx, &source, resource, now)?;
+                        }
+                        is_rejected
                     }
                     HeldDecision::Undo => task::hold_rejected(tx.sql, resource, hold)?,
                 };
@@ -200,4 +210,32 @@ impl Store {
         })
         .await
     }
+}
+
+/// Requests a resource again whose deletion was rejected, where the deletion had replaced a change and another set has the resource: what
+/// that set has stated counts still.
+fn request_replaced(
+    tx: &mut Tx<'_>,
+    source: &str,
+    resource: ResourceId,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    if task::replaced_since(tx.sql, resource)?.is_none() {
+        return Ok(());
+    }
+    let Some((uri, set)) = task::announced_by(tx.sql, resource)? else {
+        return Ok(());
+    };
+    if !leave_if_shared(tx.sql, set, resource)? {
+        return Ok(());
+    }
+    let Some(heir) = member::any_set(tx.sql, resource)? else {
+        return Ok(());
+    };
+    let context = BatchContext::read(tx.sql, heir, source, Origin::ChangeList, now)?;
+    if let Some(state) = context.state_of(&uri)? {
+        state.drop_deletion(tx.sql, &context, &uri)?;
+        tx.wake(Wake::Tasks(source.to_owned()));
+    }
+    Ok(())
 }

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::linked::end_with_owner;
 use super::membership::{TotalsChange, leave_if_shared, note_deletion};
-use super::put_task::{RequestedAgain, stands_for_older};
+use super::put_task::RequestedAgain;
 use super::superseded::{SupersededTask, doubt_and_restore};
 use super::versions::note_published;
 use crate::protocol::{ChangeKind, SourceTime};
@@ -284,9 +284,10 @@ fn may_be_made_up(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let since = task::since(sql, task.resource)?.flatten();
+    let stands_for_older = since.is_none() || since < task.changed_at;
     let channels = channel::of_set(sql, task.set)?;
     let mut senders = channels.iter().map(|it| it.transport.has_known_sender());
-    Ok(!stands_for_older(since, task.changed_at) && senders.any(|is_known| !is_known))
+    Ok(!stands_for_older && senders.any(|is_known| !is_known))
 }
 
 fn forget_made_up(sql: &Connection, task: &Task) -> Result<(), StoreError> {

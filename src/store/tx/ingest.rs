@@ -213,11 +213,12 @@ fn apply_change(
             pending.is_listed = !is_later;
         }
     }
+    let is_repeated = state.pending_at() == change.changed_at;
+    if deletes && is_repeated && state.is_own_interrupted(context.set) {
+        task::resume_interrupted(sql, state.id)?;
+    }
     if deletes && has_left(sql, context, &state)? {
         return Ok(false);
-    }
-    if deletes && state.is_interrupted && state.pending_at() == change.changed_at {
-        task::resume_interrupted(sql, state.id)?;
     }
     let decision = plan_change(
         &change.announced(),

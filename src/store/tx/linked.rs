@@ -143,9 +143,8 @@ impl ResourceState {
             }
             Decision::Done => {
                 state.join_linked(sql, context)?;
-                let is_deletion = |kind| kind == ChangeKind::Deleted;
-                if pending.is_some_and(|pending| is_deletion(pending.kind)) {
-                    state.drop_task(sql, context)?;
+                if state.is_deletion_pending() {
+                    state.drop_deletion(sql, context, &named.uri)?;
                 }
                 state.set_links(sql, context, &named)?;
             }
@@ -207,10 +206,14 @@ impl ResourceState {
         if !context.any_linked()? || !linked::is_named_in(sql, self.id, context.set)? {
             return Ok(false);
         }
+        // A deletion that was stated counts until a later entry links to the resource.
+        let is_stated = self.pending_at().is_some() && !self.is_pending_listed;
+        if self.is_deletion_pending() && is_stated {
+            return Ok(false);
+        }
         // It has no entry any more.
         linked::end_all_of(sql, self.id, context.set)?;
-        let is_deletion = |kind| kind == ChangeKind::Deleted;
-        if (self.pending.as_ref()).is_some_and(|pending| is_deletion(pending.kind)) {
+        if self.is_deletion_pending() {
             self.drop_task(sql, context)?;
         }
         if member::is_named_by_another_set(sql, context.set, self.id)? {
@@ -255,7 +258,9 @@ pub(super) fn end_with_owner(
     for target in linked::end_owner(sql, owner.resource)? {
         let context = BatchContext::read(sql, target.set, &owner.source, owner.origin, now)?;
         if end(sql, &context, &target)? {
-            task::release(sql, target.id, since(sql, &context)?)?;
+            // The deletion may have replaced an older change.
+            let since = task::since(sql, target.id)?.flatten();
+            task::release(sql, target.id, since)?;
         }
     }
     Ok(())
@@ -291,8 +296,7 @@ fn end(
         linked::forget_ended(sql, target.id, set)?;
         return Ok(false);
     }
-    let is_deletion = |kind| kind == ChangeKind::Deleted;
-    if (state.pending.as_ref()).is_some_and(|pending| is_deletion(pending.kind)) {
+    if state.is_deletion_pending() {
         return Ok(false);
     }
     let deletion = Change::deletion(target.uri.clone(), None);

@@ -49,7 +49,9 @@ pub(super) fn delete_member(
     deletion: &Change,
 ) -> Result<Option<Option<LocalState>>, StoreError> {
     let state = ResourceState::of_change(sql, context, deletion)?;
-    let pending = state.pending_for_listing();
+    // What the Source has answered not to have is not shown to exist by an update without a time.
+    let shows_nothing = state.pending_at().is_none() && task::is_given_up_as_absent(sql, state.id)?;
+    let pending = state.pending_for_listing().filter(|_| !shows_nothing);
     let is_proven = is_wanted && plan_absent(at, state.known.as_ref(), pending);
     if is_proven && state.remain_linked(sql, context, &deletion.uri)? {
         let linked = Membership {
@@ -60,14 +62,14 @@ pub(super) fn delete_member(
         return Ok(None);
     }
     if is_proven && leave_if_shared(sql, context.set, state.id)? {
+        if state.is_own_interrupted(context.set) {
+            task::resume_interrupted(sql, state.id)?;
+        }
         return Ok(None);
     }
     let live_length = state.live_length();
     // A pending deletion stays as it is, held back or approved; one whose document was not ingested to its end is decided now.
-    let is_pending = state
-        .pending
-        .is_some_and(|pending| pending.kind == ChangeKind::Deleted);
-    let becomes_task = is_proven && !is_pending;
+    let becomes_task = is_proven && !state.is_deletion_pending();
     if becomes_task {
         put_task(sql, context, state.id, deletion)?;
     } else if is_proven {

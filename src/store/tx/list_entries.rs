@@ -21,7 +21,7 @@ use crate::store::tables::source_set;
 use crate::store::tables::task;
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{CheckRules, Decision, LocalState, Pending, plan_listed};
+use crate::sync::{CheckRules, Decision, LocalState, plan_listed};
 
 /// A Resource List, or a Resource Dump, that is being read.
 #[derive(Clone, Debug)]
@@ -198,8 +198,7 @@ fn name_unwanted(
         None => state.join_changed(sql, context)?,
     }
     state.relate(sql, context, entry)?;
-    let is_deletion = |pending: Pending| pending.kind == ChangeKind::Deleted;
-    if state.pending.is_some_and(is_deletion) && state.is_pending_listed {
+    if state.is_deletion_pending() && state.is_pending_listed {
         // An earlier list did not name it.
         state.drop_task(sql, context)?;
     } else if state.pending.is_some() && !context.is_linked(state.id)? {
@@ -275,7 +274,10 @@ fn list_entry(
             };
             if !is_checked {
                 // This also drops a deletion that was held back.
-                state.drop_task(sql, context)?;
+                match state.is_deletion_pending() {
+                    true => drop(state.drop_deletion(sql, context, &entry.uri)?),
+                    false => state.drop_task(sql, context)?,
+                }
             }
             state.set_links(sql, context, entry)?;
             Ok(EntryOutcome::Known)

@@ -152,9 +152,3 @@ impl RequestedAgain<'_> {
         }
     }
 }
-
-/// Whether a task of a change at `changed_at` stands for an older change, too, that the mirror does not have. `since`: from which time the
-/// mirror is behind because of the task.
-pub(super) fn stands_for_older(since: Option<SourceTime>, changed_at: Option<SourceTime>) -> bool {
-    since.is_none() || since < changed_at
-}

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
-use super::put_task::{RequestedAgain, stands_for_older};
+use super::put_task::RequestedAgain;
 use super::superseded::doubt_and_restore;
 use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
@@ -84,41 +84,45 @@ impl ResourceState {
                 part: None,
             });
         }
-        if self.member.is_some() && leave_if_shared(sql, other, self.id)? {
-            self.end_deletion_of_other(sql, context, &change.uri)?;
+        // An older deletion says nothing about the newer one of the other set.
+        let counts =
+            names || plan_change(&change.announced(), self.known.as_ref(), None) != Decision::Older;
+        if counts && self.member.is_some() && leave_if_shared(sql, other, self.id)? {
+            self.pending = self.drop_deletion(sql, context, &change.uri)?;
+            self.pending_set = self.pending.is_some().then_some(context.set);
+            self.is_interrupted = false;
         }
         Ok(self)
     }
 
-    /// Drops the pending deletion of another set. A change that the deletion has replaced may be this set's, and need not be stated
-    /// once more: then the resource is requested again. What a list does not name has replaced none of a set that shares the resource.
-    fn end_deletion_of_other(
-        &mut self,
+    /// Drops a pending deletion that does not count any more. A change that it has replaced need not be stated once more: then the
+    /// resource is requested again for this set. Returns what is pending now.
+    pub(super) fn drop_deletion(
+        &self,
         sql: &Connection,
         context: &BatchContext<'_>,
         uri: &ResourceUri,
-    ) -> Result<(), StoreError> {
-        let deleted_at = self.pending_at();
-        let since = task::since(sql, self.id)?.flatten();
-        if self.is_pending_listed || !stands_for_older(since, deleted_at) {
+    ) -> Result<Option<Pending>, StoreError> {
+        let Some(since) = task::replaced_since(sql, self.id)? else {
             self.drop_task(sql, context)?;
-            self.pending = None;
-        } else {
-            let again = RequestedAgain {
-                resource: self.id,
-                source: context.source,
-                uri,
-                set: context.set,
-                origin: Origin::ChangeList,
-                is_live: self.live_length().is_some(),
-            };
-            again.put(sql, context.now, since)?;
-            context.has_restored.set(true);
-            self.pending = Some(again.pending());
-        }
-        self.pending_set = self.pending.is_some().then_some(context.set);
-        (self.is_pending_listed, self.is_interrupted) = (false, false);
-        Ok(())
+            return Ok(None);
+        };
+        let again = RequestedAgain {
+            resource: self.id,
+            source: context.source,
+            uri,
+            set: context.set,
+            origin: Origin::ChangeList,
+            is_live: self.live_length().is_some(),
+        };
+        again.put(sql, context.now, since)?;
+        context.has_restored.set(true);
+        Ok(Some(again.pending()))
+    }
+
+    /// Whether the deletion of a document that was not ingested to its end is pending, and this set has stated it.
+    pub(super) fn is_own_interrupted(&self, set: SetId) -> bool {
+        self.is_interrupted && self.pending_set == Some(set)
     }
 
     /// Makes the resource a member of the set because a change names it.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use url::Url;
 
+use super::batch_context::BatchContext;
+use super::unfollowed::drop_inbox;
 use crate::protocol::Offer;
+use crate::store::change::Origin;
 use crate::store::ids::SetId;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::source_set::{self, SetRecord};
 use crate::store::tables::{channel, task, task_count};
-use crate::store::tx::unfollowed::drop_inbox;
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -50,7 +52,7 @@ impl Store {
     }
 
     /// Marks a set as no longer followed. Its rows stay, but for its deliveries: nobody would read them. Deletions that wait for
-    /// it are due.
+    /// it are due. What it has announced of resources that another set has is that set's from now on.
     pub async fn end_set(
         self: &Arc<Self>,
         source: &str,
@@ -63,6 +65,7 @@ impl Store {
                 drop_inbox(tx.sql, channel.id)?;
             }
             source_set::end(tx.sql, set)?;
+            hand_over(tx, &source, set, now)?;
             release_awaiting(tx, source, now)
         })
         .await
@@ -115,6 +118,24 @@ impl Store {
         self.write(move |tx| Ok(document::save(tx.sql, set, &document)?))
             .await
     }
+}
+
+/// Hands the tasks of a set that has ended to the other sets that have their resources: nothing would try them again, or decide them.
+/// The deletions among them end: the other set's documents state what becomes of the resource.
+fn hand_over(
+    tx: &Tx<'_>,
+    source: &str,
+    ended: SetId,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    task::hand_over_updates(tx.sql, ended)?;
+    for (uri, heir) in task::orphaned_deletions(tx.sql, ended)? {
+        let context = BatchContext::read(tx.sql, heir, source, Origin::ChangeList, now)?;
+        if let Some(state) = context.state_of(&uri)? {
+            state.drop_deletion(tx.sql, &context, &uri)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes the deletions of a Source due that wait for its sets.
