@@ -338,6 +338,7 @@ pub(super) fn task_of(version: &VersionTask) -> Task {
         live_version: None,
         live_doubted: false,
         has_replaced: false,
+        is_older: false,
         is_shared: false,
         unread_sets: Vec::new(),
         awaits_since: None,

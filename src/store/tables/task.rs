@@ -78,6 +78,8 @@ pub struct Task {
     pub live_doubted: bool,
     /// Whether it has taken the place of an older change of the resource that was not applied.
     pub has_replaced: bool,
+    /// Whether the mirror has a version of a later time: which of the two is newer is not known, and only the Source's answer states it.
+    pub is_older: bool,
     /// For a deletion: whether the resource is a member of another set than the one that announced it.
     pub is_shared: bool,
     /// For a deletion: the Capability Lists of the other sets of the Source that are followed and were never read completely.
@@ -112,6 +114,7 @@ impl Task {
             live_version: served_version(row, &uri)?,
             live_doubted: row.get("live_doubted")?,
             has_replaced: row.get("has_replaced")?,
+            is_older: row.get("is_older")?,
             is_shared: row.get("is_shared")?,
             unread_sets: row.get::<_, CapabilityLists>("unread_sets")?.0,
             awaits_since: row
@@ -130,6 +133,7 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
     task.version > resource.next_version AS has_replaced,
+    COALESCE(task.changed_at < resource.changed_at AND resource.applied_at IS NOT NULL AND resource.deleted = 0, 0) AS is_older,
     task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
         WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared,
     CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other

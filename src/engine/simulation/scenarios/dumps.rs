@@ -397,3 +397,26 @@ fn dumps_are_read_wherever_the_process_ends() {
         }
     }
 }
+
+/// Only a hub has stated the newer change when the mirror got it from the Source. The Change Dump has the older one, too: its package states
+/// what the resource was then, and not what the Source has now.
+#[test]
+fn older_package_does_not_undo_what_the_source_has_answered() {
+    let habits = Habits {
+        hashes: false,
+        lists_say_from: false,
+        ..with_change_dump(ChangeLists::Index)
+    };
+    let acts = [
+        Act::Change(0),
+        Act::Pass(1),
+        Act::RollOver(0),
+        Act::Change(0),
+        Act::Pass(1),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(1000),
+        poll(),
+        Act::Pass(10_000),
+    ];
+    run_with(habits, wary_settings(), &acts);
+}
