@@ -27,7 +27,6 @@ mod changes;
 mod channel_needs;
 mod credentials;
 mod defaults;
-mod doubts;
 mod effective;
 mod environment;
 mod fault;
@@ -42,6 +41,7 @@ mod source;
 mod syntax;
 mod table_reader;
 mod value;
+mod warnings;
 mod xmpp;
 
 use std::net::SocketAddr;

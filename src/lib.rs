@@ -22,7 +22,7 @@
 //! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, the engine, SQL |
-//! | [`engine`] | joins them: `documents` (what a set's readers and the audit share), `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
+//! | [`engine`] | joins them: `documents` (what a set and the audit share), `source` (discovery, worker), `set` (worker, readers of documents, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
 //! | [`demo`] | a sample Source with its hub, for the demo, tests and benchmarks | everything but the protocol and the clock |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
@@ -44,14 +44,18 @@
 //! hub POST → http::callback            size limit; token → channel; signature over the raw bytes
 //!          → store (tx::receive)       the inbox: one group-committed transaction, on disk
 //!          → 2xx
-//!          → engine::set::worker       woken; engine::set::inbox parses the delivery
-//!          → sync::Sequencer           handle(now, …) → Verdict: apply, hold, known, hint; a wait that ends opens a gap
+//!          → engine::set::worker       woken; engine::set::inbox_runs: deliveries that need only their turn, many in one transaction;
+//!                                      engine::set::inbox: all others, one by one
+//!          → engine::set::notification parse_delivery; News::of: which entries are news
+//!          → sync::Sequencer           handle(now, …) → Verdict: apply, hold, known, covers nothing; a wait that ends opens a gap
 //!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
-//!          → engine::apply::executor   executes due tasks, several hosts at once
+//!          → engine::apply::executor   starts due tasks, several hosts at once
+//!          → engine::apply::execute    deletes, adopts a file that is there, or fetches
 //!          → engine::apply::candidates by a patch, from a package member, verifiable duplicates, or the resource's own URI
 //!          → engine::apply::download   from fetch::Content into memory or, if large, a staged file; counted, hashed, and verified
 //!                                      by protocol::Verifier
+//!          → engine::apply::publisher  gathers files and results
 //!          → mirror::publish           sync, rename, sync of the folder; many files at once
 //!          → engine::versions          if they are stored: a hard link as the version of its time
 //!          → store (tx::complete)      resource + task concluded + version + feed entry, many in ONE transaction
@@ -62,8 +66,9 @@
 //! An announced version that the mirror does not publish is a row of its own from the commit of its entry on; its Source's store of
 //! versions fetches it where the entry links to.
 //!
-//! A polled Change List or Change Dump enters at the sequencer, as a notification does. A Resource List or Resource Dump enters
-//! at the plan. [`Engine::once`](engine::Engine::once) is the same without notifications.
+//! A polled Change List or Change Dump enters at the sequencer, as a notification does (`engine::set::change_lists`, `ingest`). A Resource
+//! List or Resource Dump enters at the plan (`engine::set::resource_lists`, `ingest`; store: `tx::ingest_listed`, `tx::delete_absent`). The
+//! members of a package are offered by `engine::set::offering`; `engine::apply::members` has them until their tasks are executed. [`Engine::once`](engine::Engine::once) is the same without notifications.
 //!
 //! A document is summarized completely ([`protocol::DocumentSummary`]) before an entry of it is ingested. The lists of an index and
 //! the pages of a list are read one after the other; only all of them together prove something. An entry of a time that is covered

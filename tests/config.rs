@@ -333,13 +333,13 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     assert_eq!(config.sources[0].mirror, here.join("m"));
 }
 
-/// The doubts of a file with this text after the minimal configuration, as `LINE KEY CODE`.
-fn doubts(text: &str) -> Vec<String> {
-    doubts_in(text, &[])
+/// The warnings of a file with this text after the minimal configuration, as `LINE KEY CODE`.
+fn warnings(text: &str) -> Vec<String> {
+    warnings_in(text, &[])
 }
 
 /// The same in an environment; what has no line is a doubt of the environment.
-fn doubts_in(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
+fn warnings_in(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, text).unwrap();
@@ -355,8 +355,8 @@ fn doubts_in(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
             .map_or_else(String::new, |line| format!("{line} "));
         format!("{line}{} {}", doubt.key, doubt.code)
     };
-    let doubts = Config::doubts_in(&path, &Environment::of(environment));
-    doubts.iter().map(shown).collect()
+    let warnings = Config::warnings_in(&path, &Environment::of(environment));
+    warnings.iter().map(shown).collect()
 }
 
 #[test]
@@ -514,19 +514,19 @@ fn what_can_hardly_be_meant_is_doubted() {
             ],
         ),
     ] {
-        assert_eq!(doubts(&text), expected, "{text}");
+        assert_eq!(warnings(&text), expected, "{text}");
     }
     // What was not edited is doubted, so that nobody takes it for a configuration.
-    assert!(doubts(EXAMPLE).len() >= 2);
+    assert!(warnings(EXAMPLE).len() >= 2);
 }
 
 #[test]
 fn password_of_the_xmpp_account_that_others_can_read_is_doubted() {
     let account =
         |password: &str| format!("{MINIMAL}[xmpp]\njid = \"me@library.org\"\n{password}\n");
-    let without = doubts(MINIMAL);
+    let without = warnings(MINIMAL);
     let of_password = |text: &str| -> Vec<String> {
-        let all = doubts(text).into_iter();
+        let all = warnings(text).into_iter();
         all.filter(|doubt| !without.contains(doubt)).collect()
     };
     let line = MINIMAL.lines().count() + 3;
@@ -542,8 +542,8 @@ fn password_of_the_xmpp_account_that_others_can_read_is_doubted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, account("password_credential = \"xmpp\"")).unwrap();
-    let doubts = Config::doubts_in(&path, &Environment::of(&[]).checking());
-    let of_credential = doubts
+    let warnings = Config::warnings_in(&path, &Environment::of(&[]).checking());
+    let of_credential = warnings
         .iter()
         .find(|it| it.key == "xmpp.password_credential");
     assert_eq!(of_credential.unwrap().code, "credential-not-checked");
@@ -555,19 +555,22 @@ fn doubts_of_the_environment_name_what_is_ignored() {
     let proxy = ("HTTPS_PROXY", "http://proxy.library.org:3128");
     let exceptions = ("no_proxy", "library.org,10.0.0.0/33 *.a.org, 10.*");
     let ignored = ["http.no_proxy no-proxy-ignored"; 2];
-    assert_eq!(doubts_in(minimal, &[proxy, exceptions]), ignored);
+    assert_eq!(warnings_in(minimal, &[proxy, exceptions]), ignored);
     // Nothing goes through a proxy.
-    assert_eq!(doubts_in(minimal, &[exceptions]), [""; 0]);
+    assert_eq!(warnings_in(minimal, &[exceptions]), [""; 0]);
     for own in ["off", "http://proxy.library.org:3128"] {
         let text = format!("[http]\nproxy = \"{own}\"\n{minimal}");
-        assert_eq!(doubts_in(&text, &[proxy, exceptions]), [""; 0], "{own}");
+        assert_eq!(warnings_in(&text, &[proxy, exceptions]), [""; 0], "{own}");
     }
     let password = ("all_proxy", "http://t0ken@proxy.library.org:3128");
-    assert_eq!(doubts_in(minimal, &[password]), ["http.proxy unencrypted"]);
+    assert_eq!(
+        warnings_in(minimal, &[password]),
+        ["http.proxy unencrypted"]
+    );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, minimal).unwrap();
-    let found = Config::doubts_in(&path, &Environment::of(&[proxy, exceptions]));
+    let found = Config::warnings_in(&path, &Environment::of(&[proxy, exceptions]));
     let messages: Vec<String> = found.iter().map(ToString::to_string).collect();
     let shown = messages.concat();
     assert!(

@@ -22,8 +22,8 @@ pub(super) async fn check(path: &Path, arguments: &CheckArguments) -> u8 {
             if let Some(warning) = exposed_passwords(&config, path) {
                 tracing::warn!(code = "configuration-readable", "{warning}");
             }
-            for doubt in &Config::doubts(path) {
-                eprintln!("warning: {doubt}");
+            for warning in &Config::warnings(path) {
+                eprintln!("warning: {warning}");
             }
             if arguments.environment {
                 let probes = probes(&config).await;

@@ -85,7 +85,7 @@ pub struct Daemon {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Probed {
     Database,
-    Readers,
+    QueryThreads,
     BlockingThreads,
     Workers,
 }
@@ -282,7 +282,7 @@ impl Daemon {
         if !self.store.answers().await {
             return false;
         }
-        probes(Probed::Readers);
+        probes(Probed::QueryThreads);
         self.store.serves_workers().await;
         probes(Probed::BlockingThreads);
         if tokio::task::spawn_blocking(|| ()).await.is_err() {
@@ -307,7 +307,7 @@ impl Daemon {
         let probed = *self.probed.lock();
         match probed {
             Probed::Database => "the writer or the look-ups of the database".to_owned(),
-            Probed::Readers => "the threads that read the database for the workers".to_owned(),
+            Probed::QueryThreads => "the threads that read the database for the workers".to_owned(),
             Probed::BlockingThreads => "the threads for blocking work".to_owned(),
             Probed::Workers => self.engine.unmoved_workers().join(", "),
         }
@@ -483,7 +483,7 @@ mod tests {
     use super::super::watchdog;
     use super::*;
     use crate::config::Source;
-    use crate::fetch::transport::Transport;
+    use crate::fetch::network::HttpNetwork;
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
@@ -496,7 +496,7 @@ mod tests {
         released: Mutex<mpsc::Receiver<()>>,
     }
 
-    impl Transport for Blocking {
+    impl HttpNetwork for Blocking {
         fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             Box::pin(async {
                 let _ = self.begun.send(());
@@ -551,7 +551,7 @@ mod tests {
         let (release_worker, released) = mpsc::channel();
         let released = Mutex::new(released);
         let client = Client::of_config(&config).unwrap();
-        let client = client.with_transport(Arc::new(Blocking { begun, released }));
+        let client = client.with_network(Arc::new(Blocking { begun, released }));
         let daemon = Arc::new(Daemon::start_with(config, client).await.unwrap());
         tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();
 
@@ -589,7 +589,7 @@ mod tests {
         let (release_worker, released) = mpsc::channel();
         let released = Mutex::new(released);
         let client = Client::of_config(&config).unwrap();
-        let client = client.with_transport(Arc::new(Blocking { begun, released }));
+        let client = client.with_network(Arc::new(Blocking { begun, released }));
         let daemon = Daemon::start_with(config, client).await.unwrap();
         tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();
         let engine = Arc::clone(&daemon.engine);

@@ -259,8 +259,8 @@ async fn command(arguments: &CliArguments) -> u8 {
     }
     if let Some(hangup) = hangup {
         let _summaries = logging::start(logging::DefaultLevel::Info, config.log.format);
-        for doubt in &Config::doubts(path) {
-            tracing::warn!(code = doubt.code, "{doubt}");
+        for warning in &Config::warnings(path) {
+            tracing::warn!(code = warning.code, "{warning}");
         }
         return run::run(config, path, hangup).await;
     }

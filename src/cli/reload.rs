@@ -86,8 +86,8 @@ async fn read(path: &Path) -> Result<Config, ConfigFaults> {
     let path = path.to_owned();
     let reading = tokio::task::spawn_blocking(move || {
         let config = Config::load(&path)?;
-        for doubt in &Config::doubts(&path) {
-            tracing::warn!(code = doubt.code, "{doubt}");
+        for warning in &Config::warnings(&path) {
+            tracing::warn!(code = warning.code, "{warning}");
         }
         Ok(config)
     });

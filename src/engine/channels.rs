@@ -104,7 +104,9 @@ impl Channels {
             })
             .collect();
         let known_keys: Vec<ChannelKey<'_>> = known.iter().map(key_of).collect();
-        let choice = choose_channels(&offered_keys, &known_keys, |place| !known[place].left);
+        let choice = choose_channels(&offered_keys, &known_keys, |place| {
+            !known[place].is_unwanted
+        });
         self.note_surplus(choice.surplus + others);
         for (offered, known) in choice
             .known
@@ -119,7 +121,7 @@ impl Channels {
             self.start(&record);
         }
         for known in choice.unwanted.into_iter().map(|place| &known[place]) {
-            if !known.left {
+            if !known.is_unwanted {
                 self.leave(known).await?;
             }
             if known.lease.state != ChannelState::Unsubscribed {
@@ -182,7 +184,7 @@ impl Channels {
     /// Starts the drivers of those that are left and have not ended.
     fn drive_endings(&mut self, stored: &[ChannelRecord]) {
         let ending = |record: &&ChannelRecord| {
-            record.left && record.lease.state != ChannelState::Unsubscribed
+            record.is_unwanted && record.lease.state != ChannelState::Unsubscribed
         };
         for record in stored.iter().filter(ending) {
             self.start(record);
@@ -279,7 +281,7 @@ impl Channels {
         }
         known
             .into_iter()
-            .filter(|record| !record.left)
+            .filter(|record| !record.is_unwanted)
             .map(|record| (record.id, (record.lease.state, record.begun)))
             .collect()
     }
@@ -322,7 +324,7 @@ impl Channels {
     /// Whether notifications may be missing without another one that shows it.
     pub(super) async fn any_without_intervals(&self) -> bool {
         let known = self.known().await;
-        let mut wanted = known.iter().filter(|record| !record.left);
+        let mut wanted = known.iter().filter(|record| !record.is_unwanted);
         wanted.any(|record| !record.transport.states_intervals())
     }
 

@@ -49,7 +49,8 @@ use crate::status::{
     Operations, Page, ResourceVersion, SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use crate::store::{
-    DecisionResult, FeedSearch, FollowedSets, HeldDecision, ResourceId, SetId, Store, StoreError,
+    DecisionResult, DeletionDecision, FeedSearch, FollowedSets, ResourceId, SetId, Store,
+    StoreError,
 };
 
 /// How long a worker that has something to do may take no step: no answer, no bytes, nothing read or written.
@@ -384,7 +385,7 @@ impl Engine {
     fn decide(
         &self,
         source: &str,
-        decision: HeldDecision,
+        decision: DeletionDecision,
     ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         let found = self.source(source);
         async move {
@@ -399,16 +400,18 @@ impl Engine {
                     return Ok(decided);
                 };
                 let event = match decision {
-                    HeldDecision::Approve { .. } => "held-back deletions approved",
-                    HeldDecision::Reject { .. } => "held-back deletions rejected; the files stay",
-                    HeldDecision::Undo => "rejected deletions are held back again",
+                    DeletionDecision::Approve { .. } => "held-back deletions approved",
+                    DeletionDecision::Reject { .. } => {
+                        "held-back deletions rejected; the files stay"
+                    }
+                    DeletionDecision::Undo => "rejected deletions are held back again",
                 };
                 tracing::info!(source = name, deletions, "{event}");
                 Ok(decided)
             };
             match self.complete("decision on deletions", deciding).await? {
                 DecisionResult::Decided(deletions) => Ok(Some(deletions)),
-                DecisionResult::MoreHeld { held, seen } => {
+                DecisionResult::MoreHeldBack { held, seen } => {
                     Err(more_held(source.context.name(), held, seen))
                 }
             }
@@ -689,7 +692,7 @@ impl Operations for Engine {
         source: &str,
         seen: SeenDeletions,
     ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let decision = HeldDecision::Approve {
+        let decision = DeletionDecision::Approve {
             seen: seen.held,
             through: seen.through,
         };
@@ -701,11 +704,11 @@ impl Operations for Engine {
         source: &str,
         through: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        self.decide(source, HeldDecision::Reject { through })
+        self.decide(source, DeletionDecision::Reject { through })
     }
 
     fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        self.decide(source, HeldDecision::Undo)
+        self.decide(source, DeletionDecision::Undo)
     }
 
     fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::apply::session::{drain, until_stopped, with_executor};
+use super::apply::temporary_executor::{drain, until_stopped, with_executor};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::lifecycle::Engine;
@@ -296,7 +296,7 @@ mod tests {
     use crate::config::Source;
     use crate::engine::test_source::{Answering, NAME};
     use crate::fetch::FetchError;
-    use crate::fetch::transport::Transport;
+    use crate::fetch::network::HttpNetwork;
     use crate::protocol::ChangeKind;
     use crate::store::{Change, ChangeBatch, Origin, TaskFailure, TaskResult, TasksInProgress};
 
@@ -316,7 +316,7 @@ mod tests {
         let source = Source::new(NAME, url, folder.path().join("mirror"));
         let config = Config::new(folder.path(), vec![source]);
         let client = Client::new(&config.http).unwrap();
-        let client = client.with_transport(Arc::new(Answering(move |url: &Url| {
+        let client = client.with_network(Arc::new(Answering(move |url: &Url| {
             assert_ne!(url.as_str(), panics, "a test");
             Some(404)
         })));
@@ -343,7 +343,7 @@ mod tests {
     /// A Source with a Change List that has one resource.
     struct Listing;
 
-    impl Transport for Listing {
+    impl HttpNetwork for Listing {
         fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             let list = |md: &str, of: &str, md_of: &str| {
                 format!(
@@ -383,7 +383,7 @@ mod tests {
             ..Change::deletion(uri.clone(), Some(at))
         };
         let now = clock::now().wall;
-        let announced = store.apply(ChangeBatch {
+        let announced = store.ingest(ChangeBatch {
             set,
             source: NAME.to_owned(),
             origin: Origin::Notification,
@@ -418,7 +418,7 @@ mod tests {
         let source = Source::new(NAME, url, folder.path().join("mirror"));
         let config = Config::new(folder.path(), vec![source]);
         let client = Client::new(&config.http).unwrap();
-        let client = client.with_transport(Arc::new(Listing));
+        let client = client.with_network(Arc::new(Listing));
         let engine = Engine::once(&config, Arc::clone(&store), &client);
         let engine = engine.await.unwrap();
         let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;

@@ -63,7 +63,7 @@ pub(super) struct SetFacts {
     /// Whether its documents have been polled since the start.
     pub(super) polled: bool,
     /// Early notifications that are held.
-    pub(super) held: u64,
+    pub(super) held_notifications: u64,
     /// The error of the last database access.
     pub(super) database_error: Option<StatusError>,
     /// The error of the last poll.

@@ -294,14 +294,19 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
     let public_url = context.public_url.as_ref();
     for channel in overview.channels {
         // A channel that ended because it is no longer offered is not shown.
-        let has_ended = channel.left
+        let has_ended = channel.is_unwanted
             && channel.lease.state == ChannelState::Unsubscribed
             && is_replaced(record, &channel);
         if channel.former_of.is_none() && !has_ended {
             if let Some(notice) = unencrypted_hubs::notice(&channel, public_url, now) {
                 facts.notices.add(notice, 1);
             }
-            channels.push(channel_status(context, channel, facts.held, now));
+            channels.push(channel_status(
+                context,
+                channel,
+                facts.held_notifications,
+                now,
+            ));
         }
     }
     let needs = SetNeeds {
@@ -466,7 +471,7 @@ fn channel_status(
     held: u64,
     now: DateTime<Utc>,
 ) -> ChannelStatus {
-    let is_held_here = channel.kind == Capability::ChangeNotification && !channel.left;
+    let is_held_here = channel.kind == Capability::ChangeNotification && !channel.is_unwanted;
     let error = channel_error(&context.runtime_status, &channel);
     ChannelStatus {
         attention: channel_attention(context, &channel, error.as_ref(), now),
@@ -499,7 +504,7 @@ fn channel_attention(
     error: Option<&StatusError>,
     now: DateTime<Utc>,
 ) -> Vec<Attention> {
-    let is_wanted = context.subscribes && context.source.notifications && !channel.left;
+    let is_wanted = context.subscribes && context.source.notifications && !channel.is_unwanted;
     let needs = ChannelNeeds {
         transport: channel.transport,
         topic: channel.topic.as_str(),
@@ -523,7 +528,7 @@ fn subscribed_topic(channel: &ChannelRecord) -> &TopicUri {
 
 /// A subscription whose end the hub has not confirmed yet is not used any more.
 fn state_of(channel: &ChannelRecord) -> ChannelState {
-    match channel.left {
+    match channel.is_unwanted {
         true => ChannelState::Unsubscribed,
         false => channel.lease.state,
     }

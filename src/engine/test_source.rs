@@ -13,7 +13,7 @@ use super::Engine;
 use super::context::SourceContext;
 use crate::clock;
 use crate::config::{Config, Source};
-use crate::fetch::transport::Transport;
+use crate::fetch::network::HttpNetwork;
 use crate::fetch::{Client, FetchError};
 use crate::mirror::Mirror;
 use crate::store::{Change, ChangeBatch, Origin, Store};
@@ -61,7 +61,7 @@ impl TestSource {
         let url = &self.context.source.url;
         let set = self.store.begin_set(NAME, url).await.unwrap().id;
         let number = changes.len() as u64;
-        let applied = self.store.apply(ChangeBatch {
+        let applied = self.store.ingest(ChangeBatch {
             set,
             source: NAME.to_owned(),
             origin: Origin::Notification,
@@ -78,7 +78,7 @@ impl TestSource {
 /// panic.
 pub(super) struct Answering<F>(pub(super) F);
 
-impl<F: Fn(&Url) -> Option<u16> + Send + Sync> Transport for Answering<F> {
+impl<F: Fn(&Url) -> Option<u16> + Send + Sync> HttpNetwork for Answering<F> {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
         async move {
             match (self.0)(request.url()) {

@@ -42,7 +42,7 @@ fn notice_of_callback(
 ) -> Option<StatusError> {
     let interface = channel.topic.url();
     let how = match (is_in_the_clear(interface), is_in_the_clear(public_url)) {
-        _ if channel.left => return None,
+        _ if channel.is_unwanted => return None,
         (true, _) => format!("the address of the callback is sent to {interface} unencrypted"),
         (false, true) => "[callback] public_url is http: what is delivered, with the address of the callback, comes unencrypted"
             .to_owned(),
@@ -54,7 +54,7 @@ fn notice_of_callback(
 
 fn notice_of_hub(channel: &ChannelRecord, now: DateTime<Utc>) -> Option<StatusError> {
     let hub = channel.hub.as_ref()?;
-    let is_exposed = channel.secret.is_some() && !channel.left && is_unencrypted(hub);
+    let is_exposed = channel.secret.is_some() && !channel.is_unwanted && is_unencrypted(hub);
     is_exposed.then(|| {
         let message = format!(
             "the secret of the subscription is sent to {hub} unencrypted: whoever reads it on the way can sign notifications"

@@ -62,7 +62,7 @@ pub struct Client {
     /// The account for PubSub services.
     xmpp: Option<Arc<config::XmppConfig>>,
     #[cfg(test)]
-    transport: Option<Arc<dyn super::transport::Transport>>,
+    network: Option<Arc<dyn super::network::HttpNetwork>>,
 }
 
 /// The connections to the origins that get credentials.
@@ -122,7 +122,7 @@ impl Client {
         Ok(Self {
             max_uri_bytes: self.max_uri_bytes.max(url.as_str().len()),
             #[cfg(test)]
-            transport: self.transport.clone(),
+            network: self.network.clone(),
             ..client
         })
     }
@@ -173,17 +173,14 @@ impl Client {
             max_uri_bytes: MAX_URI_BYTES,
             xmpp: None,
             #[cfg(test)]
-            transport: None,
+            network: None,
         })
     }
 
     /// The same client, whose requests are answered by a simulated network. It knows nothing of the hosts there.
     #[cfg(test)]
-    pub(crate) fn with_transport(
-        mut self,
-        transport: Arc<dyn super::transport::Transport>,
-    ) -> Self {
-        self.transport = Some(transport);
+    pub(crate) fn with_network(mut self, network: Arc<dyn super::network::HttpNetwork>) -> Self {
+        self.network = Some(network);
         self.permits = Arc::new(self.permits.anew());
         self
     }
@@ -468,10 +465,10 @@ impl Client {
     /// Sends one request; returns when the head of the answer has arrived.
     async fn send(&self, request: RequestBuilder) -> Result<Response, FetchError> {
         #[cfg(test)]
-        if let Some(transport) = &self.transport {
+        if let Some(network) = &self.network {
             let request = request.build();
             let request = request.map_err(|error| FetchError::from_transport(&error))?;
-            return transport.send(request).await;
+            return network.send(request).await;
         }
         tokio::time::timeout(self.timeout, request.send())
             .await

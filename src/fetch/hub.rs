@@ -27,7 +27,7 @@ pub enum HubAnswer {
         excerpt: String,
     },
     /// The hub rejects the request.
-    Rejected {
+    Refused {
         /// The status code.
         status: u16,
         /// The reason in the body: one line, at most 200 characters.
@@ -55,7 +55,7 @@ impl Client {
             .post_form(hub.url(), request.to_form(), &secrets, Follow::SameMethod)
             .await?;
         match answer {
-            HubAnswer::Rejected {
+            HubAnswer::Refused {
                 status: 400 | 409 | 422,
                 ..
             } if request.lease_seconds.is_some() => {
@@ -122,7 +122,7 @@ impl Client {
             return Ok(HubAnswer::Accepted { status, excerpt });
         }
         let retry_after = answer.retry_after();
-        Ok(HubAnswer::Rejected {
+        Ok(HubAnswer::Refused {
             status,
             retry_after,
             excerpt: excerpt(answer, secrets).await,
@@ -215,7 +215,7 @@ mod tests {
         let answer = client.register_callback(&interface, "http://destination.example.net/0123");
         let answer = answer.await;
         assert!(
-            matches!(answer, Ok(HubAnswer::Rejected { status: 307, .. })),
+            matches!(answer, Ok(HubAnswer::Refused { status: 307, .. })),
             "{answer:?}"
         );
     }
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(ask(&site, "/loop").await, Err(FetchError::TooManyRedirects));
         assert!(matches!(
             ask(&site, "/302").await,
-            Ok(HubAnswer::Rejected { status: 302, .. })
+            Ok(HubAnswer::Refused { status: 302, .. })
         ));
     }
 
@@ -293,7 +293,7 @@ mod tests {
             response
         })
         .await;
-        let Ok(HubAnswer::Rejected {
+        let Ok(HubAnswer::Refused {
             status,
             excerpt,
             retry_after,

@@ -46,9 +46,9 @@ mod webhook;
 mod xmpp;
 
 #[cfg(test)]
-mod test_site;
+pub(crate) mod network;
 #[cfg(test)]
-pub(crate) mod transport;
+mod test_site;
 
 pub use capability_list::{CapabilityList, UnsupportedChannel, offers};
 pub use client::Client;

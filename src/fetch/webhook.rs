@@ -20,7 +20,7 @@ pub enum WebhookAnswer {
     /// It wants no further request (410).
     Gone,
     /// It has not accepted it.
-    Rejected {
+    Refused {
         /// The status code.
         status: u16,
         /// The `Retry-After` header.
@@ -81,7 +81,7 @@ impl WebhookReceiver {
         Ok(match status.as_u16() {
             _ if status.is_success() => WebhookAnswer::Accepted,
             410 => WebhookAnswer::Gone,
-            status => WebhookAnswer::Rejected {
+            status => WebhookAnswer::Refused {
                 status,
                 retry_after,
             },
@@ -120,7 +120,7 @@ mod tests {
         })
         .await;
         let request = request();
-        let rejected = |status, seconds: Option<u64>| WebhookAnswer::Rejected {
+        let rejected = |status, seconds: Option<u64>| WebhookAnswer::Refused {
             status,
             retry_after: seconds.map(Duration::from_secs),
         };

@@ -286,12 +286,12 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
             Err(answer) => return *answer,
         },
     };
-    if channel.left {
+    if channel.is_unwanted {
         return StatusCode::GONE.into_response();
     }
     let is_limited = !channel.transport.has_known_sender();
     if is_limited && let Err(pause) = callback.rate.admit(channel.id, clock::now().mono) {
-        return reject_unread(callback, &channel, pause).await;
+        return reject_too_frequent(callback, &channel, pause).await;
     }
     let longest = callback.longest_delivery;
     let stated = body.size_hint().exact().unwrap_or(longest);
@@ -365,7 +365,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
             Ok(found) => Arc::new(found),
             Err(answer) => return *answer,
         };
-        if channel.left {
+        if channel.is_unwanted {
             return StatusCode::GONE.into_response();
         }
     }
@@ -385,7 +385,11 @@ fn weight_of(body: &[u8]) -> u64 {
 }
 
 /// Rejects a delivery that exceeds the rate.
-async fn reject_unread(callback: &Callback, channel: &ChannelRecord, pause: Duration) -> Response {
+async fn reject_too_frequent(
+    callback: &Callback,
+    channel: &ChannelRecord,
+    pause: Duration,
+) -> Response {
     reject(callback, channel, "delivery-rate").await;
     let seconds = pause.as_secs() + 1;
     (
@@ -612,7 +616,9 @@ mod tests {
         }
         assert!(receiving.callback.known.get("first").is_none());
         let store = &receiving.callback.store;
-        let leaving = store.change_channel(receiving.channel, false, |channel| channel.left = true);
+        let leaving = store.change_channel(receiving.channel, false, |channel| {
+            channel.is_unwanted = true
+        });
         leaving.await.unwrap();
         assert!(receiving.callback.known.get("second").is_some());
         for body in ["nine", "ten"] {

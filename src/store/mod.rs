@@ -6,7 +6,7 @@
 //! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit_db`, transactions begin and end in `writer` |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
-//! | `readers` | the threads that read |
+//! | `query_threads` | the threads that run queries |
 //! | `writer` | the thread that commits |
 //! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
 //! | `copy`, `backup` | a copy of the database |
@@ -20,7 +20,7 @@
 //! - What belongs together is one transaction: coverage never moves without the tasks of the changes that it covers. A write that
 //!   fails has changed nothing.
 //! - The database never states more than the files: a resource's row changes after its file was published, never before.
-//! - One thread writes, and commits queued jobs as one transaction; a caller gets its answer after the commit. Readers have
+//! - One thread writes, and commits queued jobs as one transaction; a caller gets its answer after the commit. Queries have
 //!   connections and threads of their own: neither waits for a thread of the runtime.
 //! - A worker that waits for something is woken by a [`Wake`], sent after the commit that brought it.
 //!
@@ -41,10 +41,10 @@ mod feed_readers;
 mod folder;
 mod gap_history;
 mod ids;
-mod readers;
+mod process_start;
+mod query_threads;
 mod reads;
 mod schema;
-mod session;
 mod tables;
 mod tx;
 mod wake;
@@ -82,7 +82,7 @@ pub use tables::dump_package::PackageRecord;
 pub use tables::feed::FeedEntry;
 pub use tables::followed_source::SourcePlace;
 pub use tables::forgotten::{ForgottenResource, SetTotals};
-pub use tables::inbox::{Delivery, DeliveryOutcome};
+pub use tables::inbox::{Delivery, DeliveryOutcome, ProcessedDelivery};
 pub use tables::part::{PageEnd, Part, PartEvidence, UnchangedPart};
 pub use tables::relation::RelationKind;
 pub use tables::resource::audit::KnownFile;
@@ -96,14 +96,14 @@ pub use tables::version::{
     VersionCounts, VersionFailure, VersionKind, VersionTask, VersionedResource, WaitingVersion,
 };
 pub use tx::adopt::Adoption;
-pub use tx::approve::{DecisionResult, HeldDecision};
+pub use tx::approve::{DecisionResult, DeletionDecision};
 pub use tx::complete::TaskResult;
 pub use tx::cross_check::{Comparison, Contradictions};
 pub use tx::deletion_guard::DeletionRules;
 pub use tx::forget::FilesOfForgotten;
 pub use tx::hooks::HookBegin;
-pub use tx::ingest::{BatchCommit, BatchResult, ChangeBatch};
-pub use tx::list_entries::{ListProgress, PartEnd, PartStep};
+pub use tx::ingest::{BatchResult, ChangeBatch, DocumentEnd};
+pub use tx::ingest_listed::{ListProgress, PartEnd, PartStep};
 pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use tx::versions::{DueVersions, VersionResult};
@@ -119,8 +119,8 @@ use arrival::Arrivals;
 use corruption::{Check, Damage};
 use feed_readers::FeedReaders;
 use gap_history::GapHistory;
-use readers::{Lane, Readers};
-use session::begin_session;
+use process_start::begin_process;
+use query_threads::{Lane, QueryThreads};
 use tables::{feed, probe};
 use write_health::WriteHealth;
 use writer::{Tx, Writer};
@@ -129,8 +129,8 @@ use writer::{Tx, Writer};
 pub struct Store {
     // Fields are dropped in this order. The check only reads.
     _check: Option<Check>,
-    // The readers close before the writer: only a connection that can write removes the log when it is the last to close.
-    readers: Readers,
+    // The query threads close before the writer: only a connection that can write removes the log when it is the last to close.
+    query_threads: QueryThreads,
     writer: Writer,
     /// The deliveries that the next job of the writer receives.
     arrivals: Arrivals,
@@ -170,7 +170,7 @@ impl Store {
                 "an earlier process found damage".into(),
             )),
             false => {
-                begin_session(&connection)?;
+                begin_process(&connection)?;
                 let feed_id = feed::id(&connection)?;
                 Ok((connection, feed_id))
             }
@@ -182,7 +182,7 @@ impl Store {
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
                     "database damaged; set aside and rebuilt from the mirror and a baseline");
                 let connection = schema::open(&path)?;
-                begin_session(&connection)?;
+                begin_process(&connection)?;
                 feed::start_numbers(&connection, clock::now().wall)?;
                 let feed_id = feed::id(&connection)?;
                 (connection, feed_id)
@@ -204,7 +204,7 @@ impl Store {
             Arc::clone(&commit_hook),
         );
         let writer = writer.map_err(StoreError::Thread)?;
-        let readers = Readers::start(&path, Arc::clone(&damage))?;
+        let query_threads = QueryThreads::start(&path, Arc::clone(&damage))?;
         let check = match corruption::is_checked_first(&path) {
             true => None,
             false => Some(Check::begin(&path, Arc::clone(&damage))?),
@@ -213,7 +213,7 @@ impl Store {
             _check: check,
             writer,
             arrivals: Arrivals::default(),
-            readers,
+            query_threads,
             wakes,
             damage,
             write_health,
@@ -262,7 +262,7 @@ impl Store {
         if self.commit_hook.is_stopped() {
             return Err(StoreError::Closed);
         }
-        self.readers.run(lane, query).await
+        self.query_threads.run(lane, query).await
     }
 
     /// Runs a query on the calling thread, which may block.
@@ -270,7 +270,7 @@ impl Store {
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.readers.run_blocking(query)
+        self.query_threads.run_blocking(query)
     }
 
     /// Runs a job on the writer's thread and returns when it is on disk.
@@ -333,12 +333,12 @@ impl Store {
 impl Store {
     /// How many queries were handed to a thread that reads.
     pub(crate) fn queries_handed_over(&self) -> usize {
-        self.readers.handed_over()
+        self.query_threads.handed_over()
     }
 
     /// Occupies the threads that answer hubs and watchers.
-    pub(crate) fn occupy_lookups(&self) -> readers::OccupiedReaders {
-        self.readers.occupy(&[Lane::Lookups])
+    pub(crate) fn occupy_lookups(&self) -> query_threads::OccupiedQueryThreads {
+        self.query_threads.occupy(&[Lane::Lookups])
     }
 
     /// Occupies the thread that writes until the sender is dropped.
@@ -355,13 +355,13 @@ impl Store {
     }
 
     /// Occupies the threads that answer the workers.
-    pub(crate) fn occupy_workers(&self) -> readers::OccupiedReaders {
-        self.readers.occupy(&[Lane::Work])
+    pub(crate) fn occupy_workers(&self) -> query_threads::OccupiedQueryThreads {
+        self.query_threads.occupy(&[Lane::Work])
     }
 
     /// Occupies the threads that read the status and the feed.
-    pub(crate) fn occupy_reports(&self) -> readers::OccupiedReaders {
-        self.readers.occupy(&[Lane::Reports])
+    pub(crate) fn occupy_reports(&self) -> query_threads::OccupiedQueryThreads {
+        self.query_threads.occupy(&[Lane::Reports])
     }
 }
 

@@ -114,8 +114,8 @@ fn coverage(until: i64) -> Coverage {
     [Interval::before(at(until))].into_iter().collect()
 }
 
-fn end() -> BatchCommit {
-    BatchCommit::new(DeletionRules {
+fn end() -> DocumentEnd {
+    DocumentEnd::new(DeletionRules {
         max_share: 0.1,
         holds_all: false,
     })
@@ -234,7 +234,7 @@ impl World {
         adding.await.unwrap().id
     }
 
-    fn batch(&self, set: SetId, changes: Vec<Change>, end: Option<BatchCommit>) -> ChangeBatch {
+    fn batch(&self, set: SetId, changes: Vec<Change>, end: Option<DocumentEnd>) -> ChangeBatch {
         ChangeBatch {
             set,
             source: SOURCE.to_owned(),
@@ -252,15 +252,15 @@ impl World {
 
     async fn announce_in(&self, set: SetId, changes: Vec<Change>) -> BatchResult {
         let batch = self.batch(set, changes, Some(end()));
-        self.store.apply(batch).await.unwrap()
+        self.store.ingest(batch).await.unwrap()
     }
 
     /// Ingests a document that covers everything before `until`, in seconds.
     async fn announce_until(&self, changes: Vec<Change>, until: i64) {
         let progress = Some((coverage(until), Vec::new()));
-        let end = BatchCommit { progress, ..end() };
+        let end = DocumentEnd { progress, ..end() };
         let batch = self.batch(self.set, changes, Some(end));
-        self.store.apply(batch).await.unwrap();
+        self.store.ingest(batch).await.unwrap();
     }
 
     /// Ends a document whose changes were ingested before.
@@ -269,7 +269,7 @@ impl World {
             begins: false,
             ..self.batch(self.set, Vec::new(), Some(end()))
         };
-        self.store.apply(last).await.unwrap();
+        self.store.ingest(last).await.unwrap();
     }
 
     /// Ingests a complete Resource List.
@@ -282,17 +282,17 @@ impl World {
             checks: None,
         };
         self.store.begin_list(set).await.unwrap();
-        let listed = self.store.list_entries(&list, self.now, entries);
+        let listed = self.store.ingest_listed(&list, self.now, entries);
         let mut sum = listed.done().await.unwrap();
         while let Some(absent) = self
             .store
-            .list_absent(&list, self.now, 1, |_| true)
+            .delete_absent(&list, self.now, 1, |_| true)
             .await
             .unwrap()
         {
             sum.add(absent);
         }
-        let end = BatchCommit {
+        let end = DocumentEnd {
             progress: Some((coverage(time), Vec::new())),
             listed: Some(at(time)),
             ..end()
@@ -302,7 +302,7 @@ impl World {
             begins: false,
             ..self.batch(set, Vec::new(), Some(end))
         };
-        sum.held = self.store.apply(batch).await.unwrap().held;
+        sum.held_back = self.store.ingest(batch).await.unwrap().held_back;
         sum
     }
 
@@ -345,7 +345,10 @@ impl World {
     async fn work(&self, content: &str) {
         let tasks = self.due().await;
         let done = tasks.into_iter().map(|task| match task.kind {
-            ChangeKind::Deleted => TaskResult::Removed { task, kept: false },
+            ChangeKind::Deleted => TaskResult::Removed {
+                task,
+                file_stays: false,
+            },
             _ => published(task, content),
         });
         self.complete(done.collect()).await;

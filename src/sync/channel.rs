@@ -69,7 +69,7 @@ pub struct Channel {
     /// The hubs to ask: the advertised ones, until the topic itself names others.
     pub known_hubs: Vec<HubUri>,
     /// Whether the channel is no longer wanted, so that its subscription ends.
-    pub left: bool,
+    pub is_unwanted: bool,
     /// State and dates of the subscription.
     pub lease: Lease,
     /// The denial, until a subscription is verified.
@@ -95,7 +95,7 @@ impl Channel {
             working_hub: None,
             advertised_hubs: hubs.to_vec(),
             known_hubs: hubs.to_vec(),
-            left: false,
+            is_unwanted: false,
             lease: Lease::new(now),
             denial: None,
             fault: None,
@@ -114,14 +114,14 @@ impl Channel {
 
     /// Whether its subscription is being ended or has ended.
     pub fn is_ending(&self) -> bool {
-        self.left || self.lease.state == ChannelState::Unsubscribed
+        self.is_unwanted || self.lease.state == ChannelState::Unsubscribed
     }
 
     /// The channel is advertised, with these hubs. If it was left before, it is subscribed to anew; if its hub is not among
     /// them, another one is asked.
     pub fn want(&mut self, now: DateTime<Utc>, hubs: &[HubUri]) {
         if self.is_ending() {
-            self.left = false;
+            self.is_unwanted = false;
             self.lease = self.lease.anew(now);
             self.forget_faults();
         }
@@ -140,7 +140,7 @@ impl Channel {
 
     /// The channel is no longer wanted: its subscription ends.
     pub fn leave(&mut self, now: DateTime<Utc>) {
-        self.left = true;
+        self.is_unwanted = true;
         self.forget_faults();
         // A hub that is asked for another subscription finds its callback gone.
         self.callbacks.next = None;
@@ -178,14 +178,14 @@ impl Channel {
         spread: f64,
     ) -> Ruling {
         if !self.has_asked(slot, topics) {
-            return Ruling::Refuse;
+            return Ruling::Reject;
         }
         if slot != self.callbacks.of_request() {
             // The hub whose subscription is to be replaced repeats itself.
             let is_running = self.lease.state == ChannelState::Active;
             return match intent {
                 Intent::Subscribe if is_running => Ruling::ConfirmAgain,
-                _ => Ruling::Refuse,
+                _ => Ruling::Reject,
             };
         }
         let renews = self.lease.is_undisturbed(now) && self.callbacks.next.is_none();
@@ -263,7 +263,7 @@ impl Channel {
 
     /// Whether a hub is expected to deliver.
     pub fn is_delivered(&self) -> bool {
-        !self.left && self.lease.state == ChannelState::Active
+        !self.is_unwanted && self.lease.state == ChannelState::Active
     }
 
     /// Polls have found changes that the hub did not deliver: the lease counts as expired. Returns what to report; `None` if
@@ -285,7 +285,7 @@ impl Channel {
 
     /// Records what is wrong with the deliveries.
     pub fn note_fault(&mut self, kind: DeliveryFaultKind, now: DateTime<Utc>) {
-        if !self.left && self.fault.is_none_or(|fault| fault.kind != kind) {
+        if !self.is_unwanted && self.fault.is_none_or(|fault| fault.kind != kind) {
             self.fault = Some(DeliveryFault { kind, at: now });
         }
     }
@@ -611,7 +611,7 @@ impl ChannelMachine {
         let step = match channel.lease.state {
             ChannelState::Unsubscribed => ChannelAction::End.into(),
             _ if !is_due => channel.wait(now).into(),
-            _ if channel.left => self.unsubscribe(channel, now),
+            _ if channel.is_unwanted => self.unsubscribe(channel, now),
             state => {
                 let is_first = state == ChannelState::Pending && channel.lease.failures == 0;
                 if self.rules.hub.is_some() && !channel.is_silent() {

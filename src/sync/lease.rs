@@ -73,8 +73,8 @@ pub enum Ruling {
     Confirm,
     /// Confirm a repeated verification; nothing has changed.
     ConfirmAgain,
-    /// Refuse: no such request is pending.
-    Refuse,
+    /// Reject: no such request is pending.
+    Reject,
 }
 
 /// The shortest time between two requests of one channel.
@@ -366,7 +366,7 @@ impl Lease {
             None if intent == Intent::Unsubscribe && self.state == ChannelState::Unsubscribed => {
                 Ruling::ConfirmAgain
             }
-            None => Ruling::Refuse,
+            None => Ruling::Reject,
         }
     }
 

@@ -52,7 +52,7 @@ pub use plan::{
 pub use push_watchdog::PushWatchdog;
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
-    Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, is_plausible,
+    Gap, GapReason, Limits, NoCoverage, NotificationId, Sequencer, Verdict, is_plausible,
     latest_plausible, latest_source_time,
 };
 pub use span::Span;

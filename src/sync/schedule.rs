@@ -31,10 +31,10 @@ pub struct Schedule {
     last: Option<Instant>,
     pauses: u32,
     gap_since: Option<Instant>,
-    /// Whether there was a hint since the last poll.
-    is_hinted: bool,
-    /// How many polls in a row there was a hint before.
-    hinted: u32,
+    /// Whether there was a cause since the last poll.
+    is_caused: bool,
+    /// How many polls in a row there was a cause before.
+    causes: u32,
 }
 
 impl Schedule {
@@ -46,8 +46,8 @@ impl Schedule {
             last: None,
             pauses: 0,
             gap_since: None,
-            is_hinted: false,
-            hinted: 0,
+            is_caused: false,
+            causes: 0,
         }
     }
 
@@ -70,19 +70,19 @@ impl Schedule {
     /// Makes a poll due that checks what a hint has stated, over a transport whose notifications are nothing else. A minute later at
     /// the earliest, so that it checks the following ones as well; while they keep coming, 2, 4, … minutes after the last poll, up to
     /// the poll interval.
-    pub fn check_hint(&mut self, now: Now) {
-        self.hint(now.mono + CHECK_PAUSE, CHECK_PAUSE);
+    pub fn poll_to_check(&mut self, now: Now) {
+        self.poll_after_cause(now.mono + CHECK_PAUSE, CHECK_PAUSE);
     }
 
-    /// Makes a poll due of documents that a hint names: at once; while such hints keep coming, 2, 4, … seconds after the last poll, up
+    /// Makes a poll due of documents that something names: at once; while such causes keep coming, 2, 4, … seconds after the last poll, up
     /// to the poll interval.
-    pub fn follow_hint(&mut self, now: Now) {
-        self.hint(now.mono, FIRST_PAUSE);
+    pub fn poll_named(&mut self, now: Now) {
+        self.poll_after_cause(now.mono, FIRST_PAUSE);
     }
 
-    fn hint(&mut self, soonest: Instant, first_pause: Duration) {
-        self.is_hinted = true;
-        let pause = self.growing(first_pause, self.hinted);
+    fn poll_after_cause(&mut self, soonest: Instant, first_pause: Duration) {
+        self.is_caused = true;
+        let pause = self.growing(first_pause, self.causes);
         let due = self.last.map_or(soonest, |last| soonest.max(last + pause));
         self.next = self.next.min(due);
     }
@@ -96,8 +96,8 @@ impl Schedule {
     /// Records the end of a poll.
     pub fn polled(&mut self, now: Now, pacing: Pacing) {
         self.last = Some(now.mono);
-        self.hinted = match std::mem::take(&mut self.is_hinted) {
-            true => self.hinted.saturating_add(1),
+        self.causes = match std::mem::take(&mut self.is_caused) {
+            true => self.causes.saturating_add(1),
             false => 0,
         };
         let pause = match pacing {
@@ -174,15 +174,15 @@ mod tests {
         assert_eq!(pauses(900, &[Soon; 40]).last(), Some(&900));
     }
 
-    /// The pauses of an hour in which there is a hint every half second, in seconds.
-    fn pauses_with(hint: fn(&mut Schedule, Now)) -> Vec<u64> {
+    /// The pauses of an hour in which there is a cause every half second, in seconds.
+    fn pauses_with(cause: fn(&mut Schedule, Now)) -> Vec<u64> {
         let start = clock::now();
         let mut schedule = Schedule::new(start, Duration::from_secs(900));
         schedule.polled(start, Pacing::Regular);
         let (mut last, mut pauses) = (start.mono, Vec::new());
         for step in 1..=2 * 3600 {
             let now = start.plus(Duration::from_millis(500) * step);
-            hint(&mut schedule, now);
+            cause(&mut schedule, now);
             if schedule.next_deadline() <= now.mono {
                 pauses.push((now.mono - last).as_secs());
                 last = now.mono;
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn frequent_hints_cause_polls_with_growing_pauses() {
-        let checked = pauses_with(Schedule::check_hint);
+        let checked = pauses_with(Schedule::poll_to_check);
         assert_eq!(checked, [60, 120, 240, 480, 900, 900]);
-        let followed = pauses_with(Schedule::follow_hint);
+        let followed = pauses_with(Schedule::poll_named);
         let expected = [2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900];
         assert_eq!(followed, expected);
     }
@@ -209,7 +209,7 @@ mod tests {
         schedule.polled(now, Pacing::Regular);
         for _ in 0..3 {
             for pause in [60, 120, 240] {
-                schedule.check_hint(now);
+                schedule.poll_to_check(now);
                 now = now.plus(pause * second);
                 assert_eq!(schedule.next_deadline(), now.mono);
                 schedule.polled(now, Pacing::Regular);
@@ -217,7 +217,7 @@ mod tests {
             now = now.plus(900 * second);
             schedule.polled(now, Pacing::Regular);
             now = now.plus(200 * second);
-            schedule.follow_hint(now);
+            schedule.poll_named(now);
             assert_eq!(schedule.next_deadline(), now.mono, "at once");
             schedule.polled(now, Pacing::Regular);
             now = now.plus(900 * second);

@@ -87,7 +87,7 @@ pub struct Gap {
 
 /// Why a notification covers nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
+pub enum NoCoverage {
     /// It has no `from` or no `until`.
     NoInterval,
     /// Its `until` lies before its `from`.
@@ -98,7 +98,7 @@ pub enum Hint {
     NoBaseline,
 }
 
-impl Hint {
+impl NoCoverage {
     /// The stable code.
     pub fn code(self) -> &'static str {
         match self {
@@ -121,7 +121,7 @@ pub enum Verdict {
     /// seconds, and the document that covered that second may have been written earlier within it.
     Known(NewsFilter),
     /// Apply its changes, but cover nothing, and poll.
-    Hint(Hint),
+    CoversNothing(NoCoverage),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,16 +199,16 @@ impl Sequencer {
         until: Option<SourceTime>,
     ) -> Verdict {
         let (Some(from), Some(until)) = (from, until) else {
-            return Verdict::Hint(Hint::NoInterval);
+            return Verdict::CoversNothing(NoCoverage::NoInterval);
         };
         let Some(interval) = Interval::new(from, until) else {
-            return Verdict::Hint(Hint::Backwards);
+            return Verdict::CoversNothing(NoCoverage::Backwards);
         };
         if is_future(now, until) {
-            return Verdict::Hint(Hint::Future);
+            return Verdict::CoversNothing(NoCoverage::Future);
         }
         let Some(front) = self.coverage.front() else {
-            return Verdict::Hint(Hint::NoBaseline);
+            return Verdict::CoversNothing(NoCoverage::NoBaseline);
         };
         if interval.from() > front {
             // A repeated call does not extend the wait.
@@ -325,10 +325,14 @@ impl Sequencer {
         self.gaps.sort_by_key(|gap| gap.interval);
     }
 
-    /// Covers the interval of a Change List, or of an index of them. Returns which of its changes may be news.
-    pub fn change_list(&mut self, now: Now, interval: Interval) -> NewsFilter {
+    /// Which changes of a Change List of that interval, or of an index of them, may be news; `None`: it states no interval. To be called
+    /// before [`cover_list`](Self::cover_list) moves the coverage.
+    pub fn news_of_list(&self, interval: Option<Interval>) -> NewsFilter {
+        let Some(interval) = interval else {
+            return NewsFilter::everything();
+        };
         let front = self.coverage.front();
-        let filter = NewsFilter {
+        NewsFilter {
             stated: Some(interval),
             missing: self.coverage.missing(interval),
             front: self
@@ -336,8 +340,12 @@ impl Sequencer {
                 .map_or(front, |read| front.map(|front| front.min(read))),
             late_from: None,
             of_change_set: false,
-        };
-        if let Some(front) = front
+        }
+    }
+
+    /// Covers the interval of a Change List, or of an index of them.
+    pub fn cover_list(&mut self, now: Now, interval: Interval) {
+        if let Some(front) = self.coverage.front()
             && !is_future(now, interval.until())
         {
             self.cover(now, interval, GapReason::ChangeListStartsLate);
@@ -350,7 +358,6 @@ impl Sequencer {
             );
             self.read_until = self.read_until.max(Some(interval.until()));
         }
-        filter
     }
 
     /// Whether a closed Change List of that interval is settled, so that it need not be read: its interval is covered, and
@@ -369,7 +376,7 @@ impl Sequencer {
 
     /// Marks the changes of a Change List's last second as late, if that second is covered already: the list may have been
     /// written or closed within it, and then the document that covered it is the newer one. To be called before
-    /// [`change_list`](Self::change_list) moves the coverage. `end`: where the list ends, or the time of its newest entry.
+    /// [`cover_list`](Self::cover_list) moves the coverage. `end`: where the list ends, or the time of its newest entry.
     #[must_use]
     pub fn mark_late_end(&self, filter: NewsFilter, end: Option<SourceTime>) -> NewsFilter {
         NewsFilter {
@@ -379,7 +386,7 @@ impl Sequencer {
     }
 
     /// Covers everything before the time of a Resource List that was read completely.
-    pub fn resource_list(&mut self, now: Now, at: SourceTime) {
+    pub fn cover_resource_list(&mut self, now: Now, at: SourceTime) {
         // A list can't be of a future time: covering it would make every notification until then known.
         let at = if is_future(now, at) {
             SourceTime::from(now.wall)

@@ -296,10 +296,7 @@ async fn unneeded_bodies_are_not_awaited() {
     );
     let (document, answer) = soon("both requests", both).await;
     assert!(document.is_ok());
-    assert!(matches!(
-        answer,
-        Ok(HubAnswer::Rejected { status: 400, .. })
-    ));
+    assert!(matches!(answer, Ok(HubAnswer::Refused { status: 400, .. })));
 }
 
 #[tokio::test(flavor = "multi_thread")]

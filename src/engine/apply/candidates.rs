@@ -10,7 +10,7 @@ use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome, download};
 use super::members::PackageMember;
 use super::patching::{PatchCandidate, PatchingError, has_patch, patch, plan_patch};
-use super::staged::StagedResource;
+use super::received::ReceivedResource;
 use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::engine::contradictions::note_contradiction;
@@ -153,7 +153,7 @@ async fn try_patch(
     context: &Arc<ApplyContext>,
     task: &Task,
     candidate: PatchCandidate,
-) -> Result<Option<StagedResource>, DownloadError> {
+) -> Result<Option<ReceivedResource>, DownloadError> {
     let own = task.uri.authority();
     let other_host = candidate.authority().filter(|host| *host != own);
     let is_skipped = |host: &String| context.breaker.lock().skips(clock::now(), host);

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::coding::{CodedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
-use super::staged::{BodyMemory, Description, ReceivedBytes, StagedResource};
+use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use crate::clock;
 use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, Wanted, pause};
@@ -42,7 +42,7 @@ const WRITE: usize = 256 * 1024;
 /// What a candidate answered.
 pub(in crate::engine) enum FetchOutcome {
     /// The representation.
-    Fetched(Box<StagedResource>),
+    Fetched(Box<ReceivedResource>),
     /// 304: the mirror has it.
     NotModified,
     /// It is served in this type, which the configuration does not select.
@@ -330,7 +330,7 @@ async fn download_checked(
         version,
         is_patched: false,
     };
-    Ok(FetchOutcome::Fetched(Box::new(StagedResource {
+    Ok(FetchOutcome::Fetched(Box::new(ReceivedResource {
         bytes,
         description,
     })))

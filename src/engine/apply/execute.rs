@@ -10,7 +10,7 @@ use super::adoption::{Adopted, adopt};
 use super::candidates;
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome, is_linked};
-use super::staged::StagedResource;
+use super::received::ReceivedResource;
 use crate::clock;
 use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Content, FetchError};
@@ -24,8 +24,8 @@ const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
 
 /// The result of a task before it is published.
 pub(super) enum TaskOutcome {
-    /// A staged file.
-    Fetched(Box<StagedResource>),
+    /// The bytes, received and verified.
+    Fetched(Box<ReceivedResource>),
     /// The file has the announced content already; only its time is set.
     Same { lastmod: Option<SourceTime> },
     /// The file was in its place already, and not in the database.
@@ -33,7 +33,7 @@ pub(super) enum TaskOutcome {
     /// The file is to be removed.
     Remove,
     /// The resource is to be deleted for one of its sets, and the Source still serves it.
-    Left {
+    LeftSet {
         /// Whether it serves what the mirror has, as far as that is known.
         is_same: bool,
     },
@@ -149,7 +149,7 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
         Ok(served) if task.contradicted || !task.is_shared => {
             still_served(context, task, served.is_none()).await
         }
-        Ok(served) => TaskOutcome::Left {
+        Ok(served) => TaskOutcome::LeftSet {
             is_same: served.is_none(),
         },
         Err(error) if error.is_absent() => {
@@ -173,7 +173,7 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
         Err(error) if !task.is_shared => {
             TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
         }
-        Err(_) => TaskOutcome::Left {
+        Err(_) => TaskOutcome::LeftSet {
             is_same: task.live && !task.live_doubted,
         },
     }
@@ -251,7 +251,7 @@ mod tests {
     use crate::clock;
     use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::fetch::FetchError;
-    use crate::fetch::transport::Transport;
+    use crate::fetch::network::HttpNetwork;
     use crate::protocol::{Algorithm, ContentInfo, Digest, ResourceUri};
     use crate::store::{Change, TasksInProgress};
 
@@ -259,7 +259,7 @@ mod tests {
     #[derive(Default)]
     struct Failing(AtomicUsize);
 
-    impl Transport for Failing {
+    impl HttpNetwork for Failing {
         fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             self.0.fetch_add(1, Ordering::SeqCst);
             std::future::ready(Err(FetchError::Timeout)).boxed()
@@ -271,7 +271,7 @@ mod tests {
         let url = Url::parse("https://example.org/").unwrap();
         let network = Arc::new(Failing::default());
         let of_client = Arc::clone(&network);
-        let source = TestSource::new(&url, |client| client.with_transport(of_client));
+        let source = TestSource::new(&url, |client| client.with_network(of_client));
         let uri = ResourceUri::parse("https://example.org/a").unwrap();
         let created = Change {
             kind: ChangeKind::Created,
@@ -304,7 +304,7 @@ mod tests {
     async fn resource_that_the_mirror_does_not_have_is_not_the_same() {
         let url = Url::parse("https://example.org/").unwrap();
         let network = Arc::new(Answering(|_: &Url| Some(403)));
-        let source = TestSource::new(&url, |client| client.with_transport(network));
+        let source = TestSource::new(&url, |client| client.with_network(network));
         let uri = ResourceUri::parse("https://example.org/a").unwrap();
         let created = Change {
             kind: ChangeKind::Created,
@@ -329,7 +329,7 @@ mod tests {
             let (of_source, mirror) = (Arc::clone(&source.context), Arc::clone(&source.mirror));
             let context = Arc::new(ApplyContext::new(of_source, mirror, false));
             let outcome = execute(&context, &shared).await;
-            let TaskOutcome::Left { is_same } = outcome else {
+            let TaskOutcome::LeftSet { is_same } = outcome else {
                 panic!("it has not left the set");
             };
             assert_eq!(is_same, expected, "{live}, {live_doubted}");

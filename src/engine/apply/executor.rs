@@ -112,10 +112,10 @@ impl Executor {
     /// Source begins when this has returned.
     pub(in crate::engine) async fn run(mut self) -> Result<(), Panicked> {
         let (finished, queue) = mpsc::channel(FINISHED);
-        let (concluded_sender, concluded) = mpsc::unbounded_channel();
-        let publishing = publish_all(Arc::clone(&self.context), queue, concluded_sender);
+        let (committed_sender, committed) = mpsc::unbounded_channel();
+        let publishing = publish_all(Arc::clone(&self.context), queue, committed_sender);
         let publisher = tokio::spawn(self.context.source.watched("publisher", publishing));
-        let worked = catch_panic(self.work(&finished, concluded)).await;
+        let worked = catch_panic(self.work(&finished, committed)).await;
         self.downloads.shutdown().await;
         drop(finished);
         let published = publisher.await;
@@ -126,7 +126,7 @@ impl Executor {
     async fn work(
         &mut self,
         finished: &mpsc::Sender<ExecutedTask>,
-        mut concluded: mpsc::UnboundedReceiver<Vec<ResourceId>>,
+        mut committed: mpsc::UnboundedReceiver<Vec<ResourceId>>,
     ) {
         let mut wakes = self.context.source.store.wakes();
         let stop = self.context.source.stop.clone();
@@ -150,7 +150,7 @@ impl Executor {
                         }
                     }
                 }
-                ids = concluded.recv() => {
+                ids = committed.recv() => {
                     let Some(ids) = ids else { break };
                     ids.iter().for_each(|id| { self.in_progress.remove(id); });
                     // A newer task of the resource was not returned while this one was in progress.
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::fetch::FetchError;
-    use crate::fetch::transport::Transport;
+    use crate::fetch::network::HttpNetwork;
     use crate::protocol::{ChangeKind, ResourceUri};
     use crate::store::Change;
 
@@ -359,7 +359,7 @@ mod tests {
     /// Sends that it was asked for something, and does not answer.
     struct Silent(mpsc::UnboundedSender<()>);
 
-    impl Transport for Silent {
+    impl HttpNetwork for Silent {
         fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             let _ = self.0.send(());
             std::future::pending().boxed()
@@ -369,7 +369,7 @@ mod tests {
     /// Fails every request.
     struct Failing;
 
-    impl Transport for Failing {
+    impl HttpNetwork for Failing {
         fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             std::future::ready(Err(FetchError::Timeout)).boxed()
         }
@@ -381,7 +381,7 @@ mod tests {
     /// Sends each request, and answers it over HTTP/2 when it is let.
     struct Holding(mpsc::UnboundedSender<HeldRequest>);
 
-    impl Transport for Holding {
+    impl HttpNetwork for Holding {
         fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             async move {
                 let (answer, answered) = oneshot::channel();
@@ -424,19 +424,19 @@ mod tests {
     #[tokio::test]
     async fn tasks_are_read_while_those_before_them_are_not_concluded() {
         let url = Url::parse("https://example.org/").unwrap();
-        let source = TestSource::new(&url, |client| client.with_transport(Arc::new(Failing)));
+        let source = TestSource::new(&url, |client| client.with_network(Arc::new(Failing)));
         source.announce(created("example.org", 3 * AHEAD)).await;
         let mirror = Arc::clone(&source.mirror);
         let mut executor = Executor::new(Arc::clone(&source.context), mirror, true);
         let (finished, mut queue) = mpsc::channel(3 * AHEAD);
-        let (_concluding, concluded) = mpsc::unbounded_channel();
+        let (_concluding, committed) = mpsc::unbounded_channel();
         let receiving = async {
             for _ in 0..3 * AHEAD {
                 queue.recv().await.unwrap();
             }
         };
         tokio::select! {
-            () = executor.work(&finished, concluded) => panic!("it was not stopped"),
+            () = executor.work(&finished, committed) => panic!("it was not stopped"),
             received = tokio::time::timeout(LIMIT, receiving) => received.unwrap(),
         }
     }
@@ -446,7 +446,7 @@ mod tests {
         let url = Url::parse("https://example.org/").unwrap();
         let (requests, mut requested) = mpsc::unbounded_channel();
         let source = TestSource::new(&url, |client| {
-            client.with_transport(Arc::new(Holding(requests)))
+            client.with_network(Arc::new(Holding(requests)))
         });
         let context = &source.context;
         let (connections, most) = (context.connections_per_host, context.streams_per_host);
@@ -499,7 +499,7 @@ mod tests {
         let url = Url::parse("https://example.org/").unwrap();
         let (requests, mut requested) = mpsc::unbounded_channel();
         let source = TestSource::new(&url, |client| {
-            client.with_transport(Arc::new(Silent(requests)))
+            client.with_network(Arc::new(Silent(requests)))
         });
         let context = &source.context;
         let created = Change {

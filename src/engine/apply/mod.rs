@@ -20,8 +20,8 @@ pub(super) mod executor;
 pub(super) mod members;
 mod patching;
 mod publisher;
-pub(super) mod session;
-pub(super) mod staged;
+pub(super) mod received;
 #[cfg(test)]
 pub(super) mod stepping;
+pub(super) mod temporary_executor;
 mod unpack;

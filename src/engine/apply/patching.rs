@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::context::ApplyContext;
 use super::download::DownloadError;
 use super::members::PackageMember;
-use super::staged::{BodyMemory, Description, ReceivedBytes, StagedResource};
+use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use crate::fetch::{AllowedHosts, FetchError, PackageError, Wanted};
 use crate::mirror::MirrorError;
 use crate::mirror_path::MirrorPath;
@@ -162,7 +162,7 @@ pub(super) async fn patch(
     context: &Arc<ApplyContext>,
     task: &Task,
     candidate: PatchCandidate,
-) -> Result<StagedResource, PatchingError> {
+) -> Result<ReceivedResource, PatchingError> {
     let PatchCandidate {
         kind,
         content,
@@ -276,7 +276,7 @@ fn apply(
     task: &Task,
     kind: PatchKind,
     patch: &[u8],
-) -> Result<StagedResource, PatchingError> {
+) -> Result<ReceivedResource, PatchingError> {
     let before = read_file(context, task).ok_or(PatchingError::OtherFile)?;
     // After a kill the result may be in its place already.
     if let Ok(verified) = verify(task, &before) {
@@ -319,7 +319,7 @@ fn stage(
     task: &Task,
     bytes: Vec<u8>,
     verified: Verified,
-) -> Result<StagedResource, PatchingError> {
+) -> Result<ReceivedResource, PatchingError> {
     let lastmod = task.lastmod.or(task.changed_at);
     let held = match BodyMemory::of_body(Some(verified.length)) {
         Some(room) => room.hold(bytes),
@@ -333,7 +333,7 @@ fn stage(
             ReceivedBytes::Staged(staged.finish(lastmod)?)
         }
     };
-    Ok(StagedResource {
+    Ok(ReceivedResource {
         bytes,
         description: Description {
             length: verified.length,

@@ -17,7 +17,7 @@ use super::adoption::Adopted;
 use super::context::ApplyContext;
 use super::download::DownloadError;
 use super::execute::TaskOutcome;
-use super::staged::{Description, ReceivedBytes, StagedResource};
+use super::received::{Description, ReceivedBytes, ReceivedResource};
 use crate::clock;
 use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
@@ -60,9 +60,9 @@ impl ExecutedTask {
         let Self { task, outcome } = self;
         let outcome = match outcome {
             TaskOutcome::Fetched(resource) => {
-                let StagedResource { bytes, description } = *resource;
+                let ReceivedResource { bytes, description } = *resource;
                 match bytes.into_file(mirror, description.lastmod) {
-                    Ok(file) => TaskOutcome::Fetched(Box::new(StagedResource {
+                    Ok(file) => TaskOutcome::Fetched(Box::new(ReceivedResource {
                         bytes: ReceivedBytes::Staged(file),
                         description,
                     })),
@@ -75,16 +75,16 @@ impl ExecutedTask {
     }
 }
 
-/// Publishes what is queued until the queue is closed; sends which tasks are concluded.
+/// Publishes what is queued until the queue is closed; sends which tasks are committed.
 pub(super) async fn publish_all(
     context: Arc<ApplyContext>,
     mut queue: mpsc::Receiver<ExecutedTask>,
-    concluded: mpsc::UnboundedSender<Vec<ResourceId>>,
+    committed: mpsc::UnboundedSender<Vec<ResourceId>>,
 ) {
     let mut publisher = Publisher {
         restarts: Restarts::of("publisher", context.name()),
         context,
-        concluded,
+        committed,
         suspects: HashMap::new(),
     };
     loop {
@@ -118,7 +118,7 @@ async fn gather<T>(queue: &mut mpsc::Receiver<T>, are_many: impl Fn() -> bool) -
 
 struct Publisher {
     context: Arc<ApplyContext>,
-    concluded: mpsc::UnboundedSender<Vec<ResourceId>>,
+    committed: mpsc::UnboundedSender<Vec<ResourceId>>,
     /// The tasks of batches that have panicked: resource and version. At most one a resource.
     suspects: HashMap<ResourceId, i64>,
     /// The panics that could not even be stored.
@@ -162,7 +162,7 @@ impl Publisher {
             }
         }
         // After the executor has ended nothing receives it.
-        let _ = self.concluded.send(ids);
+        let _ = self.committed.send(ids);
     }
 
     async fn try_to_publish(&self, batch: Vec<ExecutedTask>) -> Result<(), Panicked> {
@@ -177,8 +177,8 @@ impl Publisher {
             }
             results
         });
-        let conclusions = publishing.await.map_err(|_| Panicked)?;
-        catch_panic(conclude(context, conclusions)).await?
+        let results = publishing.await.map_err(|_| Panicked)?;
+        catch_panic(commit_results(context, results)).await?
     }
 
     /// After the panic of a batch: its tasks are still in the database, and are executed again.
@@ -204,21 +204,21 @@ impl Publisher {
             ..DownloadError::Panicked.into_failure(&task)
         };
         let failed = vec![TaskResult::Failed { task, failure }];
-        catch_panic(conclude(&self.context, failed)).await?
+        catch_panic(commit_results(&self.context, failed)).await?
     }
 
     /// Has a task executed again whose failure can't be stored, after a pause that grows. Others are published meanwhile.
     async fn postpone(&mut self, ids: Vec<ResourceId>) {
         doubt(&self.context, &ids).await;
         let (_, pause) = self.restarts.after_panic();
-        let (concluded, stop) = (self.concluded.downgrade(), self.context.source.stop.clone());
+        let (committed, stop) = (self.committed.downgrade(), self.context.source.stop.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            if let Some(concluded) = concluded.upgrade() {
-                let _ = concluded.send(ids);
+            if let Some(committed) = committed.upgrade() {
+                let _ = committed.send(ids);
             }
         });
     }
@@ -259,16 +259,16 @@ async fn write_many(
 
 /// Commits the results of tasks. While that fails nothing more is published: every file must have its record. A panic has
 /// committed nothing, or is one after the commit.
-async fn conclude(context: &ApplyContext, conclusions: Vec<TaskResult>) -> Result<(), Panicked> {
-    report(context, &conclusions);
-    let conclusions = Arc::new(conclusions);
+async fn commit_results(context: &ApplyContext, results: Vec<TaskResult>) -> Result<(), Panicked> {
+    report(context, &results);
+    let results = Arc::new(results);
     loop {
-        match complete(context, Arc::clone(&conclusions)).await {
+        match complete(context, Arc::clone(&results)).await {
             Ok(()) => {
-                let counted = conclusions.iter();
-                counted.for_each(|conclusion| count(context, conclusion));
+                let counted = results.iter();
+                counted.for_each(|result| count(context, result));
                 let counters = &context.source.counters;
-                counters.observe_commit(conclusions.len());
+                counters.observe_commit(results.len());
                 return Ok(());
             }
             Err(StoreError::Panicked) => return Err(Panicked),
@@ -287,16 +287,13 @@ async fn conclude(context: &ApplyContext, conclusions: Vec<TaskResult>) -> Resul
     }
 }
 
-async fn complete(
-    context: &ApplyContext,
-    conclusions: Arc<Vec<TaskResult>>,
-) -> Result<(), StoreError> {
+async fn complete(context: &ApplyContext, results: Arc<Vec<TaskResult>>) -> Result<(), StoreError> {
     #[cfg(test)]
-    if conclusions.iter().any(tests::panics_the_store) {
+    if results.iter().any(tests::panics_the_store) {
         return Err(StoreError::Panicked);
     }
     let store = &context.source.store;
-    store.complete(clock::now().wall, conclusions).await
+    store.complete(clock::now().wall, results).await
 }
 
 /// Records that the files of these resources may have been changed without a record. While that fails nothing more is published: a task
@@ -333,10 +330,10 @@ async fn try_to_doubt(context: &ApplyContext, resources: &[ResourceId]) -> Resul
     }
 }
 
-fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
+fn report(context: &ApplyContext, results: &[TaskResult]) {
     let source = context.name();
-    for conclusion in conclusions {
-        match conclusion {
+    for result in results {
+        match result {
             TaskResult::Published(Publication {
                 task, path, news, ..
             }) => {
@@ -353,7 +350,7 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
             TaskResult::Unselected { task, served } => {
                 tracing::debug!(source, uri = %task.uri, media_type = served, "type not selected");
             }
-            TaskResult::Left { task, .. } => {
+            TaskResult::LeftSet { task, .. } => {
                 report_disk_ok(context, task);
                 tracing::debug!(code = "left-set", source, uri = %task.uri,
                     "resource deleted in one set is still served, and listed in another set; keeping the file");
@@ -382,8 +379,8 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
     }
 }
 
-fn count(context: &ApplyContext, conclusion: &TaskResult) {
-    match conclusion {
+fn count(context: &ApplyContext, result: &TaskResult) {
+    match result {
         TaskResult::Published(Publication {
             task,
             news,
@@ -399,12 +396,12 @@ fn count(context: &ApplyContext, conclusion: &TaskResult) {
         TaskResult::Removed { task, .. } if task.live => count_change(context, task),
         _ => {}
     }
-    match conclusion {
+    match result {
         TaskResult::Failed { failure, .. } if failure.retry_at.is_some() => {}
         TaskResult::Failed { .. } => context.source.progress.count_failed(),
         TaskResult::Published(_)
         | TaskResult::Removed { .. }
-        | TaskResult::Left { .. }
+        | TaskResult::LeftSet { .. }
         | TaskResult::Contradicted { .. }
         | TaskResult::Unselected { .. } => {
             context.source.progress.count_applied();
@@ -465,7 +462,7 @@ pub(super) fn publish(
 ) -> Vec<TaskResult> {
     #[cfg(test)]
     tests::panic_while_published(&finished);
-    let mut conclusions = Vec::with_capacity(finished.len());
+    let mut results = Vec::with_capacity(finished.len());
     let mut removals = Vec::new();
     let mut fetched = Vec::new();
     for ExecutedTask { task, outcome } in finished {
@@ -473,27 +470,27 @@ pub(super) fn publish(
             // Also without a record: a crash may have come between a file and its commit. A removal that a person requests
             // ignores `delete = false`.
             TaskOutcome::Remove if deletes || task.origin.is_of_person() => removals.push(task),
-            TaskOutcome::Remove => conclusions.push(TaskResult::Removed {
-                kept: task.live,
+            TaskOutcome::Remove => results.push(TaskResult::Removed {
+                file_stays: task.live,
                 task,
             }),
             TaskOutcome::Fetched(file) => fetched.push((task, *file)),
-            TaskOutcome::Adopted(adopted) => conclusions.push(adopt(task, adopted)),
-            TaskOutcome::Same { lastmod } => conclusions.push(touch(mirror, task, lastmod)),
-            TaskOutcome::Left { is_same } => conclusions.push(TaskResult::Left { task, is_same }),
+            TaskOutcome::Adopted(adopted) => results.push(adopt(task, adopted)),
+            TaskOutcome::Same { lastmod } => results.push(touch(mirror, task, lastmod)),
+            TaskOutcome::LeftSet { is_same } => results.push(TaskResult::LeftSet { task, is_same }),
             TaskOutcome::Contradicted { is_same } => {
-                conclusions.push(TaskResult::Contradicted { task, is_same });
+                results.push(TaskResult::Contradicted { task, is_same });
             }
             TaskOutcome::Unselected { served } => {
-                conclusions.push(TaskResult::Unselected { task, served });
+                results.push(TaskResult::Unselected { task, served });
             }
-            TaskOutcome::Failed(failure) => conclusions.push(TaskResult::Failed { task, failure }),
+            TaskOutcome::Failed(failure) => results.push(TaskResult::Failed { task, failure }),
         }
     }
     // First, so that a file may make way for a folder of its name, and the other way round.
-    remove(mirror, removals, &mut conclusions);
-    publish_files(mirror, fetched, &mut conclusions);
-    remove_unrecorded(mirror, conclusions)
+    remove(mirror, removals, &mut results);
+    publish_files(mirror, fetched, &mut results);
+    remove_unrecorded(mirror, results)
 }
 
 /// Where the mirror may have a file of a task's resource without a record, beside the path that the resource has: the plain path
@@ -507,35 +504,35 @@ fn unrecorded_path(task: &Task, path: &str) -> Option<MirrorPath> {
 }
 
 /// Removes such files of resources that were published elsewhere: nothing else would ever replace or remove them.
-fn remove_unrecorded(mirror: &Mirror, conclusions: Vec<TaskResult>) -> Vec<TaskResult> {
-    let path = |conclusion: &TaskResult| match conclusion {
+fn remove_unrecorded(mirror: &Mirror, results: Vec<TaskResult>) -> Vec<TaskResult> {
+    let path = |result: &TaskResult| match result {
         TaskResult::Published(Publication { task, path, .. }) => unrecorded_path(task, path),
         _ => None,
     };
-    let paths: Vec<Option<MirrorPath>> = conclusions.iter().map(path).collect();
+    let paths: Vec<Option<MirrorPath>> = results.iter().map(path).collect();
     let may_exist: Vec<MirrorPath> = paths.iter().flatten().cloned().collect();
     if may_exist.is_empty() {
-        return conclusions;
+        return results;
     }
     let mut removals = mirror.remove(&may_exist).into_iter();
     let removed = paths
         .into_iter()
         .map(|path| path.and_then(|_| removals.next()));
-    conclusions
+    results
         .into_iter()
         .zip(removed)
-        .map(|(conclusion, removed)| match (conclusion, removed) {
+        .map(|(result, removed)| match (result, removed) {
             // What blocks the path is no file of a resource.
-            (conclusion, None | Some(Ok(_) | Err(MirrorError::Blocked { .. }))) => conclusion,
+            (result, None | Some(Ok(_) | Err(MirrorError::Blocked { .. }))) => result,
             (TaskResult::Published(Publication { task, .. }), Some(Err(error))) => {
                 failed_in_doubt(task, &error)
             }
-            (conclusion, Some(Err(_))) => conclusion,
+            (result, Some(Err(_))) => result,
         })
         .collect()
 }
 
-fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<TaskResult>) {
+fn remove(mirror: &Mirror, tasks: Vec<Task>, results: &mut Vec<TaskResult>) {
     let mut named = Vec::new();
     let mut paths = Vec::new();
     for task in tasks {
@@ -546,7 +543,7 @@ fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<TaskResult>) 
                 paths.extend(std::iter::once(path).chain(unrecorded));
                 named.push((task, paths.len() - before));
             }
-            Err(error) => conclusions.push(failed(task, &error.into())),
+            Err(error) => results.push(failed(task, &error.into())),
         }
     }
     let mut removals = mirror.remove(&paths).into_iter();
@@ -561,8 +558,11 @@ fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<TaskResult>) 
             .into_iter()
             .chain(unrecorded)
             .filter_map(Result::err);
-        conclusions.push(match errors.next() {
-            None => TaskResult::Removed { task, kept: false },
+        results.push(match errors.next() {
+            None => TaskResult::Removed {
+                task,
+                file_stays: false,
+            },
             Some(error) => failed_in_doubt(task, &error),
         });
     }
@@ -577,15 +577,15 @@ struct PlacedFile {
 
 fn publish_files(
     mirror: &Mirror,
-    fetched: Vec<(Task, StagedResource)>,
-    conclusions: &mut Vec<TaskResult>,
+    fetched: Vec<(Task, ReceivedResource)>,
+    results: &mut Vec<TaskResult>,
 ) {
     let mut first = Vec::with_capacity(fetched.len());
-    for (task, StagedResource { bytes, description }) in fetched {
+    for (task, ReceivedResource { bytes, description }) in fetched {
         let file = match bytes.into_file(mirror, description.lastmod) {
             Ok(file) => file,
             Err(error) => {
-                conclusions.push(failed(task, &error));
+                results.push(failed(task, &error));
                 continue;
             }
         };
@@ -597,14 +597,14 @@ fn publish_files(
         };
         first.push((file, placed));
     }
-    let blocked = place(mirror, first, conclusions);
+    let blocked = place(mirror, first, results);
     // Where a folder or a file is in the way of the plain path, the made one is used.
     let again = blocked.into_iter().map(|(file, placed)| {
         let path = made_path(&placed.task.uri);
         (file, PlacedFile { path, ..placed })
     });
-    for (_, placed) in place(mirror, again.collect(), conclusions) {
-        conclusions.push(failed(
+    for (_, placed) in place(mirror, again.collect(), results) {
+        results.push(failed(
             placed.task,
             &MirrorError::Blocked {
                 path: placed.path.to_string(),
@@ -617,7 +617,7 @@ fn publish_files(
 fn place(
     mirror: &Mirror,
     files: Vec<(CompletedFile, PlacedFile)>,
-    conclusions: &mut Vec<TaskResult>,
+    results: &mut Vec<TaskResult>,
 ) -> Vec<(CompletedFile, PlacedFile)> {
     let (publications, placed): (Vec<_>, Vec<_>) = files
         .into_iter()
@@ -626,13 +626,13 @@ fn place(
     let mut blocked = Vec::new();
     for (placed, outcome) in placed.into_iter().zip(mirror.publish(publications)) {
         match outcome {
-            Ok(()) => conclusions.push(published(placed)),
+            Ok(()) => results.push(published(placed)),
             Err(unpublished) => match unpublished.file {
                 Some(file) if matches!(unpublished.error, MirrorError::Blocked { .. }) => {
                     blocked.push((file, placed))
                 }
                 // It may have been renamed.
-                _ => conclusions.push(failed_in_doubt(placed.task, &unpublished.error)),
+                _ => results.push(failed_in_doubt(placed.task, &unpublished.error)),
             },
         }
     }
@@ -790,10 +790,10 @@ mod tests {
         ResourceUri::parse(&format!("https://example.org{path}")).unwrap()
     }
 
-    fn staged(mirror: &Mirror, bytes: &str) -> StagedResource {
+    fn staged(mirror: &Mirror, bytes: &str) -> ReceivedResource {
         let mut file = mirror.stage().unwrap();
         file.write(bytes.as_bytes()).unwrap();
-        StagedResource {
+        ReceivedResource {
             bytes: ReceivedBytes::Staged(file.finish(None).unwrap()),
             description: Description {
                 length: bytes.len() as u64,
@@ -811,7 +811,7 @@ mod tests {
     struct Publishing {
         source: TestSource,
         queue: mpsc::Sender<ExecutedTask>,
-        concluded: mpsc::UnboundedReceiver<Vec<ResourceId>>,
+        committed: mpsc::UnboundedReceiver<Vec<ResourceId>>,
         publisher: JoinHandle<()>,
     }
 
@@ -828,12 +828,12 @@ mod tests {
             let (source_context, mirror) = (Arc::clone(&source.context), &source.mirror);
             let context = ApplyContext::new(source_context, Arc::clone(mirror), true);
             let (queue, queued) = mpsc::channel(BATCH);
-            let (sender, concluded) = mpsc::unbounded_channel();
+            let (sender, committed) = mpsc::unbounded_channel();
             let publisher = tokio::spawn(publish_all(Arc::new(context), queued, sender));
             Self {
                 source,
                 queue,
-                concluded,
+                committed,
                 publisher,
             }
         }
@@ -844,7 +844,7 @@ mod tests {
             due.await.unwrap().tasks
         }
 
-        /// Executes what is due, has it published in one batch, and waits until all of it is concluded. Returns how many tasks
+        /// Executes what is due, has it published in one batch, and waits until all of it is committed. Returns how many tasks
         /// there were.
         async fn execute(&mut self) -> usize {
             let due = self.due().await;
@@ -856,8 +856,8 @@ mod tests {
                 assert!(self.queue.try_send(ExecutedTask { task, outcome }).is_ok());
             }
             while missing > 0 {
-                let concluded = tokio::time::timeout(LIMIT, self.concluded.recv()).await;
-                missing -= concluded.unwrap().unwrap().len();
+                let committed = tokio::time::timeout(LIMIT, self.committed.recv()).await;
+                missing -= committed.unwrap().unwrap().len();
             }
             due.len()
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::coding::{CodedContent, DecidedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
 use super::members::PackageMember;
-use super::staged::{Description, ReceivedBytes, StagedResource};
+use super::received::{Description, ReceivedBytes, ReceivedResource};
 use crate::fetch::{FetchError, MemberReader, PackageError};
 use crate::mirror::{MirrorError, Staged};
 use crate::protocol::{Mismatch, Verifier};
@@ -60,7 +60,7 @@ pub(super) async fn unpack(
     expected: Expected,
     member: &Arc<PackageMember>,
     path: String,
-) -> Result<StagedResource, UnpackError> {
+) -> Result<ReceivedResource, UnpackError> {
     let context = Arc::clone(context);
     let (task, member) = (task.clone(), Arc::clone(member));
     let unpacking =
@@ -74,7 +74,7 @@ fn copy(
     expected: &Expected,
     member: &PackageMember,
     path: &str,
-) -> Result<StagedResource, UnpackError> {
+) -> Result<ReceivedResource, UnpackError> {
     let mut bytes = member.package.member(path)?;
     if bytes.is_rebased() && !task.content.is_verifiable() {
         return Err(UnpackError::Unproven);
@@ -106,7 +106,7 @@ fn copy(
         }
     };
     let lastmod = task.lastmod.or(task.changed_at);
-    Ok(StagedResource {
+    Ok(ReceivedResource {
         bytes: ReceivedBytes::Staged(staged.finish(lastmod)?),
         description: Description {
             length: verified.length,

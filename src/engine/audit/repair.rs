@@ -9,7 +9,7 @@ use super::context::{AuditContext, Repair, blocking};
 use super::files::{ExpectedFile, FileState, examine};
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::apply::session::drain;
+use crate::engine::apply::temporary_executor::drain;
 use crate::engine::progress::Progress;
 use crate::engine::source::discovery::begin_set;
 use crate::mirror::{Mirror, MirrorError, MirrorReader, file_time};

@@ -14,7 +14,7 @@ use super::{files, repair};
 use crate::clock;
 use crate::config::Config;
 use crate::engine::EngineError;
-use crate::engine::apply::session::with_executor;
+use crate::engine::apply::temporary_executor::with_executor;
 use crate::engine::lifecycle::Engine;
 use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::progress::Counts;
@@ -281,7 +281,7 @@ mod tests {
     use crate::config::Source;
     use crate::engine::test_source::NAME;
     use crate::fetch::FetchError;
-    use crate::fetch::transport::Transport;
+    use crate::fetch::network::HttpNetwork;
     use crate::protocol::ChangeKind;
     use crate::store::{Change, ChangeBatch, Origin, Store};
 
@@ -302,7 +302,7 @@ mod tests {
         )
     }
 
-    impl Transport for Site {
+    impl HttpNetwork for Site {
         fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             let uri = |path: &str| format!("<loc>https://example.org/{path}</loc>");
             let (status, body) = match request.url().path() {
@@ -345,7 +345,7 @@ mod tests {
             kind: ChangeKind::Created,
             ..Change::deletion(uri.clone(), None)
         };
-        let announced = store.apply(ChangeBatch {
+        let announced = store.ingest(ChangeBatch {
             set,
             source: NAME.to_owned(),
             origin: Origin::Notification,
@@ -364,7 +364,7 @@ mod tests {
             was_there: Arc::clone(&was_there),
         };
         let client = Client::new(&config.http).unwrap();
-        let client = client.with_transport(Arc::new(site));
+        let client = client.with_network(Arc::new(site));
         let engine = Engine::once(&config, Arc::clone(&store), &client);
         let engine = engine.await.unwrap();
         let audit = Audit::repairing(

@@ -90,7 +90,7 @@ async fn request(context: &ChannelContext, channel: &ChannelRecord) -> Result<()
     let interface = channel.topic.url();
     match context.client.register_callback(interface, &callback).await {
         Ok(HubAnswer::Accepted { .. }) => Ok(()),
-        Ok(HubAnswer::Rejected {
+        Ok(HubAnswer::Refused {
             status,
             excerpt,
             retry_after,

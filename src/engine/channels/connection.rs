@@ -301,7 +301,7 @@ impl Driver<'_> {
         loop {
             let record = self.stored.record().await?;
             let filled = record.inbox_bytes.saturating_add(bytes);
-            if filled <= self.stored.context.inbox_limit || record.left {
+            if filled <= self.stored.context.inbox_limit || record.is_unwanted {
                 return Ok(());
             }
             until(wakes, frees).await;
@@ -349,7 +349,7 @@ mod tests {
     use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::protocol::{Capability, TopicUri, Transport};
     use crate::store::{
-        BatchCommit, CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, Origin, SetId,
+        CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, DocumentEnd, Origin, SetId,
     };
 
     /// Ends a test that would hang.
@@ -362,17 +362,17 @@ mod tests {
             max_share: 1.0,
             holds_all: false,
         };
-        let concluded = (delivery.id, delivery.channel, DeliveryOutcome::Applied);
-        let applied = source.store.apply(ChangeBatch {
+        let concluded = delivery.processed(DeliveryOutcome::Applied);
+        let applied = source.store.ingest(ChangeBatch {
             set,
             source: NAME.to_owned(),
             origin: Origin::Notification,
             now: clock::now().wall,
             begins: false,
             changes: Vec::new(),
-            end: Some(BatchCommit {
+            end: Some(DocumentEnd {
                 deliveries: vec![concluded],
-                ..BatchCommit::new(rules)
+                ..DocumentEnd::new(rules)
             }),
         });
         applied.await.unwrap();
@@ -382,7 +382,7 @@ mod tests {
     async fn message_is_not_tried_again_before_there_is_room_for_it() {
         let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
         let source = TestSource::new(&list, |client| {
-            client.with_transport(Arc::new(Answering(|_: &Url| None)))
+            client.with_network(Arc::new(Answering(|_: &Url| None)))
         });
         let (store, now) = (&source.store, clock::now().wall);
         let set = store.begin_set(NAME, &list).await.unwrap().id;

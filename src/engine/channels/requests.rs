@@ -50,7 +50,7 @@ pub(super) async fn send_request(
             };
             return ChannelEvent::HubAccepted { answer };
         }
-        Ok(HubAnswer::Rejected {
+        Ok(HubAnswer::Refused {
             status,
             excerpt,
             retry_after,

@@ -61,7 +61,7 @@ impl StoredChannel<'_> {
             let changing = self.context.store.step_channel(
                 self.channel.id,
                 self.channel.keys(CallbackSlot::Own),
-                move |channel| (!ends_only || channel.left).then(|| change(channel)),
+                move |channel| (!ends_only || channel.is_unwanted).then(|| change(channel)),
             );
             match changing.await {
                 Ok((changed, _)) => return changed.ok_or(Ended::Gone),

@@ -70,7 +70,7 @@ impl<'a> StoredMachine<'a> {
                 #[cfg(test)]
                 tests::panic_once(channel);
                 change(channel);
-                if ends_only && !channel.left {
+                if ends_only && !channel.is_unwanted {
                     return (machine, ChannelAction::End.into());
                 }
                 let step = machine.handle(channel, now, event);
@@ -175,7 +175,7 @@ mod tests {
         let may_answer = AtomicBool::new(!panics_first);
         let (requests, mut requested) = mpsc::unbounded_channel();
         let source = TestSource::new(&list, |client| {
-            client.with_transport(Arc::new(Answering(move |url: &Url| {
+            client.with_network(Arc::new(Answering(move |url: &Url| {
                 assert!(may_answer.swap(true, Ordering::SeqCst), "a test");
                 let _ = requests.send(url.clone());
                 None

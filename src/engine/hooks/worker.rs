@@ -72,7 +72,7 @@ enum HookError {
     #[error("no answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
     #[error("the receiver answers {status}")]
-    Rejected {
+    Refused {
         status: u16,
         retry_after: Option<Duration>,
     },
@@ -86,14 +86,14 @@ impl HookError {
             Self::Command(error) => error.code(),
             Self::Request(error) => error.code(),
             Self::Timeout(_) => "timeout",
-            Self::Rejected { .. } => "http-status",
+            Self::Refused { .. } => "http-status",
             Self::Gone => "gone",
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Rejected { retry_after, .. } => *retry_after,
+            Self::Refused { retry_after, .. } => *retry_after,
             Self::Request(error) => error.retry_after(),
             _ => None,
         }
@@ -332,10 +332,10 @@ impl HookWorker {
                 match answer.map_err(|_| HookError::Timeout(hook.timeout))?? {
                     WebhookAnswer::Accepted => Ok(()),
                     WebhookAnswer::Gone => Err(HookError::Gone),
-                    WebhookAnswer::Rejected {
+                    WebhookAnswer::Refused {
                         status,
                         retry_after,
-                    } => Err(HookError::Rejected {
+                    } => Err(HookError::Refused {
                         status,
                         retry_after,
                     }),

@@ -3,10 +3,10 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document};
 use super::entry_batches::EntrySource;
 use super::ingest::{DocumentChanges, ingest_changes, weigh};
 use super::packages::{PackageEntry, manifest_copy};
+use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::{ReadDump, is_settled};
 use super::span::{end_of, span_of};
 use super::state::SetState;
@@ -146,8 +146,8 @@ impl SetState {
             return self.ingest_change_dump(changed, None).await;
         }
         let document = changed.read.document.url().to_string();
-        let commit = self.commit_of(&self.sequencer, None);
-        self.ingest_news(changed.read, NewsFilter::everything(), commit)
+        let end = self.document_end(&self.sequencer, None);
+        self.ingest_news(changed.read, NewsFilter::everything(), end)
             .await?;
         Err(EngineError::MixedPackages(document))
     }
@@ -222,8 +222,8 @@ impl SetState {
             }
         }
         if let Some(record) = record.filter(|_| is_complete) {
-            let commit = self.commit_of_part(record);
-            self.commit(Origin::ChangeDump, commit).await?;
+            let end = self.end_without_proof(record);
+            self.end_document(Origin::ChangeDump, end).await?;
         }
         Ok(())
     }
@@ -288,20 +288,20 @@ impl SetState {
         let proven =
             closed.filter(|closed| is_whole && front.is_some_and(|front| closed.from() <= front));
         if let Some(proven) = proven {
-            let _ = trial.change_list(clock::now(), proven);
+            trial.cover_list(clock::now(), proven);
         }
-        let mut commit = self.commit_of(&trial, None);
-        commit.documents.extend(record.filter(|_| is_whole));
+        let mut end = self.document_end(&trial, None);
+        end.documents.extend(record.filter(|_| is_whole));
         let changes = DocumentChanges {
             origin: Origin::ChangeDump,
             newest_first: summary.newest_first,
             filter,
-            commit,
+            end,
         };
         let result = ingest_changes(&self.context, self.record.id, entries, changes).await?;
         self.sequencer = trial;
         self.found += result.tasks;
-        self.report_held(result.held);
+        self.report_held_back(result.held_back);
         Ok(PackageReach {
             until: span.until,
             closed: closed.map(|closed| closed.until()),
@@ -311,10 +311,7 @@ impl SetState {
     /// Which changes of a package are news.
     fn news_filter(&self, package: &PackageEntry, summary: &DocumentSummary) -> NewsFilter {
         let (span, _) = spans_of(package, summary);
-        let filter = match span.interval() {
-            Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
-            None => NewsFilter::everything(),
-        };
+        let filter = self.sequencer.news_of_list(span.interval());
         self.sequencer.mark_late_end(filter, end_of(summary))
     }
 }

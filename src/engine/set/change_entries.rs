@@ -5,7 +5,7 @@ use super::ingest::{DocumentChanges, ingest_changes};
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::engine::documents::SummarizedDocument;
-use crate::store::{BatchCommit, Origin};
+use crate::store::{DocumentEnd, Origin};
 use crate::sync::NewsFilter;
 
 impl SetState {
@@ -14,19 +14,19 @@ impl SetState {
         &mut self,
         read: SummarizedDocument,
         filter: NewsFilter,
-        commit: BatchCommit,
+        end: DocumentEnd,
     ) -> Result<(), EngineError> {
         let changes = DocumentChanges {
             origin: Origin::ChangeList,
             newest_first: read.summary.newest_first,
             filter,
-            commit,
+            end,
         };
         let (document, entries) = (read.document.url().clone(), read.summary.entries);
         let source = EntrySource::Document(read.document);
         let result = ingest_changes(&self.context, self.record.id, source, changes).await?;
         self.found += result.tasks;
-        self.report_held(result.held);
+        self.report_held_back(result.held_back);
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %document, entries,
             news = result.tasks, "Change List read");
         Ok(())

@@ -8,17 +8,16 @@ use std::collections::HashMap;
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document_since, poll_early_document};
 use super::fetch_ahead::{AHEAD, FetchAhead};
+use super::polled_document::{ChangedDocument, poll_document_since, poll_early_document};
 use super::remembered::{ReachedList, ReadIndex, ReadList, is_settled};
 use super::span::{end_of, span_of};
 use super::state::SetState;
-use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DocumentWalk, Entered, SummarizedDocument, Unsettled};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{DocumentRecord, Origin};
-use crate::sync::{NewsFilter, Span};
+use crate::sync::Span;
 
 /// What was found at the URI of a list that an index names.
 enum ChildRead {
@@ -269,13 +268,10 @@ impl SetState {
             until: own.until.or(until),
         };
         // The index as a whole moves the coverage; here only the filter is of interest.
-        let filter = match span.interval() {
-            Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
-            None => NewsFilter::everything(),
-        };
+        let filter = self.sequencer.news_of_list(span.interval());
         let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
-        let commit = self.commit_of_part(record);
-        self.ingest_news(read, filter, commit).await?;
+        let end = self.end_without_proof(record);
+        self.ingest_news(read, filter, end).await?;
         Ok(span)
     }
 }

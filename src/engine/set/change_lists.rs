@@ -6,7 +6,7 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document};
+use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::{MAX_CLOSED, ReadList};
 use super::span::{end_of, span_of};
 use super::state::SetState;
@@ -14,7 +14,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::Alternatives;
 use crate::protocol::Capability;
-use crate::sync::{NewsFilter, Span};
+use crate::sync::Span;
 
 /// What was found at the URI of a Change List, or of an index of them.
 struct ListRead {
@@ -237,20 +237,17 @@ impl SetState {
         let ChangedDocument { read, record } = changed;
         let read = self.cross_check(read, None).await?;
         let damaged = read.expect_undamaged();
-        let mut trial = self.sequencer.clone();
-        let filter = match span.interval() {
-            Some(interval) => trial.change_list(clock::now(), interval),
-            None => NewsFilter::everything(),
-        };
+        let filter = self.sequencer.news_of_list(span.interval());
         let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
-        if damaged.is_err() {
-            trial = self.sequencer.clone();
+        let mut trial = self.sequencer.clone();
+        if let Some(interval) = span.interval().filter(|_| damaged.is_ok()) {
+            trial.cover_list(clock::now(), interval);
         }
-        let mut commit = self.commit_of(&trial, None);
+        let mut end = self.document_end(&trial, None);
         if damaged.is_ok() {
-            commit.documents.push(record);
+            end.documents.push(record);
         }
-        self.ingest_news(read, filter, commit).await?;
+        self.ingest_news(read, filter, end).await?;
         self.sequencer = trial;
         damaged
     }

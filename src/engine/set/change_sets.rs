@@ -13,7 +13,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::changes::{change_of, note_expiry};
-use super::documents::{ChangedDocument, poll_document};
+use super::polled_document::{ChangedDocument, poll_document};
 use super::span::end_of;
 use super::state::SetState;
 use crate::clock;
@@ -21,7 +21,7 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
 use crate::protocol::{Capability, ChangeKind, Interval, SourceTime};
-use crate::store::{BatchCommit, Change, SetId};
+use crate::store::{Change, DocumentEnd, SetId};
 use crate::sync::{NewsFilter, Span, is_plausible};
 
 /// How many sets are read back in one poll.
@@ -98,7 +98,7 @@ impl SetState {
         let (span, failed) = (chain.span(), chain.take_error());
         let mut trial = self.sequencer.clone();
         if let Some(interval) = span.interval().filter(|_| failed.is_none()) {
-            drop(trial.change_list(clock::now(), interval));
+            trial.cover_list(clock::now(), interval);
         }
         let filter = self.news_of_change_sets(span.until);
         let mut left = chain.sets.len();
@@ -106,12 +106,12 @@ impl SetState {
             left -= 1;
             let filter = filter.clone();
             let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
-            let mut commit = BatchCommit::new(self.deletion_rules());
+            let mut end = DocumentEnd::new(self.deletion_rules());
             if left == 0 && failed.is_none() {
-                commit = self.commit_of(&trial, None);
-                commit.documents.push(record);
+                end = self.document_end(&trial, None);
+                end.documents.push(record);
             }
-            self.ingest_news(read, filter, commit).await?;
+            self.ingest_news(read, filter, end).await?;
         }
         match failed {
             Some(error) => Err(error),
@@ -124,14 +124,8 @@ impl SetState {
 
     /// Which changes of Change Sets may be news: what was covered before is compared with what is known, as a newer Sitemap has it.
     fn news_of_change_sets(&self, until: Option<SourceTime>) -> NewsFilter {
-        let filter = match until {
-            None => NewsFilter::everything(),
-            Some(until) => {
-                let mut trial = self.sequencer.clone();
-                trial.change_list(clock::now(), Interval::before(until))
-            }
-        };
-        filter.of_change_set()
+        let interval = until.map(Interval::before);
+        self.sequencer.news_of_list(interval).of_change_set()
     }
 
     /// Follows Change Sets backwards. `covered`: the covered intervals.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::documents::{note_notification, note_unfollowed};
+use super::notices::{note_notification, note_unfollowed};
 use super::notification::{
     News, NotificationBounds, Speaker, foreign_uris, interval_of, is_dated, parse_delivery,
     speaker_of,
@@ -20,7 +20,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::protocol::{Capability, ChangeKind, Document};
 use crate::store::{
-    BaselineState, BatchCommit, ChannelId, ChannelRecord, Delivery, DeliveryOutcome, Origin,
+    BaselineState, ChannelId, ChannelRecord, Delivery, DeliveryOutcome, DocumentEnd, Origin,
 };
 use crate::sync::{Channel, DeliveryFaultKind, Gap, NewsFilter, Pacing, Sequencer, Verdict};
 
@@ -63,7 +63,7 @@ impl SetState {
             }
             let mut deliveries = VecDeque::from(deliveries);
             while !deliveries.is_empty() {
-                let alone = self.apply_run(&mut deliveries).await?;
+                let alone = self.ingest_run(&mut deliveries).await?;
                 for delivery in deliveries.drain(..alone) {
                     self.context.counters.step();
                     let id = delivery.id;
@@ -119,7 +119,7 @@ impl SetState {
             self.in_hand = InHand::Nothing;
             if let Some((id, verdict)) = ready {
                 self.in_hand = InHand::Delivery(id);
-                let applied = self.apply_held(trial, id, verdict).await;
+                let applied = self.ingest_held(trial, id, verdict).await;
                 self.put_down(applied)?;
                 continue;
             }
@@ -145,7 +145,7 @@ impl SetState {
     }
 
     /// Applies a notification that was held. One that is gone from the inbox, or can't be read any more, covers nothing.
-    async fn apply_held(
+    async fn ingest_held(
         &mut self,
         trial: Sequencer,
         id: i64,
@@ -159,7 +159,7 @@ impl SetState {
         let (delivery, document) = self.read_delivery(delivery, &channel).await?;
         match document {
             Ok(document) => {
-                self.apply_notification(trial, (delivery, &channel), document, verdict)
+                self.ingest_notification(trial, (delivery, &channel), document, verdict)
                     .await
             }
             Err(error) => {
@@ -180,11 +180,11 @@ impl SetState {
             return Ok(());
         }
         let missed_by = self.channels.of(&Capability::ChangeNotification);
-        let commit = BatchCommit {
+        let end = DocumentEnd {
             missed_by,
-            ..self.commit_of(trial, None)
+            ..self.document_end(trial, None)
         };
-        self.commit(Origin::Notification, commit).await?;
+        self.end_document(Origin::Notification, end).await?;
         tracing::warn!(code = gap.reason.code(), source = self.context.name(), set = %self.record.capability_list,
             from = %gap.interval.from(), until = %gap.interval.until(), "gap opened");
         self.logged_gaps.push(gap.clone());
@@ -206,12 +206,12 @@ impl SetState {
         let (set, topic) = (self.record.id, channel.topic.url());
         note_notification(&self.context, set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
-            return self.apply_framework(&delivery, &channel, &document).await;
+            return self.act_on_framework(&delivery, &channel, &document).await;
         }
         let mut trial = self.sequencer.clone();
         let (from, until) = interval_of(&channel, &document);
         let verdict = trial.handle(clock::now(), delivery.id, from, until);
-        self.apply_notification(trial, (delivery, &channel), document, verdict)
+        self.ingest_notification(trial, (delivery, &channel), document, verdict)
             .await
     }
 
@@ -243,7 +243,7 @@ impl SetState {
     }
 
     /// Applies a change notification as the sequencer's verdict says, and then adopts the trial.
-    async fn apply_notification(
+    async fn ingest_notification(
         &mut self,
         trial: Sequencer,
         (delivery, channel): (Delivery, &ChannelRecord),
@@ -257,10 +257,10 @@ impl SetState {
             }
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
-            Verdict::Hint(hint) => {
+            Verdict::CoversNothing(reason) => {
                 // Over other transports none is expected.
                 if channel.transport.states_intervals() {
-                    tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
+                    tracing::info!(code = reason.code(), source = self.context.name(), set = %self.record.capability_list,
                         "notification interval unusable; polling");
                 }
                 self.poll_after(channel);
@@ -282,39 +282,39 @@ impl SetState {
         let speaker = speaker_of(configured, list, channel, &delivery);
         let news = match self.news_of(document, filter, speaker).await {
             Err(error @ EngineError::Panicked(_)) => {
-                return self.reject_unread((&delivery, channel), &error).await;
+                return self.reject_unreadable((&delivery, channel), &error).await;
             }
             news => news?,
         };
         if news.needs_poll {
-            self.schedule.follow_hint(clock::now());
+            self.schedule.poll_named(clock::now());
         }
         let outcome = news.outcome(outcome, is_dated);
         let changes = news.changes;
-        let commit = self.commit_of(&trial, Some((delivery.id, delivery.channel, outcome)));
-        let batch = self.change_batch(Origin::Notification, changes, Some(commit));
+        let end = self.document_end(&trial, Some(delivery.processed(outcome)));
+        let batch = self.change_batch(Origin::Notification, changes, Some(end));
         match self
             .context
             .store
-            .apply(batch)
+            .ingest(batch)
             .await
             .map_err(EngineError::from)
         {
             Ok(result) => {
                 self.sequencer = trial;
-                self.report_held(result.held);
+                self.report_held_back(result.held_back);
                 note_unfollowed(&self.context, self.record.id, result.unfollowed);
                 Ok(())
             }
             Err(error @ (EngineError::TooManyResources(_) | EngineError::Panicked(_))) => {
-                self.reject_unread((&delivery, channel), &error).await
+                self.reject_unreadable((&delivery, channel), &error).await
             }
             Err(error) => Err(error),
         }
     }
 
     /// Rejects a notification that states changes which can't be read: it covers nothing, and a poll brings them.
-    async fn reject_unread(
+    async fn reject_unreadable(
         &mut self,
         (delivery, channel): (&Delivery, &ChannelRecord),
         error: &EngineError,
@@ -332,7 +332,7 @@ impl SetState {
         let now = clock::now();
         match channel.transport.states_intervals() {
             true => self.schedule.soon(now),
-            false => self.schedule.check_hint(now),
+            false => self.schedule.poll_to_check(now),
         }
     }
 
@@ -353,7 +353,7 @@ impl SetState {
     }
 
     /// Acts on a framework notification (Framework Notification 1.0.1, section 3).
-    async fn apply_framework(
+    async fn act_on_framework(
         &mut self,
         delivery: &Delivery,
         channel: &ChannelRecord,
@@ -384,7 +384,7 @@ impl SetState {
             // Anybody may have sent it, any number of times: the pace is that of the polls.
             self.rediscovers |= names_sets;
             if names_news || names_sets {
-                self.schedule.follow_hint(now);
+                self.schedule.poll_named(now);
             }
         } else {
             if names_sets {
@@ -469,9 +469,9 @@ impl SetState {
         delivery: &Delivery,
         outcome: DeliveryOutcome,
     ) -> Result<(), EngineError> {
-        let concluded = Some((delivery.id, delivery.channel, outcome));
-        let commit = self.commit_of(&self.sequencer, concluded);
-        self.commit(Origin::Notification, commit).await?;
+        let concluded = Some(delivery.processed(outcome));
+        let end = self.document_end(&self.sequencer, concluded);
+        self.end_document(Origin::Notification, end).await?;
         Ok(())
     }
 
@@ -564,7 +564,7 @@ pub(super) mod tests {
             bodies: impl IntoIterator<Item = Vec<u8>>,
         ) -> Self {
             let source = TestSource::new(list, |client| {
-                client.with_transport(Arc::new(Answering(|_: &Url| Some(404))))
+                client.with_network(Arc::new(Answering(|_: &Url| Some(404))))
             });
             let context = Arc::clone(&source.context);
             let packages = Arc::new(PackageFiles::new(context, &source.mirror));
@@ -606,9 +606,9 @@ pub(super) mod tests {
         pub(in crate::engine::set) async fn state_read(&self, at: SourceTime) -> SetState {
             let state = self.state().await;
             let mut covered = state.sequencer.clone();
-            covered.resource_list(clock::now(), at);
-            let commit = state.commit_of(&covered, None);
-            state.commit(Origin::ResourceList, commit).await.unwrap();
+            covered.cover_resource_list(clock::now(), at);
+            let end = state.document_end(&covered, None);
+            state.end_document(Origin::ResourceList, end).await.unwrap();
             self.state().await
         }
 

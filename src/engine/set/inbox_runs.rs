@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::documents::{note_notification, note_unfollowed};
+use super::notices::{note_notification, note_unfollowed};
 use super::notification::{
     News, NotificationBounds, foreign_uris, interval_of, is_dated, parse_delivery, speaker_of,
 };
@@ -21,7 +21,8 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::protocol::{Capability, ChangeKind, Document, Oddities, ResourceUri, TopicUri};
 use crate::store::{
-    BatchCommit, Change, ChangeBatch, ChannelRecord, Delivery, DeliveryOutcome, Origin, SetId,
+    Change, ChangeBatch, ChannelRecord, Delivery, DeliveryOutcome, DocumentEnd, Origin,
+    ProcessedDelivery, SetId,
 };
 use crate::sync::{NewsFilter, Sequencer, Verdict, is_plausible};
 
@@ -31,7 +32,7 @@ const MOST_CHANGES: usize = 250;
 impl SetState {
     /// Applies the deliveries at the front of the queue that need nothing but their turn, and removes them from it. Returns how many
     /// of the following ones are to be processed one by one.
-    pub(super) async fn apply_run(
+    pub(super) async fn ingest_run(
         &mut self,
         deliveries: &mut VecDeque<Delivery>,
     ) -> Result<usize, EngineError> {
@@ -47,7 +48,7 @@ impl SetState {
         if channel.kind != Capability::ChangeNotification || !channel.transport.states_intervals() {
             return Ok(1);
         }
-        let (id, topic) = (channel.id, channel.topic.clone());
+        let topic = channel.topic.clone();
         let planner = Planner {
             context: Arc::clone(&self.context),
             set: self.record.id,
@@ -68,7 +69,6 @@ impl SetState {
         let (mut batches, mut oddities): (Vec<ChangeBatch>, _) = (Vec::new(), Vec::new());
         let mut had_deletions = true;
         for notification in run.notifications {
-            let delivery = (notification.delivery, id, notification.outcome);
             let changes = notification.changes;
             oddities.push(notification.oddities);
             let mut kinds = changes.iter().map(|change| change.kind);
@@ -81,12 +81,12 @@ impl SetState {
                     ..
                 }) if !ends_alone => {
                     before.extend(changes);
-                    end.deliveries.push(delivery);
+                    end.deliveries.push(notification.delivery);
                 }
                 // The end of a document decides about its deletions.
                 _ => {
-                    let mut end = BatchCommit::new(self.deletion_rules());
-                    end.deliveries.push(delivery);
+                    let mut end = DocumentEnd::new(self.deletion_rules());
+                    end.deliveries.push(notification.delivery);
                     batches.push(self.change_batch(Origin::Notification, changes, Some(end)));
                 }
             }
@@ -94,17 +94,17 @@ impl SetState {
         // The coverage moves over all of them at once.
         if let Some(end) = batches.last_mut().and_then(|batch| batch.end.as_mut()) {
             let deliveries = std::mem::take(&mut end.deliveries);
-            *end = BatchCommit {
+            *end = DocumentEnd {
                 deliveries,
-                ..self.commit_of(&run.sequencer, None)
+                ..self.document_end(&run.sequencer, None)
             };
         }
-        let Ok(result) = self.context.store.apply_all(batches).await else {
+        let Ok(result) = self.context.store.ingest_all(batches).await else {
             // One by one, each has its own error.
             return Ok(planned);
         };
         self.sequencer = run.sequencer;
-        self.report_held(result.held);
+        self.report_held_back(result.held_back);
         note_unfollowed(&self.context, self.record.id, result.unfollowed);
         for oddities in &oddities {
             note_notification(&self.context, self.record.id, topic.url(), oddities);
@@ -127,10 +127,8 @@ struct Run {
 
 /// A notification whose turn it is.
 struct PlannedNotification {
-    /// Its number in the inbox.
-    delivery: i64,
+    delivery: ProcessedDelivery,
     changes: Vec<Change>,
-    outcome: DeliveryOutcome,
     oddities: Oddities,
 }
 
@@ -196,7 +194,7 @@ impl Planner {
         let (filter, covered) = match verdict {
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
-            Verdict::Hold | Verdict::Hint(_) => return None,
+            Verdict::Hold | Verdict::CoversNothing(_) => return None,
         };
         if compares_changed(run, &document, &filter) {
             return None;
@@ -206,8 +204,7 @@ impl Planner {
         let speaker = speaker_of(configured, list, &self.channel, delivery);
         let news = News::of(context, self.set, document, &filter, speaker).ok()?;
         let planned = PlannedNotification {
-            delivery: delivery.id,
-            outcome: news.outcome(covered, is_dated),
+            delivery: delivery.processed(news.outcome(covered, is_dated)),
             changes: news.changes,
             oddities,
         };

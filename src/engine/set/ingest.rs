@@ -9,8 +9,8 @@ use std::sync::Arc;
 use url::Url;
 
 use super::changes::{change_of, listed_change, note_expiry};
-use super::documents::note_unfollowed;
 use super::entry_batches::{BATCH, EntryBatches, EntrySource};
+use super::notices::note_unfollowed;
 use super::offering::Offering;
 use crate::clock;
 use crate::engine::EngineError;
@@ -18,7 +18,7 @@ use crate::engine::context::SourceContext;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{ChangeKind, DocumentReader, SourceTime};
 use crate::store::{
-    BatchCommit, BatchResult, ChangeBatch, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
+    BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
 };
 use crate::sync::{NewsFilter, is_plausible};
 
@@ -29,7 +29,7 @@ pub(super) struct DocumentChanges {
     pub(super) newest_first: bool,
     pub(super) filter: NewsFilter,
     /// What is committed with the last batch.
-    pub(super) commit: BatchCommit,
+    pub(super) end: DocumentEnd,
 }
 
 /// Ingests the changes of a document that are news, and with the last of them commits what the document proves.
@@ -43,22 +43,22 @@ pub(super) async fn ingest_changes(
         origin,
         newest_first,
         filter,
-        commit,
+        end,
     } = changes;
     let mut offering = Offering::of(context, &entries, origin);
     let mut batches = EntryBatches::of_changes(context, set, entries, filter, newest_first);
-    let mut commit = Some(commit);
+    let mut end = Some(end);
     let mut sum = BatchResult::default();
     let mut begins = true;
     while let Some(batch) = batches.next().await? {
-        let applied = context.store.apply(ChangeBatch {
+        let applied = context.store.ingest(ChangeBatch {
             set,
             source: context.name().to_owned(),
             origin,
             now: clock::now().wall,
             begins,
             changes: offering.offer(batch.changes),
-            end: commit.take_if(|_| batch.is_last),
+            end: end.take_if(|_| batch.is_last),
         });
         sum.add(applied.await?);
         begins = false;
@@ -109,7 +109,7 @@ pub(super) async fn ingest_part(
             end.filter = None;
         }
         let now = clock::now().wall;
-        let writing = context.store.list_part(list, now, changes, step.clone());
+        let writing = context.store.ingest_part(list, now, changes, step.clone());
         step.begins = false;
         sum.add(done(written.replace(writing)).await?);
     }
@@ -140,7 +140,7 @@ pub(super) async fn ingest_listed(
         sum.add(
             context
                 .store
-                .list_entries(list, now, changes)
+                .ingest_listed(list, now, changes)
                 .done()
                 .await?,
         );

@@ -3,9 +3,9 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_early_document};
 use super::fetch_ahead::{AHEAD, FetchAhead};
 use super::ingest::ingest_part;
+use super::polled_document::{ChangedDocument, poll_early_document};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;

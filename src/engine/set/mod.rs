@@ -2,7 +2,7 @@
 //!
 //! [`worker`] waits and drives, [`state`] is what is known of the set and how it is committed, [`polling`] decides what is read,
 //! [`poll_report`] shows what was not.
-//! Each reader returns what its document covers; none calls back up:
+//! Each reader of documents returns what its document covers:
 //!
 //! ```text
 //! worker ─► polling ─► offers (Capability List)
@@ -11,9 +11,12 @@
 //!    │         ├─────► change_lists ─► change_list_index ─┐                 │
 //!    │         │          ├──────────► change_sets ───────┼► change_entries ┤
 //!    │         └─────► change_dumps ◄─────────────────────┘                 │
-//!    └─► inbox ─► polling                                                   ├─► documents (poll), ingest (entries → tasks)
-//!                                                                           └─► snapshot, state (commit)
+//!    └─► inbox ─► inbox_runs, notification ─► state (commit)                ├─► polled_document, ingest (entries → tasks)
+//!          └────► polling (a gap opened)                                    └─► snapshot, state (commit)
 //! ```
+//!
+//! Only `offers` is entered from readers, too: a Sitemap of version 0.1 names Change Sets (`list_parts`, `resource_lists`), and the successor
+//! of a closed list is in the Capability List (`change_lists`).
 //!
 //! A set of version 0.1 has Change Sets in place of Change Lists ([`change_sets`]) and packages in place of Resource Dumps
 //! ([`direct_dumps`]); its Sitemap stands for the Capability List.
@@ -33,7 +36,6 @@ mod change_sets;
 pub(super) mod changes;
 mod cross_check;
 mod direct_dumps;
-pub(super) mod documents;
 mod entry_batches;
 mod fetch_ahead;
 mod inbox;
@@ -42,12 +44,14 @@ mod ingest;
 mod late_news;
 mod linked;
 mod list_parts;
+pub(super) mod notices;
 mod notification;
 mod offering;
 mod offers;
 pub(super) mod package_files;
 mod packages;
 mod poll_report;
+pub(super) mod polled_document;
 mod polling;
 mod rejected_packages;
 mod remembered;

@@ -8,9 +8,9 @@ use flate2::read::GzDecoder;
 use url::Url;
 
 use super::changes::{change_of, note_expiry, only_version};
-use super::documents::note_foreign;
 use super::late_news::LateNews;
 use super::linked::is_own_service;
+use super::notices::note_foreign;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::documents::{
-    ChangedDocument, note_capability_list, note_document, poll_document_since, record_of_list,
-};
+use super::notices::{note_capability_list, note_document};
+use super::polled_document::{ChangedDocument, poll_document_since, record_of_list};
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::protocol::{Capability, Head, MAX_OFFERS, Oddities, Offer, Root};

@@ -370,13 +370,13 @@ mod tests {
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::fetch::transport::Transport;
+    use crate::fetch::network::HttpNetwork;
     use crate::protocol::Entry;
 
     /// A site that has nothing.
     struct Nothing;
 
-    impl Transport for Nothing {
+    impl HttpNetwork for Nothing {
         fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             std::future::ready(Err(FetchError::Status {
                 status: 404,
@@ -389,7 +389,7 @@ mod tests {
     #[tokio::test]
     async fn package_waits_for_its_place_before_anything_else() {
         let uri = Url::parse("https://example.org/package.zip").unwrap();
-        let source = TestSource::new(&uri, |client| client.with_transport(Arc::new(Nothing)));
+        let source = TestSource::new(&uri, |client| client.with_network(Arc::new(Nothing)));
         let (store, context) = (&source.store, &source.context);
         let packages = PackageFiles::new(Arc::clone(context), &source.mirror);
         let set = store.begin_set(NAME, &uri).await.unwrap().id;

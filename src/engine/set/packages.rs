@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::documents::poll_document;
+use super::polled_document::poll_document;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;

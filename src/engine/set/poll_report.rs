@@ -4,7 +4,7 @@
 
 use url::Url;
 
-use super::documents::note_repeated_index;
+use super::notices::note_repeated_index;
 use super::snapshot::{DRAFT_ABSENCE, UNSTATED, absence_notice};
 use super::state::SetState;
 use crate::clock;

@@ -6,10 +6,10 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document};
 use super::entry_batches::EntrySource;
 use super::ingest::{ingest_listed, weigh};
 use super::packages::{PackageEntry, manifest_copy};
+use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::UnreadDump;
 use super::snapshot::DRAFT_ABSENCE;
 use super::state::SetState;

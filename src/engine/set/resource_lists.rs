@@ -2,7 +2,8 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, clear_unfollowed, poll_document};
+use super::notices::clear_unfollowed;
+use super::polled_document::{ChangedDocument, poll_document};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;

@@ -54,24 +54,24 @@ impl SetState {
         names_any: bool,
     ) -> Result<(), EngineError> {
         let mut trial = self.sequencer.clone();
-        trial.resource_list(clock::now(), at);
-        let mut commit = self.commit_of(&trial, None);
+        trial.cover_resource_list(clock::now(), at);
+        let mut end = self.document_end(&trial, None);
         let list_at = self.record.list_at.max(Some(at));
-        commit.listed = list_at;
-        commit.documents.extend(record);
-        commit.rules.holds_all = !names_any;
+        end.listed = list_at;
+        end.documents.extend(record);
+        end.rules.holds_all = !names_any;
         // The deletions of what it does not name were planned before.
-        let end = ChangeBatch {
+        let batch = ChangeBatch {
             begins: false,
-            ..self.change_batch(origin, Vec::new(), Some(commit))
+            ..self.change_batch(origin, Vec::new(), Some(end))
         };
-        let result = self.context.store.apply(end).await?;
+        let result = self.context.store.ingest(batch).await?;
         self.sequencer = trial;
         self.record.list_at = list_at;
         if self.record.baseline == BaselineState::Missing {
             self.record.baseline = BaselineState::Listed;
         }
-        self.report_held(result.held);
+        self.report_held_back(result.held_back);
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl SetState {
             let filter = self.context.source.filter.clone();
             let wants = move |uri: &ResourceUri| filter.wants(uri);
             let (store, now) = (&self.context.store, clock::now().wall);
-            let step = store.list_absent(&list, now, readings, wants);
+            let step = store.delete_absent(&list, now, readings, wants);
             match step.await? {
                 Some(step) => {
                     self.context.counters.step();

@@ -20,8 +20,8 @@ use crate::engine::oddities::MAX_UNREAD;
 use crate::protocol::{Capability, Link, ResourceUri, SourceTime, Standing};
 use crate::status::StatusError;
 use crate::store::{
-    BaselineState, BatchCommit, BatchResult, Change, ChangeBatch, ChannelId, DeletionRules,
-    DeliveryOutcome, DocumentRecord, ListProgress, Origin, SetRecord,
+    BaselineState, BatchResult, Change, ChangeBatch, DeletionRules, DocumentEnd, DocumentRecord,
+    ListProgress, Origin, ProcessedDelivery, SetRecord,
 };
 use crate::sync::{CheckRules, Gap, Limits, Schedule, Sequencer, Span};
 
@@ -145,7 +145,7 @@ impl SetState {
         &self,
         origin: Origin,
         changes: Vec<Change>,
-        commit: Option<BatchCommit>,
+        end: Option<DocumentEnd>,
     ) -> ChangeBatch {
         ChangeBatch {
             set: self.record.id,
@@ -154,29 +154,29 @@ impl SetState {
             now: clock::now().wall,
             begins: true,
             changes,
-            end: commit,
+            end,
         }
     }
 
     /// A commit that moves the coverage to a trial's, and concludes a delivery.
-    pub(super) fn commit_of(
+    pub(super) fn document_end(
         &self,
         trial: &Sequencer,
-        delivery: Option<(i64, ChannelId, DeliveryOutcome)>,
-    ) -> BatchCommit {
-        BatchCommit {
+        delivery: Option<ProcessedDelivery>,
+    ) -> DocumentEnd {
+        DocumentEnd {
             progress: Some((trial.coverage().clone(), trial.gaps().to_vec())),
             deliveries: delivery.into_iter().collect(),
             read_until: trial.read_until(),
-            ..BatchCommit::new(self.deletion_rules())
+            ..DocumentEnd::new(self.deletion_rules())
         }
     }
 
     /// The commit of a document that proves nothing by itself.
-    pub(super) fn commit_of_part(&self, record: DocumentRecord) -> BatchCommit {
-        BatchCommit {
+    pub(super) fn end_without_proof(&self, record: DocumentRecord) -> DocumentEnd {
+        DocumentEnd {
             documents: vec![record],
-            ..BatchCommit::new(self.deletion_rules())
+            ..DocumentEnd::new(self.deletion_rules())
         }
     }
 
@@ -188,13 +188,13 @@ impl SetState {
     }
 
     /// Commits without any change of a resource.
-    pub(super) async fn commit(
+    pub(super) async fn end_document(
         &self,
         origin: Origin,
-        commit: BatchCommit,
+        end: DocumentEnd,
     ) -> Result<BatchResult, EngineError> {
-        let batch = self.change_batch(origin, Vec::new(), Some(commit));
-        Ok(self.context.store.apply(batch).await?)
+        let batch = self.change_batch(origin, Vec::new(), Some(end));
+        Ok(self.context.store.ingest(batch).await?)
     }
 
     /// Commits what an index of Change Lists, or a Change Dump, covers as a whole.
@@ -206,13 +206,13 @@ impl SetState {
     ) -> Result<(), EngineError> {
         let mut trial = self.sequencer.clone();
         match span.interval() {
-            Some(interval) => drop(trial.change_list(clock::now(), interval)),
+            Some(interval) => trial.cover_list(clock::now(), interval),
             None if record.is_none() => return Ok(()),
             None => {}
         }
-        let mut commit = self.commit_of(&trial, None);
-        commit.documents.extend(record);
-        self.commit(origin, commit).await?;
+        let mut end = self.document_end(&trial, None);
+        end.documents.extend(record);
+        self.end_document(origin, end).await?;
         self.sequencer = trial;
         Ok(())
     }
@@ -351,9 +351,9 @@ impl SetState {
     }
 
     /// Logs deletions that the deletion guard has held back.
-    pub(super) fn report_held(&self, held: u64) {
-        if held > 0 {
-            tracing::warn!(code = "deletions-held", source = self.context.name(), set = %self.record.capability_list, held,
+    pub(super) fn report_held_back(&self, held_back: u64) {
+        if held_back > 0 {
+            tracing::warn!(code = "deletions-held", source = self.context.name(), set = %self.record.capability_list, held = held_back,
                 "deletions held back until they are approved: too many at once, or stated by a list without entries");
         }
     }

@@ -320,7 +320,7 @@ impl SetWorker {
         match wake {
             Some(&Wake::Inbox(set)) if set == own => true,
             Some(&Wake::Unread(set)) if set == own => {
-                self.state.schedule.check_hint(clock::now());
+                self.state.schedule.poll_to_check(clock::now());
                 true
             }
             Some(&Wake::Channel(set, _)) if set == own => {
@@ -332,7 +332,7 @@ impl SetWorker {
                 self.check_leases().await;
                 // What was skipped may have been of a notification that was not read.
                 if self.state.channels.any_without_intervals().await {
-                    self.state.schedule.check_hint(clock::now());
+                    self.state.schedule.poll_to_check(clock::now());
                 }
                 true
             }
@@ -392,7 +392,7 @@ impl SetWorker {
             .note_set(state.record.id, |facts| {
                 facts.next_poll_at = Some(next_poll_at);
                 facts.polled = true;
-                facts.held = held;
+                facts.held_notifications = held;
             });
     }
 }

@@ -138,7 +138,7 @@ impl Daemon {
         config.limits.held_notifications = settings.limits.held_notifications;
         let client = CLIENT
             .with(Client::clone)
-            .with_transport(Arc::clone(stage) as _);
+            .with_network(Arc::clone(stage) as _);
         let engine = Engine::new(&config, Arc::clone(store), &client, false);
         let context = engine.sources.contexts().remove(0);
         let mirror = Arc::new(Mirror::open(&context.source.mirror)?);

@@ -137,7 +137,7 @@ impl Inside {
         let (task, path) = match result {
             TaskResult::Published(publication) => (&publication.task, &publication.path),
             TaskResult::Removed { task, .. } => (task, &task.path),
-            TaskResult::Left { .. }
+            TaskResult::LeftSet { .. }
             | TaskResult::Contradicted { .. }
             | TaskResult::Unselected { .. }
             | TaskResult::Failed { .. } => return,

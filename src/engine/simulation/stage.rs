@@ -22,7 +22,7 @@ use super::source::{
 };
 use crate::clock::simulated::SimulatedClock;
 use crate::fetch::FetchError;
-use crate::fetch::transport::Transport;
+use crate::fetch::network::HttpNetwork;
 use crate::protocol::Capability;
 use crate::store::Receipt;
 
@@ -206,7 +206,7 @@ impl Stage {
     }
 }
 
-impl Transport for Stage {
+impl HttpNetwork for Stage {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
         async move {
             let target = Target::of(request.url());

@@ -8,7 +8,8 @@ use crate::clock;
 use crate::config::{LimitsConfig, Source};
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::set::documents::{note_capability_list, record_of_list};
+use crate::engine::set::notices::note_capability_list;
+use crate::engine::set::polled_document::record_of_list;
 use crate::fetch::{
     CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry,
 };

@@ -21,7 +21,7 @@ use crate::engine::context::SourceContext;
 use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::runtime_status::SourceState;
-use crate::engine::set::documents::note_description;
+use crate::engine::set::notices::note_description;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
 use crate::error_class::ErrorClass;
@@ -485,7 +485,7 @@ mod tests {
             let _ = requests.send(url.clone());
             None
         });
-        let source = TestSource::new(&url, |client| client.with_transport(Arc::new(transport)));
+        let source = TestSource::new(&url, |client| client.with_network(Arc::new(transport)));
         (source, requested)
     }
 

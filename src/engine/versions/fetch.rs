@@ -10,7 +10,7 @@ use crate::engine::apply::context::ApplyContext;
 use crate::engine::apply::download::{
     DownloadError, FetchOutcome, VersionCheck, download_version, may_pass,
 };
-use crate::engine::apply::staged::StagedResource;
+use crate::engine::apply::received::ReceivedResource;
 use crate::fetch::AllowedHosts;
 use crate::mirror::{Mirror, MirrorError};
 use crate::mirror_path::MirrorPath;
@@ -285,7 +285,7 @@ async fn publish_fetched(
     mirror: &Arc<Mirror>,
     version: &VersionTask,
     paths: &[MirrorPath],
-    fetched: StagedResource,
+    fetched: ReceivedResource,
 ) -> Result<(), DownloadError> {
     let same = fetched.description.hashes.iter();
     let mut same = same.filter(|hash| version.live_hashes.contains(hash));
@@ -294,7 +294,7 @@ async fn publish_fetched(
     }
     let (versions, paths) = (Arc::clone(&apply.mirror), paths.to_vec());
     let publishing = tokio::task::spawn_blocking(move || {
-        let StagedResource { bytes, description } = fetched;
+        let ReceivedResource { bytes, description } = fetched;
         let file = bytes.into_file(&versions, description.lastmod)?;
         publish_version(&versions, file, &paths)
     });
@@ -388,14 +388,14 @@ mod tests {
     use crate::engine::test_source::{NAME, TestSource};
     use crate::engine::versions::folder::VersionsFolder;
     use crate::fetch::FetchError;
-    use crate::fetch::transport::Transport;
+    use crate::fetch::network::HttpNetwork;
     use crate::protocol::{Algorithm, ContentInfo, Link, ResourceUri};
     use crate::store::{Change, Publication, ResourceId, SetId, StoredVersion, TaskResult};
 
     /// Redirects each request to this machine.
     struct Redirecting;
 
-    impl Transport for Redirecting {
+    impl HttpNetwork for Redirecting {
         fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             assert_eq!(request.url().host_str(), Some("example.org"));
             let answer = http::Response::builder()
@@ -409,7 +409,7 @@ mod tests {
     /// Answers each request with what a function returns for its path and `Accept-Datetime`: headers and body.
     struct Archive<F>(F);
 
-    impl<F> Transport for Archive<F>
+    impl<F> HttpNetwork for Archive<F>
     where
         F: Fn(&str, Option<&str>) -> (Vec<(&'static str, String)>, String) + Send + Sync,
     {
@@ -439,9 +439,9 @@ mod tests {
     }
 
     impl Versions {
-        fn from(transport: impl Transport + 'static) -> Self {
+        fn from(transport: impl HttpNetwork + 'static) -> Self {
             let url = Url::parse("https://example.org/").unwrap();
-            let source = TestSource::new(&url, |client| client.with_transport(Arc::new(transport)));
+            let source = TestSource::new(&url, |client| client.with_network(Arc::new(transport)));
             let versions = source.mirror.root().with_file_name("versions");
             let versions = Arc::new(Mirror::open(&versions).unwrap());
             let apply = ApplyContext::new(Arc::clone(&source.context), versions, true);

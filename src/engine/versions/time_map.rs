@@ -171,12 +171,12 @@ mod tests {
 
     use super::*;
     use crate::config::HttpConfig;
-    use crate::fetch::transport::Transport;
+    use crate::fetch::network::HttpNetwork;
 
     /// Answers each request with what a function returns for the path.
     struct Serving<F>(F, AtomicUsize);
 
-    impl<F: Fn(&str) -> String + Send + Sync> Transport for Serving<F> {
+    impl<F: Fn(&str) -> String + Send + Sync> HttpNetwork for Serving<F> {
         fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             self.1.fetch_add(1, Ordering::SeqCst);
             let body = (self.0)(request.url().path());
@@ -191,7 +191,7 @@ mod tests {
     ) -> (Result<TimeMapContents, FetchError>, usize) {
         let serving = Arc::new(Serving(page, AtomicUsize::new(0)));
         let client = Client::new(&HttpConfig::default()).unwrap();
-        let client = client.with_transport(serving.clone());
+        let client = client.with_network(serving.clone());
         let reading = Semaphore::new(1);
         let pages = TimeMapReader {
             reading: &reading,

@@ -131,7 +131,7 @@ pub(super) struct Search<'a> {
     /// The host of the entry point can't be reached.
     unreachable: bool,
     /// There may be ResourceSync documents: some can't be fetched at the moment.
-    in_doubt: bool,
+    may_have_documents: bool,
     /// A Source Description lists nothing, or the Capability List of the entry point offers nothing.
     is_empty: bool,
     /// The entry point is a sitemap or a Resource List itself, or a Change Set that a sitemap names.
@@ -139,7 +139,7 @@ pub(super) struct Search<'a> {
     /// The entry point, if it is a Change Set, or may be one: its Sitemap is searched for.
     change_set: Option<EntryChangeSet>,
     /// robots.txt, or a sitemap that it lists, can't be fetched at the moment.
-    robots_in_doubt: bool,
+    robots_unavailable: bool,
     /// The standalone lists, of the first start point that leads to any.
     standalone: Vec<StandaloneList>,
     /// That start point.
@@ -172,11 +172,11 @@ impl<'a> Search<'a> {
             visited: HashSet::new(),
             linked: HashSet::new(),
             unreachable: false,
-            in_doubt: false,
+            may_have_documents: false,
             is_empty: false,
             is_given: false,
             change_set: None,
-            robots_in_doubt: false,
+            robots_unavailable: false,
             standalone: Vec::new(),
             standalone_start: None,
             failed: Vec::new(),
@@ -235,15 +235,15 @@ impl<'a> Search<'a> {
             Some(change_set) => change_set.is_found,
             None => !self.standalone.is_empty(),
         };
-        !is_found && !self.in_doubt && !self.is_empty && !self.robots_in_doubt
+        !is_found && !self.may_have_documents && !self.is_empty && !self.robots_unavailable
     }
 
     /// The sets of a site without ResourceSync: its sitemaps. `None` also if it is in doubt whether there is ResourceSync:
     /// its sets would seem to be gone. The URI is where the search that led to them began.
     pub(super) fn implied(&mut self) -> Option<(Url, Discovery)> {
         // What was given is followed even where its links lead to something empty.
-        let is_in_doubt = self.in_doubt || (self.is_empty && !self.is_given);
-        if is_in_doubt || self.standalone.is_empty() {
+        let is_uncertain = self.may_have_documents || (self.is_empty && !self.is_given);
+        if is_uncertain || self.standalone.is_empty() {
             return None;
         }
         let lists = std::mem::take(&mut self.standalone);
@@ -384,7 +384,7 @@ impl<'a> Search<'a> {
                         });
                     } else {
                         // A Change List as entry point does not mean the site's pages.
-                        self.in_doubt |= is_entry
+                        self.may_have_documents |= is_entry
                             && !matches!(capability, None | Some(Capability::ResourceList));
                     }
                     if let Some(set) = set.filter(|_| found_by != FoundBy::Guess) {
@@ -442,7 +442,7 @@ impl<'a> Search<'a> {
         }
         if discovery.is_empty() {
             if let Some(error) = discovery.left_out {
-                self.in_doubt = true;
+                self.may_have_documents = true;
                 return Err(error);
             }
             return Err(first_error.unwrap_or_else(|| DiscoveryError::nothing_from(uri)));
@@ -490,14 +490,14 @@ impl<'a> Search<'a> {
             return;
         }
         match (start, found_by) {
-            (StartPoint::Robots, FoundBy::Start) => self.robots_in_doubt = true,
+            (StartPoint::Robots, FoundBy::Start) => self.robots_unavailable = true,
             (_, FoundBy::Robots) => {
-                self.robots_in_doubt = true;
+                self.robots_unavailable = true;
                 self.failed.push((uri.clone(), error.clone()));
             }
             // Entries of a sitemap are Capability Lists in place of a Source Description, and hardly elsewhere.
             (StartPoint::Entry | StartPoint::Robots | StartPoint::Sitemap, FoundBy::Guess) => {}
-            _ => self.in_doubt = true,
+            _ => self.may_have_documents = true,
         }
     }
 

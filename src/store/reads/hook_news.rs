@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::store::readers::Lane;
+use crate::store::query_threads::Lane;
 use crate::store::tables::feed::{self, FeedEntry};
 use crate::store::{Store, StoreError};
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::store::ids::{ResourceId, SetId};
-use crate::store::readers::Lane;
+use crate::store::query_threads::Lane;
 use crate::store::tables::resource::{ResourceView, listing};
 use crate::store::tables::{feed, source_set};
 use crate::store::{Store, StoreError};

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::protocol::{ResourceUri, TopicUri};
 use crate::store::gap_history::ClosedGap;
 use crate::store::ids::{ChannelId, ResourceId, SetId};
-use crate::store::readers::Lane;
+use crate::store::query_threads::Lane;
 use crate::store::tables::channel::{self, ChannelRecord};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::dump::{self, DumpProgress};

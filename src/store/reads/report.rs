@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::store::ids::ResourceId;
-use crate::store::readers::Lane;
+use crate::store::query_threads::Lane;
 use crate::store::tables::task::report::{self, GivenUpTask, HeldBackTask, PlannedTask};
 use crate::store::{Store, StoreError};
 

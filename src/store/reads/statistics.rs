@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::protocol::SourceTime;
 use crate::store::ids::SetId;
-use crate::store::readers::Lane;
+use crate::store::query_threads::Lane;
 use crate::store::tables::source_set::{self, BaselineState};
 use crate::store::tables::task::report;
 use crate::store::tables::task::status::{CountedFailure, first_failure};
@@ -111,7 +111,7 @@ fn failures(sql: &Connection, set: SetId) -> Result<Vec<CountedFailure>, StoreEr
     let failed = failures_of(sql, set, failed)?;
     if failed.is_empty() {
         // What is not selected has not failed.
-        let retried = |count: &&ErrorCount| count.state != TaskState::Rejected;
+        let retried = |count: &&ErrorCount| count.state != TaskState::Unwanted;
         let mut others = failures_of(sql, set, counts.iter().filter(retried))?;
         others.truncate(1);
         return Ok(others);

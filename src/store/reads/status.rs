@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::statistics::{SetStatistics, statistics};
-use crate::store::readers::Lane;
+use crate::store::query_threads::Lane;
 use crate::store::tables::channel::{self, ChannelRecord};
 use crate::store::tables::feed;
 use crate::store::tables::forgotten::{self, SetTotals};

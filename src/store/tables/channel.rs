@@ -55,7 +55,7 @@ pub struct ChannelRecord {
     /// Since when a subscription was requested that no hub has verified, or has expired; `None`: one was verified, denied or ended.
     pub unverified_since: Option<DateTime<Utc>>,
     /// Whether it is no longer wanted: once its subscription has ended, its callback answers that it is gone.
-    pub left: bool,
+    pub is_unwanted: bool,
     /// The hub's denial, until a subscription is verified.
     pub denial: Option<Denial>,
     /// What is wrong with the deliveries, until one is accepted.
@@ -122,7 +122,7 @@ impl ChannelRecord {
             working_hub: self.working_hub.clone(),
             advertised_hubs: self.advertised_hubs.clone(),
             known_hubs: self.known_hubs.clone(),
-            left: self.left,
+            is_unwanted: self.is_unwanted,
             lease: self.lease.clone(),
             denial: self.denial.clone(),
             fault: self.fault,
@@ -226,7 +226,7 @@ impl ChannelRecord {
                 paced_until: time("paced_until")?,
             },
             unverified_since: time("unverified_since")?,
-            left: row.get("left_for_good")?,
+            is_unwanted: row.get("left_for_good")?,
             denial: denial_reason
                 .zip(time("denied_at")?)
                 .map(|(reason, at)| Denial { reason, at }),
@@ -419,7 +419,7 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
         channel.subscribed_topic,
         HubList(&channel.advertised_hubs),
         HubList(&channel.known_hubs),
-        channel.left,
+        channel.is_unwanted,
         own.as_ref().map(|own| &own.hub),
         own.as_ref().map(|own| &own.topic),
         own.as_ref().and_then(|own| own.base.as_ref()),
@@ -444,7 +444,7 @@ pub(in crate::store) struct Receiving {
     pub(in crate::store) set: SetId,
     pub(in crate::store) own: CallbackKeys,
     pub(in crate::store) next: Option<CallbackKeys>,
-    pub(in crate::store) left: bool,
+    pub(in crate::store) is_unwanted: bool,
     /// The hub that deliveries certainly come from.
     pub(in crate::store) hub: Option<String>,
     /// The bytes of its deliveries in the inbox.
@@ -473,7 +473,7 @@ pub(in crate::store) fn receiving(sql: &Connection, id: ChannelId) -> Result<Opt
                 token,
                 secret: next_secret,
             }),
-            left: row.get("left_for_good")?,
+            is_unwanted: row.get("left_for_good")?,
             hub: row.get("hub")?,
             pending_bytes: row.get::<_, Count>("waiting_bytes")?.0,
             transport: row.get("transport")?,

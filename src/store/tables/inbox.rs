@@ -32,6 +32,26 @@ impl Delivery {
             hub: row.get("hub")?,
         })
     }
+
+    /// The delivery, once it was processed.
+    pub fn processed(&self, outcome: DeliveryOutcome) -> ProcessedDelivery {
+        ProcessedDelivery {
+            id: self.id,
+            channel: self.channel,
+            outcome,
+        }
+    }
+}
+
+/// A delivery that was processed.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessedDelivery {
+    /// Its place in the order of arrival.
+    pub id: i64,
+    /// The channel that carried it.
+    pub channel: ChannelId,
+    /// What became of it.
+    pub outcome: DeliveryOutcome,
 }
 
 /// The result of processing a delivery.

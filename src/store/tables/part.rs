@@ -259,7 +259,7 @@ pub(in crate::store) fn any_may_be_skipped(
 
 /// Requires that the parts that name a resource are read the next time, changed or not: the resource is deleted, and may
 /// come again with the same entry.
-pub(in crate::store) fn doubt_parts_of(sql: &Connection, resource: ResourceId) -> Result<()> {
+pub(in crate::store) fn reread_parts_of(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET doubted = 1 WHERE id IN (SELECT part FROM member WHERE resource_id = ?1 AND part > 0)",
     )?

@@ -155,7 +155,7 @@ pub(in crate::store) enum TaskState {
     Interrupted,
     /// A deletion that a person has rejected, or an update that is not selected: the mirror stays as it is until the Source states
     /// something else of the resource, or something else is selected.
-    Rejected,
+    Unwanted,
 }
 
 impl TaskState {
@@ -166,7 +166,7 @@ impl TaskState {
             Self::HeldBack => "held",
             Self::Undecided => "weighed",
             Self::Interrupted => "interrupted",
-            Self::Rejected => "rejected",
+            Self::Unwanted => "rejected",
         }
     }
 
@@ -177,7 +177,7 @@ impl TaskState {
             Self::HeldBack,
             Self::Undecided,
             Self::Interrupted,
-            Self::Rejected,
+            Self::Unwanted,
         ]
         .into_iter()
         .find(|state| state.code() == code)
@@ -300,7 +300,7 @@ pub(in crate::store) fn reselect(sql: &Connection, resource: ResourceId) -> Resu
 }
 
 /// Lets a task wait whose resource is served in a type that is not selected, unless a newer change has taken its place.
-pub(in crate::store) fn reject_type(sql: &Connection, task: &Task, served: &str) -> Result<()> {
+pub(in crate::store) fn unselect_type(sql: &Connection, task: &Task, served: &str) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL
          WHERE resource_id = ?1 AND version = ?2",
@@ -783,7 +783,7 @@ pub(in crate::store) fn rejected(sql: &Connection, source: &str) -> Result<Vec<R
 }
 
 /// Releases or rejects a deletion if it is held back, up to that number; returns whether it was.
-pub(in crate::store) fn decide_held(
+pub(in crate::store) fn decide_held_back(
     sql: &Connection,
     resource: ResourceId,
     through: u64,

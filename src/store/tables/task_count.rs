@@ -61,7 +61,7 @@ pub(in crate::store) fn ready_of_source(sql: &Connection, source: &str) -> Resul
 }
 
 /// How many deletions of the followed sets of a Source are held back.
-pub(in crate::store) fn held_of_source(sql: &Connection, source: &str) -> Result<u64> {
+pub(in crate::store) fn held_back_of_source(sql: &Connection, source: &str) -> Result<u64> {
     sql.prepare_cached(
         "SELECT COALESCE(SUM(task_count.held), 0) FROM source_set JOIN task_count ON task_count.set_id = source_set.id
          WHERE source_set.source = ?1 AND source_set.ended = 0",

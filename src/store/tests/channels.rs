@@ -50,7 +50,7 @@ impl World {
 
     async fn slot(&self, token: &str) -> Option<(ChannelId, CallbackSlot, bool)> {
         let found = self.store.channel_by_token(token).await.unwrap();
-        found.map(|record| (record.id, record.slot_of(token), record.left))
+        found.map(|record| (record.id, record.slot_of(token), record.is_unwanted))
     }
 }
 
@@ -122,12 +122,12 @@ async fn fault_ends_with_the_next_accepted_delivery() {
             .await
             .unwrap()
             .remove(0);
-        let commit = BatchCommit {
-            deliveries: vec![(delivery.id, id, outcome)],
+        let commit = DocumentEnd {
+            deliveries: vec![delivery.processed(outcome)],
             ..end()
         };
         let batch = world.batch(world.set, Vec::new(), Some(commit));
-        world.store.apply(batch).await.unwrap();
+        world.store.ingest(batch).await.unwrap();
     }
     let record = world.record(id).await;
     assert_eq!(
@@ -155,7 +155,11 @@ async fn what_is_not_followed_is_left_and_its_deliveries_are_dropped() {
         assert_eq!(receive().await.unwrap(), Receipt::Stored);
         let leaving = world.store.leave_unfollowed(world.now, configured.clone());
         leaving.await.unwrap();
-        assert_eq!(world.record(id).await.left, is_left, "{configured:?}");
+        assert_eq!(
+            world.record(id).await.is_unwanted,
+            is_left,
+            "{configured:?}"
+        );
         let inbox = world.store.deliveries(world.set, 0, 9).await.unwrap();
         assert_eq!(inbox.is_empty(), is_left, "{configured:?}");
         let unfollowed = world.store.unfollowed_channels(configured.clone());

@@ -17,7 +17,7 @@ async fn world_of(count: usize) -> World {
 /// Announces a deletion in a document of its own and executes it, unless it is held back; returns whether it is.
 async fn delete(world: &World, number: usize) -> bool {
     let change = deleted(&format!("r{number}"), 20 + i64::try_from(number).unwrap());
-    let held = world.announce(vec![change]).await.held;
+    let held = world.announce(vec![change]).await.held_back;
     world.work("").await;
     held > 0
 }
@@ -55,7 +55,7 @@ async fn undone_deletions_do_not_count() {
     let world = world_of(150).await;
     for round in 0..110 {
         let time = 100 + 10 * round;
-        assert_eq!(world.announce(vec![deleted("r0", time)]).await.held, 0);
+        assert_eq!(world.announce(vec![deleted("r0", time)]).await.held_back, 0);
         world.work("").await;
         world.announce(vec![created("r0", time + 5)]).await;
         world.work("again").await;
@@ -63,20 +63,20 @@ async fn undone_deletions_do_not_count() {
     // Deleted by one document, and created again by the next before the deletion was executed.
     let all = |time| (1..90).map(move |n| (format!("r{n}"), time));
     let deletions = all(2000).map(|(name, time)| deleted(&name, time));
-    assert_eq!(world.announce(deletions.collect()).await.held, 0);
+    assert_eq!(world.announce(deletions.collect()).await.held_back, 0);
     let updates = all(2001).map(|(name, time)| updated(&name, time));
     world.announce(updates.collect()).await;
     world.work("once more").await;
     let deletions = (50..140).map(|n| deleted(&format!("r{n}"), 3000));
-    assert_eq!(world.announce(deletions.collect()).await.held, 0);
+    assert_eq!(world.announce(deletions.collect()).await.held_back, 0);
 }
 
 #[tokio::test]
 async fn repeated_deletion_counts_once() {
     let world = world_of(150).await;
     let deletions = |time| (0..60).map(move |n| deleted(&format!("r{n}"), time));
-    assert_eq!(world.announce(deletions(20).collect()).await.held, 0);
-    assert_eq!(world.announce(deletions(21).collect()).await.held, 0);
+    assert_eq!(world.announce(deletions(20).collect()).await.held_back, 0);
+    assert_eq!(world.announce(deletions(21).collect()).await.held_back, 0);
     world.work("").await;
     assert_eq!(world.totals(world.set).await.0, 90);
 }
@@ -118,18 +118,21 @@ async fn share_is_that_of_the_whole_document_also_after_a_crash() {
             origin: Origin::ChangeList,
             ..world.batch(world.set, deletions[..100].to_vec(), None)
         };
-        world.store.apply(first).await.unwrap();
+        world.store.ingest(first).await.unwrap();
         // Another document ends before that one is read again.
-        let held = world.announce(vec![updated("r900", 30)]).await.held;
+        let held = world.announce(vec![updated("r900", 30)]).await.held_back;
         assert_eq!(held, 0);
         assert_eq!(world.due_names().await, ["updated r900"]);
         world.work("2").await;
         if listed {
             // A Resource List that does not name the resources decides it.
             let named = (105..1000).map(|n| created(&format!("r{n}"), -1));
-            assert_eq!(world.list(world.set, 40, named.collect()).await.held, 105);
+            assert_eq!(
+                world.list(world.set, 40, named.collect()).await.held_back,
+                105
+            );
         } else {
-            assert_eq!(world.announce(deletions).await.held, 105);
+            assert_eq!(world.announce(deletions).await.held_back, 105);
         }
         assert!(world.due().await.is_empty());
         assert_eq!(world.statistics().await.held_deletions, 105);
@@ -146,7 +149,7 @@ async fn deletions_that_only_a_hub_states_count_for_a_day() {
             unconfirmed,
             ..deleted(&format!("r{number}"), time)
         };
-        let held = world.announce(vec![change]).await.held;
+        let held = world.announce(vec![change]).await.held_back;
         world.work("").await;
         held > 0
     };

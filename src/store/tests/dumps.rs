@@ -29,7 +29,7 @@ impl World {
     async fn take_dumped(&self, time: i64, entries: Vec<Change>) -> BatchResult {
         let listed = self
             .store
-            .list_entries(&self.dump_of(time), self.now, entries);
+            .ingest_listed(&self.dump_of(time), self.now, entries);
         listed.done().await.unwrap()
     }
 
@@ -84,12 +84,12 @@ async fn dump_continues_until_it_ends_changes_or_is_superseded() {
     assert!(!store.begin_dump(set, dump(2)).await.unwrap(), "superseded");
 
     store.end_package(set, read.clone()).await.unwrap();
-    let end = BatchCommit {
+    let end = DocumentEnd {
         listed: Some(at(10)),
         ..end()
     };
     let ending = world.batch(set, Vec::new(), Some(end));
-    store.apply(ending).await.unwrap();
+    store.ingest(ending).await.unwrap();
     assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
     assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
 }
@@ -123,7 +123,7 @@ async fn members_named_by_an_interrupted_dump_are_not_absent() {
     let list = world.dump_of(20);
     while let Some(absent) = world
         .store
-        .list_absent(&list, world.now, 1, |_| true)
+        .delete_absent(&list, world.now, 1, |_| true)
         .await
         .unwrap()
     {

@@ -34,14 +34,14 @@ async fn delivery_stays_in_the_inbox_until_its_changes_are_tasks() {
         DeliveryOutcome::Duplicate,
         DeliveryOutcome::Rejected,
     ]) {
-        let end = BatchCommit {
-            deliveries: vec![(delivery.id, delivery.channel, outcome)],
+        let end = DocumentEnd {
+            deliveries: vec![delivery.processed(outcome)],
             progress: Some((coverage(delivery.id), Vec::new())),
             ..end()
         };
         world
             .store
-            .apply(world.batch(world.set, Vec::new(), Some(end)))
+            .ingest(world.batch(world.set, Vec::new(), Some(end)))
             .await
             .unwrap();
         assert!(world.store.delivery(delivery.id).await.unwrap().is_none());
@@ -96,16 +96,16 @@ async fn full_inbox_receives_nothing_until_there_is_room() {
         .remove(0);
     for _ in 0..2 {
         // Ending it again changes nothing.
-        let deliveries = vec![(first.id, channel, DeliveryOutcome::Applied)];
+        let deliveries = vec![first.processed(DeliveryOutcome::Applied)];
         let batch = world.batch(
             world.set,
             Vec::new(),
-            Some(BatchCommit {
+            Some(DocumentEnd {
                 deliveries,
                 ..end()
             }),
         );
-        world.store.apply(batch).await.unwrap();
+        world.store.ingest(batch).await.unwrap();
     }
     assert_eq!(receive(6).await.unwrap(), Receipt::Stored);
     assert_eq!(receive(1).await.unwrap(), Receipt::Full);
@@ -336,7 +336,7 @@ async fn delivery_is_outdated_once_its_channel_has_other_keys_or_is_left() {
     assert_eq!(receive(next.clone()).await.unwrap(), Receipt::Stored);
     let leaving = world
         .store
-        .change_channel(channel, false, |channel| channel.left = true);
+        .change_channel(channel, false, |channel| channel.is_unwanted = true);
     leaving.await.unwrap();
     assert_eq!(receive(own).await.unwrap(), Receipt::Outdated);
     assert_eq!(receive(next).await.unwrap(), Receipt::Outdated);

@@ -229,7 +229,7 @@ async fn many_links_that_vanish_at_once_are_held_back() {
     world.list(world.set, 10, list(true)).await;
     world.work("1").await;
     assert_eq!(world.totals(world.set).await.0, 240);
-    assert_eq!(world.list(world.set, 20, list(false)).await.held, 120);
+    assert_eq!(world.list(world.set, 20, list(false)).await.held_back, 120);
     assert!(world.due().await.is_empty());
     // They are back in the next list.
     world.list(world.set, 30, list(true)).await;
@@ -251,7 +251,7 @@ async fn files_that_go_with_deleted_resources_count_with_them() {
     // 40 of 180 are no more than 100, but with their representations they are 120.
     let deletions = names[..40].iter().enumerate();
     let deletions = deletions.map(|(n, name)| deleted(name, 20 + n as i64));
-    assert_eq!(world.announce(deletions.collect()).await.held, 40);
+    assert_eq!(world.announce(deletions.collect()).await.held_back, 40);
     assert!(world.due().await.is_empty());
     let held = world.store.held_back(SOURCE, false, ResourceId(0), 99);
     let linked: Vec<u64> = held.await.unwrap().iter().map(|it| it.linked).collect();
@@ -282,13 +282,13 @@ async fn files_that_deleted_resources_share_count_once() {
     assert_eq!(world.totals(world.set).await.0, 150);
     // Half of the pairs: what they share stays.
     let halves = (0..20).step_by(2).map(|n| deleted(&format!("r{n}"), 20));
-    assert_eq!(world.announce(halves.collect()).await.held, 0);
+    assert_eq!(world.announce(halves.collect()).await.held_back, 0);
     world.work("").await;
     assert_eq!(world.totals(world.set).await.0, 140);
     // The others, with 90 files: no more than 100 of their own, and more together.
     let rest = (1..20).step_by(2).chain(20..22);
     let rest = rest.map(|n| deleted(&format!("r{n}"), 60));
-    assert_eq!(world.announce(rest.collect()).await.held, 12);
+    assert_eq!(world.announce(rest.collect()).await.held_back, 12);
     assert!(world.due().await.is_empty());
 }
 
@@ -478,13 +478,13 @@ async fn files_that_go_with_released_deletions_count_with_the_next_ones() {
         let deletions = names[range].iter().map(|name| deleted(name, 20));
         deletions.collect::<Vec<_>>()
     };
-    assert_eq!(world.announce(deletions(0..20)).await.held, 0);
-    assert_eq!(world.announce(deletions(20..38)).await.held, 18);
+    assert_eq!(world.announce(deletions(0..20)).await.held_back, 0);
+    assert_eq!(world.announce(deletions(20..38)).await.held_back, 18);
     world.work("").await;
     world.work("").await;
     assert_eq!(world.totals(world.set).await.0, 120);
     let more = world.announce(vec![deleted("r50", 20)]).await;
-    assert_eq!(more.held, 1);
+    assert_eq!(more.held_back, 1);
 }
 
 #[tokio::test]
@@ -503,9 +503,9 @@ async fn file_of_several_owners_counts_with_the_last_one_that_is_deleted() {
     world.list(world.set, 10, entries).await;
     world.work("1").await;
     // One after the other, before any of them is executed.
-    assert_eq!(world.announce(vec![deleted("a", 20)]).await.held, 0);
-    assert_eq!(world.announce(vec![deleted("b", 20)]).await.held, 0);
-    assert_eq!(world.announce(vec![deleted("c", 20)]).await.held, 1);
+    assert_eq!(world.announce(vec![deleted("a", 20)]).await.held_back, 0);
+    assert_eq!(world.announce(vec![deleted("b", 20)]).await.held_back, 0);
+    assert_eq!(world.announce(vec![deleted("c", 20)]).await.held_back, 1);
 }
 
 #[tokio::test]
@@ -521,8 +521,8 @@ async fn last_owner_that_is_deleted_is_held_back_with_what_others_shared() {
     world.list(world.set, 10, entries).await;
     world.work("1").await;
     // Whether the first one is executed by then, or not.
-    assert_eq!(world.announce(vec![deleted("a", 20)]).await.held, 0);
-    assert_eq!(world.announce(vec![deleted("b", 20)]).await.held, 1);
+    assert_eq!(world.announce(vec![deleted("a", 20)]).await.held_back, 0);
+    assert_eq!(world.announce(vec![deleted("b", 20)]).await.held_back, 1);
     let held = world.store.held_back(SOURCE, false, ResourceId(0), 9);
     assert_eq!(held.await.unwrap()[0].linked, 110);
     world.work("").await;
@@ -600,7 +600,10 @@ async fn deletion_with_its_owner_stands_for_the_change_that_it_replaces() {
     let owner = due.into_iter().find(|task| task.uri == uri("a"));
     let task = owner.unwrap();
     world
-        .complete(vec![TaskResult::Removed { task, kept: false }])
+        .complete(vec![TaskResult::Removed {
+            task,
+            file_stays: false,
+        }])
         .await;
     assert_eq!(world.due_names().await, ["deleted x"]);
     assert_eq!(world.statistics().await.synced_until, Some(at(20)));

@@ -216,7 +216,7 @@ async fn too_many_deletions_wait_for_approval() {
     world.list(world.set, 10, many(150)).await;
     world.work("1").await;
     let result = world.list(world.set, 20, many(49)).await;
-    assert_eq!(result.held, 101);
+    assert_eq!(result.held_back, 101);
     let statistics = world.statistics().await;
     assert_eq!((statistics.pending, statistics.held_deletions), (0, 101));
     // They may have been deleted directly after the first list.
@@ -224,7 +224,7 @@ async fn too_many_deletions_wait_for_approval() {
     assert!(world.due().await.is_empty());
     // Announced again, they are still held back, with another one.
     assert_eq!(world.list(world.set, 21, many(49)).await.tasks, 0);
-    assert_eq!(world.announce(vec![deleted("r0", 30)]).await.held, 1);
+    assert_eq!(world.announce(vec![deleted("r0", 30)]).await.held_back, 1);
     assert_eq!(world.statistics().await.held_deletions, 102);
     // A resource that is listed again is not.
     world.announce(vec![updated("r100", 31)]).await;
@@ -256,9 +256,9 @@ async fn hundred_deletions_or_a_tenth_are_released() {
             .map(|n| deleted(&format!("r{n}"), 20))
             .collect()
     };
-    assert_eq!(world.announce(deletions(0, 150)).await.held, 0);
+    assert_eq!(world.announce(deletions(0, 150)).await.held_back, 0);
     // In small parts it is as many: pending deletions count, too.
-    assert_eq!(world.announce(deletions(150, 151)).await.held, 1);
+    assert_eq!(world.announce(deletions(150, 151)).await.held_back, 1);
     world.work("").await;
     assert_eq!(world.totals(world.set).await.0, 1350);
 }
@@ -269,7 +269,7 @@ async fn deletions_are_undecided_until_their_document_ends() {
     world.announce(vec![created("a", 10)]).await;
     world.work("1").await;
     let part = world.batch(world.set, vec![deleted("a", 20)], None);
-    world.store.apply(part).await.unwrap();
+    world.store.ingest(part).await.unwrap();
     assert!(world.due().await.is_empty());
     world.end_document().await;
     assert_eq!(world.due_names().await, ["deleted a"]);
@@ -303,11 +303,11 @@ async fn member_that_was_named_in_one_of_two_readings_is_not_absent() {
     for named in ["a", "b"] {
         world.store.begin_list(world.set).await.unwrap();
         let entries = vec![created(named, -1)];
-        let listed = world.store.list_entries(&list, world.now, entries);
+        let listed = world.store.ingest_listed(&list, world.now, entries);
         listed.done().await.unwrap();
         assert!(world.store.has_absent_members(world.set).await.unwrap());
     }
-    let absent = || world.store.list_absent(&list, world.now, 2, |_| true);
+    let absent = || world.store.delete_absent(&list, world.now, 2, |_| true);
     while absent().await.unwrap().is_some() {}
     world.end_document().await;
     assert_eq!(world.due_names().await, ["deleted c"]);

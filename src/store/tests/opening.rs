@@ -477,9 +477,9 @@ async fn state_is_the_same_after_a_restart() {
     let batch = world.batch(
         world.set,
         vec![created("a", 10)],
-        Some(BatchCommit { progress, ..end() }),
+        Some(DocumentEnd { progress, ..end() }),
     );
-    world.store.apply(batch).await.unwrap();
+    world.store.ingest(batch).await.unwrap();
     let World {
         folder, store, set, ..
     } = world;

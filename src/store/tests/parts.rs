@@ -112,7 +112,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             }
             let entries = resource.map(|resource| created(&name(resource), -1));
             step.end = resource.is_none().then(|| end.clone());
-            let listed = store.list_part(&list, world.now, Vec::from_iter(entries), step.clone());
+            let listed = store.ingest_part(&list, world.now, Vec::from_iter(entries), step.clone());
             listed.done().await.unwrap();
             step.begins = false;
         }
@@ -129,13 +129,13 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         checks: None,
     };
     while store
-        .list_absent(&list, world.now, 1, |_| true)
+        .delete_absent(&list, world.now, 1, |_| true)
         .await
         .unwrap()
         .is_some()
     {}
     store.drop_parts(set).await.unwrap();
-    let end = BatchCommit {
+    let end = DocumentEnd {
         progress: Some((coverage(time), Vec::new())),
         listed: Some(at(time)),
         ..end()
@@ -145,7 +145,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         begins: false,
         ..world.batch(set, Vec::new(), Some(end))
     };
-    store.apply(batch).await.unwrap();
+    store.ingest(batch).await.unwrap();
     true
 }
 
@@ -268,7 +268,7 @@ async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
                     document: None,
                 }),
             };
-            let listed = store.list_part(&list, world.now, entries.clone(), step);
+            let listed = store.ingest_part(&list, world.now, entries.clone(), step);
             listed.done().await.unwrap();
         }
         if time == 20 {

@@ -251,7 +251,7 @@ fn result(task: Task, how: How, source: &HashMap<ResourceUri, &'static str>) -> 
         (How::Again, _) => failed(task, Some(DateTime::UNIX_EPOCH)),
         (How::GivenUp, _) => failed(task, None),
         (_, ChangeKind::Deleted) => TaskResult::Removed {
-            kept: matches!(how, How::Kept),
+            file_stays: matches!(how, How::Kept),
             task,
         },
         // The content has the announced digest: it was verified.

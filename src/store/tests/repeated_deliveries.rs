@@ -15,12 +15,12 @@ impl World {
     async fn work_off(&self, outcome: DeliveryOutcome) {
         let deliveries = self.store.deliveries(self.set, 0, 1).await.unwrap();
         let delivery = &deliveries[0];
-        let end = BatchCommit {
-            deliveries: vec![(delivery.id, delivery.channel, outcome)],
+        let end = DocumentEnd {
+            deliveries: vec![delivery.processed(outcome)],
             ..end()
         };
         let batch = self.batch(self.set, Vec::new(), Some(end));
-        self.store.apply(batch).await.unwrap();
+        self.store.ingest(batch).await.unwrap();
     }
 
     async fn other_channel(&self) -> ChannelId {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use chrono::TimeDelta;
 
 use super::*;
-use crate::store::{DecisionResult, HeldDecision};
+use crate::store::{DecisionResult, DeletionDecision};
 
 /// A set of 200 resources that the mirror has, of which the deletion of 150 is held back.
 async fn world_with_held_deletions() -> World {
@@ -19,7 +19,7 @@ async fn world_with_held_deletions() -> World {
     world
 }
 
-const REJECT: HeldDecision = HeldDecision::Reject { through: None };
+const REJECT: DeletionDecision = DeletionDecision::Reject { through: None };
 
 async fn held_names(world: &World, after: ResourceId, limit: usize) -> Vec<String> {
     let held = world
@@ -99,17 +99,17 @@ async fn decision_that_ends_early_leaves_the_other_deletions_as_they_are() {
         let (held, rejected) = (statistics.held_deletions, statistics.rejected);
         (decided, held, rejected, statistics.pending)
     };
-    let approve = HeldDecision::Approve {
+    let approve = DeletionDecision::Approve {
         seen: None,
         through: None,
     };
     assert_eq!(decide(REJECT, 1).await, (50, 100, 50, 0));
     assert_eq!(decide(approve, 1).await, (50, 50, 50, 50));
     assert_eq!(decide(REJECT, 9).await, (50, 0, 100, 50));
-    assert_eq!(decide(HeldDecision::Undo, 1).await, (50, 50, 50, 50));
+    assert_eq!(decide(DeletionDecision::Undo, 1).await, (50, 50, 50, 50));
     let since = world.statistics().await.held_since;
     assert_eq!(since, Some(world.now));
-    assert_eq!(decide(HeldDecision::Undo, 9).await, (50, 100, 0, 50));
+    assert_eq!(decide(DeletionDecision::Undo, 9).await, (50, 100, 0, 50));
     assert_eq!(decide(approve, 9).await, (100, 0, 0, 150));
     world.work("approved").await;
     assert_eq!(world.totals(world.set).await.0, 50);
@@ -125,7 +125,13 @@ async fn decision_is_of_the_deletions_that_were_seen() {
     world.announce(again).await;
     let others = (150..160).map(|n| deleted(&format!("r{n}"), 50));
     let later = (10..15).map(|n| deleted(&format!("r{n}"), 50));
-    assert_eq!(world.announce(others.chain(later).collect()).await.held, 15);
+    assert_eq!(
+        world
+            .announce(others.chain(later).collect())
+            .await
+            .held_back,
+        15
+    );
     assert_eq!(world.statistics().await.held_deletions, 150);
     let decide = async |decision| {
         let store = &world.store;
@@ -133,13 +139,13 @@ async fn decision_is_of_the_deletions_that_were_seen() {
         let decided = decided.await.unwrap();
         (decided, world.statistics().await.held_deletions)
     };
-    let approve = |seen, through| HeldDecision::Approve { seen, through };
+    let approve = |seen, through| DeletionDecision::Approve { seen, through };
     let none = (DecisionResult::Decided(0), 150);
     assert_eq!(decide(approve(None, Some(0))).await, none);
-    let fewer = HeldDecision::Reject { through: Some(0) };
+    let fewer = DeletionDecision::Reject { through: Some(0) };
     assert_eq!(decide(fewer).await, none);
     let (held, seen) = (150, 149);
-    let more = DecisionResult::MoreHeld { held, seen };
+    let more = DecisionResult::MoreHeldBack { held, seen };
     assert_eq!(decide(approve(Some(149), through)).await, (more, 150));
     let decided = decide(approve(Some(150), through)).await;
     assert_eq!(decided, (DecisionResult::Decided(135), 15));
@@ -151,16 +157,16 @@ async fn decision_is_of_the_deletions_that_were_seen() {
     // They have a number of their own, and it is not given again.
     let later = world.statistics().await.held_through;
     assert!(later > through);
-    let decided = decide(HeldDecision::Reject { through: later }).await;
+    let decided = decide(DeletionDecision::Reject { through: later }).await;
     assert_eq!(decided, (DecisionResult::Decided(15), 0));
     assert_eq!(world.statistics().await.held_through, later);
     let rejected = world.store.held_back(SOURCE, true, ResourceId(0), 99);
     let rejected = rejected.await.unwrap();
     let rejected: Vec<_> = rejected.into_iter().map(|task| task.uri).collect();
     assert_eq!(rejected, names);
-    let undone = decide(HeldDecision::Undo).await;
+    let undone = decide(DeletionDecision::Undo).await;
     assert_eq!(undone, (DecisionResult::Decided(15), 15));
-    let undone = decide(HeldDecision::Reject { through: later }).await;
+    let undone = decide(DeletionDecision::Reject { through: later }).await;
     assert_eq!(undone, (DecisionResult::Decided(0), 15));
 }
 
@@ -172,22 +178,22 @@ async fn deletion_that_is_held_back_again_keeps_the_number_that_was_seen() {
     world.list(world.set, 10, all).await;
     world.work("1").await;
     let deletions = |count: usize| (0..count).map(|n| deleted(&format!("r{n}"), -1)).collect();
-    assert_eq!(world.announce(deletions(150)).await.held, 150);
+    assert_eq!(world.announce(deletions(150)).await.held_back, 150);
     let through = world.statistics().await.held_through;
     // The same, and others besides.
-    assert_eq!(world.announce(deletions(150)).await.held, 150);
-    assert_eq!(world.announce(deletions(155)).await.held, 155);
+    assert_eq!(world.announce(deletions(150)).await.held_back, 150);
+    assert_eq!(world.announce(deletions(155)).await.held_back, 155);
     let decide = async |decision| {
         let store = &world.store;
         let decided = store.decide_deletions(SOURCE, decision, world.now, || true);
         decided.await.unwrap()
     };
-    let seen = HeldDecision::Reject { through };
+    let seen = DeletionDecision::Reject { through };
     assert_eq!(decide(seen).await, DecisionResult::Decided(150));
     assert_eq!(held_names(&world, ResourceId(0), 999).await.len(), 5);
     // What was decided is another matter when it is held back later.
     assert_eq!(
-        decide(HeldDecision::Undo).await,
+        decide(DeletionDecision::Undo).await,
         DecisionResult::Decided(150)
     );
     assert_eq!(decide(seen).await, DecisionResult::Decided(0));
@@ -200,7 +206,7 @@ async fn rejections_that_are_undone_at_once_have_one_number() {
     let before = world.statistics().await.held_through;
     let store = &world.store;
     let undo = async || {
-        let undone = store.decide_deletions(SOURCE, HeldDecision::Undo, world.now, || true);
+        let undone = store.decide_deletions(SOURCE, DeletionDecision::Undo, world.now, || true);
         undone.await.unwrap()
     };
     assert_eq!(undo().await, DecisionResult::Decided(150));
@@ -237,9 +243,9 @@ async fn rejection_outlives_repeated_statements_and_restarts() {
     let world = world.reopened();
     // The same document again, and a newer Resource List that does not name them either.
     let again = (0..150).map(|n| deleted(&format!("r{n}"), 20)).collect();
-    assert_eq!(world.announce(again).await.held, 0);
+    assert_eq!(world.announce(again).await.held_back, 0);
     let others = (150..200).map(|n| created(&format!("r{n}"), -1)).collect();
-    assert_eq!(world.list(world.set, 50, others).await.held, 0);
+    assert_eq!(world.list(world.set, 50, others).await.held_back, 0);
     assert!(world.due().await.is_empty());
     let statistics = world.statistics().await;
     assert_eq!(statistics.held_deletions, 0);
@@ -254,10 +260,10 @@ async fn undated_deletion_that_was_rejected_is_not_decided_again() {
     world.list(world.set, 10, all).await;
     world.work("1").await;
     let deletions = |count: usize| (0..count).map(|n| deleted(&format!("r{n}"), -1)).collect();
-    assert_eq!(world.announce(deletions(150)).await.held, 150);
+    assert_eq!(world.announce(deletions(150)).await.held_back, 150);
     world.store.reject_deletions(SOURCE).await.unwrap();
     // So few would be applied at once.
-    assert_eq!(world.announce(deletions(20)).await.held, 0);
+    assert_eq!(world.announce(deletions(20)).await.held_back, 0);
     assert!(world.due().await.is_empty());
 }
 
@@ -272,13 +278,16 @@ async fn rejection_outlives_the_confirmation_of_what_a_hub_has_stated() {
         ..deleted(&format!("r{n}"), 20)
     };
     assert_eq!(
-        world.announce((0..150).map(by_hub).collect()).await.held,
+        world
+            .announce((0..150).map(by_hub).collect())
+            .await
+            .held_back,
         150
     );
     world.store.reject_deletions(SOURCE).await.unwrap();
     // So few would be applied at once.
     let confirmed = (0..20).map(|n| deleted(&format!("r{n}"), 20)).collect();
-    assert_eq!(world.announce(confirmed).await.held, 0);
+    assert_eq!(world.announce(confirmed).await.held_back, 0);
     assert!(world.due().await.is_empty());
 }
 
@@ -301,7 +310,7 @@ async fn rejection_ends_with_a_new_statement_of_the_source() {
     let named = (1..200).map(|n| created(&format!("r{n}"), -1)).collect();
     world.list(world.set, 90, named).await;
     let deletions = (2..150).map(|n| deleted(&format!("r{n}"), 100)).collect();
-    assert_eq!(world.announce(deletions).await.held, 148);
+    assert_eq!(world.announce(deletions).await.held_back, 148);
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ async fn left(world: &World, is_same: bool) {
     let task = world.due().await.remove(0);
     assert!(task.kind == ChangeKind::Deleted && task.is_shared);
     world
-        .complete(vec![TaskResult::Left { task, is_same }])
+        .complete(vec![TaskResult::LeftSet { task, is_same }])
         .await;
 }
 
@@ -35,9 +35,9 @@ async fn change_that_a_deletion_of_another_set_replaced_is_requested_again() {
     world.announce_in(world.set, vec![deleted("a", 21)]).await;
     let claimed = async || {
         let progress = Some((coverage(40), Vec::new()));
-        let end = BatchCommit { progress, ..end() };
+        let end = DocumentEnd { progress, ..end() };
         let batch = world.batch(other, Vec::new(), Some(end));
-        world.store.apply(batch).await.unwrap();
+        world.store.ingest(batch).await.unwrap();
         let statistics = world.store.set_statistics(other).await.unwrap();
         statistics.synced_until
     };
@@ -58,9 +58,9 @@ async fn change_that_an_ended_deletion_had_replaced_is_requested_again() {
     world.announce_in(world.set, vec![deleted("a", 21)]).await;
     let mut wakes = world.store.wakes();
     let progress = Some((coverage(40), Vec::new()));
-    let end = BatchCommit { progress, ..end() };
+    let end = DocumentEnd { progress, ..end() };
     let batch = world.batch(other, vec![updated("a", 3)], Some(end));
-    world.store.apply(batch).await.unwrap();
+    world.store.ingest(batch).await.unwrap();
     assert_eq!(world.due_names().await, ["updated a"]);
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
     let statistics = world.store.set_statistics(other).await.unwrap();
@@ -109,7 +109,7 @@ async fn resource_in_doubt_that_an_older_list_names_wakes_the_worker() {
         checks: None,
     };
     let entries = vec![created("a", 2)];
-    let listed = world.store.list_entries(&list, world.now, entries);
+    let listed = world.store.ingest_listed(&list, world.now, entries);
     assert_eq!(listed.done().await.unwrap().tasks, 0);
     assert_eq!(world.due_names().await, ["updated a"]);
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
@@ -185,7 +185,7 @@ async fn leaving_a_set_twice_counts_once() {
     assert!(task.is_shared);
     // The Resource List of the set does not name it any more, either.
     world.list(world.set, 30, Vec::new()).await;
-    let left = TaskResult::Left {
+    let left = TaskResult::LeftSet {
         task,
         is_same: true,
     };
@@ -237,9 +237,9 @@ async fn entry_of_an_older_list_of_another_set_undoes_a_deletion() {
 async fn older_change_of_a_set_that_was_read_up_to_a_deletion_undoes_nothing() {
     let (world, other) = deleted_by_one_set().await;
     let progress = Some((coverage(20), Vec::new()));
-    let end = BatchCommit { progress, ..end() };
+    let end = DocumentEnd { progress, ..end() };
     let batch = world.batch(other, Vec::new(), Some(end));
-    world.store.apply(batch).await.unwrap();
+    world.store.ingest(batch).await.unwrap();
     world.announce_in(other, vec![created("a", 15)]).await;
     assert!(world.due().await.is_empty());
 }
@@ -351,7 +351,7 @@ async fn resource_that_is_gone_is_missed_while_a_list_that_is_newer_than_the_del
     world.store.begin_list(other).await.unwrap();
     let listed = world
         .store
-        .list_entries(&list, world.now, vec![created("a", 11)]);
+        .ingest_listed(&list, world.now, vec![created("a", 11)]);
     listed.done().await.unwrap();
     answered_as_absent(&world).await;
     let statistics = world.store.set_statistics(other).await.unwrap();
@@ -494,7 +494,7 @@ async fn change_that_a_rejected_deletion_had_replaced_is_requested_again() {
     world.work("1").await;
     world.announce_in(other, vec![updated("n7", 20)]).await;
     let gone = names.iter().map(|name| deleted(name, 21)).collect();
-    assert_eq!(world.announce_in(world.set, gone).await.held, 150);
+    assert_eq!(world.announce_in(world.set, gone).await.held_back, 150);
     let mut wakes = world.store.wakes();
     let rejected = world.store.reject_deletions(SOURCE).await;
     assert_eq!(rejected.unwrap(), 150);
@@ -502,9 +502,9 @@ async fn change_that_a_rejected_deletion_had_replaced_is_requested_again() {
     assert_eq!(world.due().await[0].set, other);
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
     let progress = Some((coverage(40), Vec::new()));
-    let end = BatchCommit { progress, ..end() };
+    let end = DocumentEnd { progress, ..end() };
     let batch = world.batch(other, Vec::new(), Some(end));
-    world.store.apply(batch).await.unwrap();
+    world.store.ingest(batch).await.unwrap();
     let claimed = async || {
         let statistics = world.store.set_statistics(other).await.unwrap();
         statistics.synced_until
@@ -521,7 +521,7 @@ async fn deletion_of_a_document_that_broke_off_is_decided_although_its_set_has_l
     for is_absent in [true, false] {
         let (world, other) = of_two_sets().await;
         let broken_off = world.batch(world.set, vec![deleted("a", 21)], None);
-        world.store.apply(broken_off).await.unwrap();
+        world.store.ingest(broken_off).await.unwrap();
         world.list(world.set, 30, Vec::new()).await;
         assert_eq!(world.due_names().await, ["deleted a"]);
         if is_absent {
@@ -555,7 +555,7 @@ async fn tasks_of_a_set_that_has_ended_are_those_of_the_set_that_shares_them() {
     world.announce_in(other, vec![updated("n7", 20)]).await;
     let gone = names.iter().filter(|name| *name != "n3");
     let gone = gone.map(|name| deleted(name, 21)).collect();
-    assert_eq!(world.announce_in(world.set, gone).await.held, 149);
+    assert_eq!(world.announce_in(world.set, gone).await.held_back, 149);
     let end = world.store.end_set(SOURCE, world.set, world.now);
     end.await.unwrap();
     let retry = world.store.retry_failed(other, SOURCE, world.now, None);

@@ -19,7 +19,10 @@ async fn in_progress(change: Change) -> (World, Task) {
 #[tokio::test]
 async fn file_removed_by_a_superseded_task_is_fetched_again() {
     let (world, task) = in_progress(deleted("a", 15)).await;
-    let removed = TaskResult::Removed { task, kept: false };
+    let removed = TaskResult::Removed {
+        task,
+        file_stays: false,
+    };
     world.complete(vec![removed]).await;
     assert_eq!(world.totals(world.set).await, (0, 0));
     let due = world.due().await;
@@ -45,7 +48,10 @@ async fn file_removed_by_a_superseded_task_is_fetched_again() {
 async fn restored_resource_that_the_source_does_not_have_stays_deleted() {
     let (world, task) = in_progress(deleted("a", 15)).await;
     world
-        .complete(vec![TaskResult::Removed { task, kept: false }])
+        .complete(vec![TaskResult::Removed {
+            task,
+            file_stays: false,
+        }])
         .await;
     let task = world.due().await.remove(0);
     world.complete(vec![failed_as_absent(task)]).await;
@@ -221,7 +227,7 @@ async fn task_in_place_of_a_dropped_one_wakes_its_worker() {
     let world = world.reopened();
     let mut wakes = world.store.wakes();
     let begin = world.batch(world.set, vec![deleted("a", 15)], None);
-    assert_eq!(world.store.apply(begin).await.unwrap().tasks, 0);
+    assert_eq!(world.store.ingest(begin).await.unwrap().tasks, 0);
     assert_eq!(world.due_names().await, ["deleted a"]);
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
 }

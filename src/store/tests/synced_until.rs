@@ -57,9 +57,9 @@ async fn synced_until_is_held_back_to_the_oldest_change_that_is_not_applied() {
     // Sets that share a resource share its task.
     let other = begin(&world.store, "other.xml").await;
     let shared = world.batch(other, vec![updated("b", 22)], Some(end()));
-    world.store.apply(shared).await.unwrap();
+    world.store.ingest(shared).await.unwrap();
     let shared = world.batch(other, vec![updated("b", 39)], Some(end()));
-    world.store.apply(shared).await.unwrap();
+    world.store.ingest(shared).await.unwrap();
     assert_eq!(until().await, Some(at(39)));
     world.work("5").await;
     world.announce_until(Vec::new(), 25).await;
@@ -72,12 +72,12 @@ async fn synced_until_is_held_back_to_the_oldest_change_that_is_not_applied() {
     let batch = world.batch(
         world.set,
         Vec::new(),
-        Some(BatchCommit {
+        Some(DocumentEnd {
             progress: Some((broken, Vec::new())),
             ..end()
         }),
     );
-    world.store.apply(batch).await.unwrap();
+    world.store.ingest(batch).await.unwrap();
     assert_eq!(
         until().await,
         Some(at(25)),

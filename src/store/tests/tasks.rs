@@ -50,7 +50,7 @@ async fn repeated_change_does_not_restart_its_task() {
         BatchResult {
             tasks: 0,
             known: 2,
-            held: 0,
+            held_back: 0,
             contradicted: 0,
             unfollowed: 0,
         }
@@ -293,7 +293,10 @@ async fn resource_created_again_during_its_deletion_stays_a_member() {
     let task = world.due().await.remove(0);
     world.announce(vec![created("a", 12)]).await;
     world
-        .complete(vec![TaskResult::Removed { task, kept: false }])
+        .complete(vec![TaskResult::Removed {
+            task,
+            file_stays: false,
+        }])
         .await;
     assert_eq!(world.totals(world.set).await, (0, 0));
     world.work("22").await;
@@ -333,7 +336,7 @@ async fn feed_lists_applied_changes_in_order_and_wakes_once() {
             TaskResult::Published(same),
             TaskResult::Removed {
                 task: tasks.remove(0),
-                kept: false,
+                file_stays: false,
             },
         ])
         .await;

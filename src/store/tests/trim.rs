@@ -69,7 +69,7 @@ async fn resources_beyond_the_limit_are_rejected_and_nothing_else() {
     world.announce(names("a", 2)).await;
     world.work("1").await;
     let too_many = world.batch(world.set, names("b", 2), Some(end()));
-    let error = world.store.apply(too_many).await.unwrap_err();
+    let error = world.store.ingest(too_many).await.unwrap_err();
     assert_eq!(error.code(), "too-many-resources");
     assert_eq!(world.known().await, 2, "all of it or nothing");
     // What is known goes on.

@@ -422,7 +422,10 @@ async fn no_version_waits_for_a_task_that_has_ended() {
     world.list(world.set, 100, Vec::new()).await;
     let task = world.due().await.remove(0);
     assert_eq!(task.kind, ChangeKind::Deleted);
-    let removed = TaskResult::Removed { task, kept: false };
+    let removed = TaskResult::Removed {
+        task,
+        file_stays: false,
+    };
     world.complete(vec![removed]).await;
     assert_eq!(world.version_times().await, [10]);
     // What only a hub has stated takes the place of its task, and is no version.

@@ -22,7 +22,7 @@ pub(in crate::store) const TASKS_A_STEP: usize = if cfg!(test) { 50 } else { 200
 
 /// What a person decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldDecision {
+pub enum DeletionDecision {
     /// The deletions go on.
     Approve {
         /// How many of them the person has seen: if more are held back, none goes on. `None`: however many.
@@ -46,7 +46,7 @@ pub enum DecisionResult {
     /// It was made about so many deletions.
     Decided(u64),
     /// It was made about none: more are held back than the person has seen.
-    MoreHeld {
+    MoreHeldBack {
         /// How many are held back.
         held: u64,
         /// How many the person has seen.
@@ -58,7 +58,7 @@ impl DecisionResult {
     fn decided(self) -> u64 {
         match self {
             Self::Decided(deletions) => deletions,
-            Self::MoreHeld { .. } => 0,
+            Self::MoreHeldBack { .. } => 0,
         }
     }
 }
@@ -66,7 +66,7 @@ impl DecisionResult {
 impl Store {
     /// Releases the held-back deletions of a Source and returns their number.
     pub async fn approve_deletions(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
-        let decision = HeldDecision::Approve {
+        let decision = DeletionDecision::Approve {
             seen: None,
             through: None,
         };
@@ -79,7 +79,7 @@ impl Store {
 
     /// Rejects the held-back deletions of a Source and returns their number.
     pub async fn reject_deletions(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
-        let decision = HeldDecision::Reject { through: None };
+        let decision = DeletionDecision::Reject { through: None };
         let now = crate::clock::now().wall;
         let result = self
             .decide_deletions(source, decision, now, || true)
@@ -92,7 +92,7 @@ impl Store {
     pub async fn decide_deletions(
         self: &Arc<Self>,
         source: &str,
-        decision: HeldDecision,
+        decision: DeletionDecision,
         now: DateTime<Utc>,
         goes_on: impl Fn() -> bool,
     ) -> Result<DecisionResult, StoreError> {
@@ -100,26 +100,27 @@ impl Store {
         let found = self.read(move |sql| {
             let last = last_hold::get(sql)?;
             Ok(match decision {
-                HeldDecision::Approve { through, .. } | HeldDecision::Reject { through } => {
+                DeletionDecision::Approve { through, .. }
+                | DeletionDecision::Reject { through } => {
                     let through = through.map_or(last, |through| through.min(last));
-                    let held = task_count::held_of_source(sql, &name)?;
+                    let held = task_count::held_back_of_source(sql, &name)?;
                     (task::held_back(sql, &name, Some(through))?, held, through)
                 }
-                HeldDecision::Undo => (task::rejected(sql, &name)?, 0, last),
+                DeletionDecision::Undo => (task::rejected(sql, &name)?, 0, last),
             })
         });
         let (found, held, through) = found.await?;
-        if let HeldDecision::Approve {
+        if let DeletionDecision::Approve {
             seen: Some(seen), ..
         } = decision
             && held > seen
         {
-            return Ok(DecisionResult::MoreHeld { held, seen });
+            return Ok(DecisionResult::MoreHeldBack { held, seen });
         }
         // Nothing is left of what was listed: a person has reviewed none of the recent deletions.
         let is_bound = matches!(
             decision,
-            HeldDecision::Approve {
+            DeletionDecision::Approve {
                 through: Some(_),
                 ..
             }
@@ -127,7 +128,7 @@ impl Store {
         if is_bound && found.is_empty() {
             return Ok(DecisionResult::Decided(0));
         }
-        if found.is_empty() && decision == HeldDecision::Undo {
+        if found.is_empty() && decision == DeletionDecision::Undo {
             return Ok(DecisionResult::Decided(0));
         }
         let hold = self.begin_decision(source, decision, through, now).await?;
@@ -146,22 +147,22 @@ impl Store {
     async fn begin_decision(
         self: &Arc<Self>,
         source: &str,
-        decision: HeldDecision,
+        decision: DeletionDecision,
         through: u64,
         now: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let source = source.to_owned();
         match decision {
             // Recent deletions do not count any more: a person has reviewed them.
-            HeldDecision::Approve { .. } => {
+            DeletionDecision::Approve { .. } => {
                 self.write(move |tx| {
                     loss::delete_of_source(tx.sql, &source)?;
                     Ok(through)
                 })
                 .await
             }
-            HeldDecision::Reject { .. } => Ok(through),
-            HeldDecision::Undo => {
+            DeletionDecision::Reject { .. } => Ok(through),
+            DeletionDecision::Undo => {
                 self.write(move |tx| {
                     for set in forgotten::sets(tx.sql, &source)? {
                         if task_count::of_set(tx.sql, set)?.held_back == 0 {
@@ -178,7 +179,7 @@ impl Store {
     async fn decide_some(
         self: &Arc<Self>,
         source: &str,
-        decision: HeldDecision,
+        decision: DeletionDecision,
         hold: u64,
         step: Vec<ResourceId>,
     ) -> Result<u64, StoreError> {
@@ -188,22 +189,22 @@ impl Store {
             let mut decided = 0;
             for &resource in &step {
                 let is_decided = match decision {
-                    HeldDecision::Approve { .. } => {
-                        task::decide_held(tx.sql, resource, hold, TaskState::Ready)?
+                    DeletionDecision::Approve { .. } => {
+                        task::decide_held_back(tx.sql, resource, hold, TaskState::Ready)?
                     }
-                    HeldDecision::Reject { .. } => {
+                    DeletionDecision::Reject { .. } => {
                         let is_rejected =
-                            task::decide_held(tx.sql, resource, hold, TaskState::Rejected)?;
+                            task::decide_held_back(tx.sql, resource, hold, TaskState::Unwanted)?;
                         if is_rejected {
                             request_replaced(tx, &source, resource, now)?;
                         }
                         is_rejected
                     }
-                    HeldDecision::Undo => task::hold_rejected(tx.sql, resource, hold)?,
+                    DeletionDecision::Undo => task::hold_rejected(tx.sql, resource, hold)?,
                 };
                 decided += u64::from(is_decided);
             }
-            if decided > 0 && matches!(decision, HeldDecision::Approve { .. }) {
+            if decided > 0 && matches!(decision, DeletionDecision::Approve { .. }) {
                 tx.wake(Wake::Tasks(source));
             }
             Ok(decided)

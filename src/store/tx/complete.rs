@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::linked::end_with_owner;
 use super::membership::{TotalsChange, leave_if_shared, note_deletion};
 use super::put_task::RequestedAgain;
-use super::superseded::{SupersededTask, doubt_and_restore};
+use super::restore::{StateToRestore, doubt_and_restore};
 use super::versions::note_published;
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::ids::SetId;
@@ -35,11 +35,11 @@ pub enum TaskResult {
         /// The task.
         task: Task,
         /// Whether the file was left.
-        kept: bool,
+        file_stays: bool,
     },
     /// The deletion of a resource that the Source still serves, and that is a member of another set: it has left the set that
     /// announced the deletion.
-    Left {
+    LeftSet {
         /// The task.
         task: Task,
         /// Whether the Source serves what the mirror has.
@@ -74,7 +74,7 @@ impl TaskResult {
         match self {
             Self::Published(publication) => &publication.task,
             Self::Removed { task, .. }
-            | Self::Left { task, .. }
+            | Self::LeftSet { task, .. }
             | Self::Contradicted { task, .. }
             | Self::Unselected { task, .. }
             | Self::Failed { task, .. } => task,
@@ -99,10 +99,10 @@ impl Store {
                     TaskResult::Published(publication) => {
                         publish(tx, now, &mut totals, publication)?;
                     }
-                    TaskResult::Removed { task, kept } => {
-                        remove(tx, now, &mut totals, task, *kept)?;
+                    TaskResult::Removed { task, file_stays } => {
+                        remove(tx, now, &mut totals, task, *file_stays)?;
                     }
-                    TaskResult::Left { task, is_same } => {
+                    TaskResult::LeftSet { task, is_same } => {
                         leave(tx.sql, now, task, *is_same)?;
                     }
                     TaskResult::Contradicted { task, is_same } => {
@@ -118,7 +118,7 @@ impl Store {
                         }
                     }
                     TaskResult::Unselected { task, served } => {
-                        task::reject_type(tx.sql, task, served)?;
+                        task::unselect_type(tx.sql, task, served)?;
                         version::unselect_waiting(tx.sql, task.resource, served)?;
                     }
                     TaskResult::Failed { task, failure } => {
@@ -128,7 +128,7 @@ impl Store {
                         let is_over = failure.is_absent && failure.retry_at.is_none();
                         if is_over && was_absent_later(tx.sql, task)? {
                             remove(tx, now, &mut totals, task, false)?;
-                            remove_doubted_file(tx.sql, task)?;
+                            request_removal_if_doubted(tx.sql, task)?;
                         } else if is_over && let Some(state) = deleted_later(tx.sql, task)? {
                             leave_deleted(tx.sql, now, task, &state)?;
                         } else if is_over && may_be_made_up(tx.sql, task)? {
@@ -169,7 +169,7 @@ fn release_versions(tx: &mut Tx<'_>, result: &TaskResult) -> Result<(), StoreErr
         // Those state what becomes of its versions.
         TaskResult::Published(_) | TaskResult::Unselected { .. } => return Ok(()),
         TaskResult::Removed { task, .. }
-        | TaskResult::Left { task, .. }
+        | TaskResult::LeftSet { task, .. }
         | TaskResult::Contradicted { task, .. }
         | TaskResult::Failed { task, .. } => task,
     };
@@ -186,7 +186,7 @@ fn publish(
     publication: &Publication,
 ) -> Result<(), StoreError> {
     let (sql, task) = (tx.sql, &publication.task);
-    let superseded = SupersededTask::find(sql, task)?;
+    let to_restore = StateToRestore::find(sql, task)?;
     let before = resource::live_length(sql, task.resource)?;
     // An impossible time is not stored, so that a list that states it, or another one, is compared again.
     let latest = latest_plausible(now);
@@ -209,8 +209,8 @@ fn publish(
         let change = task.kind.as_str();
         let is_patched = publication.is_patched;
         append_to_feed(tx, task, change, now, &publication.path, length, is_patched)?;
-        if let Some(superseded) = superseded {
-            superseded.restore(sql, task, now)?;
+        if let Some(state) = to_restore {
+            state.restore(sql, task, now)?;
         }
     }
     Ok(task::complete(sql, task)?)
@@ -293,11 +293,11 @@ fn may_be_made_up(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
 fn forget_made_up(sql: &Connection, task: &Task) -> Result<(), StoreError> {
     member::delete_from_all(sql, task.resource, task.version)?;
     task::complete(sql, task)?;
-    remove_doubted_file(sql, task)
+    request_removal_if_doubted(sql, task)
 }
 
 /// The state of a task's resource if the mirror has applied a deletion that is not older than the task's change, and the task was to
-/// restore what the deletion removed (see [`SupersededTask`]). Then an answer that there is none confirms the deletion.
+/// restore what the deletion removed (see [`StateToRestore`]). Then an answer that there is none confirms the deletion.
 ///
 /// A list states that the resource exists at its own time: what another set has stated since then counts.
 fn deleted_later(sql: &Connection, task: &Task) -> Result<Option<ResourceState>, StoreError> {
@@ -321,11 +321,11 @@ fn leave_deleted(
     state: &ResourceState,
 ) -> Result<(), StoreError> {
     note_deletion(sql, task.set, state)?;
-    part::doubt_parts_of(sql, task.resource)?;
+    part::reread_parts_of(sql, task.resource)?;
     member::delete_from_all(sql, task.resource, task.version)?;
     end_links(sql, now, task)?;
     task::complete(sql, task)?;
-    remove_doubted_file(sql, task)
+    request_removal_if_doubted(sql, task)
 }
 
 /// What a resource that is deleted has linked to is deleted with it, unless a newer task creates the resource again.
@@ -337,7 +337,7 @@ fn end_links(sql: &Connection, now: DateTime<Utc>, task: &Task) -> Result<(), St
 }
 
 /// An attempt before this one may have published a file whose record was lost.
-fn remove_doubted_file(sql: &Connection, task: &Task) -> Result<(), StoreError> {
+fn request_removal_if_doubted(sql: &Connection, task: &Task) -> Result<(), StoreError> {
     match task.live_doubted {
         true => doubt_and_restore(sql, task.resource).map(drop),
         false => Ok(()),
@@ -349,24 +349,24 @@ fn remove(
     now: DateTime<Utc>,
     totals: &mut TotalsChange,
     task: &Task,
-    kept: bool,
+    file_stays: bool,
 ) -> Result<(), StoreError> {
     let sql = tx.sql;
-    let superseded = SupersededTask::find(sql, task)?;
+    let to_restore = StateToRestore::find(sql, task)?;
     let before = resource::live_length(sql, task.resource)?;
     if let Some(length) = before {
         totals.count_removal(sql, task.resource, length)?;
-        if let Some(superseded) = superseded {
-            superseded.restore(sql, task, now)?;
+        if let Some(state) = to_restore {
+            state.restore(sql, task, now)?;
         }
     }
-    part::doubt_parts_of(sql, task.resource)?;
+    part::reread_parts_of(sql, task.resource)?;
     member::delete_from_all(sql, task.resource, task.version)?;
     end_links(sql, now, task)?;
     resource::delete(sql, task, now)?;
     if let Some(length) = before {
         // A reader removes by the path what it has made of the file; the length states whether there is one still.
-        let length = u64::try_from(length).ok().filter(|_| kept);
+        let length = u64::try_from(length).ok().filter(|_| file_stays);
         append_to_feed(tx, task, task.kind.as_str(), now, &task.path, length, false)?;
     }
     Ok(task::complete(sql, task)?)

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
 use super::put_task::put_task_since;
-use super::superseded::remove_unrecorded;
+use super::restore::request_removal_of_unrecorded;
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
@@ -97,7 +97,7 @@ fn conclude(
             // It was asked for, and the Source has answered.
             state.drop_task(sql, &context)?;
             if state.known.is_none() && state.is_doubted {
-                remove_unrecorded(sql, state.id, now)?;
+                request_removal_of_unrecorded(sql, state.id, now)?;
             }
             member::delete_from_all(sql, state.id, i64::MAX)?;
             concluded.forgotten.push(statement.uri.clone());

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::superseded::doubt_and_restore;
+use super::restore::doubt_and_restore;
 use crate::store::ids::ResourceId;
 use crate::store::{Store, StoreError, Wake};
 

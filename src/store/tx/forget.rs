@@ -16,7 +16,7 @@ use super::repair::repair;
 use crate::protocol::ChangeKind;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
-use crate::store::readers::Lane;
+use crate::store::query_threads::Lane;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::followed_source::{self, SourcePlace};
 use crate::store::tables::forgotten::{self, ForgottenResource, SetTotals};

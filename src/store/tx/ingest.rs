@@ -16,7 +16,7 @@ use crate::protocol::{ChangeKind, ContentInfo, SourceTime, Standing};
 use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
-use crate::store::tables::inbox::{self, DeliveryOutcome};
+use crate::store::tables::inbox::{self, DeliveryOutcome, ProcessedDelivery};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{
     channel, coverage, delivered, dump, dump_package, gap, member, part, source_set, task,
@@ -41,18 +41,18 @@ pub struct ChangeBatch {
     /// The changes, in the order of the document.
     pub changes: Vec<Change>,
     /// What the end of the document commits; `None` for all batches but its last.
-    pub end: Option<BatchCommit>,
+    pub end: Option<DocumentEnd>,
 }
 
 /// What becomes true when all changes of a document have become tasks.
 #[derive(Debug)]
-pub struct BatchCommit {
+pub struct DocumentEnd {
     /// Decides whether the document's deletions are released.
     pub rules: DeletionRules,
     /// The new coverage and gaps of the set; `None`: the document proves nothing.
     pub progress: Option<(Coverage, Vec<Gap>)>,
     /// The notifications that were processed.
-    pub deliveries: Vec<(i64, ChannelId, DeliveryOutcome)>,
+    pub deliveries: Vec<ProcessedDelivery>,
     /// Documents that need not be read again while they are unchanged.
     pub documents: Vec<DocumentRecord>,
     /// The time of the Resource List that was read completely.
@@ -63,7 +63,7 @@ pub struct BatchCommit {
     pub missed_by: Vec<ChannelId>,
 }
 
-impl BatchCommit {
+impl DocumentEnd {
     /// The end of a document that proves nothing.
     pub fn new(rules: DeletionRules) -> Self {
         Self {
@@ -86,7 +86,7 @@ pub struct BatchResult {
     /// Changes that are no news.
     pub known: u64,
     /// Deletions that were held back.
-    pub held: u64,
+    pub held_back: u64,
     /// What only a hub has stated, and the entries of a Resource List or Resource Dump contradict, or what they do not name.
     pub contradicted: u64,
     /// Linked resources that were not followed, because the Source has as many resources as it may have.
@@ -120,7 +120,7 @@ impl BatchResult {
     pub fn add(&mut self, other: Self) {
         self.tasks += other.tasks;
         self.known += other.known;
-        self.held += other.held;
+        self.held_back += other.held_back;
         self.contradicted += other.contradicted;
         self.unfollowed += other.unfollowed;
     }
@@ -128,12 +128,12 @@ impl BatchResult {
 
 impl Store {
     /// Makes tasks of changes and, at the end of their document, commits what moves with them.
-    pub async fn apply(self: &Arc<Self>, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
-        self.apply_all(vec![batch]).await
+    pub async fn ingest(self: &Arc<Self>, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
+        self.ingest_all(vec![batch]).await
     }
 
-    /// As [`apply`](Self::apply), for several documents, one after the other, in one transaction. Returns the results together.
-    pub async fn apply_all(
+    /// As [`ingest`](Self::ingest), for several documents, one after the other, in one transaction. Returns the results together.
+    pub async fn ingest_all(
         self: &Arc<Self>,
         batches: Vec<ChangeBatch>,
     ) -> Result<BatchResult, StoreError> {
@@ -145,7 +145,7 @@ impl Store {
         let write = self.write(move |tx| {
             let mut sum = BatchResult::default();
             for batch in &batches {
-                sum.add(apply(tx, batch)?);
+                sum.add(ingest(tx, batch)?);
             }
             Ok(sum)
         });
@@ -157,7 +157,7 @@ impl Store {
     }
 }
 
-fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError> {
+fn ingest(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError> {
     let sql = tx.sql;
     let context = BatchContext::read(sql, batch.set, &batch.source, batch.origin, batch.now)?;
     let mut result = BatchResult::default();
@@ -165,7 +165,7 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
         task::interrupt_undecided(sql, batch.set)?;
     }
     for change in &batch.changes {
-        if apply_change(sql, &context, change)? {
+        if ingest_change(sql, &context, change)? {
             result.tasks += 1;
         } else {
             result.known += 1;
@@ -173,7 +173,7 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
     }
     result.unfollowed = context.unfollowed.get();
     if let Some(end) = &batch.end {
-        result.held = commit(sql, &context, end)?;
+        result.held_back = end_document(sql, &context, end)?;
     }
     if result.tasks > 0 || context.has_restored.get() || batch.end.is_some() {
         tx.wake(Wake::Tasks(batch.source.clone()));
@@ -187,8 +187,8 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
     Ok(result)
 }
 
-/// Applies one change and returns whether it became a task.
-fn apply_change(
+/// Ingests one change and returns whether it became a task.
+fn ingest_change(
     sql: &Connection,
     context: &BatchContext<'_>,
     change: &Change,
@@ -217,7 +217,7 @@ fn apply_change(
     if deletes && is_repeated && state.is_own_interrupted(context.set) {
         task::resume_interrupted(sql, state.id)?;
     }
-    if deletes && has_left(sql, context, &state)? {
+    if deletes && is_only_in_another_set(sql, context, &state)? {
         return Ok(false);
     }
     let decision = plan_change(
@@ -226,22 +226,24 @@ fn apply_change(
         state.pending.as_ref(),
     );
     // A change that is older than the applied deletion does not make the resource a member again.
-    let is_overtaken = |known: &LocalState| known.deleted && change.changed_at <= known.changed_at;
-    let has_left = decision == Decision::Older && state.known.as_ref().is_some_and(is_overtaken);
-    if !has_left && change.kind != ChangeKind::Deleted {
+    let is_before_deletion =
+        |known: &LocalState| known.deleted && change.changed_at <= known.changed_at;
+    let stays_deleted =
+        decision == Decision::Older && state.known.as_ref().is_some_and(is_before_deletion);
+    if !stays_deleted && change.kind != ChangeKind::Deleted {
         state.join_changed(sql, context)?;
     }
     if decision != Decision::Older {
         state.relate(sql, context, change)?;
         state.follow_links(sql, context, change)?;
-    } else if !has_left {
+    } else if !stays_deleted {
         state.follow_links_of_older(sql, context, change)?;
     }
     announce(sql, context, &state, change, decision)?;
     match decision {
         Decision::Task => {
             if change.kind == ChangeKind::Deleted {
-                part::doubt_parts_of(sql, state.id)?;
+                part::reread_parts_of(sql, state.id)?;
             }
             let announced = change.announced();
             let Some(known) = state
@@ -291,7 +293,7 @@ fn apply_change(
 }
 
 /// Whether a resource has left the set already, and is a member of another: that set's documents state what becomes of it.
-fn has_left(
+fn is_only_in_another_set(
     sql: &Connection,
     context: &BatchContext<'_>,
     state: &ResourceState,
@@ -305,10 +307,10 @@ fn has_left(
 }
 
 /// Ends a document and returns how many deletions are held back.
-fn commit(
+fn end_document(
     sql: &Connection,
     context: &BatchContext<'_>,
-    end: &BatchCommit,
+    end: &DocumentEnd,
 ) -> Result<u64, StoreError> {
     let set = context.set;
     end_unnamed(sql, context)?;
@@ -337,22 +339,24 @@ fn commit(
 }
 
 /// Removes processed deliveries from the inbox and counts their outcomes.
-fn end_deliveries(
-    sql: &Connection,
-    deliveries: &[(i64, ChannelId, DeliveryOutcome)],
-) -> Result<(), StoreError> {
+fn end_deliveries(sql: &Connection, deliveries: &[ProcessedDelivery]) -> Result<(), StoreError> {
     let mut counts: BTreeMap<(ChannelId, DeliveryOutcome), (u64, u64)> = BTreeMap::new();
-    for &(delivery, channel, outcome) in deliveries {
-        if let Some(length) = inbox::delete(sql, delivery)? {
+    for &ProcessedDelivery {
+        id,
+        channel,
+        outcome,
+    } in deliveries
+    {
+        if let Some(length) = inbox::delete(sql, id)? {
             let (number, bytes) = counts.entry((channel, outcome)).or_default();
             *number += 1;
             *bytes += length;
         }
         match outcome {
             DeliveryOutcome::Applied | DeliveryOutcome::Duplicate => {}
-            DeliveryOutcome::Undated => delivered::set_undated(sql, delivery)?,
+            DeliveryOutcome::Undated => delivered::set_undated(sql, id)?,
             // It had no effect: if it is repeated, it may have one.
-            DeliveryOutcome::Rejected => delivered::delete(sql, delivery)?,
+            DeliveryOutcome::Rejected => delivered::delete(sql, id)?,
         }
     }
     for ((channel, outcome), (number, bytes)) in counts {

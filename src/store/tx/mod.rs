@@ -2,7 +2,7 @@
 //!
 //! Each is a method of [`Store`](super::Store), which runs it as one job of the writer. The steps that several of them share
 //! have files of their own, such as [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`] and
-//! [`superseded`]. What a single change means is decided by `plan_*` of [`sync`](crate::sync); here, whether it is one of a set.
+//! [`restore`]. What a single change means is decided by `plan_*` of [`sync`](crate::sync); here, whether it is one of a set.
 
 mod batch_context;
 pub(super) mod deletion_guard;
@@ -17,24 +17,24 @@ pub(super) mod approve;
 pub(super) mod begin_list;
 pub(super) mod complete;
 pub(super) mod cross_check;
+pub(super) mod delete_absent;
 pub(super) mod doubt;
 pub(super) mod feed_readers;
 pub(super) mod forget;
 pub(super) mod hooks;
 pub(super) mod ingest;
-pub(super) mod list_absent;
+pub(super) mod ingest_listed;
 mod list_deletion;
-pub(super) mod list_entries;
 pub(super) mod list_parts;
 pub(super) mod mirror;
 pub(super) mod packages;
 pub(super) mod receive;
 pub(super) mod relate;
 mod repair;
+pub(super) mod restore;
 pub(super) mod retry;
 pub(super) mod sets;
 pub(super) mod subscribe;
-pub(super) mod superseded;
 pub(super) mod trim;
 pub(super) mod unfollowed;
 pub(super) mod uptime;

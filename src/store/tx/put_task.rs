@@ -71,7 +71,7 @@ fn put(
             TaskState::Ready
         }
         // If it is selected later, it is not to be read again.
-        ChangeKind::Created | ChangeKind::Updated => TaskState::Rejected,
+        ChangeKind::Created | ChangeKind::Updated => TaskState::Unwanted,
     };
     let task = NewTask {
         resource,
@@ -85,7 +85,7 @@ fn put(
     };
     let is_put = task::put(sql, &task)?;
     Ok(match state {
-        TaskState::Rejected => {
+        TaskState::Unwanted => {
             if !is_put {
                 task::unselect(sql, resource)?;
             }

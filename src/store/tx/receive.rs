@@ -129,7 +129,7 @@ impl ReceivingChannel {
     ) -> Result<Receipt, StoreError> {
         let record = &self.record;
         let is_valid = |keys: &CallbackKeys| {
-            !record.left && (*keys == record.own || record.next.as_ref() == Some(keys))
+            !record.is_unwanted && (*keys == record.own || record.next.as_ref() == Some(keys))
         };
         if !arrival.recipient.keys.as_ref().is_none_or(is_valid) {
             return Ok(Receipt::Outdated);

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
 use super::put_task::RequestedAgain;
-use super::superseded::doubt_and_restore;
+use super::restore::doubt_and_restore;
 use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::{Change, Origin};

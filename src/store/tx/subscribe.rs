@@ -138,11 +138,11 @@ impl Store {
                 let now = clock::now().wall;
                 channel.verify(now, slot, &topics, intent, granted, spread)
             })?;
-            if ruling == Ruling::Refuse {
+            if ruling == Ruling::Reject {
                 channel::count_rejected_verification(tx.sql, id)?;
             }
             tx.wake(Wake::Channel(record.set, id));
-            Ok(ruling != Ruling::Refuse)
+            Ok(ruling != Ruling::Reject)
         })
         .await
     }

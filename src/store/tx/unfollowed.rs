@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use url::Url;
 
 use crate::store::ids::ChannelId;
-use crate::store::readers::Lane;
+use crate::store::query_threads::Lane;
 use crate::store::tables::channel::{self, ChannelOfSet, ChannelRecord};
 use crate::store::tables::{delivered, inbox};
 use crate::store::tx::subscribe::change_in;
@@ -60,7 +60,7 @@ impl Store {
                     continue;
                 }
                 let id = found.record.id;
-                if !found.record.left {
+                if !found.record.is_unwanted {
                     change_in(tx, id, None, |channel| channel.leave(now))?;
                 }
                 drop_inbox(tx.sql, id)?;

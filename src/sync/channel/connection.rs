@@ -48,16 +48,16 @@ impl Channel {
     /// [`ConnectionStep::Leave`] until [`ended`](Self::ended).
     pub fn next_connection_step(&mut self, now: DateTime<Utc>) -> ConnectionStep {
         let has_ended = self.lease.state == ChannelState::Unsubscribed;
-        if has_ended || self.left && !self.transport.outlives_connections() {
+        if has_ended || self.is_unwanted && !self.transport.outlives_connections() {
             self.lease.end();
             return ConnectionStep::End;
         }
-        if !self.left && self.lease.state == ChannelState::Active {
+        if !self.is_unwanted && self.lease.state == ChannelState::Active {
             return ConnectionStep::Stay;
         }
         if self.lease.handle_timeout(now) {
             self.lease.begin_connection(now);
-            return match self.left {
+            return match self.is_unwanted {
                 true => ConnectionStep::Leave,
                 false => ConnectionStep::Open,
             };
@@ -96,14 +96,14 @@ impl Channel {
 
     /// What outlives connections has ended, of a channel that is left.
     pub fn ended(&mut self) {
-        if self.left {
+        if self.is_unwanted {
             self.lease.end();
         }
     }
 
     /// What outlives connections could not be ended. `spread`: as that of [`unconnected`](Self::unconnected).
     pub fn not_ended(&mut self, now: DateTime<Utc>, spread: f64) {
-        if self.left && self.lease.state != ChannelState::Unsubscribed {
+        if self.is_unwanted && self.lease.state != ChannelState::Unsubscribed {
             self.lease.fail_connection(now, None, spread);
         }
     }

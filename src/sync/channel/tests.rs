@@ -212,7 +212,7 @@ impl Case {
             hub,
             advertised_hubs,
             known_hubs,
-            left,
+            is_unwanted,
             lease,
             callbacks,
             working_hub: _,
@@ -231,7 +231,7 @@ impl Case {
                 text = format!("{text}, {name} {value}");
             }
         };
-        add("left", left.then(String::new));
+        add("unwanted", is_unwanted.then(String::new));
         add("hub", hub.as_ref().map(|hub| short(hub.as_str())));
         let own = (subscribed_topic != topic).then(|| short(subscribed_topic.as_str()));
         add("topic", own);
@@ -453,7 +453,7 @@ fn topic_that_answers_too_late_causes_no_request() {
         62,
         read(None, "a b"),
         "unsubscribe at a to t",
-        "pending, left, hub a, known a b, asked Unsubscribe, failures 1, try 122",
+        "pending, unwanted, hub a, known a b, asked Unsubscribe, failures 1, try 122",
     );
 }
 
@@ -607,7 +607,7 @@ fn verification_overrules_the_answer_to_the_request() {
 #[test]
 fn verification_confirms_only_a_pending_request() {
     use Intent::{Subscribe, Unsubscribe};
-    use Ruling::{Confirm, ConfirmAgain, Refuse};
+    use Ruling::{Confirm, ConfirmAgain, Reject};
     let requested = || Case::new("a").after(0, Started);
     let ended = || {
         let mut case = Case::active("a").left(10).after(10, Woken);
@@ -617,41 +617,41 @@ fn verification_confirms_only_a_pending_request() {
     let active = "active, hub a, renew 305, expires 605";
     let before = "active, hub a, renew 300, expires 600";
     for (case, intent, ruling, state) in [
-        (Case::new("a"), Subscribe, Refuse, "pending, hub a, try 0"),
+        (Case::new("a"), Subscribe, Reject, "pending, hub a, try 0"),
         (requested(), Subscribe, Confirm, active),
         (
             requested(),
             Unsubscribe,
-            Refuse,
+            Reject,
             "pending, hub a, asked Subscribe, failures 1, try 60",
         ),
         (Case::active("a"), Subscribe, ConfirmAgain, before),
-        (Case::active("a"), Unsubscribe, Refuse, before),
+        (Case::active("a"), Unsubscribe, Reject, before),
         (
             Case::active("a").denied(1),
             Subscribe,
-            Refuse,
+            Reject,
             "denied, hub a, failures 2, try 5",
         ),
         // The channel is left: a request to subscribe no longer counts.
         (
             requested().left(1),
             Subscribe,
-            Refuse,
-            "pending, left, hub a, try 1",
+            Reject,
+            "pending, unwanted, hub a, try 1",
         ),
         (
             ended(),
             Unsubscribe,
             ConfirmAgain,
-            "unsubscribed, left, hub a",
+            "unsubscribed, unwanted, hub a",
         ),
-        (ended(), Subscribe, Refuse, "unsubscribed, left, hub a"),
+        (ended(), Subscribe, Reject, "unsubscribed, unwanted, hub a"),
         // It is wanted again: nor does one to unsubscribe.
         (
             Case::active("a").left(1).after(1, Woken).wanted(2, "a"),
             Unsubscribe,
-            Refuse,
+            Reject,
             "pending, hub a, try 2",
         ),
     ] {
@@ -674,7 +674,7 @@ fn verification_and_denial_of_another_topic_change_nothing() {
             let ruling = case
                 .channel
                 .verify(now, CallbackSlot::Own, &topics, intent, None, 0.0);
-            assert_eq!(ruling, Ruling::Refuse, "{intent:?} in: {state}");
+            assert_eq!(ruling, Ruling::Reject, "{intent:?} in: {state}");
         }
         assert!(
             !case.channel.deny(now, CallbackSlot::Own, &topics, ""),
@@ -714,7 +714,7 @@ fn denial_overrules_the_answer_and_is_retried_after_a_growing_pause() {
         101,
         accepted(),
         "healthy; end",
-        "unsubscribed, left, hub a",
+        "unsubscribed, unwanted, hub a",
     );
 }
 
@@ -770,14 +770,14 @@ fn channel_that_is_no_longer_wanted_is_ended_at_its_hub() {
     let left = || Case::active("a b").left(10);
     check_state(
         &left(),
-        "active, left, hub a, try 10, renew 300, expires 600",
+        "active, unwanted, hub a, try 10, renew 300, expires 600",
     );
     check(
         left(),
         10,
         Woken,
         "unsubscribe at a to t",
-        "active, left, hub a, asked Unsubscribe, failures 1, try 70, renew 300, expires 600",
+        "active, unwanted, hub a, asked Unsubscribe, failures 1, try 70, renew 300, expires 600",
     );
     // The request to subscribe that was in progress no longer counts, whatever its answer.
     for event in [accepted(), refused(Some(60))] {
@@ -786,7 +786,7 @@ fn channel_that_is_no_longer_wanted_is_ended_at_its_hub() {
             2,
             event,
             "unsubscribe at a to t",
-            "pending, left, hub a, asked Unsubscribe, failures 1, try 62",
+            "pending, unwanted, hub a, asked Unsubscribe, failures 1, try 62",
         );
     }
     check(
@@ -794,14 +794,14 @@ fn channel_that_is_no_longer_wanted_is_ended_at_its_hub() {
         12,
         Woken,
         "wait until 70",
-        "active, left, hub a, asked Unsubscribe, failures 1, try 70, renew 300, expires 600",
+        "active, unwanted, hub a, asked Unsubscribe, failures 1, try 70, renew 300, expires 600",
     );
     check(
         left().after(10, Woken),
         11,
         refused(Some(20)),
         "hub-refused; wait until 31",
-        "active, left, hub a, asked Unsubscribe, failures 1, try 31, renew 300, expires 600",
+        "active, unwanted, hub a, asked Unsubscribe, failures 1, try 31, renew 300, expires 600",
     );
     // No hub has ever been asked.
     check(
@@ -809,7 +809,7 @@ fn channel_that_is_no_longer_wanted_is_ended_at_its_hub() {
         1,
         Started,
         "healthy; end",
-        "unsubscribed, left",
+        "unsubscribed, unwanted",
     );
     check(
         Case::new("a")
@@ -818,7 +818,7 @@ fn channel_that_is_no_longer_wanted_is_ended_at_its_hub() {
         3,
         Started,
         "healthy; end",
-        "unsubscribed, left, hub a",
+        "unsubscribed, unwanted, hub a",
     );
 }
 
@@ -839,7 +839,7 @@ fn hub_that_does_not_confirm_an_ending_is_asked_six_times() {
     }
     assert_eq!(requests, [0, 2, 6, 14, 30, 62]);
     assert_eq!(now, 126);
-    assert_eq!(case.state_text(), "unsubscribed, left, hub a");
+    assert_eq!(case.state_text(), "unsubscribed, unwanted, hub a");
 }
 
 #[test]
@@ -1116,7 +1116,7 @@ fn hub_that_is_left_can_not_end_the_new_subscription() {
         case.verify_at(12, Own, Intent::Subscribe),
         Ruling::ConfirmAgain
     );
-    assert_eq!(case.verify_at(12, Own, Intent::Unsubscribe), Ruling::Refuse);
+    assert_eq!(case.verify_at(12, Own, Intent::Unsubscribe), Ruling::Reject);
     check_state(&case, requested);
     // It ends its subscription: the request at the new one continues.
     let mut case = moving().denied_at(12, Own);
@@ -1140,7 +1140,7 @@ fn hub_that_is_left_can_not_end_the_new_subscription() {
     };
     check_state(
         &former,
-        "active, left, hub a, try 13, renew 300, expires 600",
+        "active, unwanted, hub a, try 13, renew 300, expires 600",
     );
     former.machine = ChannelMachine::new(former.now(13), rules(None));
     assert_eq!(former.handle(13, Started), "unsubscribe at a to t");

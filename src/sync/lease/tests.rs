@@ -122,12 +122,12 @@ fn verification_without_a_pending_request_changes_nothing() {
     );
     assert_eq!(
         lease.verify(at(1), Intent::Unsubscribe, None, 0.5),
-        Ruling::Refuse
+        Ruling::Reject
     );
     assert_eq!(lease, before);
     assert_eq!(
         Lease::new(at(0)).verify(at(0), Intent::Subscribe, None, 0.5),
-        Ruling::Refuse
+        Ruling::Reject
     );
 }
 
@@ -250,7 +250,7 @@ fn attempts_without_a_hub_are_repeated_after_growing_pauses() {
     assert_eq!(tries, [0, 2, 6, 14]);
     assert_eq!(
         lease.verify(at(20), Intent::Subscribe, None, 0.0),
-        Ruling::Refuse,
+        Ruling::Reject,
         "no request is pending"
     );
 }

@@ -284,7 +284,7 @@ fn notifications_within_one_second_are_all_applied_in_any_order() {
 
 #[test]
 fn hints_cover_nothing() {
-    for (interval, hint) in [
+    for (interval, reason) in [
         ("?-?", "no-interval"),
         ("100-?", "no-interval"),
         ("?-110", "no-interval"),
@@ -294,7 +294,7 @@ fn hints_cover_nothing() {
     ] {
         check(
             &format!("base:100 1:{interval}"),
-            &format!("1:{hint}"),
+            &format!("1:{reason}"),
             "front 100",
         );
     }
@@ -416,7 +416,7 @@ fn only_changes_in_missing_intervals_are_news() {
     }
     assert!(filter.includes(UPDATED, None));
     assert!(filter.includes(Some(ChangeKind::Deleted), None));
-    let filter = world.sequencer.change_list(world.now, world.span(90, 130));
+    let filter = world.sequencer.news_of_list(Some(world.span(90, 130)));
     for (second, news) in [(99, false), (100, true), (130, true)] {
         assert_eq!(
             filter.includes(UPDATED, Some(world.moment(second))),
@@ -461,7 +461,7 @@ fn next_change_list_includes_changes_from_the_end_of_the_last_one() {
     let mut world = World::new(1024);
     world.run("base:100 list:100-120 1:115-120 2:120-130");
     assert_eq!(world.log, ["1:known", "2:apply"]);
-    let again = world.sequencer.change_list(world.now, world.span(100, 130));
+    let again = world.sequencer.news_of_list(Some(world.span(100, 130)));
     assert!(again.includes(UPDATED, Some(world.moment(120))));
     assert!(!again.includes(UPDATED, Some(world.moment(119))));
 }

@@ -8,18 +8,18 @@ use parking_lot::Mutex;
 use reqwest::{Request, Response};
 
 use super::*;
-use crate::engine::set::documents::poll_document;
 use crate::engine::set::package_files::PackageFiles;
+use crate::engine::set::polled_document::poll_document;
 use crate::engine::set::state::SetState;
 use crate::engine::test_source::{Answering, NAME, TestSource};
-use crate::fetch::transport::Transport;
+use crate::fetch::network::HttpNetwork;
 use crate::fetch::{Bounds, FetchError};
 use crate::protocol::SourceTime;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A Source whose requests are answered by this transport, and not repeated.
-fn source_of(transport: impl Transport + 'static) -> TestSource {
+fn source_of(transport: impl HttpNetwork + 'static) -> TestSource {
     let once = Bounds {
         tries: 1,
         first: Duration::ZERO,
@@ -28,7 +28,7 @@ fn source_of(transport: impl Transport + 'static) -> TestSource {
     TestSource::new(&uri("set"), |client| {
         client
             .with_document_retries(once)
-            .with_transport(Arc::new(transport))
+            .with_network(Arc::new(transport))
     })
 }
 
@@ -181,7 +181,7 @@ impl Index {
     }
 }
 
-impl Transport for Index {
+impl HttpNetwork for Index {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
         async move {
             let name = request.url().path().trim_start_matches('/').to_owned();

@@ -15,7 +15,7 @@ use crate::engine::set::package_files::OpenedPackage;
 use crate::engine::test_source::{NAME, TestSource};
 use crate::fetch::Package;
 use crate::protocol::ResourceUri;
-use crate::store::{BatchCommit, DeletionRules, Origin, Store};
+use crate::store::{DeletionRules, DocumentEnd, Origin, Store};
 use crate::sync::NewsFilter;
 
 /// More than the blocking threads.
@@ -98,7 +98,7 @@ async fn ingest_all() -> Vec<String> {
             origin: Origin::ChangeDump,
             newest_first: false,
             filter: NewsFilter::everything(),
-            commit: BatchCommit::new(DeletionRules {
+            end: DocumentEnd::new(DeletionRules {
                 max_share: 1.0,
                 holds_all: false,
             }),

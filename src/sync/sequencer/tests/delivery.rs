@@ -62,7 +62,7 @@ proptest! {
                     let interval = world.span(from, until);
                     next_id += 1;
                     let verdict = world.deliver(next_id, Some(interval.from()), Some(interval.until()));
-                    prop_assert!(!matches!(verdict, Verdict::Hint(_)));
+                    prop_assert!(!matches!(verdict, Verdict::CoversNothing(_)));
                     if verdict != Verdict::Hold { decided.push(interval); }
                 }
                 Act::Pass(seconds) => world.now = world.now.plus(Duration::from_secs(seconds)),
@@ -74,7 +74,7 @@ proptest! {
                 }
                 Act::List(until) => {
                     let interval = world.span(90, until.min(end).max(90));
-                    let _ = world.sequencer.change_list(world.now, interval);
+                    world.sequencer.cover_list(world.now, interval);
                 }
                 Act::Restart => world.event("restart"),
             }
@@ -94,7 +94,7 @@ proptest! {
         world.run("+6");
         prop_assert_eq!(world.sequencer.held(), 0);
         let all = world.span(90, end);
-        let _ = world.sequencer.change_list(world.now, all);
+        world.sequencer.cover_list(world.now, all);
         world.settle();
         prop_assert!(world.sequencer.gaps().is_empty());
         prop_assert_eq!(world.sequencer.coverage().unbroken_until(), Some(world.moment(end)));

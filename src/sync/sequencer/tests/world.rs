@@ -108,11 +108,11 @@ impl World {
         match name {
             "base" => {
                 let at = self.time(rest).unwrap();
-                self.sequencer.resource_list(self.now, at);
+                self.sequencer.cover_resource_list(self.now, at);
             }
             "list" => {
                 let interval = self.interval(rest);
-                let _ = self.sequencer.change_list(self.now, interval);
+                self.sequencer.cover_list(self.now, interval);
             }
             "source" => self.list = Some(self.interval(rest)),
             "restart" => {
@@ -176,7 +176,7 @@ impl World {
                 gap.reason.code()
             ));
             if let Some(list) = self.list {
-                let _ = self.sequencer.change_list(self.now, list);
+                self.sequencer.cover_list(self.now, list);
             }
         }
         assert!(
@@ -197,7 +197,7 @@ impl World {
             Verdict::Apply(_) => "apply",
             Verdict::Hold => "hold",
             Verdict::Known(_) => "known",
-            Verdict::Hint(hint) => hint.code(),
+            Verdict::CoversNothing(reason) => reason.code(),
         };
         self.log.push(format!("{id}:{verdict}"));
     }

@@ -80,20 +80,20 @@ const PLACEHOLDER_ENDS: [&str; 2] = ["example", "invalid"];
 impl Config {
     /// What is valid in a configuration file, and can hardly be meant; empty if the file is not valid.
     #[must_use]
-    pub fn doubts(path: &Path) -> ConfigFaults {
-        Self::doubts_in(path, &Environment::of_process().checking())
+    pub fn warnings(path: &Path) -> ConfigFaults {
+        Self::warnings_in(path, &Environment::of_process().checking())
     }
 
-    /// As [`doubts`](Self::doubts), in an environment.
+    /// As [`warnings`](Self::warnings), in an environment.
     #[must_use]
-    pub fn doubts_in(path: &Path, environment: &Environment) -> ConfigFaults {
+    pub fn warnings_in(path: &Path, environment: &Environment) -> ConfigFaults {
         let (Ok(text), Ok(folder)) = (read_text(path), folder_of(path)) else {
             return ConfigFaults::default();
         };
         let Ok(document) = parse_toml(&text) else {
             return ConfigFaults::default();
         };
-        let mut doubts = FaultCollector::new(path, &text);
+        let mut warnings = FaultCollector::new(path, &text);
         let table_of = |name: &str| document.get(name)?.get_ref().as_table();
         let http = table_of("http");
         let context = Context {
@@ -101,16 +101,16 @@ impl Config {
             allows_private: http.is_some_and(|it| flag(it, "allow_private_addresses")),
             passes_over_credentials: environment.passes_over_credentials(),
         };
-        examine(&mut doubts, "", String::new(), &document, &context);
+        examine(&mut warnings, "", String::new(), &document, &context);
         for table in ["callback", "status", "http", "xmpp"] {
             if let Some(section) = table_of(table) {
-                examine(&mut doubts, table, table.to_owned(), section, &context);
+                examine(&mut warnings, table, table.to_owned(), section, &context);
             }
         }
         let proxy = http.and_then(|it| text_of(it, "proxy"));
         if proxy.is_none_or(str::is_empty) {
-            for (key, kind) in doubts_of_environment(environment) {
-                doubts.add(None, key, &kind);
+            for (key, kind) in warnings_of_environment(environment) {
+                warnings.add(None, key, &kind);
             }
         }
         let sources = document
@@ -120,26 +120,26 @@ impl Config {
             if let Some(section) = source.get_ref().as_table() {
                 let name = section.get("name").and_then(|it| it.get_ref().as_str());
                 let label = format!("source[{}]", name.unwrap_or_default());
-                examine(&mut doubts, "source", label.clone(), section, &context);
+                examine(&mut warnings, "source", label.clone(), section, &context);
                 let auth = section.get("auth").and_then(|it| it.get_ref().as_table());
                 if let Some(auth) = auth {
                     let label = format!("{label}.auth");
-                    examine(&mut doubts, "source.auth", label, auth, &context);
+                    examine(&mut warnings, "source.auth", label, auth, &context);
                 }
                 let hooks = section.get("hook").and_then(|it| it.get_ref().as_array());
                 for (index, hook) in hooks.into_iter().flatten().enumerate() {
                     if let Some(hook) = hook.get_ref().as_table() {
                         let label = format!("{label}.hook[#{}]", index + 1);
-                        examine(&mut doubts, "source.hook", label, hook, &context);
+                        examine(&mut warnings, "source.hook", label, hook, &context);
                     }
                 }
             }
         }
-        doubts.into_faults()
+        warnings.into_faults()
     }
 }
 
-/// What the doubts of all tables need.
+/// What the warnings of all tables need.
 struct Context<'a> {
     /// What relative paths are relative to.
     folder: &'a Path,
@@ -166,8 +166,8 @@ fn flag(table: &DeTable<'_>, key: &str) -> bool {
     table.get(key).and_then(|it| it.get_ref().as_bool()) == Some(true)
 }
 
-/// The doubts of the proxies of the environment: the keys that take their place, and the reasons.
-fn doubts_of_environment(environment: &Environment) -> Vec<(&'static str, FaultKind)> {
+/// The warnings of the proxies of the environment: the keys that take their place, and the reasons.
+fn warnings_of_environment(environment: &Environment) -> Vec<(&'static str, FaultKind)> {
     let Ok(proxies) = Proxies::of_environment(environment, Vec::new()) else {
         // It is a fault.
         return Vec::new();
@@ -193,7 +193,7 @@ fn doubts_of_environment(environment: &Environment) -> Vec<(&'static str, FaultK
     exposed.chain(ignored).collect()
 }
 
-/// The doubt of a proxy that gets a password over the network. It speaks plain HTTP.
+/// The warning of a proxy that gets a password over the network. It speaks plain HTTP.
 fn password_of_proxy(proxy: &Url) -> Option<FaultKind> {
     (has_userinfo(proxy) && is_in_the_clear(proxy)).then(|| {
         let host = proxy.host_str().unwrap_or_default();
@@ -209,7 +209,7 @@ fn has_userinfo(url: &Url) -> bool {
 
 /// Examines one table.
 fn examine(
-    doubts: &mut FaultCollector<'_>,
+    warnings: &mut FaultCollector<'_>,
     kind: &'static str,
     label: String,
     table: &DeTable<'_>,
@@ -217,50 +217,50 @@ fn examine(
 ) {
     let folder = context.folder;
     let mut found = Vec::new();
-    let section = TableReader::new(doubts, kind, label, table, None);
+    let section = TableReader::new(warnings, kind, label, table, None);
     let text = |key: &str| text_of(table, key);
-    let mut doubt = |key: &str, kind: Option<FaultKind>| {
+    let mut warning = |key: &str, kind: Option<FaultKind>| {
         found.extend(kind.map(|kind| section.located(key, kind)));
     };
     for (_, key) in PATHS.into_iter().filter(|(table, _)| *table == kind) {
         if let Some(path) = text(key) {
-            doubt(key, unexpanded(path));
+            warning(key, unexpanded(path));
             let is_folder = FOLDERS.contains(&key);
-            doubt(key, is_folder.then(|| not_a_folder(path, folder)).flatten());
+            warning(key, is_folder.then(|| not_a_folder(path, folder)).flatten());
             // The key may be in another file.
             let has_key = ["key", "key_file", "key_credential"]
                 .iter()
                 .any(|key| text(key).is_some_and(|text| !text.is_empty()));
             let is_public = PUBLIC_FILES.contains(&key) || (key == "certificate_file" && has_key);
             if !is_folder && !is_public && !path.is_empty() {
-                doubt(key, readable_by_all(path, folder));
+                warning(key, readable_by_all(path, folder));
             }
         }
     }
     if matches!(kind, "source.auth" | "xmpp") && context.passes_over_credentials {
         for key in CREDENTIALS {
             let name = text(key).filter(|name| !name.is_empty());
-            doubt(key, name.map(unchecked_credential));
+            warning(key, name.map(unchecked_credential));
         }
     }
     match kind {
         "source" => {
-            doubt("url", credentials_in_the_clear(table));
-            doubt("sets", credentials_of_sets_in_the_clear(table));
-            doubt("hub", secret_in_the_clear(table));
+            warning("url", credentials_in_the_clear(table));
+            warning("sets", credentials_of_sets_in_the_clear(table));
+            warning("hub", secret_in_the_clear(table));
         }
-        "source.auth" if has_secret(table) => doubt("origins", origins_in_the_clear(table)),
+        "source.auth" if has_secret(table) => warning("origins", origins_in_the_clear(table)),
         "http" => {
             let proxy = text("proxy").and_then(|it| parse_proxy(it).ok());
-            doubt("proxy", proxy.as_ref().and_then(password_of_proxy));
+            warning("proxy", proxy.as_ref().and_then(password_of_proxy));
         }
         _ => {}
     }
     for (_, key) in URLS.into_iter().filter(|(table, _)| *table == kind) {
         let url = text(key).and_then(|url| parse_url(url).ok());
-        doubt(key, url.as_ref().and_then(placeholder));
+        warning(key, url.as_ref().and_then(placeholder));
         let is_refused = !context.allows_private;
-        doubt(
+        warning(
             key,
             url.filter(|_| is_refused)
                 .and_then(|url| private_host(kind, &url)),
@@ -268,17 +268,17 @@ fn examine(
     }
     for (_, key, usual, effect) in DURATIONS.into_iter().filter(|(table, ..)| *table == kind) {
         let short = text(key).filter(|it| parse_duration(it).is_ok_and(|it| it < usual));
-        doubt(
+        warning(
             key,
             short.map(|text| FaultKind::VeryShort(format!("{text:?} is very short: {effect}"))),
         );
     }
     for Located { value, line, key } in found {
-        doubts.add(line, &key, &value);
+        warnings.add(line, &key, &value);
     }
 }
 
-/// The doubt of a path in which a shell would replace something.
+/// The warning of a path in which a shell would replace something.
 fn unexpanded(path: &str) -> Option<FaultKind> {
     let is_variable = |(at, _): (usize, &str)| {
         let after = path[at + 1..].chars().next();
@@ -293,7 +293,7 @@ fn unexpanded(path: &str) -> Option<FaultKind> {
     })
 }
 
-/// The doubt of a folder where something else is, or that something else is in the way of.
+/// The warning of a folder where something else is, or that something else is in the way of.
 fn not_a_folder(path: &str, folder: &Path) -> Option<FaultKind> {
     let path = parse_path(path, folder).ok()?;
     let existing = path.ancestors().find(|path| path.exists())?;
@@ -303,7 +303,7 @@ fn not_a_folder(path: &str, folder: &Path) -> Option<FaultKind> {
     })
 }
 
-/// The doubt of a secret that every user can read.
+/// The warning of a secret that every user can read.
 fn readable_by_all(path: &str, folder: &Path) -> Option<FaultKind> {
     let path = parse_path(path, folder).ok()?;
     let mode = path.metadata().ok()?.permissions().mode();
@@ -316,7 +316,7 @@ fn readable_by_all(path: &str, folder: &Path) -> Option<FaultKind> {
     })
 }
 
-/// The doubt of a Source that gets credentials over http.
+/// The warning of a Source that gets credentials over http.
 fn credentials_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
     let url = parse_url(text_of(source, "url")?).ok()?;
     let has_any = auth_of(source).is_some_and(has_secret) || has_userinfo(&url);
@@ -326,7 +326,7 @@ fn credentials_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
     })
 }
 
-/// The doubt of sets of a Source that get credentials over http: their own, or those of the Source if its URL is http as well.
+/// The warning of sets of a Source that get credentials over http: their own, or those of the Source if its URL is http as well.
 fn credentials_of_sets_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
     let url = parse_url(text_of(source, "url")?).ok()?;
     let has_auth = url.scheme() == "http" && auth_of(source).is_some_and(has_secret);
@@ -335,12 +335,12 @@ fn credentials_of_sets_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
     sent_in_the_clear(sets)
 }
 
-/// The doubt of origins that get the credentials of a Source over http.
+/// The warning of origins that get the credentials of a Source over http.
 fn origins_in_the_clear(auth: &DeTable<'_>) -> Option<FaultKind> {
     sent_in_the_clear(texts_of(auth, "origins").filter_map(|origin| parse_url(origin).ok()))
 }
 
-/// The doubt of the first of these URLs that is http.
+/// The warning of the first of these URLs that is http.
 fn sent_in_the_clear(mut urls: impl Iterator<Item = Url>) -> Option<FaultKind> {
     let url = urls.find(is_in_the_clear)?;
     let origin = url.origin().ascii_serialization();
@@ -360,7 +360,7 @@ fn has_secret(auth: &DeTable<'_>) -> bool {
     })
 }
 
-/// The doubt of a hub that gets the secret of a subscription, or a password, over http.
+/// The warning of a hub that gets the secret of a subscription, or a password, over http.
 fn secret_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
     let is_used = text_of(source, "signatures") != Some("off");
     let hub = parse_url(text_of(source, "hub")?).ok()?;
@@ -375,14 +375,14 @@ fn secret_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
     })
 }
 
-/// The doubt of a credential that this process does not have.
+/// The warning of a credential that this process does not have.
 fn unchecked_credential(name: &str) -> FaultKind {
     FaultKind::UncheckedCredential(format!(
         "the contents of the credential {name:?} are not checked: systemd gives it to the daemon only (LoadCredential=)"
     ))
 }
 
-/// The doubt of a URL whose host only a private network has, while private addresses may not be contacted.
+/// The warning of a URL whose host only a private network has, while private addresses may not be contacted.
 fn private_host(table: &str, url: &Url) -> Option<FaultKind> {
     let (kind, is_private) = match url.host()? {
         Host::Domain(name) => ("a name", is_private_name(name)),
@@ -408,7 +408,7 @@ fn private_host(table: &str, url: &Url) -> Option<FaultKind> {
     })
 }
 
-/// The doubt of a URL of documentation.
+/// The warning of a URL of documentation.
 fn placeholder(url: &Url) -> Option<FaultKind> {
     let Some(Host::Domain(host)) = url.host() else {
         return None;

@@ -7,8 +7,8 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
+use super::ingest_listed::ListProgress;
 use super::list_deletion::delete_member;
-use super::list_entries::ListProgress;
 use crate::protocol::ResourceUri;
 use crate::store::change::Change;
 use crate::store::tables::{member, source_set};
@@ -23,7 +23,7 @@ impl Store {
     /// `None` when there are no more members. The deletions stay undecided until the document ends. Members that `wants`
     /// excludes were not looked for in the list, and stay. `readings`: how many complete readings, this one and those before
     /// it, must not have named a member.
-    pub async fn list_absent(
+    pub async fn delete_absent(
         self: &Arc<Self>,
         list: &ListProgress,
         now: DateTime<Utc>,
@@ -31,12 +31,12 @@ impl Store {
         wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
     ) -> Result<Option<BatchResult>, StoreError> {
         let list = list.clone();
-        self.write(move |tx| list_absent(tx.sql, &list, now, readings, wants))
+        self.write(move |tx| delete_absent(tx.sql, &list, now, readings, wants))
             .await
     }
 }
 
-fn list_absent(
+fn delete_absent(
     sql: &Connection,
     list: &ListProgress,
     now: DateTime<Utc>,

@@ -14,7 +14,7 @@ const LONGEST: usize = 256 << 10;
 static FREE: Semaphore = Semaphore::const_new(16 << 20);
 
 /// A resource that was received completely and verified.
-pub(in crate::engine) struct StagedResource {
+pub(in crate::engine) struct ReceivedResource {
     pub(in crate::engine) bytes: ReceivedBytes,
     pub(in crate::engine) description: Description,
 }
@@ -51,11 +51,11 @@ pub(in crate::engine) struct BytesInMemory {
     _room: BodyMemory,
 }
 
-/// BodyMemory in memory for the bytes of one resource.
+/// Room in memory for the bytes of one resource.
 pub(super) struct BodyMemory(SemaphorePermit<'static>);
 
 impl BodyMemory {
-    /// BodyMemory for a body of that length in bytes, or for any small one if its length is not stated; `None`: it is not small, or
+    /// Room for a body of that length in bytes, or for any small one if its length is not stated; `None`: it is not small, or
     /// there is no room now.
     pub(super) fn of_body(length: Option<u64>) -> Option<Self> {
         Self::of(&FREE, length)

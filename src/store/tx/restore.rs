@@ -1,5 +1,5 @@
-//! Tasks that were dropped while they were executed: a document stated that the mirror was up to date without them, and then
-//! they changed the mirror all the same, or may have done so. The change is undone by a new task.
+//! Restores what the mirror had: a task was dropped while it was executed, because a document stated that the mirror was up to date
+//! without it, and then it changed the mirror all the same, or may have done so. The change is undone by a new task.
 
 use chrono::{DateTime, Utc};
 use rusqlite::Connection;
@@ -14,9 +14,9 @@ use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, resource, task};
 
 /// The state that the mirror had and was to keep, as a change.
-pub(super) struct SupersededTask(Change);
+pub(super) struct StateToRestore(Change);
 
-impl SupersededTask {
+impl StateToRestore {
     /// Whether an executed task was dropped meanwhile. If a newer task has taken its place, that one corrects the mirror.
     pub(super) fn find(sql: &Connection, task: &Task) -> Result<Option<Self>, StoreError> {
         let is_announced = !task.content.hashes.is_empty();
@@ -99,7 +99,7 @@ impl SupersededTask {
 
 /// Has the file removed that a resource in doubt may have, of which nothing is recorded, and which has no task any more. The Source
 /// does not serve it.
-pub(super) fn remove_unrecorded(
+pub(super) fn request_removal_of_unrecorded(
     sql: &Connection,
     id: ResourceId,
     now: DateTime<Utc>,
@@ -118,7 +118,7 @@ pub(in crate::store) fn doubt_and_restore(
     let Some((source, set, uri)) = resource::followed(sql, id)? else {
         return Ok(None);
     };
-    let Some(applied) = SupersededTask::of(sql, id, &uri, false)? else {
+    let Some(applied) = StateToRestore::of(sql, id, &uri, false)? else {
         return Ok(None);
     };
     let (origin, at_once) = (Origin::ChangeList, DateTime::UNIX_EPOCH);

@@ -64,7 +64,7 @@ impl Lane {
 }
 
 /// All that reads.
-pub(super) struct Readers {
+pub(super) struct QueryThreads {
     // Each pool waits for its threads when it is dropped.
     lookups: ReaderPool,
     work: ReaderPool,
@@ -76,7 +76,7 @@ pub(super) struct Readers {
     handed_over: AtomicUsize,
 }
 
-impl Readers {
+impl QueryThreads {
     /// Starts the threads. Each opens its connection with its first query.
     pub(super) fn start(database: &Path, damage: Arc<Damage>) -> Result<Self, StoreError> {
         Ok(Self {
@@ -318,19 +318,19 @@ impl SharedConnections {
 
 /// Occupies every thread that reads until it is dropped.
 #[cfg(test)]
-pub(crate) struct OccupiedReaders(
+pub(crate) struct OccupiedQueryThreads(
     #[expect(dead_code, reason = "dropped")] Vec<std::sync::mpsc::Sender<()>>,
 );
 
 #[cfg(test)]
-impl Readers {
+impl QueryThreads {
     /// How many queries were handed to a thread.
     pub(super) fn handed_over(&self) -> usize {
         self.handed_over.load(Ordering::SeqCst)
     }
 
     /// Occupies the threads of these lanes.
-    pub(super) fn occupy(&self, lanes: &[Lane]) -> OccupiedReaders {
+    pub(super) fn occupy(&self, lanes: &[Lane]) -> OccupiedQueryThreads {
         let mut releases = Vec::new();
         for &lane in lanes {
             for _ in 0..lane.threads() {
@@ -341,7 +341,7 @@ impl Readers {
                 releases.push(release);
             }
         }
-        OccupiedReaders(releases)
+        OccupiedQueryThreads(releases)
     }
 }
 
@@ -367,7 +367,7 @@ mod tests {
     }
 
     async fn is_answered(store: &Store, lane: Lane) {
-        let answered = tokio::time::timeout(LIMIT, store.readers.run(lane, |_| Ok(())));
+        let answered = tokio::time::timeout(LIMIT, store.query_threads.run(lane, |_| Ok(())));
         answered.await.unwrap().unwrap();
     }
 
@@ -401,7 +401,7 @@ mod tests {
         let (_folder, store) = store();
         for lane in LANES {
             let others: Vec<Lane> = LANES.into_iter().filter(|&other| other != lane).collect();
-            let occupied = store.readers.occupy(&others);
+            let occupied = store.query_threads.occupy(&others);
             is_answered(&store, lane).await;
             drop(occupied);
         }
@@ -415,7 +415,7 @@ mod tests {
         for lane in LANES {
             for _ in 0..lane.threads() {
                 let (begun, begins) = oneshot::channel();
-                let mut running = Box::pin(store.readers.run(lane, move |connection| {
+                let mut running = Box::pin(store.query_threads.run(lane, move |connection| {
                     let _ = begun.send(());
                     forever(connection)
                 }));
@@ -432,10 +432,10 @@ mod tests {
     #[tokio::test]
     async fn query_whose_caller_went_away_is_not_begun() {
         let (_folder, store) = store();
-        let occupied = store.readers.occupy(&[Lane::Work]);
+        let occupied = store.query_threads.occupy(&[Lane::Work]);
         let has_begun = Arc::new(AtomicBool::new(false));
         let of_query = Arc::clone(&has_begun);
-        let mut waiting = Box::pin(store.readers.run(Lane::Work, move |_| {
+        let mut waiting = Box::pin(store.query_threads.run(Lane::Work, move |_| {
             of_query.store(true, Ordering::SeqCst);
             Ok(())
         }));
@@ -453,16 +453,16 @@ mod tests {
         let (_folder, store) = store();
         for _ in 0..=2 * Lane::Work.threads().max(BLOCKING_CONNECTIONS) {
             let panicking = store
-                .readers
+                .query_threads
                 .run::<(), _>(Lane::Work, |_| panic!("a query panics"));
             assert_eq!(panicking.await.unwrap_err().code(), "panicked");
             let panicking = store
-                .readers
+                .query_threads
                 .run_blocking::<()>(|_| panic!("a query panics"));
             assert_eq!(panicking.unwrap_err().code(), "panicked");
         }
         is_answered(&store, Lane::Work).await;
-        store.readers.run_blocking(|_| Ok(())).unwrap();
+        store.query_threads.run_blocking(|_| Ok(())).unwrap();
     }
 
     #[tokio::test]
@@ -470,7 +470,7 @@ mod tests {
         let (folder, store) = store();
         let (begun, begins) = oneshot::channel();
         {
-            let mut running = Box::pin(store.readers.run(Lane::Reports, move |connection| {
+            let mut running = Box::pin(store.query_threads.run(Lane::Reports, move |connection| {
                 let _ = begun.send(());
                 forever(connection)
             }));

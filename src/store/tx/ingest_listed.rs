@@ -68,18 +68,18 @@ pub struct PartEnd {
 impl Store {
     /// Compares entries of a list with what the mirror has and makes tasks of the differences. The result may be
     /// awaited later.
-    pub fn list_entries(
+    pub fn ingest_listed(
         &self,
         list: &ListProgress,
         now: DateTime<Utc>,
         entries: Vec<Change>,
     ) -> Writing<BatchResult> {
         let list = list.clone();
-        self.begin_write(move |tx| list_entries(tx, &list, now, None, &entries))
+        self.begin_write(move |tx| ingest_listed(tx, &list, now, None, &entries))
     }
 
-    /// As [`list_entries`](Self::list_entries), for entries of a part of the list.
-    pub fn list_part(
+    /// As [`ingest_listed`](Self::ingest_listed), for entries of a part of the list.
+    pub fn ingest_part(
         &self,
         list: &ListProgress,
         now: DateTime<Utc>,
@@ -89,7 +89,7 @@ impl Store {
         let list = list.clone();
         self.begin_write(move |tx| {
             let part = begin_step(tx.sql, list.set, &step)?;
-            let result = list_entries(tx, &list, now, Some(part), &entries)?;
+            let result = ingest_listed(tx, &list, now, Some(part), &entries)?;
             if let Some(end) = &step.end {
                 // Once there is room they are followed, whether the part has changed or not.
                 let filter = end.filter.as_deref();
@@ -123,7 +123,7 @@ fn end_part(
     Ok(())
 }
 
-fn list_entries(
+fn ingest_listed(
     tx: &mut Tx<'_>,
     list: &ListProgress,
     now: DateTime<Utc>,
@@ -141,7 +141,7 @@ fn list_entries(
     let mut result = BatchResult::default();
     source_set::set_reading(sql, list.set, list.at)?;
     for entry in entries {
-        result.count(list_entry(
+        result.count(ingest_listed_entry(
             sql,
             &context,
             list.at,
@@ -170,7 +170,7 @@ fn list_entries(
 }
 
 /// Whether the list has named the resource already, with a later modification.
-fn is_overtaken(context: &BatchContext<'_>, state: &ResourceState, entry: &Change) -> bool {
+fn is_listed_later(context: &BatchContext<'_>, state: &ResourceState, entry: &Change) -> bool {
     let is_named = state
         .member
         .is_some_and(|member| member.generation == context.generation);
@@ -208,7 +208,7 @@ fn name_unwanted(
 }
 
 /// Compares one entry of a list of the time `at`, and returns what became of it.
-fn list_entry(
+fn ingest_listed_entry(
     sql: &Connection,
     context: &BatchContext<'_>,
     at: SourceTime,
@@ -224,7 +224,7 @@ fn list_entry(
     }
     let state = ResourceState::of_change(sql, context, entry)?;
     let state = state.decided_for(sql, context, entry)?;
-    if is_overtaken(context, &state, entry) {
+    if is_listed_later(context, &state, entry) {
         // The part names it nevertheless.
         if let Some(parts) = parts {
             state.join_listed(sql, context, parts)?;
@@ -234,9 +234,10 @@ fn list_entry(
     let known = state.known.as_ref();
     let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
     // A resource that was deleted after the snapshot is in the list, and not a member.
-    let is_overtaken = |known: &LocalState| known.deleted && known.latest_change() >= Some(at);
-    let has_left = decision == Decision::Older && known.is_some_and(is_overtaken);
-    if !has_left {
+    let is_before_deletion =
+        |known: &LocalState| known.deleted && known.latest_change() >= Some(at);
+    let stays_deleted = decision == Decision::Older && known.is_some_and(is_before_deletion);
+    if !stays_deleted {
         match parts {
             Some(parts) => state.join_listed(sql, context, parts)?,
             None => state.join_changed(sql, context)?,
@@ -245,7 +246,7 @@ fn list_entry(
     if decision != Decision::Older {
         state.relate(sql, context, entry)?;
         state.follow_links(sql, context, entry)?;
-    } else if !has_left {
+    } else if !stays_deleted {
         state.follow_links_of_older(sql, context, entry)?;
     }
     announce(sql, context, &state, entry, decision)?;

@@ -6,7 +6,7 @@ use reqwest::{Request, Response};
 use super::FetchError;
 
 /// Answers requests. Redirects, conditional requests, retries and limits remain the client's.
-pub(crate) trait Transport: Send + Sync {
+pub(crate) trait HttpNetwork: Send + Sync {
     /// Answers one request.
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>>;
 }
