@@ -446,6 +446,38 @@ fn deletion_that_another_set_has_replaced_holds_back_what_is_claimed() {
     run(habits, &acts);
 }
 
+/// A resource leaves one set, changes, and is deleted in the other. The first set has only Change Lists at first, and they are read after
+/// the second one's list does not name it any more: neither its update nor its leaving ends that deletion.
+#[test]
+fn older_changes_of_a_set_that_is_read_late_do_not_end_a_deletion() {
+    let habits = Habits {
+        sets: 2,
+        hashes: false,
+        lists_say_from: false,
+        offered_first: Offered::ChangeListsOnly,
+        ..habits(ChangeLists::Open)
+    };
+    let settings = Settings {
+        poll_interval: Duration::from_secs(60),
+        download: 3000,
+        ..settings()
+    };
+    let acts = [
+        Act::Change(2),
+        Act::Pass(400),
+        Act::Leave(2, 0),
+        Act::Pass(300),
+        Act::ChangeAll,
+        Act::Pass(3000),
+        Act::RollOver(1),
+        Act::Publish(1, Fate::Delivered(3500)),
+        Act::Pass(5000),
+        Act::DeleteAll,
+        Act::Crash(28),
+    ];
+    run_with(habits, settings, &acts);
+}
+
 /// Two sets, of which the first one cannot be read at first.
 fn with_unread_set(change_lists: ChangeLists) -> Habits {
     Habits {

@@ -50,22 +50,23 @@ async fn change_that_a_deletion_of_another_set_replaced_is_requested_again() {
     assert!(world.due().await.is_empty());
 }
 
-/// The set's own entry that ends the deletion is older than the change, and does not state it once more.
+/// The set's list ends the deletion, and does not state the change once more.
 #[tokio::test]
 async fn change_that_an_ended_deletion_had_replaced_is_requested_again() {
     let (world, other) = of_two_sets().await;
     world.announce_in(other, vec![updated("a", 20)]).await;
     world.announce_in(world.set, vec![deleted("a", 21)]).await;
     let mut wakes = world.store.wakes();
-    let progress = Some((coverage(40), Vec::new()));
-    let end = DocumentEnd { progress, ..end() };
-    let batch = world.batch(other, vec![updated("a", 3)], Some(end));
-    world.store.ingest(batch).await.unwrap();
+    world.list(other, 40, vec![created("a", 5)]).await;
     assert_eq!(world.due_names().await, ["updated a"]);
-    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
-    let statistics = world.store.set_statistics(other).await.unwrap();
-    assert_eq!(statistics.synced_until, Some(at(20)), "it is not applied");
+    assert!(woken(&mut wakes).contains(&Wake::Tasks(SOURCE.to_owned())));
+    let claimed = async || {
+        let statistics = world.store.set_statistics(other).await.unwrap();
+        statistics.synced_until
+    };
+    assert_eq!(claimed().await, Some(at(10)), "it is not applied");
     world.work("2").await;
+    assert_eq!(claimed().await, Some(at(40)));
     assert!(world.due().await.is_empty());
     assert_eq!(counts(&world, other).await, [0, 1]);
 }
@@ -81,12 +82,13 @@ async fn change_of_another_set_ends_a_pending_deletion() {
 
 /// The process was killed while it removed the file: it may be gone.
 #[tokio::test]
-async fn resource_in_doubt_whose_deletion_another_set_ends_is_requested_again() {
+async fn resource_in_doubt_that_has_only_left_a_set_is_requested_again() {
     let (world, other) = of_two_sets().await;
     world.announce_in(world.set, vec![deleted("a", 20)]).await;
     world.store.lose_results();
     let world = world.reopened();
     world.announce_in(other, vec![updated("a", 3)]).await;
+    left(&world, false).await;
     assert_eq!(world.due_names().await, ["updated a"]);
     world.work("1").await;
     assert!(world.due().await.is_empty());
@@ -567,6 +569,24 @@ async fn tasks_of_a_set_that_has_ended_are_those_of_the_set_that_shares_them() {
     world.work("2").await;
     assert_eq!(of_other().await.synced_until, Some(at(10)));
     assert_eq!(of_other().await.resources, 150);
+}
+
+/// The set that is behind names the resource at an earlier time, and states then that it has left: the other set's deletion is newer, and the
+/// Source is asked.
+#[tokio::test]
+async fn older_changes_of_another_set_do_not_end_a_newer_deletion() {
+    let (world, other) = of_two_sets().await;
+    world.list(other, 15, Vec::new()).await;
+    world.announce(vec![updated("a", 20)]).await;
+    world.work("2").await;
+    world.list(world.set, 30, Vec::new()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    let older = vec![updated("a", 17), deleted("a", 18)];
+    world.announce_in(other, older).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    assert!(world.due().await[0].is_shared);
+    world.work("").await;
+    assert_eq!(counts(&world, other).await, [0, 0]);
 }
 
 /// The set that is behind states that the resource has left it before the deletion that the other one has stated.

@@ -74,7 +74,10 @@ impl ResourceState {
         let other = self.pending_set.filter(|&other| {
             other != context.set && self.pending.as_ref().is_some_and(is_deletion)
         });
-        let Some(other) = other else {
+        // A change that is older than what is known says nothing about the deletion of the other set: the Source is asked.
+        let counts = context.origin.is_listing()
+            || plan_change(&change.announced(), self.known.as_ref(), None) != Decision::Older;
+        let Some(other) = other.filter(|_| counts) else {
             return Ok(self);
         };
         if names && self.member.is_none() {
@@ -84,10 +87,7 @@ impl ResourceState {
                 part: None,
             });
         }
-        // An older deletion says nothing about the newer one of the other set.
-        let counts =
-            names || plan_change(&change.announced(), self.known.as_ref(), None) != Decision::Older;
-        if counts && self.member.is_some() && leave_if_shared(sql, other, self.id)? {
+        if self.member.is_some() && leave_if_shared(sql, other, self.id)? {
             self.pending = self.drop_deletion(sql, context, &change.uri)?;
             self.pending_set = self.pending.is_some().then_some(context.set);
             self.is_interrupted = false;
