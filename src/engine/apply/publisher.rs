@@ -101,7 +101,8 @@ pub(super) async fn publish_all(
 /// The next executed tasks, at most [`BATCH`]; none once the queue is closed. As long as there are many more to come, it is waited for
 /// a full batch, but not longer than [`GATHER`].
 async fn gather<T>(queue: &mut mpsc::Receiver<T>, are_many: impl Fn() -> bool) -> Vec<T> {
-    let mut batch = Vec::with_capacity(BATCH);
+    // Without room for a full batch: it would be held for as long as nothing is executed, by each Source.
+    let mut batch = Vec::new();
     queue.recv_many(&mut batch, BATCH).await;
     let gathering = async {
         while !batch.is_empty() && batch.len() < BATCH && are_many() {
