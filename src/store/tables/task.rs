@@ -614,33 +614,42 @@ pub(in crate::store) fn fail(
     Ok(())
 }
 
-/// Hands the updates that an ended set has announced to another set that is followed and has the resource.
-pub(in crate::store) fn hand_over_updates(sql: &Connection, ended: SetId) -> Result<()> {
+/// Hands at most `limit` updates that a set has announced to another set that is followed and has the resource; returns how many.
+pub(in crate::store) fn hand_over_updates(
+    sql: &Connection,
+    from: SetId,
+    limit: usize,
+) -> Result<usize> {
     sql.prepare_cached(
-        "UPDATE task SET set_id = heir.set_id FROM (
-             SELECT member.resource_id, MIN(member.set_id) AS set_id FROM task AS ended
-             JOIN member ON member.resource_id = ended.resource_id
-             JOIN source_set ON source_set.id = member.set_id AND source_set.ended = 0
-             WHERE ended.set_id = ?1 AND ended.kind <> 'deleted' GROUP BY member.resource_id) AS heir
-         WHERE task.resource_id = heir.resource_id",
+        "UPDATE task SET set_id = (
+             SELECT MIN(member.set_id) FROM member JOIN source_set ON source_set.id = member.set_id
+             WHERE member.resource_id = task.resource_id AND member.set_id <> ?1 AND source_set.ended = 0)
+         WHERE resource_id IN (
+             SELECT task.resource_id FROM task JOIN member ON member.resource_id = task.resource_id
+             JOIN source_set ON source_set.id = member.set_id
+             WHERE task.set_id = ?1 AND task.kind <> 'deleted' AND member.set_id <> ?1 AND source_set.ended = 0 LIMIT ?2)",
     )?
-    .execute([ended])
-    .map(drop)
+    .execute(params![from, Count(limit as u64)])
 }
 
-/// The deletions of an ended set that nothing decides, or tries again, any more, of resources that another set has, which is followed.
-pub(in crate::store) fn orphaned_deletions(
+/// At most `limit` deletions of a set that are not about to be executed, of resources that another set has, which is followed: the
+/// resource and that set.
+pub(in crate::store) fn shared_deletions(
     sql: &Connection,
-    ended: SetId,
+    set: SetId,
+    limit: usize,
 ) -> Result<Vec<(ResourceUri, SetId)>> {
     sql.prepare_cached(
         "SELECT resource.uri, MIN(member.set_id) FROM task JOIN resource ON resource.id = task.resource_id
          JOIN member ON member.resource_id = task.resource_id
-         JOIN source_set ON source_set.id = member.set_id AND source_set.ended = 0
+         JOIN source_set ON source_set.id = member.set_id
          WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'interrupted', 'held', 'failed')
-         GROUP BY task.resource_id",
+           AND member.set_id <> ?1 AND source_set.ended = 0
+         GROUP BY task.resource_id LIMIT ?2",
     )?
-    .query_map([ended], |row| Ok((row.get(0)?, row.get(1)?)))?
+    .query_map(params![set, Count(limit as u64)], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?
     .collect()
 }
 

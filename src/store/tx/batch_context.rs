@@ -41,8 +41,6 @@ pub(super) struct BatchContext<'a> {
     pub(super) unfollowed: Cell<u64>,
     /// The updates of members that are to be written; `None`: each is written at once.
     pub(super) updates: Option<MemberUpdates>,
-    /// Whether all changes of a document are applied, in the order in which they happened.
-    pub(super) is_chronological: bool,
 }
 
 impl<'a> BatchContext<'a> {
@@ -73,7 +71,6 @@ impl<'a> BatchContext<'a> {
             any_linked: Cell::new(None),
             unfollowed: Cell::new(0),
             updates: None,
-            is_chronological: false,
         })
     }
 

@@ -63,16 +63,6 @@ pub struct DocumentEnd {
     pub missed_by: Vec<ChannelId>,
 }
 
-impl ChangeBatch {
-    /// Whether it has all changes of its document, in the order in which they happened. Of a document of several batches that is not
-    /// known.
-    fn is_chronological(&self) -> bool {
-        let mut times = self.changes.iter().map(|change| change.changed_at);
-        let is_whole = self.begins && self.end.is_some();
-        is_whole && times.clone().is_sorted() && times.all(|time| time.is_some())
-    }
-}
-
 impl DocumentEnd {
     /// The end of a document that proves nothing.
     pub fn new(rules: DeletionRules) -> Self {
@@ -169,8 +159,7 @@ impl Store {
 
 fn ingest(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError> {
     let sql = tx.sql;
-    let mut context = BatchContext::read(sql, batch.set, &batch.source, batch.origin, batch.now)?;
-    context.is_chronological = batch.is_chronological();
+    let context = BatchContext::read(sql, batch.set, &batch.source, batch.origin, batch.now)?;
     let mut result = BatchResult::default();
     if batch.begins {
         task::interrupt_undecided(sql, batch.set)?;
@@ -236,20 +225,18 @@ fn ingest_change(
         state.known.as_ref(),
         state.pending.as_ref(),
     );
-    // A change that is older than the applied deletion, or than a list of the set that did not name it, does not make the resource a
-    // member again.
+    // A change that is older than the applied deletion does not make the resource a member again.
     let is_before_deletion =
         |known: &LocalState| known.deleted && change.changed_at <= known.changed_at;
-    let stays_out = decision == Decision::Older
-        && (state.known.as_ref().is_some_and(is_before_deletion)
-            || was_absent_since(sql, context, &state, change)?);
-    if !stays_out && change.kind != ChangeKind::Deleted {
+    let stays_deleted =
+        decision == Decision::Older && state.known.as_ref().is_some_and(is_before_deletion);
+    if !stays_deleted && change.kind != ChangeKind::Deleted {
         state.join_changed(sql, context)?;
     }
     if decision != Decision::Older {
         state.relate(sql, context, change)?;
         state.follow_links(sql, context, change)?;
-    } else if !stays_out {
+    } else if !stays_deleted {
         state.follow_links_of_older(sql, context, change)?;
     }
     announce(sql, context, &state, change, decision)?;
@@ -285,13 +272,6 @@ fn ingest_change(
             put_task_since(sql, context, state.id, &asked, since)
         }
         Decision::Older => {
-            if deletes && left_before(sql, context, &state, change)? {
-                return match leave_if_shared(sql, context.set, state.id)? {
-                    true => Ok(false),
-                    // The other set has it no longer either.
-                    false => put_task(sql, context, state.id, change),
-                };
-            }
             state.hold_back_for(sql, context.set, change)?;
             Ok(false)
         }
@@ -324,35 +304,6 @@ fn is_only_in_another_set(
             && state.member.is_none()
             && member::is_in_another_set(sql, context.set, state.id)?,
     )
-}
-
-/// Whether a Resource List of the set that is later than the change did not name its resource.
-fn was_absent_since(
-    sql: &Connection,
-    context: &BatchContext<'_>,
-    state: &ResourceState,
-    change: &Change,
-) -> Result<bool, StoreError> {
-    let latest = change.changed_at.map(SourceTime::latest_possible);
-    Ok(state.member.is_none()
-        && latest.is_some()
-        && latest < source_set::list_at(sql, context.set)?)
-}
-
-/// Whether a deletion states that a resource has left the set, and is older than what another set has stated of it since. The set itself has
-/// stated nothing later: it was not read any further yet.
-fn left_before(
-    sql: &Connection,
-    context: &BatchContext<'_>,
-    state: &ResourceState,
-    deletion: &Change,
-) -> Result<bool, StoreError> {
-    let set = context.set;
-    let is_of_other_set = state.announced_by != set && state.pending_set != Some(set);
-    Ok(context.is_chronological
-        && is_of_other_set
-        && state.member.is_some()
-        && coverage::of_set(sql, set)?.front() <= deletion.changed_at)
 }
 
 /// Ends a document and returns how many deletions are held back.

@@ -214,7 +214,7 @@ impl ResourceState {
         // It has no entry any more.
         linked::end_all_of(sql, self.id, context.set)?;
         if self.is_deletion_pending() {
-            self.drop_task(sql, context)?;
+            self.drop_deletion(sql, context, uri)?;
         }
         if member::is_named_by_another_set(sql, context.set, self.id)? {
             return Ok(true);

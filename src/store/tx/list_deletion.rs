@@ -50,7 +50,10 @@ pub(super) fn delete_member(
 ) -> Result<Option<Option<LocalState>>, StoreError> {
     let state = ResourceState::of_change(sql, context, deletion)?;
     // What the Source has answered not to have is not shown to exist by an update without a time.
-    let shows_nothing = state.pending_at().is_none() && task::is_given_up_as_absent(sql, state.id)?;
+    let is_undated = state
+        .pending
+        .is_some_and(|pending| pending.changed_at.is_none());
+    let shows_nothing = is_undated && task::is_given_up_as_absent(sql, state.id)?;
     let pending = state.pending_for_listing().filter(|_| !shows_nothing);
     let is_proven = is_wanted && plan_absent(at, state.known.as_ref(), pending);
     if is_proven && state.remain_linked(sql, context, &deletion.uri)? {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use url::Url;
 
+use super::approve::TASKS_A_STEP;
 use super::batch_context::BatchContext;
+use super::membership::leave_if_shared;
 use super::unfollowed::drop_inbox;
 use crate::protocol::Offer;
 use crate::store::change::Origin;
@@ -52,7 +54,8 @@ impl Store {
     }
 
     /// Marks a set as no longer followed. Its rows stay, but for its deliveries: nobody would read them. Deletions that wait for
-    /// it are due. What it has announced of resources that another set has is that set's from now on.
+    /// it are due. What it has announced of resources that another set has is that set's from now on; that is done some at a time before,
+    /// so that no transaction is long, and again if the process ends meanwhile.
     pub async fn end_set(
         self: &Arc<Self>,
         source: &str,
@@ -60,12 +63,18 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
         let source = source.to_owned();
+        loop {
+            let name = source.clone();
+            let step = self.write(move |tx| hand_over(tx, &name, set, now));
+            if step.await? == 0 {
+                break;
+            }
+        }
         self.write(move |tx| {
             for channel in channel::of_set(tx.sql, set)? {
                 drop_inbox(tx.sql, channel.id)?;
             }
             source_set::end(tx.sql, set)?;
-            hand_over(tx, &source, set, now)?;
             release_awaiting(tx, source, now)
         })
         .await
@@ -120,22 +129,27 @@ impl Store {
     }
 }
 
-/// Hands the tasks of a set that has ended to the other sets that have their resources: nothing would try them again, or decide them.
-/// The deletions among them end: the other set's documents state what becomes of the resource.
+/// Hands some tasks of a set that ends to the other sets that have their resources: nothing would try them again, or decide them. The
+/// deletions among them end, and the set leaves their resources: the other set's documents state what becomes of them. Returns how many.
 fn hand_over(
     tx: &Tx<'_>,
     source: &str,
-    ended: SetId,
+    set: SetId,
     now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    task::hand_over_updates(tx.sql, ended)?;
-    for (uri, heir) in task::orphaned_deletions(tx.sql, ended)? {
-        let context = BatchContext::read(tx.sql, heir, source, Origin::ChangeList, now)?;
-        if let Some(state) = context.state_of(&uri)? {
-            state.drop_deletion(tx.sql, &context, &uri)?;
+) -> Result<usize, StoreError> {
+    if source_set::sharing_with(tx.sql, set)?.is_empty() {
+        return Ok(0);
+    }
+    let updates = task::hand_over_updates(tx.sql, set, TASKS_A_STEP)?;
+    let deletions = task::shared_deletions(tx.sql, set, TASKS_A_STEP)?;
+    for (uri, heir) in &deletions {
+        let context = BatchContext::read(tx.sql, *heir, source, Origin::ChangeList, now)?;
+        if let Some(state) = context.state_of(uri)? {
+            leave_if_shared(tx.sql, set, state.id)?;
+            state.drop_deletion(tx.sql, &context, uri)?;
         }
     }
-    Ok(())
+    Ok(updates + deletions.len())
 }
 
 /// Makes the deletions of a Source due that wait for its sets.
