@@ -268,10 +268,11 @@ async fn commands_that_are_shown_succeed_with_a_source_and_a_daemon() {
     };
     let source = SampleSource::start(options).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let (status, url) = (free_address(), source.url());
+    let (callback, status, url) = (free_address(), free_address(), source.url());
     let write = |file: &str, name: &str| {
         let text = format!(
-            "state_dir = \"state\"\n[status]\nlisten = \"{status}\"\n[http]\nallow_private_addresses = true\n\
+            "state_dir = \"state\"\n[callback]\nlisten = \"{callback}\"\n[status]\nlisten = \"{status}\"\n\
+            [http]\nallow_private_addresses = true\n\
             [[source]]\nname = \"{name}\"\nurl = \"{url}\"\nmirror = \"{name}\"\nnotifications = false\n"
         );
         let path = folder.path().join(file);
