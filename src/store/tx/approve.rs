@@ -138,7 +138,7 @@ impl Store {
                 break;
             }
             let step = step.to_vec();
-            decided += self.decide_some(source, decision, hold, step).await?;
+            decided += self.decide_some(source, decision, hold, step, now).await?;
         }
         Ok(DecisionResult::Decided(decided))
     }
@@ -182,9 +182,9 @@ impl Store {
         decision: DeletionDecision,
         hold: u64,
         step: Vec<ResourceId>,
+        now: DateTime<Utc>,
     ) -> Result<u64, StoreError> {
         let source = source.to_owned();
-        let now = crate::clock::now().wall;
         self.write(move |tx| {
             let mut decided = 0;
             for &resource in &step {

@@ -70,16 +70,16 @@ impl ResourceState {
         {
             known.changed_at = None;
         }
-        let is_deletion = |pending: &Pending| pending.kind == ChangeKind::Deleted;
-        let other = self.pending_set.filter(|&other| {
-            other != context.set && self.pending.as_ref().is_some_and(is_deletion)
-        });
+        let is_of_other = |set: &SetId| *set != context.set && self.is_deletion_pending();
+        let Some(other) = self.pending_set.filter(is_of_other) else {
+            return Ok(self);
+        };
         // A change that is older than what is known says nothing about the deletion of the other set: the Source is asked.
         let counts = context.origin.is_listing()
             || plan_change(&change.announced(), self.known.as_ref(), None) != Decision::Older;
-        let Some(other) = other.filter(|_| counts) else {
+        if !counts {
             return Ok(self);
-        };
+        }
         if names && self.member.is_none() {
             self.join_changed(sql, context)?;
             self.member = Some(Membership {
