@@ -1,4 +1,4 @@
-//! What a simulation does to the store: it ends the process at a commit, lets a commit fail, and looks at the database after
+//! What a simulation does to the store: it ends the process at a commit, lets a commit or a query fail, and looks at the database after
 //! each commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,8 +25,12 @@ pub(crate) struct CommitHook {
     is_stopped: AtomicBool,
     /// How many more commits succeed before one fails, plus one; 0: none fails.
     fail_after: AtomicU64,
-    /// Whether a commit may fail now.
+    /// How many more queries succeed before one fails, plus one; 0: none fails.
+    fail_query_after: AtomicU64,
+    /// Whether commits and queries may fail now.
     may_fail: AtomicBool,
+    /// How many have failed.
+    failures: AtomicU64,
     watch: Mutex<Option<Watch>>,
 }
 
@@ -58,19 +62,45 @@ impl CommitHook {
         self.fail_after.store(commits + 1, Ordering::SeqCst);
     }
 
-    /// Sets whether commits may fail from now on, and returns whether they could before.
+    /// Lets one query fail, after so many more of those that [may](Self::let_fail).
+    pub(crate) fn fail_query_after(&self, queries: u64) {
+        self.fail_query_after.store(queries + 1, Ordering::SeqCst);
+    }
+
+    /// How many commits and queries have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::SeqCst)
+    }
+
+    /// Sets whether commits and queries may fail from now on, and returns whether they could before.
     pub(crate) fn let_fail(&self, may_fail: bool) -> bool {
         self.may_fail.swap(may_fail, Ordering::SeqCst)
     }
 
     /// Whether the commit that begins now fails.
-    pub(super) fn fails(&self) -> bool {
+    pub(super) fn fails_commit(&self) -> bool {
+        self.fails(&self.fail_after)
+    }
+
+    /// Fails if the query that begins now does.
+    pub(super) fn try_query(&self) -> Result<(), StoreError> {
+        if self.is_stopped() {
+            return Err(StoreError::Closed);
+        }
+        match self.fails(&self.fail_query_after) {
+            true => Err(rusqlite::Error::InvalidQuery.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn fails(&self, after: &AtomicU64) -> bool {
         if !self.may_fail.load(Ordering::SeqCst) {
             return false;
         }
-        let left = self.fail_after.load(Ordering::SeqCst);
-        self.fail_after
-            .store(left.saturating_sub(1), Ordering::SeqCst);
+        let left = after.load(Ordering::SeqCst);
+        after.store(left.saturating_sub(1), Ordering::SeqCst);
+        self.failures
+            .fetch_add(u64::from(left == 1), Ordering::SeqCst);
         left == 1
     }
 

@@ -259,9 +259,7 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         #[cfg(test)]
-        if self.commit_hook.is_stopped() {
-            return Err(StoreError::Closed);
-        }
+        self.commit_hook.try_query()?;
         self.query_threads.run(lane, query).await
     }
 
@@ -270,6 +268,8 @@ impl Store {
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        #[cfg(test)]
+        self.commit_hook.try_query()?;
         self.query_threads.run_blocking(query)
     }
 

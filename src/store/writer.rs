@@ -360,7 +360,7 @@ impl Writes {
         let changes = connection.total_changes();
         let begin = || execute(connection, BEGIN);
         #[cfg(test)]
-        let begin = || match self.hook.fails() {
+        let begin = || match self.hook.fails_commit() {
             true => Err(rusqlite::Error::InvalidQuery),
             false => begin(),
         };

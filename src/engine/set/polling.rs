@@ -28,10 +28,12 @@ impl SetState {
         }
         self.baseline_failed = failed.is_some();
         let filled = self.fill_gaps(list_is_fresh).await;
-        refreshed?;
-        match failed {
-            Some(error) => filled.and(Err(error)),
-            None => filled,
+        match filled {
+            Err(error) if error.is_fatal() => Err(error),
+            filled => {
+                refreshed?;
+                filled.and_then(|pacing| failed.map_or(Ok(pacing), Err))
+            }
         }
     }
 

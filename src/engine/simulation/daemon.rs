@@ -134,6 +134,7 @@ impl Daemon {
         source.max_delete = settings.max_delete;
         source.baseline = settings.baseline;
         source.filter = filtering.filter();
+        (settings.configure)(&mut source);
         let mut config = Config::new(folder, vec![source]);
         config.limits.held_notifications = settings.limits.held_notifications;
         let client = CLIENT

@@ -16,7 +16,7 @@ use crate::protocol::{
     Algorithm, Capability, ChangeKind, Digest, Entry, Head, Link, Root, write_document,
 };
 
-const BASE: &str = "http://source.example/";
+pub(super) const BASE: &str = "http://source.example/";
 
 /// What a URI of the Source leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +186,17 @@ pub(super) fn answer(
     if fault == Some(Fault::CutShort) {
         body.truncate(body.len() * 2 / 3);
     }
+    serve(source, body, written, headers, now)
+}
+
+/// Answers a request with a document that was written at that moment, unless the Destination has it.
+pub(super) fn serve(
+    source: &Source,
+    body: Vec<u8>,
+    written: u64,
+    headers: &HeaderMap,
+    now: u64,
+) -> http::Response<Vec<u8>> {
     let date = |moment: u64| {
         let at = source.stamp(moment).to_datetime();
         DateTime::<Utc>::format(&at, "%a, %d %b %Y %H:%M:%S GMT").to_string()

@@ -58,6 +58,8 @@ pub(super) enum Act {
     Crash(u64),
     /// After so many more commits of a worker, one fails.
     FailCommit(u64),
+    /// After so many more of its queries, one fails.
+    FailQuery(u64),
     /// From now on, documents, or resources, are available or not.
     Documents(bool),
     Contents(bool),
@@ -246,6 +248,7 @@ pub(super) fn settings(polls: impl Strategy<Value = u64>) -> impl Strategy<Value
             max_delete: 0.1,
             trusts_hub,
             baseline,
+            ..Settings::default()
         },
     )
 }
@@ -348,6 +351,7 @@ pub(super) fn history(longest: usize) -> impl Strategy<Value = History> {
         2 => (set(), place(), fate()).prop_map(|(set, about, fate)| Act::Framework(set, about, fate)),
         4 => (0..60_u64).prop_map(Act::Crash),
         2 => (0..30_u64).prop_map(Act::FailCommit),
+        2 => (0..60_u64).prop_map(Act::FailQuery),
         2 => any::<bool>().prop_map(Act::Documents),
         2 => any::<bool>().prop_map(Act::Contents),
         2 => (set(), place(), prop::option::of(fault()))

@@ -39,6 +39,11 @@ impl Witness {
         self.arriving = Some(Arc::clone(notification));
     }
 
+    /// Whether the inbox has anything.
+    pub(super) fn has_deliveries(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
     /// The delivery has been answered.
     pub(super) fn arrived(&mut self) {
         self.arriving = None;

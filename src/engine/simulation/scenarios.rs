@@ -15,6 +15,7 @@ use super::world::{Settings, World, simulate};
 use crate::protocol::ChangeKind;
 use crate::sync::Limits;
 
+mod change_sets;
 mod dumps;
 
 const PART_FORMS: [PartForm; 3] = [PartForm::Dated, PartForm::Undated, PartForm::Pages];
@@ -81,6 +82,10 @@ fn version_after(habits: Habits, acts: &[Act], resource: ResourceNo) -> Option<u
 /// The version of a resource's file; `None` if there is no file.
 fn version(world: &World, resource: ResourceNo) -> Option<u32> {
     world.stage.scene().files.get(&resource).copied()
+}
+
+fn poll() -> Act {
+    Act::Order(Order::Poll(0))
 }
 
 async fn gaps(world: &World) -> usize {
@@ -1078,6 +1083,30 @@ fn commit_that_fails_is_repeated() {
             acts.push(Act::Pass(10_000));
             let file = version_after(habits(change_lists), &acts, 1);
             assert_eq!(file, Some(2), "{change_lists:?}, {commits}");
+        }
+    }
+}
+
+/// A query that fails ends the poll, which is repeated; not even an error of the Capability List in that poll hides it.
+#[test]
+fn query_that_fails_is_repeated() {
+    let ways = [ChangeLists::Open, ChangeLists::Index, ChangeLists::Absent];
+    for (change_lists, is_unavailable) in ways.into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
+        for queries in 0..12 {
+            let fault = is_unavailable.then_some(Fault::Unavailable);
+            let acts = [
+                Act::Change(1),
+                Act::Pass(10),
+                Act::WriteChangeLists(0),
+                Act::WriteResourceList(0),
+                Act::Fail(0, SimulatedDocument::CapabilityList, fault),
+                Act::FailQuery(queries),
+                poll(),
+                Act::Pass(10_000),
+            ];
+            let file = version_after(habits(change_lists), &acts, 1);
+            assert_eq!(file, Some(2), "{change_lists:?}, {fault:?}, {queries}");
         }
     }
 }

@@ -13,6 +13,7 @@ use reqwest::{Request, Response};
 
 use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
+use super::handwritten::{Handwritten, Page};
 use super::history::Act;
 use super::network::{Fate, Form, Network};
 use super::packages::{PackageForm, PackageNo};
@@ -67,6 +68,7 @@ pub(super) struct Scene {
     pub(super) documents_down: bool,
     pub(super) contents_down: bool,
     pub(super) faults: BTreeMap<(SetNo, SimulatedDocument), Fault>,
+    pub(super) handwritten: Handwritten,
     /// How long a document takes, in milliseconds.
     pub(super) latency: u64,
     pub(super) orders: VecDeque<Order>,
@@ -143,8 +145,8 @@ impl Stage {
         }
     }
 
-    /// Sets whether commits may fail, and returns whether they could before.
-    pub(super) fn let_commits_fail(&self, may_fail: bool) -> bool {
+    /// Sets whether the database may fail, and returns whether they could before.
+    pub(super) fn let_database_fail(&self, may_fail: bool) -> bool {
         let inside = self.inside();
         inside.is_some_and(|inside| inside.store.commit_hook().let_fail(may_fail))
     }
@@ -201,6 +203,7 @@ impl Stage {
         match (act, hook) {
             (&Act::Crash(after), Some(hook)) => hook.stop_after(after),
             (&Act::FailCommit(after), Some(hook)) => hook.fail_after(after),
+            (&Act::FailQuery(after), Some(hook)) => hook.fail_query_after(after),
             _ => self.scene().act(act),
         }
     }
@@ -214,11 +217,11 @@ impl HttpNetwork for Stage {
                 let latency = self.scene().latency;
                 if latency > 0 {
                     // What happens meanwhile is not the worker's.
-                    let could_fail = self.let_commits_fail(false);
+                    let could_fail = self.let_database_fail(false);
                     self.let_pass(latency / 2).await;
                     let answer = self.answer(target, &request);
                     self.let_pass(latency - latency / 2).await;
-                    self.let_commits_fail(could_fail);
+                    self.let_database_fail(could_fail);
                     return answer;
                 }
             }
@@ -258,6 +261,14 @@ impl Stage {
         };
         if is_down {
             return Err(FetchError::Timeout);
+        }
+        match scene.handwritten.serve(request.url()) {
+            Some(Page::Document { body, written }) => {
+                let (headers, now) = (request.headers(), scene.moment);
+                return Ok(documents::serve(&scene.source, body, written, headers, now).into());
+            }
+            Some(Page::Status(status)) => return Ok(documents::status(status).into()),
+            None => {}
         }
         let Some(target) = target else {
             return Ok(documents::status(404).into());
@@ -347,7 +358,7 @@ impl Scene {
                 self.network.send(moment, &Arc::new(notification), fate);
             }
             // The caller that lets time pass does that.
-            Act::Pass(_) | Act::Crash(_) | Act::FailCommit(_) => {}
+            Act::Pass(_) | Act::Crash(_) | Act::FailCommit(_) | Act::FailQuery(_) => {}
             Act::WriteChangeLists(set) => source.write_change_lists(moment, set.min(last)),
             Act::RollOver(set) => source.roll_over(moment, set.min(last)),
             Act::DropOldLists(set) => source.drop_old_lists(moment, set.min(last)),

@@ -17,7 +17,7 @@ use super::source::{Boundary, EPOCH_SECONDS, EXCLUDED, Habits, RESOURCES, Source
 use super::stage::{Order, Requests, Scene, Stage};
 use crate::clock::simulated::SimulatedClock;
 use crate::clock::{self, Now};
-use crate::config::Baseline;
+use crate::config::{self, Baseline};
 use crate::engine::set::worker::{Command, SetWorker};
 use crate::status::SetStatus;
 use crate::store::commit_hook::{Snapshot, TaskSnapshot};
@@ -37,6 +37,8 @@ pub(super) struct Settings {
     /// Whether what only a notification states is used without confirmation.
     pub(super) trusts_hub: bool,
     pub(super) baseline: Baseline,
+    /// What else the configuration of the Source states.
+    pub(super) configure: fn(&mut config::Source),
 }
 
 impl Default for Settings {
@@ -52,6 +54,7 @@ impl Default for Settings {
             max_delete: 0.1,
             trusts_hub: true,
             baseline: Baseline::Auto,
+            configure: |_| {},
         }
     }
 }
@@ -136,8 +139,8 @@ async fn work_with_executor(
             pause = &mut working => return Ok(pause),
             () = inside.context.members.ingestion_waits() => {}
         }
-        // Only commits of a worker may fail.
-        let could_fail = stage.let_commits_fail(false);
+        // Only what a worker asks of the database may fail.
+        let could_fail = stage.let_database_fail(false);
         let mut wakes = inside.store.wakes();
         let mut have_tasks_changed = || {
             let wakes = std::iter::from_fn(|| wakes.try_recv().ok());
@@ -158,7 +161,7 @@ async fn work_with_executor(
             stage.set_moment(next.expect("what is waited for happens"));
             stage.happen_all().await;
         }
-        stage.let_commits_fail(could_fail);
+        stage.let_database_fail(could_fail);
     }
 }
 
@@ -184,6 +187,7 @@ impl World {
                 .into_iter()
                 .map(|(place, fault)| ((0, place), fault))
                 .collect(),
+            handwritten: Default::default(),
             latency: settings.latency,
             orders: Default::default(),
             requests: Requests::default(),
@@ -324,14 +328,24 @@ impl World {
                 continue;
             }
             worker.is_awake = false;
-            self.stage.let_commits_fail(true);
+            self.stage.let_database_fail(true);
+            let failures = self.store.commit_hook().failures();
+            let had_deliveries = self.stage.scene().witness.has_deliveries();
             let working = work_with_executor(&self.stage, &daemon.inside, &mut worker.worker);
             let worked = working.await;
-            self.stage.let_commits_fail(false);
+            self.stage.let_database_fail(false);
             let pause = worked?;
             if self.store.commit_hook().is_stopped() {
                 return Ok(());
             }
+            // An error of the database ends the work, and is not taken for one of a document. But deliveries that could not be
+            // committed together are then tried one by one.
+            let has_failed = self.store.commit_hook().failures() > failures;
+            let had_deliveries = had_deliveries || self.stage.scene().witness.has_deliveries();
+            assert!(
+                !has_failed || had_deliveries || pause.is_some(),
+                "a database error is passed over"
+            );
             if let Some(pause) = pause {
                 let pause = u64::try_from(pause.as_millis()).unwrap();
                 self.stage.scene().requests.crashes += 1;

@@ -47,10 +47,6 @@ fn around_a_gap(meanwhile: &[Act]) -> Vec<Act> {
     acts
 }
 
-fn poll() -> Act {
-    Act::Order(Order::Poll(0))
-}
-
 /// The bytes come out of the package, and no resource is requested by itself; with a copy of the manifest likewise, because most of the
 /// package is needed.
 #[test]
