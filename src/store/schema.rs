@@ -664,6 +664,10 @@ pub(super) const STEPS: &[&str] = &[
         INSERT INTO removed_resource (id, uri, last) SELECT OLD.id, OLD.uri, seq FROM feed ORDER BY seq DESC LIMIT 1;
     END;
     ",
+    "
+    -- When the set has named the resource last, where another set has stated something later of it.
+    ALTER TABLE member ADD COLUMN named_at INTEGER;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -1583,3 +1583,35 @@ fn history_does_not_depend_on_the_one_before() {
     history(Some((SimulatedDocument::ResourceList, Fault::Unavailable))).run();
     assert_eq!(history(None).run().trace, first.trace);
 }
+
+/// A set that is read late names a resource, and states that it has left it, both before what the other set has stated: then that other
+/// set alone decides, and what it claims to have deleted is deleted.
+#[test]
+fn resource_that_has_left_a_set_that_is_read_late_is_deleted() {
+    let habits = Habits {
+        sets: 2,
+        lists_say_from: false,
+        validators: ServerValidators::Nothing,
+        offered_first: Offered::ChangeListsOnly,
+        ..Habits::default()
+    };
+    let settings = Settings {
+        poll_interval: Duration::from_secs(60),
+        download: 3000,
+        ..settings()
+    };
+    let acts = [
+        Act::Change(2),
+        Act::Pass(1),
+        Act::Leave(2, 0),
+        Act::Pass(1),
+        Act::ChangeAll,
+        Act::Pass(1),
+        Act::RollOver(1),
+        Act::Publish(1, Fate::Delivered(997)),
+        Act::Pass(998),
+        Act::DeleteAll,
+        Act::Crash(6),
+    ];
+    run_with(habits, settings, &acts);
+}

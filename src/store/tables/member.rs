@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::part;
-use crate::protocol::ResourceUri;
+use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 
 /// How a resource is a member of a set.
@@ -15,6 +15,9 @@ pub(in crate::store) struct Membership {
     pub(in crate::store) generation: i64,
     /// The part of the list that named it, [`part::SEVERAL`] or [`part::LINKED`].
     pub(in crate::store) part: Option<i64>,
+    /// The latest change of the set that names it, where that is older than what another set has stated of it; `None`: the set has no
+    /// other statement, or a later one.
+    pub(in crate::store) named_at: Option<SourceTime>,
 }
 
 pub(in crate::store) fn insert(
@@ -24,13 +27,14 @@ pub(in crate::store) fn insert(
     membership: Membership,
 ) -> Result<()> {
     sql.prepare_cached(
-        "INSERT INTO member (set_id, resource_id, generation, part) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO member (set_id, resource_id, generation, part, named_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
     .execute(params![
         set,
         resource,
         membership.generation,
-        membership.part
+        membership.part,
+        membership.named_at,
     ])?;
     Ok(())
 }
@@ -42,13 +46,14 @@ pub(in crate::store) fn update(
     membership: Membership,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE member SET generation = ?3, part = ?4 WHERE set_id = ?1 AND resource_id = ?2",
+        "UPDATE member SET generation = ?3, part = ?4, named_at = ?5 WHERE set_id = ?1 AND resource_id = ?2",
     )?
     .execute(params![
         set,
         resource,
         membership.generation,
-        membership.part
+        membership.part,
+        membership.named_at,
     ])?;
     Ok(())
 }
@@ -61,14 +66,16 @@ pub(in crate::store) fn update_range(
     membership: Membership,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE member SET generation = ?4, part = ?5 WHERE set_id = ?1 AND resource_id BETWEEN ?2 AND ?3",
+        "UPDATE member SET generation = ?4, part = ?5, named_at = ?6
+         WHERE set_id = ?1 AND resource_id BETWEEN ?2 AND ?3",
     )?
     .execute(params![
         set,
         resources.start(),
         resources.end(),
         membership.generation,
-        membership.part
+        membership.part,
+        membership.named_at,
     ])?;
     Ok(())
 }

@@ -166,7 +166,7 @@ impl<'a> StateQuery<'a> {
                     resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                     task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
                     task.state IS 'interrupted', resource.links IS NOT NULL OR task.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
-                    task.unconfirmed, resource.answered_until
+                    task.unconfirmed, resource.answered_until, member.named_at
              FROM resource LEFT JOIN task ON task.resource_id = resource.id
                   LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
              WHERE resource.source = ?1 AND resource.uri = ?2"
@@ -214,6 +214,7 @@ impl<'a> StateQuery<'a> {
                 Some(generation) => Some(Membership {
                     generation,
                     part: row.get(14)?,
+                    named_at: row.get(21)?,
                 }),
                 None => None,
             };

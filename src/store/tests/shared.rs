@@ -574,8 +574,8 @@ async fn tasks_of_a_set_that_has_ended_are_those_of_the_set_that_shares_them() {
     assert_eq!(counts(&world, other).await, [1, 150]);
 }
 
-/// The set that is behind names the resource at an earlier time, and states then that it has left: the other set's deletion is newer, and the
-/// Source is asked.
+/// The set that is behind names the resource at an earlier time, and states then that it has left: the other set's deletion is newer, and no
+/// set has the resource.
 #[tokio::test]
 async fn older_changes_of_another_set_do_not_end_a_newer_deletion() {
     let (world, other) = of_two_sets().await;
@@ -587,7 +587,7 @@ async fn older_changes_of_another_set_do_not_end_a_newer_deletion() {
     let older = vec![updated("a", 17), deleted("a", 18)];
     world.announce_in(other, older).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
-    assert!(world.due().await[0].is_shared);
+    assert!(!world.due().await[0].is_shared);
     world.work("").await;
     assert_eq!(counts(&world, other).await, [0, 0]);
 }
@@ -603,4 +603,64 @@ async fn older_deletion_of_another_set_does_not_end_a_newer_one() {
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.work("").await;
     assert_eq!(counts(&world, other).await, [0, 0]);
+}
+
+/// A set that is read late names a resource, and states that it has left, both before what another set has stated.
+async fn left_before(deleted_at: i64) -> (World, SetId) {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world.list(world.set, 1, Vec::new()).await;
+    world.list(other, 10, vec![created("a", 5)]).await;
+    world.work("1").await;
+    world.announce_in(world.set, vec![updated("a", 3)]).await;
+    assert_eq!(counts(&world, other).await, [1, 1]);
+    world
+        .announce_in(world.set, vec![deleted("a", deleted_at)])
+        .await;
+    (world, other)
+}
+
+#[tokio::test]
+async fn resource_leaves_a_set_that_was_read_late() {
+    let (world, other) = left_before(4).await;
+    assert_eq!(counts(&world, other).await, [0, 1]);
+    world.announce_in(other, vec![deleted("a", 20)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert_eq!(counts(&world, other).await, [0, 0]);
+}
+
+/// The deletion is older than what the set itself has stated.
+#[tokio::test]
+async fn resource_stays_in_a_set_that_has_named_it_since() {
+    let (world, other) = left_before(2).await;
+    assert_eq!(counts(&world, other).await, [1, 1]);
+    // Named once more, and then by a list, which states no time at which it was named.
+    world.announce_in(world.set, vec![updated("a", 4)]).await;
+    world.announce_in(world.set, vec![deleted("a", 3)]).await;
+    assert_eq!(counts(&world, other).await, [1, 1]);
+    world.list(world.set, 4, vec![created("a", 1)]).await;
+    world.announce_in(world.set, vec![deleted("a", 4)]).await;
+    assert_eq!(counts(&world, other).await, [1, 1]);
+    world.announce_in(other, vec![deleted("a", 20)]).await;
+    left(&world, true).await;
+    assert_eq!(counts(&world, other).await, [1, 0]);
+}
+
+/// No other set is left that could have it deleted, and what is known of it is later than the deletion: the next list decides.
+#[tokio::test]
+async fn resource_that_only_a_late_set_has_stays_until_its_list() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world.list(world.set, 1, Vec::new()).await;
+    world.list(other, 10, vec![created("a", 5)]).await;
+    world.work("1").await;
+    world.announce_in(world.set, vec![updated("a", 3)]).await;
+    world.announce_in(other, vec![deleted("a", 20)]).await;
+    left(&world, true).await;
+    world.announce_in(world.set, vec![deleted("a", 4)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(counts(&world, other).await, [1, 0]);
+    world.list(world.set, 40, Vec::new()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
 }

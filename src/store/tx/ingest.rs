@@ -231,7 +231,10 @@ fn ingest_change(
     let stays_deleted =
         decision == Decision::Older && state.known.as_ref().is_some_and(is_before_deletion);
     if !stays_deleted && change.kind != ChangeKind::Deleted {
-        state.join_changed(sql, context)?;
+        match decision {
+            Decision::Older => state.join_older(sql, context, change.changed_at)?,
+            Decision::Task | Decision::Done => state.join_changed(sql, context)?,
+        }
     }
     if decision != Decision::Older {
         state.relate(sql, context, change)?;
@@ -272,6 +275,11 @@ fn ingest_change(
             put_task_since(sql, context, state.id, &asked, since)
         }
         Decision::Older => {
+            // Without another set that has it the file stays until a Resource List shows that it is to go: what is known of it is
+            // later than this deletion.
+            if state.has_left(change) && leave_if_shared(sql, context.set, state.id)? {
+                return Ok(false);
+            }
             state.hold_back_for(sql, context.set, change)?;
             Ok(false)
         }

@@ -60,6 +60,7 @@ pub(super) fn delete_member(
         let linked = Membership {
             generation: context.generation,
             part: Some(part::LINKED),
+            named_at: None,
         };
         member::update(sql, context.set, state.id, linked)?;
         return Ok(None);
@@ -81,6 +82,7 @@ pub(super) fn delete_member(
     let unnamed = Membership {
         generation: context.generation,
         part: None,
+        named_at: None,
     };
     join(
         sql,

@@ -85,6 +85,7 @@ impl ResourceState {
             self.member = Some(Membership {
                 generation: context.generation,
                 part: None,
+                named_at: None,
             });
         }
         if self.member.is_some() && leave_if_shared(sql, other, self.id)? {
@@ -131,6 +132,32 @@ impl ResourceState {
         sql: &Connection,
         context: &BatchContext<'_>,
     ) -> Result<(), StoreError> {
+        self.join_named(sql, context, None)
+    }
+
+    /// As [`join_changed`](Self::join_changed), because of a change of that time that is older than what is known.
+    pub(super) fn join_older(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        changed_at: Option<SourceTime>,
+    ) -> Result<(), StoreError> {
+        let named_at = match self.member {
+            None => changed_at,
+            Some(member) => member
+                .named_at
+                .max(changed_at)
+                .filter(|_| member.named_at.is_some()),
+        };
+        self.join_named(sql, context, named_at)
+    }
+
+    fn join_named(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        named_at: Option<SourceTime>,
+    ) -> Result<(), StoreError> {
         let part = match self.member {
             Some(member) if member.generation < context.generation => part_if_named(sql, member)?,
             member => member
@@ -140,8 +167,17 @@ impl ResourceState {
         let now = Membership {
             generation: context.generation,
             part,
+            named_at,
         };
         self.join(sql, context, now)
+    }
+
+    /// Whether a change that is older than what another set has stated says that the resource has left this one: the set has not named
+    /// it since.
+    pub(super) fn has_left(&self, change: &Change) -> bool {
+        let named_at = self.member.and_then(|member| member.named_at);
+        change.kind == ChangeKind::Deleted
+            && named_at.is_some_and(|named_at| change.changed_at >= Some(named_at))
     }
 
     /// Makes the resource a member of the set because a part of its Resource List names it.
@@ -154,6 +190,7 @@ impl ResourceState {
         let now = Membership {
             generation: context.generation,
             part: Some(parts.part_of(self.member)?),
+            named_at: None,
         };
         self.join(sql, context, now)
     }
@@ -170,6 +207,7 @@ impl ResourceState {
         let now = Membership {
             generation: context.generation,
             part: Some(part::LINKED),
+            named_at: None,
         };
         self.join(sql, context, now)
     }
