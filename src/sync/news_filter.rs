@@ -52,9 +52,13 @@ impl NewsFilter {
     }
 
     /// Whether a change of that time is late: a later document of the same time has been read. The change may be unknown
-    /// nevertheless, but it does not replace one of the same time.
+    /// nevertheless, but it does not replace one of the same time. A change without a time is late if its document is covered, with its
+    /// end, by later ones.
     pub fn is_late(&self, changed_at: Option<SourceTime>) -> bool {
-        matches!((self.late_from, changed_at), (Some(from), Some(changed_at)) if from <= changed_at)
+        match changed_at {
+            Some(changed_at) => self.late_from.is_some_and(|from| from <= changed_at),
+            None => self.missing.is_empty() && self.stated.is_some_and(|it| self.is_overtaken(it)),
+        }
     }
 
     /// Whether a change of that time may be news. Times are often whole seconds, so that a change at a boundary may belong to
@@ -62,12 +66,11 @@ impl NewsFilter {
     /// well. So is one without a time, but for a deletion in a document that is covered, with its end, by later ones: it might
     /// remove what those have stated.
     pub fn includes(&self, change: Option<ChangeKind>, changed_at: Option<SourceTime>) -> bool {
+        let Some(changed_at) = changed_at else {
+            return change != Some(ChangeKind::Deleted) || !self.is_late(None);
+        };
         let Some(stated) = self.stated else {
             return true;
-        };
-        let Some(changed_at) = changed_at else {
-            let deletes = change == Some(ChangeKind::Deleted);
-            return !deletes || !self.missing.is_empty() || !self.is_overtaken(stated.until());
         };
         let latest = changed_at.latest_possible();
         let may_be_in =
@@ -78,7 +81,8 @@ impl NewsFilter {
     }
 
     /// Whether later documents were read up to and beyond the end of the document.
-    fn is_overtaken(&self, until: SourceTime) -> bool {
+    fn is_overtaken(&self, stated: Interval) -> bool {
+        let until = stated.until();
         self.front.is_some_and(|front| until < front) && self.is_late(Some(until))
     }
 }

@@ -24,7 +24,8 @@ pub struct Announced<'a> {
     pub lastmod: Option<SourceTime>,
     /// Its representation.
     pub content: &'a ContentInfo,
-    /// Whether a later document of that time has been read already: then, with equal times, the later document wins.
+    /// Whether a later document of that time has been read already: then, with equal times, the later document wins. Without a time:
+    /// whether later documents cover the one that states it.
     pub late: bool,
     /// Whether only a hub states it that is not the Source.
     pub unconfirmed: bool,
@@ -162,6 +163,9 @@ pub fn plan_change(
     if pending.is_some_and(|pending| is_older(pending.changed_at)) {
         return Decision::Older;
     }
+    if is_listed_since(announced, known, pending) {
+        return Decision::Older;
+    }
     // A deletion of an unknown resource is a task as well: otherwise an older creation that arrives late would bring it back.
     let Some(known) = known else {
         return Decision::Task;
@@ -206,6 +210,22 @@ pub fn plan_change(
         }
         _ => Decision::Done,
     }
+}
+
+/// Whether a Resource List states what an update without a time has left, because documents were read that are later than its own: the
+/// representation that it describes may be gone.
+fn is_listed_since(
+    announced: &Announced<'_>,
+    known: Option<&LocalState>,
+    pending: Option<&Pending>,
+) -> bool {
+    let is_update = announced.kind != ChangeKind::Deleted;
+    let is_listed = match (pending, known) {
+        (Some(pending), _) => pending.is_listed && pending.kind != ChangeKind::Deleted,
+        (None, Some(known)) => known.kind.is_none() && !known.deleted,
+        (None, None) => false,
+    };
+    is_update && announced.changed_at.is_none() && announced.late && is_listed
 }
 
 /// What an entry means whose time was covered before its document was read.

@@ -1615,3 +1615,30 @@ fn resource_that_has_left_a_set_that_is_read_late_is_deleted() {
     ];
     run_with(habits, settings, &acts);
 }
+
+/// Notifications without times that waited for the baseline are older than the list that it was made from: they do not replace what
+/// that states, whether it was fetched meanwhile or not.
+#[test]
+fn undated_notifications_that_waited_do_not_replace_what_the_list_states() {
+    let habits = Habits {
+        undated: true,
+        faulty_first: Some((SimulatedDocument::ResourceList, Fault::Unavailable)),
+        ..habits(ChangeLists::Absent)
+    };
+    let mut acts = Vec::new();
+    for _ in 0..5 {
+        acts.extend([Act::Pass(11_000), Act::Publish(0, AT_ONCE), Act::Change(3)]);
+    }
+    acts.extend([
+        Act::Pass(11_000),
+        Act::WriteResourceList(0),
+        Act::Fail(0, SimulatedDocument::ResourceList, None),
+        poll(),
+        Act::Pass(2 * HOUR),
+    ]);
+    let found = run_and(habits, &acts, async |world| {
+        let tasks = world.database().await.tasks;
+        (version(world, 3), tasks.len(), errors(world).await)
+    });
+    assert_eq!(found, (Some(5), 0, vec![None]));
+}

@@ -264,6 +264,15 @@ fn late_change_does_not_replace_one_of_the_same_time() {
     check("updated@20#a", "updated@10#b", "-", Task);
     check("updated@20#a", "-", "-", Task);
     check("updated#a", "updated#b", "-", Task);
+    // A list that was read since states the resource as it was later.
+    check("updated#a", "listed@50#b", "-", Older);
+    check("updated#a", "-", "listed@50#b", Older);
+    check("updated#a", "updated#b", "listed@50#c", Older);
+    check("updated#a", "listed@50#b", "updated#c", Task);
+    check("updated#a", "updated#b", "deleted@20", Task);
+    check("updated#a", "deleted@20", "-", Task);
+    check("updated#a", "-", "-", Task);
+    check("deleted", "listed@50#b", "-", Task);
 }
 
 #[test]
