@@ -131,12 +131,12 @@ impl Screen {
 
 /// How many changes were applied, by kind and by the document that announced them.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct ChangeTally {
     kinds: BTreeMap<String, u64>,
     origins: BTreeMap<String, u64>,
 }
 
-impl Tally {
+impl ChangeTally {
     fn count(&mut self, entry: &FeedEntry) {
         *self.kinds.entry(entry.change.clone()).or_default() += 1;
         *self.origins.entry(entry.origin.clone()).or_default() += 1;
@@ -402,9 +402,9 @@ async fn wait_for_subscription(source: &SampleSource) {
 }
 
 /// Prints one line per applied change, and counts them.
-async fn print_changes(store: Arc<Store>, screen: Screen, stop: CancellationToken) -> Tally {
+async fn print_changes(store: Arc<Store>, screen: Screen, stop: CancellationToken) -> ChangeTally {
     let mut wakes = store.wakes();
-    let (mut printed, mut tally) = (0, Tally::default());
+    let (mut printed, mut tally) = (0, ChangeTally::default());
     loop {
         for entry in store.feed(printed, 1000).await.unwrap_or_default() {
             printed = entry.seq;
@@ -453,7 +453,7 @@ mod tests {
 
     #[test]
     fn tally_states_kinds_and_origins() {
-        let mut tally = Tally::default();
+        let mut tally = ChangeTally::default();
         assert_eq!(tally.text(), "no changes applied");
         for (change, origin) in [
             ("updated", "notification"),

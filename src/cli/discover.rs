@@ -36,7 +36,7 @@ use std::collections::HashSet;
 
 use url::Url;
 
-use self::report::{ChannelRules, DiscoveryReport};
+use self::report::{DiscoveryReport, UsableChannels};
 use super::exit_status::{FAILED, OK};
 use super::output::print_text;
 use crate::clock;
@@ -129,7 +129,7 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
             let summaries = client
                 .summarize_documents(&found, MAX_DOCUMENTS, limit, latest)
                 .await;
-            let rules = ChannelRules {
+            let rules = UsableChannels {
                 config,
                 source: source_at(config, &url),
             };

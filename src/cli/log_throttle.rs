@@ -31,7 +31,7 @@ const SUPPRESSED: &str = "suppressed";
 
 /// What is counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Kind<P> {
+struct EventKind<P> {
     /// The place in the program; `None`: any, because there are too many kinds.
     place: Option<P>,
     code: String,
@@ -40,7 +40,7 @@ struct Kind<P> {
 
 /// The events of one kind in one window.
 #[derive(Debug)]
-struct Count {
+struct EventCount {
     began: Instant,
     seen: u64,
     message: String,
@@ -57,21 +57,21 @@ struct ThrottleSummary {
 
 /// The counts of all kinds. It does not know the log.
 #[derive(Debug)]
-struct LogCounts<P>(HashMap<Kind<P>, Count>);
+struct LogCounts<P>(HashMap<EventKind<P>, EventCount>);
 
 impl<P: Clone + Eq + std::hash::Hash> LogCounts<P> {
     /// Counts an event; returns whether to log it.
-    fn count(&mut self, kind: Kind<P>, message: String, now: Instant) -> bool {
+    fn count(&mut self, kind: EventKind<P>, message: String, now: Instant) -> bool {
         let is_room = self.0.len() < MOST_KINDS || self.0.contains_key(&kind);
         let kind = match is_room {
             true => kind,
-            false => Kind {
+            false => EventKind {
                 place: None,
                 code: "other".to_owned(),
                 source: String::new(),
             },
         };
-        let count = self.0.entry(kind).or_insert(Count {
+        let count = self.0.entry(kind).or_insert(EventCount {
             began: now,
             seen: 0,
             message,
@@ -82,7 +82,8 @@ impl<P: Clone + Eq + std::hash::Hash> LogCounts<P> {
 
     /// Ends the windows that began a window's length before `now`, or all; returns what they have suppressed.
     fn end(&mut self, now: Instant, all: bool) -> Vec<ThrottleSummary> {
-        let has_ended = |count: &Count| all || now.saturating_duration_since(count.began) >= WINDOW;
+        let has_ended =
+            |count: &EventCount| all || now.saturating_duration_since(count.began) >= WINDOW;
         let ended = self.0.extract_if(|_, count| has_ended(count));
         ended
             .filter(|(_, count)| count.seen > MOST)
@@ -127,7 +128,7 @@ impl Shared {
 }
 
 /// The layer that drops events.
-pub(super) struct LogThrottle(Arc<Shared>);
+pub(super) struct LogThrottleLayer(Arc<Shared>);
 
 /// Logs the summaries; dropping it logs those that are left.
 pub(super) struct Summaries {
@@ -135,7 +136,7 @@ pub(super) struct Summaries {
     thread: Option<JoinHandle<()>>,
 }
 
-impl LogThrottle {
+impl LogThrottleLayer {
     pub(super) fn new() -> (Self, Summaries) {
         let shared = Arc::new(Shared {
             state: Mutex::new(ThrottleState {
@@ -183,7 +184,7 @@ fn log(summaries: Vec<ThrottleSummary>) {
     }
 }
 
-impl<S: Subscriber> Layer<S> for LogThrottle {
+impl<S: Subscriber> Layer<S> for LogThrottleLayer {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
         let fields = metadata.fields();
@@ -196,7 +197,7 @@ impl<S: Subscriber> Layer<S> for LogThrottle {
         }
         let mut found = Fields::default();
         event.record(&mut found);
-        let kind = Kind {
+        let kind = EventKind {
             place: Some(metadata.callsite()),
             code: found.code,
             source: found.source,
@@ -240,8 +241,8 @@ impl Visit for Fields {
 mod tests {
     use super::*;
 
-    fn kind(place: u32, code: &str, source: &str) -> Kind<u32> {
-        Kind {
+    fn kind(place: u32, code: &str, source: &str) -> EventKind<u32> {
+        EventKind {
             place: Some(place),
             code: code.to_owned(),
             source: source.to_owned(),
@@ -252,7 +253,7 @@ mod tests {
     fn first_events_of_a_window_are_logged_and_the_others_counted() {
         let mut counts = LogCounts(HashMap::new());
         let now = clock::now().mono;
-        let mut logged = |kind: &Kind<u32>, at: Instant, times: u64| -> u64 {
+        let mut logged = |kind: &EventKind<u32>, at: Instant, times: u64| -> u64 {
             let mut count = || counts.count(kind.clone(), "given up".to_owned(), at);
             (0..times).map(|_| u64::from(count())).sum()
         };

@@ -16,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::colours::Colours;
-use super::log_throttle::{LogThrottle, Summaries};
+use super::log_throttle::{LogThrottleLayer, Summaries};
 use crate::config::LogFormat;
 use crate::status::one_line;
 
@@ -63,7 +63,7 @@ where
         .filter(|_| is_set)
         .map(ToString::to_string);
     let filter = filter.unwrap_or_else(|_| EnvFilter::new(default));
-    let (throttle, summaries) = LogThrottle::new();
+    let (throttle, summaries) = LogThrottleLayer::new();
     let registry = tracing_subscriber::registry().with(filter).with(throttle);
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)

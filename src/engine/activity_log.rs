@@ -36,11 +36,11 @@ pub(super) async fn log_activity(
             let _ = tokio::time::timeout(INTERVAL, stop.cancelled()).await;
         }
         let next: Vec<Logged> = sources.contexts().into_iter().map(Logged::now).collect();
-        if let Some(Activity {
+        if let Some(SourceActivity {
             applied,
             failed,
             sources,
-        }) = Activity::of(&done_since(&logged, &next))
+        }) = SourceActivity::of(&done_since(&logged, &next))
         {
             tracing::info!(
                 applied,
@@ -70,7 +70,7 @@ impl Logged {
 }
 
 /// What was done for each Source since; also for those that a reload has ended meanwhile.
-fn done_since<'a>(logged: &'a [Logged], now: &'a [Logged]) -> Vec<Done<'a>> {
+fn done_since<'a>(logged: &'a [Logged], now: &'a [Logged]) -> Vec<WorkDone<'a>> {
     let find = |all: &'a [Logged], one: &Logged| {
         let mut all = all.iter();
         all.find(|it| Arc::ptr_eq(&it.context, &one.context))
@@ -78,23 +78,23 @@ fn done_since<'a>(logged: &'a [Logged], now: &'a [Logged]) -> Vec<Done<'a>> {
     let of_ended = logged.iter().filter(|before| find(now, before).is_none());
     let of_ended = of_ended.map(|before| {
         let counts = before.context.progress.counts();
-        Done::between(before.context.name(), Some(before.counts), counts)
+        WorkDone::between(before.context.name(), Some(before.counts), counts)
     });
     let of_followed = now.iter().map(|now| {
         let before = find(logged, now).map(|before| before.counts);
-        Done::between(now.context.name(), before, now.counts)
+        WorkDone::between(now.context.name(), before, now.counts)
     });
     of_ended.chain(of_followed).collect()
 }
 
 /// What was done for a Source.
-struct Done<'a> {
+struct WorkDone<'a> {
     source: &'a str,
     applied: u64,
     failed: u64,
 }
 
-impl<'a> Done<'a> {
+impl<'a> WorkDone<'a> {
     /// `before`: `None` if nothing was counted yet.
     fn between(source: &'a str, before: Option<Counts>, now: Counts) -> Self {
         let before = before.unwrap_or_default();
@@ -120,16 +120,16 @@ async fn change(wakes: &mut tokio::sync::broadcast::Receiver<Wake>) {
 
 /// What was done between two moments.
 #[derive(Debug, PartialEq, Eq)]
-struct Activity {
+struct SourceActivity {
     applied: u64,
     failed: u64,
     /// The Sources that it was done for.
     sources: String,
 }
 
-impl Activity {
+impl SourceActivity {
     /// `None`: nothing was done.
-    fn of(done: &[Done<'_>]) -> Option<Self> {
+    fn of(done: &[WorkDone<'_>]) -> Option<Self> {
         let (mut applied, mut failed) = (0, 0);
         let mut sources = Vec::new();
         for done in done {
@@ -174,12 +174,13 @@ mod tests {
         let before = counts(&[(5, 1); 7]);
         let of = |names: &[&str], now: &[(u64, u64)]| {
             let rows = names.iter().zip(before.iter().zip(counts(now)));
-            let done = rows.map(|(name, (before, now))| Done::between(name, Some(*before), now));
-            Activity::of(&done.collect::<Vec<_>>())
+            let done =
+                rows.map(|(name, (before, now))| WorkDone::between(name, Some(*before), now));
+            SourceActivity::of(&done.collect::<Vec<_>>())
         };
         let between = |now: &[(u64, u64)]| of(&names, now);
         let activity = |applied, failed, sources: &str| {
-            Some(Activity {
+            Some(SourceActivity {
                 applied,
                 failed,
                 sources: sources.to_owned(),
@@ -194,7 +195,7 @@ mod tests {
         // One that was started again is named once, and counts from nothing.
         let again = of(&["a", "a"], &[(6, 1), (7, 1)]);
         assert_eq!(again, activity(3, 0, "a"));
-        let new = Done::between("new", None, before[0]);
-        assert_eq!(Activity::of(&[new]), activity(5, 1, "new"));
+        let new = WorkDone::between("new", None, before[0]);
+        assert_eq!(SourceActivity::of(&[new]), activity(5, 1, "new"));
     }
 }

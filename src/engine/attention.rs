@@ -333,10 +333,10 @@ mod tests {
     }
 
     /// The code, a part of the message, a part of the next step, and since when.
-    type Expected = (&'static str, &'static str, &'static str, i64);
+    type ExpectedLine = (&'static str, &'static str, &'static str, i64);
 
     #[track_caller]
-    fn check(found: &[Attention], expected: &[Expected]) {
+    fn check(found: &[Attention], expected: &[ExpectedLine]) {
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, (code, message, next_step, since)) in found.iter().zip(expected) {
             assert_eq!(found.code, *code);
@@ -348,19 +348,19 @@ mod tests {
 
     #[test]
     fn set_waits_for_a_person_while_deletions_are_held_back_or_changes_given_up() {
-        const HELD: Expected = (
+        const HELD: ExpectedLine = (
             "held-deletions",
             "150 deletions are held back",
             "`resyncd approve example --list`",
             1,
         );
-        const FAILED: Expected = (
+        const FAILED: ExpectedLine = (
             "failed-resources",
             "1 change is given up",
             "`resyncd retry example`",
             2,
         );
-        const RETRIED: Expected = (
+        const RETRIED: ExpectedLine = (
             "failed-resources",
             "being tried again",
             "`resyncd failed example`",
@@ -390,38 +390,38 @@ mod tests {
         let refused = StatusError::new("connect", "connection refused", at(9));
         let silent = StatusError::new("not-verified", "answered 202", at(9));
         const HUB: &str = "https://hub.example/";
-        const LONG: Expected = (
+        const LONG: ExpectedLine = (
             "channel-unverified",
             "the hub https://hub.example/ has not verified the subscription of https://example.org/topic",
             "`public_url`",
             5,
         );
-        const REASON: Expected = (
+        const REASON: ExpectedLine = (
             "channel-unverified",
             "topic: connection refused [connect]",
             "public_url",
             5,
         );
-        const NO_HUB: Expected = ("channel-unverified", "no hub has verified", "public_url", 5);
-        const SILENT: Expected = (
+        const NO_HUB: ExpectedLine = ("channel-unverified", "no hub has verified", "public_url", 5);
+        const SILENT: ExpectedLine = (
             "channel-unverified",
             "has accepted the subscription of https://example.org/topic and has not called back: answered 202 [not-verified]",
             "`public_url`",
             5,
         );
-        const DENIED: Expected = (
+        const DENIED: ExpectedLine = (
             "channel-denied",
             "the hub https://hub.example/ denies the subscription of https://example.org/topic: connection refused",
             "operator of the hub",
             7,
         );
-        const EXPIRED: Expected = (
+        const EXPIRED: ExpectedLine = (
             "channel-expired",
             "the subscription of https://example.org/topic has ended, and the hub https://hub.example/ has not renewed it",
             "`public_url`",
             5,
         );
-        let since_9 = |mut expected: Expected| {
+        let since_9 = |mut expected: ExpectedLine| {
             expected.3 = 9;
             expected
         };
@@ -460,26 +460,26 @@ mod tests {
     fn connection_waits_for_a_person_once_it_was_missing_for_long() {
         use ChannelState::{Active, Expired, Pending};
         let refused = StatusError::new("connect", "connection refused", at(9));
-        const MISSING: Expected = (
+        const MISSING: ExpectedLine = (
             "channel-unconnected",
             "there is no connection to wss://example.org/changes: connection refused [connect]",
             "firewall",
             5,
         );
-        const LOST: Expected = (
+        const LOST: ExpectedLine = (
             "channel-unconnected",
             "the connection to wss://example.org/changes is lost",
             "polling",
             5,
         );
-        const UNREGISTERED: Expected = (
+        const UNREGISTERED: ExpectedLine = (
             "channel-unregistered",
             "the callback is not registered at wss://example.org/changes: connection refused [connect]",
             "operator of the Source",
             5,
         );
         let (websocket, callback) = (Transport::Websocket, Transport::Callback);
-        const NO_SESSION: Expected = (
+        const NO_SESSION: ExpectedLine = (
             "channel-unconnected",
             "there is no session of the XMPP account for wss://example.org/changes: connection refused [connect]",
             "[xmpp], and that this machine can reach its server xmpp.example.org",
@@ -513,13 +513,13 @@ mod tests {
     #[test]
     fn hook_waits_for_a_person_once_it_has_failed_several_times_or_was_stopped() {
         let error = StatusError::new("command-failed", "exit status: 3: no such host", at(9));
-        const FAILING: Expected = (
+        const FAILING: ExpectedLine = (
             "hook-failing",
             "the hook index has failed 3 times in a row: exit status: 3: no such host [command-failed]",
             "tried again",
             5,
         );
-        const STOPPED: Expected = ("hook-stopped", "the hook index is stopped", "reload", 5);
+        const STOPPED: ExpectedLine = ("hook-stopped", "the hook index is stopped", "reload", 5);
         for (failures, is_stopped, expected) in [
             (1, false, &[][..]),
             (2, false, &[]),

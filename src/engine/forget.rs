@@ -115,9 +115,9 @@ pub struct ForgetRequest {
 
 /// The Sources that are being forgotten. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Forgetting(Arc<Mutex<HashMap<String, Running>>>);
+pub(super) struct Forgetting(Arc<Mutex<HashMap<String, RunningForget>>>);
 
-struct Running {
+struct RunningForget {
     stop: CancellationToken,
     ended: CancellationToken,
 }
@@ -154,7 +154,7 @@ impl Forgetting {
             return Err(ForgetError::Running(name.to_owned()));
         }
         let (stop, ended) = (stop.child_token(), CancellationToken::new());
-        let running = Running {
+        let running = RunningForget {
             stop: stop.clone(),
             ended: ended.clone(),
         };

@@ -31,28 +31,28 @@ pub(super) struct Heartbeats(Arc<Mutex<Workers>>);
 struct Workers {
     next: u64,
     running: BTreeMap<u64, Arc<WatchedWorker>>,
-    working: BTreeMap<u64, Working>,
+    working: BTreeMap<u64, WorkInHand>,
 }
 
 /// What a worker works on.
-struct Working {
+struct WorkInHand {
     name: String,
-    steps: Steps,
+    steps: StepCounter,
     /// The number that was found last, and when that was found first; `None`: it was not looked at.
     found: Option<(u64, Instant)>,
 }
 
 /// Returns a number that changes with each step; `None`: it waits for what may take any time.
-type Steps = Box<dyn Fn() -> Option<u64> + Send>;
+type StepCounter = Box<dyn Fn() -> Option<u64> + Send>;
 
-impl fmt::Debug for Working {
+impl fmt::Debug for WorkInHand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Working");
         shown.field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Working {
+impl WorkInHand {
     /// Whether it had taken no step for so long at the last check.
     fn stalls(&mut self, now: Instant, limit: Duration) -> bool {
         let steps = (self.steps)();
@@ -129,13 +129,13 @@ impl WatchedWorker {
 }
 
 /// A worker until it has ended.
-struct Running {
+struct RunningWorker {
     of: Heartbeats,
     number: u64,
     worker: Arc<WatchedWorker>,
 }
 
-impl Drop for Running {
+impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.of.0.lock().running.remove(&self.number);
     }
@@ -160,7 +160,7 @@ impl Heartbeats {
         }
     }
 
-    fn begin(&self, name: String) -> Running {
+    fn begin(&self, name: String) -> RunningWorker {
         let worker = Arc::new(WatchedWorker {
             name,
             pulse: Mutex::default(),
@@ -169,7 +169,7 @@ impl Heartbeats {
         let number = workers.next;
         workers.next += 1;
         workers.running.insert(number, Arc::clone(&worker));
-        Running {
+        RunningWorker {
             of: self.clone(),
             number,
             worker,
@@ -201,7 +201,7 @@ impl Heartbeats {
         let mut workers = self.0.lock();
         let number = workers.next;
         workers.next += 1;
-        let working = Working {
+        let working = WorkInHand {
             name,
             steps: Box::new(steps),
             found: None,

@@ -13,7 +13,7 @@ use reqwest::{RequestBuilder, Response, StatusCode};
 use url::Url;
 
 use super::connections::{Connections, HttpVersion, Route};
-use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
+use super::guard::{Guard, GuardedResolver, NameLookup, system_lookup, trusted_host_of};
 use super::node_limits::NodeLimits;
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry_after::retry_after;
@@ -144,7 +144,7 @@ impl Client {
     pub(super) fn guarded(
         http: &config::HttpConfig,
         guard: Guard,
-        lookup: Lookup,
+        lookup: NameLookup,
     ) -> Result<Self, FetchError> {
         // Fails only if a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -609,7 +609,7 @@ mod tests {
 
     use super::*;
     use crate::fetch::AllowedHosts;
-    use crate::fetch::test_site::{self, Site};
+    use crate::fetch::test_site::{self, TestSite};
     use crate::protocol::ResourceUri;
 
     async fn get(client: &Client, url: &str) -> Result<Answer, FetchError> {
@@ -627,7 +627,7 @@ mod tests {
 
     #[tokio::test]
     async fn redirects_are_followed_five_times_and_no_more() {
-        let site = Site::start(|request| match request.path() {
+        let site = TestSite::start(|request| match request.path() {
             "/end" => test_site::ok("here"),
             path => {
                 let left: u32 = path.trim_start_matches('/').parse().unwrap();
@@ -652,7 +652,8 @@ mod tests {
     #[tokio::test]
     async fn user_names_of_urls_are_not_sent() {
         let site =
-            Site::start(|request| test_site::ok(request.header("authorization").to_owned())).await;
+            TestSite::start(|request| test_site::ok(request.header("authorization").to_owned()))
+                .await;
         let client = test_site::client();
         let marked = site.url("/").replace("http://", "http://them:hunter2@");
         let mut answer = get(&client, &marked).await.unwrap();
@@ -662,7 +663,7 @@ mod tests {
 
     #[tokio::test]
     async fn invalid_redirects_have_different_codes() {
-        let site = Site::start(|request| match request.path() {
+        let site = TestSite::start(|request| match request.path() {
             "/nowhere" => test_site::status(302),
             "/ftp" => test_site::redirect(302, "ftp://example.com/"),
             "/long" => test_site::redirect(302, &format!("/{}", "a".repeat(8 << 10))),
@@ -723,7 +724,7 @@ mod tests {
     async fn private_addresses_are_rejected_before_anything_is_sent() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
-        let site = Site::start(move |_| {
+        let site = TestSite::start(move |_| {
             counter.fetch_add(1, Ordering::SeqCst);
             test_site::ok("secret")
         })
@@ -751,7 +752,7 @@ mod tests {
         let refused = get(&client, &format!("http://127.0.0.1:{port}/")).await;
         assert_eq!(refused.err().unwrap().code(), "connect");
 
-        let plain = Site::start(|_| test_site::ok("")).await;
+        let plain = TestSite::start(|_| test_site::ok("")).await;
         let not_tls = get(&client, &plain.url("/").replace("http:", "https:")).await;
         assert_eq!(not_tls.err().unwrap().code(), "tls");
     }
@@ -792,7 +793,7 @@ mod tests {
     #[tokio::test]
     async fn no_proxy_of_the_environment_is_requested_directly_and_guarded() {
         // Both the proxy and the server of every name.
-        let site = Site::start(|received| {
+        let site = TestSite::start(|received| {
             test_site::ok(match received.is_for_proxy() {
                 true => "proxied",
                 false => "direct",
@@ -815,7 +816,7 @@ mod tests {
                 as_public: Arc::default(),
                 trusted_host: None,
             };
-            let lookup: Lookup = Arc::new(|_| {
+            let lookup: NameLookup = Arc::new(|_| {
                 let found = vec![(std::net::Ipv4Addr::LOCALHOST, 0).into()];
                 Box::pin(std::future::ready(Ok(found)))
             });
@@ -842,7 +843,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_to_one_host_are_limited_and_downloads_do_not_starve_documents() {
-        let site = Site::start(|_| test_site::ok("bytes")).await;
+        let site = TestSite::start(|_| test_site::ok("bytes")).await;
         let client = Client::new(&config::HttpConfig {
             connections_per_host: 1,
             ..test_site::http()

@@ -21,7 +21,7 @@ use url::Url;
 
 use super::FetchError;
 use super::error::{ResolveError, innermost};
-use super::guard::{GuardedResolver, Lookup};
+use super::guard::{GuardedResolver, NameLookup};
 use crate::config::{ClientCertificate, HttpConfig, Proxies};
 
 /// How long an unused connection stays open.
@@ -30,8 +30,8 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(super) struct Connections {
     settings: Arc<Settings>,
     certificate: Option<ClientCertificate>,
-    direct: Versions,
-    proxied: Versions,
+    direct: VersionClients,
+    proxied: VersionClients,
 }
 
 /// What all connections have in common.
@@ -43,7 +43,7 @@ struct Settings {
 
 /// A client for each version of HTTP. Each is created when it is needed: it loads the certificates again.
 #[derive(Default)]
-struct Versions {
+struct VersionClients {
     negotiating: OnceLock<reqwest::Client>,
     http1: OnceLock<reqwest::Client>,
     http2: OnceLock<reqwest::Client>,
@@ -98,11 +98,11 @@ impl Connections {
         Ok(Self {
             settings: Arc::new(settings),
             certificate: None,
-            direct: Versions {
+            direct: VersionClients {
                 negotiating: OnceLock::from(client),
-                ..Versions::default()
+                ..VersionClients::default()
             },
-            proxied: Versions::default(),
+            proxied: VersionClients::default(),
         })
     }
 
@@ -111,8 +111,8 @@ impl Connections {
         Self {
             settings: Arc::clone(&self.settings),
             certificate: certificate.cloned(),
-            direct: Versions::default(),
-            proxied: Versions::default(),
+            direct: VersionClients::default(),
+            proxied: VersionClients::default(),
         }
     }
 
@@ -127,7 +127,7 @@ impl Connections {
     }
 
     /// What names are resolved with.
-    pub(super) fn lookup(&self) -> Lookup {
+    pub(super) fn lookup(&self) -> NameLookup {
         Arc::clone(&self.settings.resolver.lookup)
     }
 
@@ -218,7 +218,7 @@ impl Settings {
 /// A resolver of the names of proxies, and of no others. They may be anywhere: the operator has named them.
 struct ProxyResolver {
     proxies: Proxies,
-    lookup: Lookup,
+    lookup: NameLookup,
 }
 
 impl Resolve for ProxyResolver {

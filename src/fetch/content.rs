@@ -332,9 +332,9 @@ fn media_type(content_type: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::error_class::ErrorClass;
-    use crate::fetch::test_site::{self, Site};
+    use crate::fetch::test_site::{self, TestSite};
 
-    async fn get(site: &Site, path: &str, limit: Option<u64>) -> Result<Vec<u8>, FetchError> {
+    async fn get(site: &TestSite, path: &str, limit: Option<u64>) -> Result<Vec<u8>, FetchError> {
         let uri = ResourceUri::parse(&site.url(path)).unwrap();
         let client = test_site::client();
         let content = client
@@ -373,7 +373,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_are_returned_exactly_as_served() {
-        let site = Site::start(|request| {
+        let site = TestSite::start(|request| {
             assert_eq!(request.header("accept-encoding"), "identity");
             assert_eq!(request.header("user-agent"), "resyncd/test");
             test_site::ok_with(
@@ -417,7 +417,7 @@ mod tests {
         ] {
             assert_eq!(wanted(None, stated).accept_encoding(), header, "{stated:?}");
         }
-        let site = Site::start(|request| {
+        let site = TestSite::start(|request| {
             assert_eq!(request.header("accept"), "text/turtle, */*;q=0.1");
             assert_eq!(request.header("accept-encoding"), "gzip");
             test_site::ok_with(&[("content-encoding", " GZIP ")], "coded")
@@ -434,7 +434,7 @@ mod tests {
 
     #[tokio::test]
     async fn headers_of_the_response_are_returned() {
-        let site = Site::start(|request| {
+        let site = TestSite::start(|request| {
             if request.header("if-none-match") == "\"1\"" {
                 return test_site::status(304);
             }
@@ -484,7 +484,7 @@ mod tests {
 
     #[tokio::test]
     async fn conditional_requests_are_sent_only_to_the_url_of_the_version() {
-        let site = Site::start(|request| match request.path() {
+        let site = TestSite::start(|request| match request.path() {
             "/r" => {
                 assert_eq!(request.header("if-none-match"), "", "that is another place");
                 test_site::redirect(302, "/there")
@@ -505,13 +505,13 @@ mod tests {
 
     #[tokio::test]
     async fn content_over_the_limit_is_rejected_announced_or_not() {
-        let announced = Site::start(|_| test_site::ok("123456")).await;
+        let announced = TestSite::start(|_| test_site::ok("123456")).await;
         assert_eq!(get(&announced, "/", Some(6)).await.unwrap().len(), 6);
         assert_eq!(
             get(&announced, "/", Some(5)).await,
             Err(FetchError::TooLarge { limit: 5 })
         );
-        let chunked = Site::start_raw(
+        let chunked = TestSite::start_raw(
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\n123456\r\n0\r\n\r\n",
         )
         .await;
@@ -529,7 +529,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\na\r\n12345",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n12345\r\n",
         ] {
-            let site = Site::start_raw(raw).await;
+            let site = TestSite::start_raw(raw).await;
             assert_eq!(
                 get(&site, "/", None).await,
                 Err(FetchError::CutShort),
@@ -540,9 +540,9 @@ mod tests {
 
     #[tokio::test]
     async fn redirects_to_hosts_that_are_not_allowed_are_rejected() {
-        let elsewhere = Site::start(|_| test_site::ok("theirs")).await;
+        let elsewhere = TestSite::start(|_| test_site::ok("theirs")).await;
         let target = elsewhere.url("/theirs");
-        let site = Site::start(move |_| test_site::redirect(302, &target)).await;
+        let site = TestSite::start(move |_| test_site::redirect(302, &target)).await;
         let uri = ResourceUri::parse(&site.url("/ours")).unwrap();
         let client = test_site::client();
         let host = [uri.authority()];
@@ -555,7 +555,7 @@ mod tests {
 
     #[tokio::test]
     async fn absence_has_its_own_codes_and_errors_carry_retry_after() {
-        let site = Site::start(|request| match request.path() {
+        let site = TestSite::start(|request| match request.path() {
             "/404" => test_site::status(404),
             "/410" => test_site::status(410),
             "/204" => test_site::status(204),

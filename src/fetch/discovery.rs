@@ -20,7 +20,7 @@ use url::Url;
 use super::capability_list::{DocumentRole, examine};
 use super::{CapabilityList, Client};
 use crate::protocol::Validators;
-pub use attempt::Attempt;
+pub use attempt::DiscoveryAttempt;
 pub use error::DiscoveryError;
 pub use result::{Discovery, ReplacedEntry};
 use search::{ROBOTS, Search, SearchRecord, StartPoint, WELL_KNOWN};
@@ -43,7 +43,7 @@ impl DiscoveryCache {
     }
 
     /// Everything that the last discovery has requested, whether it succeeded or not; the first 500 requests.
-    pub fn attempts(&self) -> &[Attempt] {
+    pub fn attempts(&self) -> &[DiscoveryAttempt] {
         &self.last.attempts
     }
 }

@@ -243,7 +243,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
-    use crate::fetch::test_site::{self, Site};
+    use crate::fetch::test_site::{self, TestSite};
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -251,7 +251,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    async fn get(site: &Site, path: &str) -> Result<FetchedDocument, FetchError> {
+    async fn get(site: &TestSite, path: &str) -> Result<FetchedDocument, FetchError> {
         let url = Url::parse(&site.url(path)).unwrap();
         match test_site::client()
             .get_document(&url, None, 8 << 20)
@@ -264,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn gzip_is_recognized_by_its_bytes_not_by_headers() {
-        let site = Site::start(|request| {
+        let site = TestSite::start(|request| {
             assert_eq!(request.header("accept-encoding"), "gzip");
             let encoded = &[("content-encoding", "gzip")];
             match request.path() {
@@ -296,7 +296,7 @@ mod tests {
     #[tokio::test]
     async fn long_documents_are_complete_and_too_long_ones_are_rejected() {
         let body = |len: usize| -> Vec<u8> { (0..len).map(|n| (n * 31 % 251) as u8).collect() };
-        let site = Site::start(move |request| match request.path() {
+        let site = TestSite::start(move |request| match request.path() {
             "/long" => test_site::ok(body(3 << 20)),
             "/long.gz" => test_site::ok(gzip(&body(3 << 20))),
             "/too-long" => test_site::ok(body((8 << 20) + 1)),
@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_known_version_is_not_fetched_again() {
-        let site = Site::start(|request| {
+        let site = TestSite::start(|request| {
             let known = request.header("if-none-match") == "W/\"7\""
                 && request.header("if-modified-since") == "Sun, 06 Nov 1994 08:49:37 GMT";
             if known {
@@ -346,7 +346,7 @@ mod tests {
         let second = Arc::new(AtomicUsize::new(0));
         let published = second.clone();
         // A server without ETags.
-        let site = Site::start(move |request| {
+        let site = TestSite::start(move |request| {
             let date = ["37", "37", "38"][published.load(Ordering::SeqCst)];
             let date = format!("Sun, 06 Nov 1994 08:49:{date} GMT");
             let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -377,7 +377,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unrequested_304_is_an_error() {
-        let site = Site::start(|_| test_site::status(304)).await;
+        let site = TestSite::start(|_| test_site::status(304)).await;
         assert_eq!(get(&site, "/").await.unwrap_err().code(), "http-status");
     }
 
@@ -387,7 +387,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n<urlset/>",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\n<urlset/>\r\n",
         ] {
-            let site = Site::start_raw(raw).await;
+            let site = TestSite::start_raw(raw).await;
             assert_eq!(get(&site, "/").await.unwrap_err(), FetchError::CutShort);
         }
     }
@@ -396,7 +396,7 @@ mod tests {
     async fn temporary_errors_are_retried_and_absence_is_not() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
-        let site = Site::start(move |request| {
+        let site = TestSite::start(move |request| {
             let before = counter.fetch_add(1, Ordering::SeqCst);
             match request.path() {
                 "/third-time" if before == 2 => test_site::ok("text"),
@@ -415,7 +415,7 @@ mod tests {
 
     #[tokio::test]
     async fn link_headers_resolve_against_where_the_document_was_found() {
-        let site = Site::start(|request| match request.path() {
+        let site = TestSite::start(|request| match request.path() {
             "/old/list" => test_site::redirect(301, "/new/list"),
             _ => test_site::ok_with(
                 &[
@@ -445,7 +445,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_document_can_be_read_several_times() {
-        let site = Site::start(|_| {
+        let site = TestSite::start(|_| {
             test_site::ok(gzip(
                 br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
                     xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist"/>
@@ -462,7 +462,7 @@ mod tests {
             }
             assert_eq!(found, [site.url("/a"), site.url("/lists/b")]);
         }
-        let html = Site::start(|_| test_site::ok("<html>")).await;
+        let html = TestSite::start(|_| test_site::ok("<html>")).await;
         let mut page = get(&html, "/").await.unwrap();
         assert!(matches!(
             page.reader().err(),

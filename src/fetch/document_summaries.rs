@@ -256,7 +256,7 @@ fn has_summary(capability: &Capability) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fetch::test_site::{self, Site};
+    use crate::fetch::test_site::{self, TestSite};
 
     const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 
@@ -265,7 +265,7 @@ mod tests {
         capability: &'static str,
         documents: Vec<(&'static str, String)>,
         max_documents: usize,
-    ) -> (Site, DocumentSummaries) {
+    ) -> (TestSite, DocumentSummaries) {
         let entries: String = documents
             .iter()
             .map(|(path, _)| {
@@ -275,7 +275,7 @@ mod tests {
         let list = format!(
             r#"<urlset {NAMESPACES}><rs:md capability="capabilitylist"/>{entries}</urlset>"#
         );
-        let site = Site::start(move |request| {
+        let site = TestSite::start(move |request| {
             let served = documents.iter().find(|(path, _)| *path == request.path());
             match served {
                 Some((_, body)) => test_site::ok(body.clone()),
@@ -294,7 +294,11 @@ mod tests {
         (site, summaries)
     }
 
-    fn of<'a>(site: &Site, summaries: &'a DocumentSummaries, path: &str) -> &'a DocumentSummary {
+    fn of<'a>(
+        site: &TestSite,
+        summaries: &'a DocumentSummaries,
+        path: &str,
+    ) -> &'a DocumentSummary {
         let uri = Url::parse(&site.url(path)).unwrap();
         summaries.of(&uri).unwrap().as_ref().unwrap()
     }

@@ -167,11 +167,11 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 }
 
 /// Resolves a name to addresses; the ports are ignored.
-pub(super) type Lookup =
+pub(super) type NameLookup =
     Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
 /// The lookup of the operating system.
-pub(super) fn system_lookup() -> Lookup {
+pub(super) fn system_lookup() -> NameLookup {
     Arc::new(|host| {
         Box::pin(async move {
             let found = tokio::net::lookup_host((host, 0)).await?;
@@ -183,7 +183,7 @@ pub(super) fn system_lookup() -> Lookup {
 /// A resolver that removes the addresses that must not be contacted.
 pub(super) struct GuardedResolver {
     pub(super) guard: Guard,
-    pub(super) lookup: Lookup,
+    pub(super) lookup: NameLookup,
 }
 
 impl Resolve for GuardedResolver {
@@ -447,7 +447,7 @@ mod tests {
         let (_, inside) = counting((INNER, address.port()).into()).await;
         let lookups = Arc::new(AtomicUsize::new(0));
         let counter = lookups.clone();
-        let lookup: Lookup = Arc::new(move |host| {
+        let lookup: NameLookup = Arc::new(move |host| {
             assert_eq!(host, "rebinding.example");
             let addresses = ANSWERS[counter.fetch_add(1, Ordering::SeqCst)];
             let found = addresses.iter().map(|&ip| (ip, 0).into()).collect();

@@ -153,7 +153,7 @@ mod tests {
     use axum::http::Method;
 
     use super::*;
-    use crate::fetch::test_site::{self, Received, Site};
+    use crate::fetch::test_site::{self, Received, TestSite};
     use crate::protocol::websub::Mode;
 
     fn request() -> SubscriptionRequest {
@@ -182,7 +182,7 @@ mod tests {
         SubscriptionRequest::parse_form(std::str::from_utf8(&received.body).unwrap()).unwrap()
     }
 
-    async fn ask(site: &Site, path: &str) -> Result<HubAnswer, FetchError> {
+    async fn ask(site: &TestSite, path: &str) -> Result<HubAnswer, FetchError> {
         let hub = HubUri::parse(&site.url(path)).unwrap();
         test_site::client().ask_hub(&hub, &request()).await
     }
@@ -190,26 +190,26 @@ mod tests {
     #[tokio::test]
     async fn every_2xx_accepts_the_request() {
         for code in [200, 202, 204] {
-            let site = Site::start(move |received| {
+            let site = TestSite::start(move |received| {
                 assert_eq!(parse(&received), request());
                 test_site::status(code)
             })
             .await;
             assert_eq!(ask(&site, "/").await, Ok(accepted(code, "")), "{code}");
         }
-        let with_text = Site::start(|_| test_site::ok("The topic\nreturned 404")).await;
+        let with_text = TestSite::start(|_| test_site::ok("The topic\nreturned 404")).await;
         let answer = ask(&with_text, "/").await;
         assert_eq!(answer, Ok(accepted(200, "The topic returned 404")));
         let with_a_body =
-            Site::start_raw("HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok").await;
+            TestSite::start_raw("HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok").await;
         assert_eq!(ask(&with_a_body, "/").await, Ok(accepted(204, "")));
     }
 
     #[tokio::test]
     async fn callback_is_not_handed_on_to_another_origin() {
-        let other = Site::start(|_| panic!("it is requested")).await;
+        let other = TestSite::start(|_| panic!("it is requested")).await;
         let target = other.url("/subscribe");
-        let site = Site::start(move |_| test_site::redirect(307, &target)).await;
+        let site = TestSite::start(move |_| test_site::redirect(307, &target)).await;
         let interface = Url::parse(&site.url("/")).unwrap();
         let client = test_site::client();
         let answer = client.register_callback(&interface, "http://destination.example.net/0123");
@@ -222,7 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn callback_is_registered_by_a_form() {
-        let site = Site::start(|received| {
+        let site = TestSite::start(|received| {
             assert_eq!(received.method, Method::POST);
             let kind = received.header("content-type");
             assert_eq!(kind, "application/x-www-form-urlencoded");
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn redirects_preserve_the_request_or_count_as_rejections() {
-        let site = Site::start(|received| match received.path() {
+        let site = TestSite::start(|received| match received.path() {
             "/307" => test_site::redirect(307, "/308"),
             "/308" => test_site::redirect(308, "/hub"),
             "/hub" => {
@@ -271,7 +271,7 @@ mod tests {
         for code in [400, 409, 422] {
             let leases = Arc::new(Mutex::new(Vec::new()));
             let seen = leases.clone();
-            let site = Site::start(move |received| {
+            let site = TestSite::start(move |received| {
                 let lease = parse(&received).lease_seconds;
                 seen.lock().unwrap().push(lease);
                 test_site::status(if lease.is_some() { code } else { 202 })
@@ -284,7 +284,7 @@ mod tests {
 
     #[tokio::test]
     async fn rejections_have_a_reason_of_one_short_line() {
-        let site = Site::start(|_| {
+        let site = TestSite::start(|_| {
             let mut response = test_site::ok_with(
                 &[("retry-after", "30")],
                 format!("no\r\n\tsuch \u{1b}topic {}", "é".repeat(500)),

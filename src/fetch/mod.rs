@@ -53,7 +53,7 @@ mod test_site;
 pub use capability_list::{CapabilityList, UnsupportedChannel, offers};
 pub use client::Client;
 pub use content::{AllowedHosts, Content, Wanted};
-pub use discovery::{Attempt, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry};
+pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError, ReplacedEntry};
 pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, TriedParts};
 pub use error::FetchError;

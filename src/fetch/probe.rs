@@ -130,11 +130,11 @@ mod tests {
     use axum::http::Method;
 
     use super::*;
-    use crate::fetch::test_site::{self, Site};
+    use crate::fetch::test_site::{self, TestSite};
 
     #[tokio::test]
     async fn existing_and_missing_resources_are_distinguished() {
-        let site = Site::start(|request| match (request.path(), request.method.clone()) {
+        let site = TestSite::start(|request| match (request.path(), request.method.clone()) {
             ("/there", _) | ("/no-head", Method::GET) => test_site::ok("body"),
             ("/no-head", _) => test_site::status(405),
             _ => test_site::status(404),

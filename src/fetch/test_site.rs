@@ -42,12 +42,12 @@ impl Received {
 }
 
 /// Serves until it is dropped.
-pub(super) struct Site {
+pub(super) struct TestSite {
     base: String,
     server: JoinHandle<()>,
 }
 
-impl Site {
+impl TestSite {
     /// Answers every request with a function.
     pub(super) async fn start(
         answer: impl Fn(Received) -> Response + Send + Sync + 'static,
@@ -97,7 +97,7 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for TestSite {
     fn drop(&mut self) {
         self.server.abort();
     }

@@ -162,11 +162,11 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::fetch::test_site::{self, Received, Site};
+    use crate::fetch::test_site::{self, Received, TestSite};
 
     const LINKS: (&str, &str) = ("link", "</hub>; rel=hub, </own>; rel=self");
 
-    async fn ask(site: &Site, path: &str) -> Result<TopicLinks, FetchError> {
+    async fn ask(site: &TestSite, path: &str) -> Result<TopicLinks, FetchError> {
         let topic = TopicUri::parse(&site.url(path)).unwrap();
         test_site::client().ask_topic(&topic).await
     }
@@ -180,7 +180,7 @@ mod tests {
     ) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = asked.clone();
-        let site = Site::start(move |received| {
+        let site = TestSite::start(move |received| {
             log.lock().unwrap().push(received.method.to_string());
             answer(&received)
         })
@@ -272,7 +272,7 @@ mod tests {
         let endless = "<head>".to_owned() + &" ".repeat(MAX_BODY) + "<link rel=hub href=/late>";
         let answer = move |_: &Received| test_site::ok(endless.clone());
         check(answer, None, &[], &["HEAD", "GET"]).await;
-        let site = Site::start(|_| test_site::status(404)).await;
+        let site = TestSite::start(|_| test_site::status(404)).await;
         assert_eq!(ask(&site, "/").await.unwrap_err().code(), "not-found");
     }
 }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::config::HttpConfig;
     use crate::fetch::AllowedHosts;
-    use crate::fetch::test_site::{self, Site};
+    use crate::fetch::test_site::{self, TestSite};
     use crate::protocol::ResourceUri;
 
     /// Ends a test that would hang.
@@ -107,7 +107,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_of_receivers_are_distinguished_and_no_redirect_is_followed() {
-        let site = Site::start(|received| match received.path() {
+        let site = TestSite::start(|received| match received.path() {
             "/good" => test_site::status(204),
             "/gone" => test_site::status(410),
             "/moved" => test_site::redirect(307, "/good"),
@@ -150,7 +150,7 @@ mod tests {
     /// What a Source states does not lead there, and what is typed leads to that host only.
     #[tokio::test]
     async fn receiver_that_was_typed_may_be_at_a_private_address_and_opens_it_for_nothing_else() {
-        let site = Site::start(|_| test_site::status(200)).await;
+        let site = TestSite::start(|_| test_site::status(200)).await;
         let client = Client::new(&HttpConfig::default()).unwrap();
         let port = Url::parse(&site.url("/")).unwrap().port().unwrap();
         for host in ["127.0.0.1", "localhost"] {
@@ -204,7 +204,7 @@ mod tests {
     async fn request_has_the_headers_of_standard_webhooks() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let headers = Arc::clone(&seen);
-        let site = Site::start(move |received| {
+        let site = TestSite::start(move |received| {
             let names = [
                 "content-type",
                 "webhook-id",

@@ -495,7 +495,7 @@ mod tests {
     use crate::store::{CallbackKeys, SetId, Wake};
     use crate::sync::{CallbackOwner, Channel};
 
-    struct Receiving {
+    struct DeliveryTest {
         _folder: tempfile::TempDir,
         callback: Callback,
         channel: ChannelId,
@@ -513,7 +513,7 @@ mod tests {
         TopicUri::parse("https://example.org/notifications").unwrap()
     }
 
-    impl Receiving {
+    impl DeliveryTest {
         /// A channel whose callback ends in `first`.
         async fn new() -> Self {
             let topic = topic();
@@ -583,7 +583,7 @@ mod tests {
 
     #[tokio::test]
     async fn delivery_is_verified_with_the_keys_that_its_channel_has_now() {
-        let receiving = Receiving::new().await;
+        let receiving = DeliveryTest::new().await;
         receiving.subscribe("https://a.example/", "unused").await;
         for (token, signer, body, status, counts) in [
             ("first", "first", "one", 200, (1, 0)),
@@ -630,7 +630,7 @@ mod tests {
     #[tokio::test]
     async fn delivery_that_exceeds_the_rate_is_answered_with_the_pause_and_causes_a_poll() {
         let channel = Channel::without_hubs(Transport::Callback, clock::now().wall, &topic());
-        let mut receiving = Receiving::of(channel).await;
+        let mut receiving = DeliveryTest::of(channel).await;
         receiving.callback.longest_delivery = 2 << 20;
         receiving.callback.inbox_limit = 2 << 20;
         // One that is not accepted counts as well.
@@ -664,7 +664,7 @@ mod tests {
             (endless(), 408),
         ] {
             let channel = Channel::without_hubs(Transport::Callback, clock::now().wall, &topic());
-            let receiving = Receiving::of(channel).await;
+            let receiving = DeliveryTest::of(channel).await;
             let mut wakes = receiving.callback.store.wakes();
             let (status, _) = receiving.deliver_unsigned(body).await;
             assert_eq!(status, expected);
@@ -673,14 +673,14 @@ mod tests {
             assert_eq!(receiving.counts().await, (0, 1), "{expected}");
         }
         let channel = Channel::without_hubs(Transport::Callback, clock::now().wall, &topic());
-        let mut receiving = Receiving::of(channel).await;
+        let mut receiving = DeliveryTest::of(channel).await;
         receiving.callback.inbox_limit = 5;
         let mut wakes = receiving.callback.store.wakes();
         let status = receiving.deliver("first", "first", "too much").await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(wakes.try_recv(), Ok(Wake::Unread(receiving.set)));
         // The next notification shows it.
-        let receiving = Receiving::new().await;
+        let receiving = DeliveryTest::new().await;
         let mut wakes = receiving.callback.store.wakes();
         let (status, _) = receiving.deliver_unsigned(cut_short()).await;
         assert_eq!((status, receiving.counts().await), (400, (0, 1)));
@@ -695,7 +695,7 @@ mod tests {
 
     #[tokio::test]
     async fn full_inbox_is_unavailable_also_where_the_callback_is_known() {
-        let mut receiving = Receiving::new().await;
+        let mut receiving = DeliveryTest::new().await;
         receiving.callback.inbox_limit = 5;
         for (body, status) in [("one", 200), ("two", 503), ("2", 200), ("three", 503)] {
             let answered = receiving.deliver("first", "first", body).await;

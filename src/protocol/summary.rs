@@ -271,7 +271,7 @@ mod tests {
 
     /// What a test expects of a summary; what is not named is not there.
     #[derive(Debug, Default, PartialEq, Eq)]
-    struct Expected {
+    struct ExpectedSummary {
         is_index: bool,
         holds_packages: bool,
         entries: u64,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     /// Reads a document with that root, that `rs:md` in its head and these entries: `loc`, `lastmod`, attributes of `rs:md`.
-    fn check(root: &str, head: &str, entries: &[(&str, &str, &str)], expected: &Expected) {
+    fn check(root: &str, head: &str, entries: &[(&str, &str, &str)], expected: &ExpectedSummary) {
         let element = if root == "urlset" { "url" } else { "sitemap" };
         let entries: String = entries
             .iter()
@@ -321,7 +321,7 @@ mod tests {
             assert_eq!(found, parsed, "{text}");
             wanted
         };
-        let found = Expected {
+        let found = ExpectedSummary {
             is_index: summary.is_index,
             holds_packages: summary.holds_packages,
             entries: summary.entries,
@@ -355,7 +355,7 @@ mod tests {
             "urlset",
             r#"capability="resourcelist""#,
             &[],
-            &Expected::default(),
+            &ExpectedSummary::default(),
         );
         check(
             "urlset",
@@ -370,7 +370,7 @@ mod tests {
                 ("/a", "", r#"change="updated" length="7""#),
                 ("", "2026-01-03T00:00:00Z", r#"change="updated""#),
             ],
-            &Expected {
+            &ExpectedSummary {
                 entries: 3,
                 bad_entries: 1,
                 until: THREE,
@@ -379,7 +379,7 @@ mod tests {
                 newest: TWO,
                 changes: (1, 1, 1),
                 bytes: 12,
-                ..Expected::default()
+                ..ExpectedSummary::default()
             },
         );
         check(
@@ -393,14 +393,14 @@ mod tests {
                 ),
                 ("/a", "2026-01-02T00:00:00Z", r#"change="updated""#),
             ],
-            &Expected {
+            &ExpectedSummary {
                 entries: 2,
                 oldest: TWO,
                 oldest_content: ONE,
                 newest: THREE,
                 newest_first: true,
                 changes: (0, 2, 0),
-                ..Expected::default()
+                ..ExpectedSummary::default()
             },
         );
     }
@@ -470,14 +470,14 @@ mod tests {
                 ("/a", "2026-01-01T00:00:00Z", r#"change="updated""#),
                 ("/b", "2026-02-01T00:00:00Z", r#"change="updated""#),
             ],
-            &Expected {
+            &ExpectedSummary {
                 entries: 2,
                 oldest: ONE,
                 oldest_content: ONE,
                 newest: ONE,
                 changes: (0, 2, 0),
                 future_times: 1,
-                ..Expected::default()
+                ..ExpectedSummary::default()
             },
         );
         check(
@@ -491,13 +491,13 @@ mod tests {
                 ),
                 ("/2", "", r#"from="2026-02-01T00:00:00Z""#),
             ],
-            &Expected {
+            &ExpectedSummary {
                 is_index: true,
                 entries: 2,
                 lists: 2,
                 lists_from: ONE,
                 lists_until: ONE,
-                ..Expected::default()
+                ..ExpectedSummary::default()
             },
         );
     }
@@ -505,19 +505,19 @@ mod tests {
     #[test]
     fn an_index_is_recognized_by_its_root_or_its_first_entry() {
         const SPAN: &str = r#"from="2026-01-01T00:00:00Z" until="2026-01-03T00:00:00Z""#;
-        let index = |entries| Expected {
+        let index = |entries| ExpectedSummary {
             is_index: true,
             entries,
             lists: entries,
             lists_from: ONE,
             lists_until: THREE,
-            ..Expected::default()
+            ..ExpectedSummary::default()
         };
-        let no_index = Expected {
+        let no_index = ExpectedSummary {
             entries: 1,
-            ..Expected::default()
+            ..ExpectedSummary::default()
         };
-        let check = |root: &str, head: &str, first: &str, expected: &Expected| {
+        let check = |root: &str, head: &str, first: &str, expected: &ExpectedSummary| {
             let head = format!(r#"capability="{head}""#);
             let first = format!("{SPAN} {first}");
             let entries = [("/1", "", first.as_str()), ("/2", "", SPAN)];
@@ -545,7 +545,7 @@ mod tests {
             check("urlset", "", &entry, &no_index);
         }
         // A package is not a list, whatever else it is called.
-        let packages = Expected {
+        let packages = ExpectedSummary {
             holds_packages: true,
             ..no_index
         };
@@ -555,16 +555,16 @@ mod tests {
             "sitemapindex",
             r#"capability="resourcelist""#,
             &[],
-            &Expected {
+            &ExpectedSummary {
                 is_index: true,
-                ..Expected::default()
+                ..ExpectedSummary::default()
             },
         );
         // Only the first entry decides.
         let second = [("/1", "", ""), ("/2", "", r#"capability="resourcelist""#)];
-        let two = Expected {
+        let two = ExpectedSummary {
             entries: 2,
-            ..Expected::default()
+            ..ExpectedSummary::default()
         };
         self::check("urlset", r#"capability="resourcelist""#, &second, &two);
     }

@@ -200,7 +200,7 @@ impl Reader {
     }
 }
 
-type Job = Box<dyn FnOnce(&mut Reader) + Send>;
+type QueryJob = Box<dyn FnOnce(&mut Reader) + Send>;
 
 /// Threads that run the queries of one lane, in the order in which they were queued.
 struct ReaderPool {
@@ -216,7 +216,7 @@ struct Queue {
 
 #[derive(Default)]
 struct Jobs {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<QueryJob>,
     is_closed: bool,
 }
 
@@ -248,7 +248,7 @@ impl ReaderPool {
         Ok(pool)
     }
 
-    fn push(&self, job: Job) {
+    fn push(&self, job: QueryJob) {
         self.queue.jobs.lock().waiting.push_back(job);
         self.queue.has_changed.notify_one();
     }
@@ -256,7 +256,7 @@ impl ReaderPool {
 
 impl Queue {
     /// Waits for a job; `None` once the pool is closed and no job is left.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<QueryJob> {
         let mut jobs = self.jobs.lock();
         loop {
             if let Some(job) = jobs.waiting.pop_front() {

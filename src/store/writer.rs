@@ -58,10 +58,10 @@ impl Tx<'_> {
 
 /// Sends the result of the commit to a caller.
 type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-type Job = Box<dyn FnOnce(&mut Tx<'_>) -> Reply + Send>;
+type WriteJob = Box<dyn FnOnce(&mut Tx<'_>) -> Reply + Send>;
 
 pub(super) struct Writer {
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<mpsc::Sender<WriteJob>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -160,7 +160,7 @@ impl Writer {
         Writing(answer)
     }
 
-    fn queue(&self, job: Job) {
+    fn queue(&self, job: WriteJob) {
         if let Some(jobs) = &self.jobs {
             // Without the thread the job is dropped with its senders, and the callers get `Closed`.
             let _ = jobs.send(job);
@@ -305,14 +305,14 @@ struct Writes {
 }
 
 impl Writes {
-    fn work(&self, queue: &mpsc::Receiver<Job>) {
+    fn work(&self, queue: &mpsc::Receiver<WriteJob>) {
         while let Ok(first) = queue.recv() {
             let jobs = std::iter::once(first).chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
             #[cfg(test)]
             if !self.hook.begin() {
                 // The process has ended: no job is done, and no caller is answered. All at once, so that none of the next process
                 // is among them.
-                drop(jobs.collect::<Vec<Job>>());
+                drop(jobs.collect::<Vec<WriteJob>>());
                 continue;
             }
             #[cfg(test)]
@@ -354,7 +354,7 @@ impl Writes {
     /// Runs jobs in one transaction and returns their replies, and the wakes to send.
     fn commit(
         &self,
-        jobs: impl Iterator<Item = Job>,
+        jobs: impl Iterator<Item = WriteJob>,
     ) -> (Vec<Reply>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
         let connection = &self.connection;
         let changes = connection.total_changes();

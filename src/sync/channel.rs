@@ -489,7 +489,7 @@ impl From<ChannelAction> for ChannelStep {
 
 /// What is in progress. It ends with the process.
 #[derive(Clone, Debug)]
-enum Attempt {
+enum ChannelAttempt {
     ReadingTopic,
     Requesting(Box<RequestInProgress>),
 }
@@ -539,7 +539,7 @@ impl AcceptedRequest {
 pub struct ChannelMachine {
     rules: ChannelRules,
     clock: ClockStepDetector,
-    attempt: Option<Attempt>,
+    attempt: Option<ChannelAttempt>,
     accepted: Option<AcceptedRequest>,
 }
 
@@ -568,18 +568,18 @@ impl ChannelMachine {
                 channel.follow_base(now, self.rules.callback_base.as_ref());
                 self.advance(channel, now)
             }
-            (ChannelEvent::TopicRead { topic, hubs }, Some(Attempt::ReadingTopic)) => {
+            (ChannelEvent::TopicRead { topic, hubs }, Some(ChannelAttempt::ReadingTopic)) => {
                 if !hubs.is_empty() {
                     channel.known_hubs = hubs;
                 }
                 let preferred = topic.as_ref().unwrap_or(&channel.topic).clone();
                 self.subscribe(channel, now, preferred, topic.as_ref())
             }
-            (ChannelEvent::TopicUnavailable, Some(Attempt::ReadingTopic)) => {
+            (ChannelEvent::TopicUnavailable, Some(ChannelAttempt::ReadingTopic)) => {
                 let topic = channel.subscribed_topic.clone();
                 self.subscribe(channel, now, topic, None)
             }
-            (ChannelEvent::HubAccepted { answer }, Some(Attempt::Requesting(accepted)))
+            (ChannelEvent::HubAccepted { answer }, Some(ChannelAttempt::Requesting(accepted)))
                 if channel.lease.asked == Some(accepted.request.asked) =>
             {
                 let request = accepted.request;
@@ -591,7 +591,7 @@ impl ChannelMachine {
                     failure,
                     retry_after,
                 },
-                Some(Attempt::Requesting(mut refused)),
+                Some(ChannelAttempt::Requesting(mut refused)),
             ) if channel.lease.asked == Some(refused.request.asked) => {
                 refused.retry_after = refused.retry_after.max(retry_after);
                 self.try_next_hub(channel, now, *refused, failure)
@@ -621,7 +621,7 @@ impl ChannelMachine {
                     let topic = channel.subscribed_topic.clone();
                     self.subscribe(channel, now, topic, None)
                 } else {
-                    self.attempt = Some(Attempt::ReadingTopic);
+                    self.attempt = Some(ChannelAttempt::ReadingTopic);
                     ChannelAction::ReadTopic(channel.topic.clone()).into()
                 }
             }
@@ -764,7 +764,7 @@ impl ChannelMachine {
             channel.callbacks.assign(owner, may_deliver);
         }
         self.accepted = None;
-        self.attempt = Some(Attempt::Requesting(Box::new(next)));
+        self.attempt = Some(ChannelAttempt::Requesting(Box::new(next)));
         ChannelAction::SendRequest(request)
     }
 }

@@ -9,7 +9,7 @@ use url::Url;
 use crate::clock;
 use crate::config::{CallbackProtocols, Config, LackingKey, Source};
 use crate::fetch::{
-    Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
+    CapabilityList, Discovery, DiscoveryAttempt, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
 };
 use crate::protocol::{
@@ -137,7 +137,7 @@ impl DiscoveryReport {
         url: &Url,
         found: &Discovery,
         summaries: &DocumentSummaries,
-        rules: &ChannelRules<'_>,
+        rules: &UsableChannels<'_>,
     ) -> Self {
         let failed = found.failed.iter().map(|(uri, error)| FailedSet {
             capability_list: uri.to_string(),
@@ -202,7 +202,7 @@ impl DiscoveryReport {
     }
 
     /// The same, with what was requested.
-    pub(super) fn having_tried(mut self, attempts: &[Attempt]) -> Self {
+    pub(super) fn having_tried(mut self, attempts: &[DiscoveryAttempt]) -> Self {
         let tried = attempts.iter().map(|attempt| Tried {
             uri: attempt.uri.to_string(),
             reason: attempt.reason,
@@ -262,13 +262,13 @@ impl AdvertisedChannel {
 }
 
 /// By what of the configuration the channels of a Source can be used.
-pub(super) struct ChannelRules<'a> {
+pub(super) struct UsableChannels<'a> {
     pub(super) config: &'a Config,
     /// The Source in the configuration, or the nearest one.
     pub(super) source: Option<&'a Source>,
 }
 
-impl ChannelRules<'_> {
+impl UsableChannels<'_> {
     /// Why a channel can't be used: all reasons in one message, under the code of the first one.
     fn check(&self, transport: Transport, protocol: Option<&str>) -> Option<StatusError> {
         let source = self.source;
@@ -308,7 +308,7 @@ impl SetReport {
         set: &CapabilityList,
         found: &Discovery,
         summaries: &DocumentSummaries,
-        rules: &ChannelRules<'_>,
+        rules: &UsableChannels<'_>,
     ) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
             .capabilities
@@ -404,7 +404,7 @@ fn facts(summary: &DocumentSummary, stated: Option<&EntryCounts>) -> DocumentFac
     }
 }
 
-fn channel(advertised: &Offer, rules: &ChannelRules<'_>) -> AdvertisedChannel {
+fn channel(advertised: &Offer, rules: &UsableChannels<'_>) -> AdvertisedChannel {
     let (transport, protocol) = (advertised.transport(), advertised.protocol.as_deref());
     AdvertisedChannel {
         kind: advertised.capability.to_string(),

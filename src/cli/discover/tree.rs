@@ -14,7 +14,7 @@ const MAX_VALUES: usize = 10;
 
 /// The lines of a report.
 pub(super) fn of(report: &DiscoveryReport) -> String {
-    let mut tree = Tree::default();
+    let mut tree = DiscoveryTree::default();
     tree.line(0, &report.url);
     if report.error.is_some() {
         tree.tried(&report.tried, None, 1);
@@ -66,9 +66,9 @@ pub(super) fn of(report: &DiscoveryReport) -> String {
 }
 
 #[derive(Default)]
-struct Tree(String);
+struct DiscoveryTree(String);
 
-impl Tree {
+impl DiscoveryTree {
     fn line(&mut self, depth: usize, text: &str) {
         self.0.extend(std::iter::repeat_n("  ", depth));
         // Remote text must not control the terminal.

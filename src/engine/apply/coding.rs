@@ -21,7 +21,7 @@ const RATIO_FROM: u64 = 64 << 20;
 
 /// A coding that can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum ContentCoding {
     Gzip,
     /// Deflate in the format of zlib.
     Deflate,
@@ -49,7 +49,7 @@ impl From<Mismatch> for DecodeError {
     }
 }
 
-impl Coding {
+impl ContentCoding {
     /// The coding of a `Content-Encoding` header in lower case; `None` if it can't be decoded.
     pub(super) fn of(label: &str) -> Option<Self> {
         match label {
@@ -132,7 +132,7 @@ impl CodedContent {
         let (verified, mismatch) = self.verifier.compare();
         let is_verifiable = expected.content.is_verifiable();
         let is_right = mismatch.is_none() && (is_verifiable || self.is_compressed_file);
-        let coding = Coding::of(&label);
+        let coding = ContentCoding::of(&label);
         let is_coded = coding.is_none_or(|coding| coding.begins(&self.begin));
         if let Some(coding) = coding.filter(|_| is_coded && !is_right) {
             let (staged, verified) = decode(mirror, &mut staged, coding, &expected, limit)?;
@@ -180,14 +180,14 @@ fn longest_coded(decoded: u64) -> u64 {
 fn decode(
     mirror: &Arc<Mirror>,
     coded: &mut Staged,
-    coding: Coding,
+    coding: ContentCoding,
     expected: &Expected,
     limit: Option<u64>,
 ) -> Result<(Staged, Verified), DecodeError> {
     let input = BufReader::with_capacity(CHUNK, Counted::of(coded.read_back()?));
     let mut decoder = match coding {
-        Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(input)),
-        Coding::Deflate => Decoder::Deflate(ZlibDecoder::new(input)),
+        ContentCoding::Gzip => Decoder::Gzip(MultiGzDecoder::new(input)),
+        ContentCoding::Deflate => Decoder::Deflate(ZlibDecoder::new(input)),
     };
     let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut decoded = mirror.stage()?;
@@ -263,18 +263,18 @@ mod tests {
     #[test]
     fn codings_are_recognized_by_their_label_and_their_first_bytes() {
         for (label, coding) in [
-            ("gzip", Some(Coding::Gzip)),
-            ("x-gzip", Some(Coding::Gzip)),
-            ("deflate", Some(Coding::Deflate)),
+            ("gzip", Some(ContentCoding::Gzip)),
+            ("x-gzip", Some(ContentCoding::Gzip)),
+            ("deflate", Some(ContentCoding::Deflate)),
             ("br", None),
             ("gzip, br", None),
             ("", None),
         ] {
-            assert_eq!(Coding::of(label), coding, "{label}");
+            assert_eq!(ContentCoding::of(label), coding, "{label}");
         }
-        assert!(Coding::Gzip.begins(b"\x1f\x8b\x08"));
-        assert!(Coding::Deflate.begins(b"\x78\x9c"));
-        for coding in [Coding::Gzip, Coding::Deflate] {
+        assert!(ContentCoding::Gzip.begins(b"\x1f\x8b\x08"));
+        assert!(ContentCoding::Deflate.begins(b"\x78\x9c"));
+        for coding in [ContentCoding::Gzip, ContentCoding::Deflate] {
             assert!(!coding.begins(b"") && !coding.begins(b"text"));
         }
     }

@@ -257,9 +257,9 @@ mod tests {
 
     /// Counts requests, and fails each.
     #[derive(Default)]
-    struct Failing(AtomicUsize);
+    struct FailingRequests(AtomicUsize);
 
-    impl HttpNetwork for Failing {
+    impl HttpNetwork for FailingRequests {
         fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             self.0.fetch_add(1, Ordering::SeqCst);
             std::future::ready(Err(FetchError::Timeout)).boxed()
@@ -269,7 +269,7 @@ mod tests {
     #[tokio::test]
     async fn no_file_is_adopted_where_the_mirror_had_none() {
         let url = Url::parse("https://example.org/").unwrap();
-        let network = Arc::new(Failing::default());
+        let network = Arc::new(FailingRequests::default());
         let of_client = Arc::clone(&network);
         let source = TestSource::new(&url, |client| client.with_network(of_client));
         let uri = ResourceUri::parse("https://example.org/a").unwrap();

@@ -367,9 +367,9 @@ mod tests {
     }
 
     /// Fails every request.
-    struct Failing;
+    struct FailingNetwork;
 
-    impl HttpNetwork for Failing {
+    impl HttpNetwork for FailingNetwork {
         fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
             std::future::ready(Err(FetchError::Timeout)).boxed()
         }
@@ -424,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn tasks_are_read_while_those_before_them_are_not_concluded() {
         let url = Url::parse("https://example.org/").unwrap();
-        let source = TestSource::new(&url, |client| client.with_network(Arc::new(Failing)));
+        let source = TestSource::new(&url, |client| client.with_network(Arc::new(FailingNetwork)));
         source.announce(created("example.org", 3 * AHEAD)).await;
         let mirror = Arc::clone(&source.mirror);
         let mut executor = Executor::new(Arc::clone(&source.context), mirror, true);

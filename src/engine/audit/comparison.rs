@@ -7,7 +7,7 @@ use crate::mirror::MirrorReader;
 use crate::store::AuditDb;
 
 /// A mirror that was compared with its Source.
-pub(super) struct Comparison {
+pub(super) struct MirrorComparison {
     pub(super) audit_db: Arc<AuditDb>,
     pub(super) documents: SourceDocuments,
     pub(super) reader: Option<Arc<MirrorReader>>,

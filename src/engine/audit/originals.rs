@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::comparison::Comparison;
+use super::comparison::MirrorComparison;
 use super::context::{AuditContext, blocking};
 use super::files::{ExpectedFile, FileState, examine};
 use super::results::{OriginalOutcome, OriginalSums, Reported, ReportedOriginal};
@@ -22,7 +22,7 @@ impl AuditContext {
     /// Compares the file of every republished resource, sends what differs and what is unknown, and sums up.
     pub(super) async fn compare_originals(
         &self,
-        comparison: &Comparison,
+        comparison: &MirrorComparison,
         reported: &mpsc::Sender<Reported>,
     ) -> Result<OriginalSums, EngineError> {
         let mut sums = OriginalSums::default();

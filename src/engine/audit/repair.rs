@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::comparison::Comparison;
+use super::comparison::MirrorComparison;
 use super::context::{AuditContext, Repair, blocking};
 use super::files::{ExpectedFile, FileState, examine};
 use crate::clock;
@@ -28,7 +28,7 @@ const PAGE: usize = 256;
 pub(super) async fn begin<'a>(
     context: &'a AuditContext,
     repair: &'a Repair,
-    comparison: &'a Comparison,
+    comparison: &'a MirrorComparison,
     mirror: &'a Arc<Mirror>,
 ) -> Result<RepairJob<'a>, EngineError> {
     let mut sets = Vec::new();
@@ -50,7 +50,7 @@ pub(super) async fn begin<'a>(
 /// The repair of one Source.
 pub(super) struct RepairJob<'a> {
     repair: &'a Repair,
-    comparison: &'a Comparison,
+    comparison: &'a MirrorComparison,
     mirror: &'a Arc<Mirror>,
     sets: Vec<SetId>,
     /// The folder of the database.

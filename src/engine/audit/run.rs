@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::comparison::Comparison;
+use super::comparison::MirrorComparison;
 use super::context::{AuditContext, Repair, RepairOptions, blocking};
 use super::documents::SourceDocuments;
 use super::results::{Reported, ReportedFinding, Summary, Sums};
@@ -162,7 +162,7 @@ impl Audit {
     }
 
     /// Reads the Source's documents, and compares every file.
-    async fn compare(&self) -> Result<Comparison, EngineError> {
+    async fn compare(&self) -> Result<MirrorComparison, EngineError> {
         let context = &self.context;
         let audit_db = Arc::new(blocking(AuditDb::begin).await??);
         let documents = context.read_documents(&audit_db).await?;
@@ -182,7 +182,7 @@ impl Audit {
         if let Some(reader) = reader.clone().filter(|_| documents.proves_extras()) {
             kept = self.extras(&audit_db, reader).await?;
         }
-        Ok(Comparison {
+        Ok(MirrorComparison {
             audit_db,
             documents,
             reader,
@@ -229,7 +229,7 @@ impl Audit {
     /// Sends the findings, and sums them up.
     async fn report(
         &self,
-        comparison: &Comparison,
+        comparison: &MirrorComparison,
         findings: &mpsc::Sender<Reported>,
     ) -> Result<Summary, EngineError> {
         let mut sums = Sums {

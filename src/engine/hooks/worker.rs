@@ -101,7 +101,7 @@ impl HookError {
 }
 
 /// What a hook is to accept at once.
-struct Batch {
+struct HookBatch {
     /// The number of the last change.
     seq: i64,
     /// The lines for a program.
@@ -112,7 +112,7 @@ struct Batch {
     is_full: bool,
 }
 
-impl Batch {
+impl HookBatch {
     /// As many of the first entries as a run gets, and at least one; `None`: there are none. `until`: the number up to which there are no
     /// others, `most`: how many a run gets.
     fn of_lines(entries: &[FeedEntry], feed: &str, until: i64, most: usize) -> Option<Self> {
@@ -269,7 +269,7 @@ impl HookWorker {
     }
 
     /// What the hook is to get next; `None`: there is nothing. The position moves over the changes of other Sources.
-    async fn next(&self, position: &mut HookPosition) -> Result<Option<Batch>, StoreError> {
+    async fn next(&self, position: &mut HookPosition) -> Result<Option<HookBatch>, StoreError> {
         let HookTarget { source, hook, .. } = &*self.target;
         let is_webhook = matches!(hook.action, HookAction::Webhook { .. });
         let mut since = position.accepted;
@@ -284,13 +284,13 @@ impl HookWorker {
             }
             if !is_webhook && !news.entries.is_empty() {
                 let (feed, most) = (store.feed_id(), hook.lines);
-                return Ok(Batch::of_lines(&news.entries, feed, news.until, most));
+                return Ok(HookBatch::of_lines(&news.entries, feed, news.until, most));
             }
             // A request announces the last one only.
             last = news.entries.last().map(|entry| entry.seq).or(last);
             since = news.until;
             if !has_more || self.stop.is_cancelled() {
-                return Ok(last.map(|seq| Batch {
+                return Ok(last.map(|seq| HookBatch {
                     seq,
                     lines: String::new(),
                     until: since,
@@ -301,7 +301,7 @@ impl HookWorker {
     }
 
     /// Has the hook accept a batch. The position up to which it has is that of the batch afterwards.
-    async fn deliver(&self, batch: &Batch, position: &HookPosition) -> Result<(), HookError> {
+    async fn deliver(&self, batch: &HookBatch, position: &HookPosition) -> Result<(), HookError> {
         match &self.target.hook.action {
             HookAction::Command { program, arguments } => {
                 self.run_program(program, arguments, batch, position).await
@@ -359,7 +359,7 @@ impl HookWorker {
         &self,
         program: &Path,
         arguments: &[String],
-        batch: &Batch,
+        batch: &HookBatch,
         position: &HookPosition,
     ) -> Result<(), HookError> {
         let HookTarget {
@@ -539,7 +539,7 @@ mod tests {
     #[test]
     fn batch_of_lines_is_bounded_in_number_and_bytes() {
         let check = |entries: &[FeedEntry], expected: Option<(usize, i64, bool)>| {
-            let batch = Batch::of_lines(entries, "feed", 9, 3);
+            let batch = HookBatch::of_lines(entries, "feed", 9, 3);
             let found = batch.map(|it| (it.lines.lines().count(), it.until, it.is_full));
             assert_eq!(found, expected);
         };

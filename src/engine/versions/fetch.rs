@@ -407,9 +407,9 @@ mod tests {
     }
 
     /// Answers each request with what a function returns for its path and `Accept-Datetime`: headers and body.
-    struct Archive<F>(F);
+    struct ArchiveSite<F>(F);
 
-    impl<F> HttpNetwork for Archive<F>
+    impl<F> HttpNetwork for ArchiveSite<F>
     where
         F: Fn(&str, Option<&str>) -> (Vec<(&'static str, String)>, String) + Send + Sync,
     {
@@ -426,19 +426,19 @@ mod tests {
         }
     }
 
-    fn archive<F>(answer: F) -> Archive<F>
+    fn archive<F>(answer: F) -> ArchiveSite<F>
     where
         F: Fn(&str, Option<&str>) -> (Vec<(&'static str, String)>, String) + Send + Sync,
     {
-        Archive(answer)
+        ArchiveSite(answer)
     }
 
-    struct Versions {
+    struct VersionSite {
         source: TestSource,
         apply: Arc<ApplyContext>,
     }
 
-    impl Versions {
+    impl VersionSite {
         fn from(transport: impl HttpNetwork + 'static) -> Self {
             let url = Url::parse("https://example.org/").unwrap();
             let source = TestSource::new(&url, |client| client.with_network(Arc::new(transport)));
@@ -496,7 +496,7 @@ mod tests {
 
     #[tokio::test]
     async fn stored_version_is_never_replaced_by_other_bytes() {
-        let versions = Versions::from(archive(|_, _| (Vec::new(), "second".to_owned())));
+        let versions = VersionSite::from(archive(|_, _| (Vec::new(), "second".to_owned())));
         let mut task = announced("2013-01-03T18:00:00Z", "memento");
         let file = versions.file(&task);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -511,7 +511,7 @@ mod tests {
 
     #[tokio::test]
     async fn memento_may_have_been_modified_earlier_than_announced() {
-        let versions = Versions::from(archive(|_, _| {
+        let versions = VersionSite::from(archive(|_, _| {
             let modified = "Wed, 02 Jan 2013 10:00:00 GMT".to_owned();
             (vec![("last-modified", modified)], "first".to_owned())
         }));
@@ -524,7 +524,7 @@ mod tests {
     #[tokio::test]
     async fn timegate_is_asked_for_the_whole_second_of_a_version() {
         // It has the version at half a second past, and what it states has whole seconds.
-        let versions = Versions::from(archive(|_, asked| {
+        let versions = VersionSite::from(archive(|_, asked| {
             let (found, bytes) = match asked.unwrap() {
                 "Thu, 03 Jan 2013 18:00:00 GMT" => ("Wed, 02 Jan 2013 18:00:00 GMT", "before"),
                 _ => ("Thu, 03 Jan 2013 18:00:00 GMT", "as it was"),
@@ -554,7 +554,7 @@ mod tests {
 
     #[tokio::test]
     async fn timegate_does_not_lead_to_private_addresses() {
-        let versions = Versions::from(Redirecting);
+        let versions = VersionSite::from(Redirecting);
         let task = |rel: &str, href: &str| VersionTask {
             links: vec![Link::new(rel, Url::parse(href).unwrap())],
             ..announced("2013-01-03T18:00:00Z", rel)

@@ -14,7 +14,7 @@ const MAX_NAMED: usize = 10;
 
 /// A document that was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct DiscoveryAttempt {
     /// Where it was requested.
     pub uri: Url,
     /// Why there: `entry`, `well-known`, `robots`, `sitemap`, `link`, `listed` or `guess`.
@@ -29,7 +29,7 @@ pub struct Attempt {
 
 /// The attempts of a search, in their order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attempts(Vec<Attempt>);
+pub(super) struct Attempts(Vec<DiscoveryAttempt>);
 
 impl Attempts {
     /// Adds an attempt; returns its number, `None` if it is not recorded.
@@ -43,7 +43,7 @@ impl Attempts {
         if self.0.len() >= MAX_ATTEMPTS || uri.as_str().len() > MAX_URI {
             return None;
         }
-        self.0.push(Attempt {
+        self.0.push(DiscoveryAttempt {
             uri: uri.clone(),
             reason,
             parent,
@@ -56,17 +56,17 @@ impl Attempts {
         Some(self.0.len() - 1)
     }
 
-    pub(super) fn list(&self) -> &[Attempt] {
+    pub(super) fn list(&self) -> &[DiscoveryAttempt] {
         &self.0
     }
 
-    pub(super) fn into_list(self) -> Vec<Attempt> {
+    pub(super) fn into_list(self) -> Vec<DiscoveryAttempt> {
         self.0
     }
 }
 
 /// The first attempts, for a message.
-pub(super) fn named(attempts: &[Attempt]) -> String {
+pub(super) fn named(attempts: &[DiscoveryAttempt]) -> String {
     let mut text = String::new();
     for (n, attempt) in attempts.iter().take(MAX_NAMED).enumerate() {
         let separator = if n == 0 { "; tried: " } else { ", " };

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use futures_util::{StreamExt, stream};
 use url::Url;
 
-use super::attempt::{Attempt, Attempts, named};
+use super::attempt::{Attempts, DiscoveryAttempt, named};
 use super::error::{DiscoveryError, MAX_SETS};
 use super::result::Discovery;
 use crate::fetch::capability_list::{DocumentRole, FoundDescription, examine};
@@ -92,7 +92,7 @@ pub(super) struct SearchRecord {
     /// The documents, for the next search.
     pub(super) documents: HashMap<Url, (DocumentRole, Validators)>,
     /// Everything that was requested.
-    pub(super) attempts: Vec<Attempt>,
+    pub(super) attempts: Vec<DiscoveryAttempt>,
 }
 
 /// A sitemap or Resource List that is a set itself, unless a Capability List is found.

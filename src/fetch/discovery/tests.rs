@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use super::search::MAX_HOPS;
 use super::*;
-use crate::fetch::test_site::{self, Site};
+use crate::fetch::test_site::{self, TestSite};
 use crate::protocol::{Capability, Oddity};
 
 mod limits;
@@ -53,14 +53,14 @@ fn list(entries: &[&str]) -> String {
 type Asked = Arc<Mutex<Vec<String>>>;
 
 /// A site of these pages, with 404 for everything else, and the paths of the requests.
-async fn site(pages: &[(&str, String)]) -> (Site, Asked) {
+async fn site(pages: &[(&str, String)]) -> (TestSite, Asked) {
     let pages: HashMap<String, String> = pages
         .iter()
         .map(|(path, page)| ((*path).to_owned(), page.clone()))
         .collect();
     let asked = Asked::default();
     let log = asked.clone();
-    let site = Site::start(move |request| {
+    let site = TestSite::start(move |request| {
         let path = request.path().to_owned();
         log.lock().unwrap().push(path.clone());
         match pages.get(&path) {
@@ -78,7 +78,7 @@ async fn site(pages: &[(&str, String)]) -> (Site, Asked) {
     (site, asked)
 }
 
-async fn discover(site: &Site, path: &str) -> Result<Discovery, DiscoveryError> {
+async fn discover(site: &TestSite, path: &str) -> Result<Discovery, DiscoveryError> {
     let entry = Url::parse(&site.url(path)).unwrap();
     test_site::client().discover(&entry, LIMIT).await
 }
@@ -410,7 +410,7 @@ async fn channels_of_a_source_description_are_not_sets() {
 
 #[tokio::test]
 async fn link_headers_of_any_response_are_followed() {
-    let site = Site::start(|request| match request.path() {
+    let site = TestSite::start(|request| match request.path() {
         "/page" => test_site::ok_with(&[("link", "</1>; rel=\"resourcesync\"")], "no XML"),
         "/list" => test_site::ok_with(
             &[("link", "</1>; rel=up")],
@@ -620,7 +620,7 @@ async fn failed_discoveries_have_error_codes() {
 
 #[tokio::test]
 async fn a_capability_list_is_fetched_again_only_when_it_changed() {
-    let site = Site::start(|request| {
+    let site = TestSite::start(|request| {
         if request.path() != "/1" {
             test_site::ok(description(&["=/1"]))
         } else if request.header("if-none-match") == "\"a\"" {

@@ -125,7 +125,7 @@ impl Client {
     ) -> Result<DownloadState, FetchError> {
         let longest = self.timeout().saturating_mul(TIMEOUTS);
         loop {
-            let mut batch = Batch::default();
+            let mut batch = ReceivedChunks::default();
             let ended = batch.fill(&mut answer, longest).await;
             check_limit(Some(partial.received() + batch.length as u64), limit)?;
             // Including the bytes before an error: the next try continues there.
@@ -307,12 +307,12 @@ async fn write_blocking(
 
 /// Chunks that were received and not written yet.
 #[derive(Default)]
-struct Batch {
+struct ReceivedChunks {
     chunks: Vec<Bytes>,
     length: usize,
 }
 
-impl Batch {
+impl ReceivedChunks {
     /// Receives until there is enough to write; returns whether the body has ended. The batch also has the bytes before an
     /// error.
     async fn fill(&mut self, answer: &mut Answer, longest: Duration) -> Result<bool, FetchError> {
@@ -343,11 +343,11 @@ mod tests {
     use futures_util::{StreamExt, stream};
 
     use super::*;
-    use crate::fetch::test_site::{self, Site};
+    use crate::fetch::test_site::{self, TestSite};
 
     #[tokio::test]
     async fn a_trickle_is_an_error_and_a_flow_is_not() {
-        let site = Site::start(|request| {
+        let site = TestSite::start(|request| {
             let first = match request.path() {
                 "/flow" => vec![0; LEAST],
                 _ => Vec::new(),
@@ -371,7 +371,7 @@ mod tests {
                 |http, url| http.get(url),
             );
             let mut answer = ask.await.unwrap();
-            let mut batch = Batch::default();
+            let mut batch = ReceivedChunks::default();
             let at_once = Duration::from_millis(10);
             // The flow may take as long as a busy machine needs; the trickle never reaches the minimum.
             while path == "/flow" && batch.length < LEAST {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::archive::{Archive, Format, Opened};
 use super::error::PackageError;
-use super::unpacked::{Coding, Room};
+use super::unpacked::{PackageCoding, Room};
 use super::{tar, warc, zip};
 
 /// The formats that are read.
@@ -32,7 +32,7 @@ pub(super) fn open(file: File, room: &Room<'_>) -> Result<Arc<dyn Archive>, Pack
     if let Some(archive) = open_begun(&file, &start)? {
         return Ok(archive);
     }
-    if let Some(coding) = Coding::of(&start) {
+    if let Some(coding) = PackageCoding::of(&start) {
         let unpacked = Arc::new(coding.unpack(&file, length(&file)?, room)?);
         let start = beginning(&unpacked)?;
         let archive = open_begun(&unpacked, &start)?;

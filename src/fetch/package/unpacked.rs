@@ -36,12 +36,12 @@ pub(super) struct Room<'a> {
 
 /// How a package is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum PackageCoding {
     Gzip,
     Zstd,
 }
 
-impl Coding {
+impl PackageCoding {
     /// The coding of a file that begins so.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {

@@ -40,11 +40,11 @@ pub(super) enum StanzaFault {
 
 /// An element.
 #[derive(Clone, Debug)]
-pub(super) struct Element {
+pub(super) struct StanzaElement {
     pub(super) namespace: Namespace<'static>,
     pub(super) name: NcName,
     attributes: AttrMap,
-    pub(super) children: Vec<Element>,
+    pub(super) children: Vec<StanzaElement>,
     pub(super) text: String,
     /// Of an item of the service: what it contains.
     pub(super) document: Option<Result<Bytes, StanzaFault>>,
@@ -52,7 +52,7 @@ pub(super) struct Element {
     pub(super) fault: Option<StanzaFault>,
 }
 
-impl Element {
+impl StanzaElement {
     /// The element that a start tag begins.
     pub(super) fn new((namespace, name): QName, attributes: AttrMap) -> Self {
         Self {

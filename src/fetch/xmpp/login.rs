@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
-use super::element::Element;
+use super::element::StanzaElement;
 use super::error::XmppError;
 use super::names::{BIND, CLIENT, SASL, SM, STANZA_ERRORS, TLS};
 use super::scram::{Mechanism, Scram};
@@ -53,7 +53,7 @@ pub(super) struct Login {
     /// Whether it goes on where the one before was lost.
     pub(super) is_resumed: bool,
     /// What came before stanzas were counted: what a session before this one has subscribed to goes on.
-    pub(super) early: Vec<Element>,
+    pub(super) early: Vec<StanzaElement>,
 }
 
 /// What a session needs.
@@ -139,7 +139,7 @@ async fn encrypt(
 
 async fn authenticate(
     stream: &mut XmlStream,
-    features: &Element,
+    features: &StanzaElement,
     account: &XmppConfig,
 ) -> Result<(), XmppError> {
     let failed = |text: &str| Err(XmppError::Authentication(text.to_owned()));
@@ -191,12 +191,12 @@ async fn authenticate(
     Ok(proof.check(&decoded(&last)?)?)
 }
 
-fn decoded(element: &Element) -> Result<Vec<u8>, XmppError> {
+fn decoded(element: &StanzaElement) -> Result<Vec<u8>, XmppError> {
     let text = STANDARD.decode(element.text.trim());
     text.map_err(|_| XmppError::Authentication("the server sends no base64".to_owned()))
 }
 
-fn not_authenticated(answer: &Element) -> XmppError {
+fn not_authenticated(answer: &StanzaElement) -> XmppError {
     match answer.is(SASL, "failure") {
         true => XmppError::Authentication(condition(answer, SASL)),
         false => unexpected(answer),
@@ -220,9 +220,9 @@ async fn resume(stream: &mut XmlStream, resumption: &Resumption) -> Result<bool,
 /// Reads until there is an answer. As soon as the resource is bound, other stanzas may come before it.
 async fn answer(
     stream: &mut XmlStream,
-    early: &mut Vec<Element>,
-    is_answer: impl Fn(&Element) -> bool,
-) -> Result<Element, XmppError> {
+    early: &mut Vec<StanzaElement>,
+    is_answer: impl Fn(&StanzaElement) -> bool,
+) -> Result<StanzaElement, XmppError> {
     let begun = stream.received();
     loop {
         let element = stream.read().await?;
@@ -241,13 +241,13 @@ async fn answer(
 async fn bind(
     stream: &mut XmlStream,
     resource: &str,
-    early: &mut Vec<Element>,
+    early: &mut Vec<StanzaElement>,
 ) -> Result<String, XmppError> {
     let resource = escaped(resource);
     stream.send(&format!(
         "<iq type='set' id='bind'><bind xmlns='{BIND}'><resource>{resource}</resource></bind></iq>"
     ))?;
-    let is_answer = |it: &Element| it.is(CLIENT, "iq") && it.attribute("id") == Some("bind");
+    let is_answer = |it: &StanzaElement| it.is(CLIENT, "iq") && it.attribute("id") == Some("bind");
     let answer = answer(stream, early, is_answer).await?;
     if let Some(error) = answer.child(CLIENT, "error") {
         let text = format!("no resource: {}", condition(error, STANZA_ERRORS));
@@ -264,10 +264,10 @@ async fn bind(
 /// Has stanzas acknowledged. Returns the name of the session if it can be resumed.
 async fn manage(
     stream: &mut XmlStream,
-    early: &mut Vec<Element>,
+    early: &mut Vec<StanzaElement>,
 ) -> Result<Option<Option<String>>, XmppError> {
     stream.send(&format!("<enable xmlns='{SM}' resume='true'/>"))?;
-    let is_answer = |it: &Element| it.namespace.as_str() == SM;
+    let is_answer = |it: &StanzaElement| it.namespace.as_str() == SM;
     let answer = answer(stream, early, is_answer).await?;
     match answer.name.as_str() {
         "enabled" => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::element::Element;
+use super::element::StanzaElement;
 use super::error::XmppError;
 use super::login::{Login, Resumption};
 use super::names::{CLIENT, PING, PUBSUB, PUBSUB_EVENT, SM, STANZA_ERRORS};
@@ -326,7 +326,7 @@ impl NodeSession {
     }
 
     /// Sends a request to the service and waits for the answer. `is_used`: whether stanzas that arrive meanwhile are processed.
-    async fn request(&mut self, form: &str, is_used: bool) -> Result<Element, XmppError> {
+    async fn request(&mut self, form: &str, is_used: bool) -> Result<StanzaElement, XmppError> {
         let begun = self.stream.received();
         let id = self.send_request("set", &format!("<pubsub xmlns='{PUBSUB}'>{form}</pubsub>"))?;
         loop {
@@ -420,7 +420,7 @@ impl NodeSession {
     }
 
     /// Takes an element that the server has sent. `is_counted`: whether the server counts stanzas by now.
-    fn take(&mut self, element: &Element, is_counted: bool) -> Result<(), XmppError> {
+    fn take(&mut self, element: &StanzaElement, is_counted: bool) -> Result<(), XmppError> {
         if let Some(fault) = &element.fault
             && element.is_from(&self.name.service)
         {
@@ -443,7 +443,7 @@ impl NodeSession {
     }
 
     /// All that a stanza consists of is taken.
-    fn processed(&mut self, stanza: &Element, is_counted: bool, answer: Option<String>) {
+    fn processed(&mut self, stanza: &StanzaElement, is_counted: bool, answer: Option<String>) {
         self.has_rejected = false;
         self.pending.push_back(PendingStep::Stanza {
             answer,
@@ -452,7 +452,7 @@ impl NodeSession {
         });
     }
 
-    fn take_message(&mut self, message: &Element) -> Result<(), XmppError> {
+    fn take_message(&mut self, message: &StanzaElement) -> Result<(), XmppError> {
         let Some(event) = message.child(PUBSUB_EVENT, "event") else {
             return Ok(());
         };
@@ -485,7 +485,7 @@ impl NodeSession {
     }
 
     /// Processes a request, or an answer. Returns what is sent once it is processed.
-    fn take_iq(&mut self, iq: &Element) -> Result<Option<String>, XmppError> {
+    fn take_iq(&mut self, iq: &StanzaElement) -> Result<Option<String>, XmppError> {
         let is_own = iq.is_from(&self.name.service);
         let pubsub = iq.child(PUBSUB, "pubsub");
         if let Some("result" | "error") = iq.attribute("type") {
@@ -509,7 +509,11 @@ impl NodeSession {
     }
 
     /// Processes what the service answers when it is asked for items.
-    fn take_answer(&mut self, iq: &Element, pubsub: Option<&Element>) -> Result<(), XmppError> {
+    fn take_answer(
+        &mut self,
+        iq: &StanzaElement,
+        pubsub: Option<&StanzaElement>,
+    ) -> Result<(), XmppError> {
         let id = iq.attribute("id").unwrap_or_default();
         let answered = self.wanted.answered(id);
         let items = pubsub.and_then(|it| it.child(PUBSUB, "items"));
@@ -542,7 +546,7 @@ impl NodeSession {
     }
 
     /// `is_answer`: they are the newest ones, which were asked for.
-    fn take_items(&mut self, items: &Element, is_answer: bool) -> Result<(), XmppError> {
+    fn take_items(&mut self, items: &StanzaElement, is_answer: bool) -> Result<(), XmppError> {
         for item in items.children.iter().filter(|it| it.is_item()) {
             let id = item.attribute("id").unwrap_or_default().to_owned();
             match item.document.clone() {
@@ -565,7 +569,7 @@ impl NodeSession {
         self.note(NodeEvent::Missing(why.to_owned()));
     }
 
-    fn note_foreign(&mut self, stanza: &Element) {
+    fn note_foreign(&mut self, stanza: &StanzaElement) {
         let from = shown(stanza.attribute("from").unwrap_or_default());
         self.note(NodeEvent::Foreign(from));
     }
@@ -611,7 +615,7 @@ impl NodeSession {
 }
 
 /// Whether one of these items has a document, accepted or not.
-fn has_document(items: &Element) -> bool {
+fn has_document(items: &StanzaElement) -> bool {
     let mut items = items.children.iter().filter(|it| it.is_item());
     items.any(|item| item.document.is_some())
 }
@@ -624,7 +628,7 @@ fn is_gone(text: &str) -> bool {
         .any(|condition| text.starts_with(condition))
 }
 
-fn answer_to(iq: &Element, kind: &str, content: &str) -> String {
+fn answer_to(iq: &StanzaElement, kind: &str, content: &str) -> String {
     let id = escaped(iq.attribute("id").unwrap_or_default());
     let to = iq
         .attribute("from")

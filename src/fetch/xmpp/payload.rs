@@ -11,7 +11,7 @@ use rxml::{Encoder, Item, Namespace, NcName, NcNameStr, PREFIX_XML, XMLNS_XML};
 use super::element::{MOST_DEEP, MOST_NAMESPACES, StanzaFault};
 
 /// A document that is not complete.
-pub(super) struct Payload {
+pub(super) struct StanzaPayload {
     encoder: Encoder<Prefixes>,
     text: Vec<u8>,
     /// Where the declarations of prefixes belong: in the start tag of the root element.
@@ -21,7 +21,7 @@ pub(super) struct Payload {
     limit: usize,
 }
 
-impl Payload {
+impl StanzaPayload {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             encoder: Encoder::from(Prefixes::default()),
@@ -191,7 +191,7 @@ mod tests {
     /// What is written of an element; its own document, or one below it.
     fn written(text: &str, outer: usize, limit: usize) -> Result<String, StanzaFault> {
         let (mut parser, mut input) = (Parser::new(), text.as_bytes());
-        let mut payload = Payload::new(limit);
+        let mut payload = StanzaPayload::new(limit);
         let mut deep = 0;
         while let Some(event) = parser.parse(&mut input, true).unwrap() {
             if matches!(event, Event::EndElement(_)) {

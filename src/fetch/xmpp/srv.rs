@@ -94,10 +94,10 @@ async fn ask(
         loop {
             let length = socket.recv(&mut answer).await.ok()?;
             match records_of(&answer[..length], id, domain) {
-                Answer::Records(records) => return Some(records),
-                Answer::Truncated => return ask_by_tcp(server, &question, id, domain).await,
-                Answer::Failed => return None,
-                Answer::Foreign => {}
+                SrvPacket::Records(records) => return Some(records),
+                SrvPacket::Truncated => return ask_by_tcp(server, &question, id, domain).await,
+                SrvPacket::Failed => return None,
+                SrvPacket::Foreign => {}
             }
         }
     };
@@ -129,7 +129,7 @@ async fn ask_by_tcp(
     let mut answer = vec![0; usize::from(length)];
     stream.read_exact(&mut answer).await.ok()?;
     match records_of(&answer, id, domain) {
-        Answer::Records(records) => Some(records),
+        SrvPacket::Records(records) => Some(records),
         _ => None,
     }
 }
@@ -152,7 +152,7 @@ fn question(domain: &str) -> Option<(u16, Vec<u8>)> {
 
 /// What a packet is.
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
+enum SrvPacket {
     Records(Vec<SrvRecord>),
     Truncated,
     /// The server can't answer.
@@ -161,9 +161,9 @@ enum Answer {
     Foreign,
 }
 
-fn records_of(bytes: &[u8], id: u16, domain: &str) -> Answer {
+fn records_of(bytes: &[u8], id: u16, domain: &str) -> SrvPacket {
     let Ok(packet) = Packet::parse(bytes) else {
-        return Answer::Foreign;
+        return SrvPacket::Foreign;
     };
     let wanted = name_of(domain);
     let is_wanted = |name: &Name<'_>| name.to_string().eq_ignore_ascii_case(&wanted);
@@ -174,14 +174,14 @@ fn records_of(bytes: &[u8], id: u16, domain: &str) -> Answer {
             .iter()
             .all(|question| is_wanted(&question.qname))
     {
-        return Answer::Foreign;
+        return SrvPacket::Foreign;
     }
     if packet.has_flags(PacketFlag::TRUNCATION) {
-        return Answer::Truncated;
+        return SrvPacket::Truncated;
     }
     match packet.rcode() {
         RCODE::NoError | RCODE::NameError => {}
-        _ => return Answer::Failed,
+        _ => return SrvPacket::Failed,
     }
     let owner = owner_of(&packet, wanted);
     let is_owner = |name: &Name<'_>| name.to_string().eq_ignore_ascii_case(&owner);
@@ -199,7 +199,7 @@ fn records_of(bytes: &[u8], id: u16, domain: &str) -> Answer {
             }),
             _ => None,
         });
-    Answer::Records(records.collect())
+    SrvPacket::Records(records.collect())
 }
 
 /// The name that has the records: the one that was asked for, or what it is an alias of.
@@ -374,7 +374,7 @@ mod tests {
             // A circle.
             (Some("_xmpp-client._tcp.example.org"), 0),
         ] {
-            let Answer::Records(records) = of_other(alias) else {
+            let SrvPacket::Records(records) = of_other(alias) else {
                 panic!("{alias:?}");
             };
             assert_eq!(records.len(), expected, "{alias:?}");

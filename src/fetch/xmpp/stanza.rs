@@ -9,8 +9,8 @@ use rxml::error::{EndOrError, Error};
 use rxml::parser::Event;
 use rxml::{Options, Parse, Parser, WithOptions};
 
-use super::element::{Element, LONGEST_SCOPE, MOST_DEEP, MOST_PARTS, StanzaFault};
-use super::payload::Payload;
+use super::element::{LONGEST_SCOPE, MOST_DEEP, MOST_PARTS, StanzaElement, StanzaFault};
+use super::payload::StanzaPayload;
 
 /// How much longer than a document a stanza may be, in bytes.
 pub(super) const AROUND: usize = 64 << 10;
@@ -44,9 +44,9 @@ pub(super) enum StanzaError {
 #[derive(Clone, Debug)]
 pub(super) enum Piece {
     /// The start tag that begins the stream.
-    Header(Element),
+    Header(StanzaElement),
     /// A complete element below it.
-    Stanza(Element),
+    Stanza(StanzaElement),
     /// The end tag of the stream.
     End,
 }
@@ -167,7 +167,7 @@ impl StanzaReader {
                 Ok(complete.map(Piece::Stanza))
             }
             (None, Event::StartElement(_, name, attributes)) => {
-                let element = Element::new(name, attributes);
+                let element = StanzaElement::new(name, attributes);
                 if self.tags.len() == 1 {
                     return Ok(Some(Piece::Header(element)));
                 }
@@ -185,10 +185,10 @@ impl StanzaReader {
 /// A stanza that is not complete.
 struct Stanza {
     /// The elements that are open, the outermost first.
-    open: Vec<Element>,
+    open: Vec<StanzaElement>,
     /// How many elements are open in the innermost of them: those of a document, or of what is not retained.
     inside: usize,
-    document: Option<Payload>,
+    document: Option<StanzaPayload>,
     /// Whether its documents count.
     is_of_service: bool,
     /// How many elements and attributes it has.
@@ -203,7 +203,7 @@ struct Stanza {
 
 impl Stanza {
     /// `limit`: how many bytes it may have.
-    fn new(element: Element, is_of_service: bool, limit: usize) -> Self {
+    fn new(element: StanzaElement, is_of_service: bool, limit: usize) -> Self {
         Self {
             open: vec![element],
             inside: 0,
@@ -218,7 +218,7 @@ impl Stanza {
     }
 
     /// Adds what was read of it. Returns it when it is complete.
-    fn take(&mut self, event: Event) -> Option<Element> {
+    fn take(&mut self, event: Event) -> Option<StanzaElement> {
         if self.inside > 0 {
             match event {
                 Event::StartElement(..) => self.inside += 1,
@@ -228,14 +228,16 @@ impl Stanza {
             self.write(&event);
             return None;
         }
-        let is_in_item = self.open.last().is_some_and(Element::is_item);
+        let is_in_item = self.open.last().is_some_and(StanzaElement::is_item);
         match event {
             Event::StartElement(..) if is_in_item || self.fault.is_some() => {
                 self.inside = 1;
                 self.begin_document();
                 self.write(&event);
             }
-            Event::StartElement(_, name, attributes) => self.begin(Element::new(name, attributes)),
+            Event::StartElement(_, name, attributes) => {
+                self.begin(StanzaElement::new(name, attributes))
+            }
             Event::EndElement(_) => return self.end(),
             Event::Text(_, text) if !is_in_item && self.fault.is_none() => {
                 if let Some(open) = self.open.last_mut() {
@@ -247,7 +249,7 @@ impl Stanza {
         None
     }
 
-    fn begin(&mut self, element: Element) {
+    fn begin(&mut self, element: StanzaElement) {
         self.parts += element.parts();
         if self.open.len() == MOST_DEEP {
             self.fail(StanzaFault::TooDeep);
@@ -260,7 +262,7 @@ impl Stanza {
         }
     }
 
-    fn end(&mut self) -> Option<Element> {
+    fn end(&mut self) -> Option<StanzaElement> {
         let mut element = self.open.pop()?;
         match self.open.last_mut() {
             Some(parent) => {
@@ -282,7 +284,7 @@ impl Stanza {
             return;
         }
         match &item.document {
-            None => self.document = Some(Payload::new(self.room.min(self.longest))),
+            None => self.document = Some(StanzaPayload::new(self.room.min(self.longest))),
             Some(_) => item.document = Some(Err(StanzaFault::TwoDocuments)),
         }
     }
@@ -339,7 +341,7 @@ mod tests {
     }
 
     /// The only stanza of a stream.
-    fn stanza(text: &str) -> Element {
+    fn stanza(text: &str) -> StanzaElement {
         let mut pieces = pieces(&format!("{HEADER}{text}"), 5000).unwrap();
         assert_eq!(pieces.len(), 2, "{pieces:?}");
         match pieces.pop() {
@@ -355,8 +357,8 @@ mod tests {
     }
 
     /// What the items of a stanza carry.
-    fn documents(element: &Element) -> Vec<Option<Result<String, StanzaFault>>> {
-        let of_item = |item: &Element| {
+    fn documents(element: &StanzaElement) -> Vec<Option<Result<String, StanzaFault>>> {
+        let of_item = |item: &StanzaElement| {
             let document = item.document.clone()?;
             Some(document.map(|it| String::from_utf8(it.to_vec()).unwrap()))
         };

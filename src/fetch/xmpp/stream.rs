@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::element::Element;
+use super::element::StanzaElement;
 use super::error::XmppError;
 use super::names::{STREAM, STREAM_ERRORS};
 use super::stanza::{Piece, StanzaReader};
@@ -21,12 +21,12 @@ const MOST_OF_ANSWERS: usize = MOST_UNSENT / 2;
 const LONGEST_TEXT: usize = 200;
 
 /// A connection.
-pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait XmppConnection: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> XmppConnection for T {}
 
 /// A connection of any kind.
-pub(super) type AnyConnection = Box<dyn Connection>;
+pub(super) type AnyConnection = Box<dyn XmppConnection>;
 
 /// A stream.
 pub(super) struct XmlStream {
@@ -71,7 +71,7 @@ impl XmlStream {
         &mut self,
         domain: &str,
         service: Option<&str>,
-    ) -> Result<Element, XmppError> {
+    ) -> Result<StanzaElement, XmppError> {
         if self.has_received_more() {
             let text = "something was received before the stream began".to_owned();
             return Err(XmppError::Protocol(text));
@@ -152,7 +152,7 @@ impl XmlStream {
     }
 
     /// The next element. An error of the stream is an error.
-    pub(super) async fn read(&mut self) -> Result<Element, XmppError> {
+    pub(super) async fn read(&mut self) -> Result<StanzaElement, XmppError> {
         self.flush().await?;
         let element = match self.piece().await? {
             Piece::Stanza(element) => element,
@@ -188,7 +188,7 @@ impl XmlStream {
 }
 
 /// The condition of an error, and its text.
-pub(super) fn condition(error: &Element, namespace: &str) -> String {
+pub(super) fn condition(error: &StanzaElement, namespace: &str) -> String {
     let mut children = error.children.iter();
     let named =
         children.find(|it| it.namespace.as_str() == namespace && it.name.as_str() != "text");
@@ -209,7 +209,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// The error for an element that has no place there.
-pub(super) fn unexpected(element: &Element) -> XmppError {
+pub(super) fn unexpected(element: &StanzaElement) -> XmppError {
     XmppError::Protocol(shown(&format!("an unexpected {}", element.name.as_str())))
 }
 

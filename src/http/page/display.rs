@@ -108,13 +108,13 @@ pub(super) fn bytes(bytes: u64) -> String {
 
 /// Text from outside that may be a URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(super) struct ShownLink {
     pub(super) text: String,
     /// Where it leads; `None`: it is only shown.
     pub(super) href: Option<String>,
 }
 
-impl Link {
+impl ShownLink {
     pub(super) fn of(text: &str) -> Self {
         let is_web = ["http://", "https://"]
             .iter()
@@ -197,7 +197,7 @@ mod tests {
             ("/etc/passwd", false),
             ("", false),
         ] {
-            assert_eq!(Link::of(text).href.is_some(), is_link, "{text:?}");
+            assert_eq!(ShownLink::of(text).href.is_some(), is_link, "{text:?}");
         }
     }
 

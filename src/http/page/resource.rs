@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::answer::{database_failed, error_page, operation_failed, page};
-use super::display::{Link, Moment, bytes, resource_page as page_of, source_page};
+use super::display::{Moment, ShownLink, bytes, resource_page as page_of, source_page};
 use super::state::PageState;
 use super::view::{ChangeRow, Shell, change_rows, now_of};
 use crate::http::query::Query;
@@ -23,16 +23,16 @@ const ROOT: &str = "../";
 const CHANGES: usize = 50;
 
 #[derive(Deserialize)]
-pub(super) struct ResourceQuery {
+pub(super) struct PageQuery {
     uri: Option<String>,
     /// The changes before that number of the feed.
     before: Option<i64>,
 }
 
 /// A link of a resource.
-struct LinkRow {
+struct RelatedLink {
     rel: String,
-    href: Link,
+    href: ShownLink,
     /// The page of the resource that it leads to.
     page: String,
     media_type: Option<String>,
@@ -42,13 +42,13 @@ struct LinkRow {
     path: Option<String>,
 }
 
-impl LinkRow {
+impl RelatedLink {
     fn of(link: &protocol::Link) -> Self {
         let href = link.href.to_string();
         Self {
             rel: link.rel.clone(),
             page: page_of(ROOT, &href),
-            href: Link::of(&href),
+            href: ShownLink::of(&href),
             media_type: link.content.media_type.clone(),
             length: link.content.length.map(bytes),
             modified: link.modified.map(|time| time.to_string()),
@@ -67,7 +67,7 @@ impl LinkRow {
 struct KnownResource {
     source: String,
     source_page: String,
-    set: Link,
+    set: ShownLink,
     is_deleted: bool,
     /// Its file; of a deleted resource, the file that it had.
     file: Option<String>,
@@ -78,7 +78,7 @@ struct KnownResource {
     lastmod: Option<Moment>,
     changed: Option<Moment>,
     applied: Option<Moment>,
-    links: Vec<LinkRow>,
+    links: Vec<RelatedLink>,
 }
 
 impl KnownResource {
@@ -92,7 +92,7 @@ impl KnownResource {
         Self {
             source: view.source.clone(),
             source_page: source_page(ROOT, &view.source),
-            set: Link::of(&view.set),
+            set: ShownLink::of(&view.set),
             is_deleted: view.deleted,
             file,
             length: view.length.map(bytes),
@@ -102,7 +102,7 @@ impl KnownResource {
             lastmod: view.lastmod.map(|it| Moment::of(it.to_datetime(), now)),
             changed: view.changed_at.map(|it| Moment::of(it.to_datetime(), now)),
             applied: view.applied_at.map(|it| Moment::of(it, now)),
-            links: view.links.iter().map(LinkRow::of).collect(),
+            links: view.links.iter().map(RelatedLink::of).collect(),
         }
     }
 }
@@ -112,7 +112,7 @@ impl KnownResource {
 struct ResourcePage {
     root: &'static str,
     shell: Shell,
-    uri: Link,
+    uri: ShownLink,
     known: Option<KnownResource>,
     changes: Vec<ChangeRow>,
     /// Where the search for older changes goes on; `None`: there are none.
@@ -123,7 +123,7 @@ struct ResourcePage {
 
 pub(super) async fn resource_page(
     State(state): State<PageState>,
-    Query(query): Query<ResourceQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Response {
     let stated = query.uri.as_deref().map(str::trim);
     let Some(uri) = stated.and_then(|uri| ResourceUri::parse(uri).ok()) else {
@@ -164,7 +164,7 @@ pub(super) async fn resource_page(
         changes: change_rows(&newest.entries, ROOT, now),
         older: older.map(|seq| format!("{}&before={seq}", page_of(ROOT, uri.as_str()))),
         is_older: query.before.is_some(),
-        uri: Link::of(uri.as_str()),
+        uri: ShownLink::of(uri.as_str()),
     };
     page(code, &template)
 }

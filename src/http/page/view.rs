@@ -1,13 +1,13 @@
 //! What the pages show of the status: plain values, worded, sorted and bounded, for the templates.
 //!
 //! Invariants: what a person should look at comes first. Every list is bounded, and what is left out is counted. Text from outside is
-//! only shown: the templates escape it, and [`Link`] decides what becomes a link.
+//! only shown: the templates escape it, and [`ShownLink`] decides what becomes a link.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::chart::{Chart, charts};
 use super::display::{
-    Link, Moment, bytes, counted, duration, number, resource_page, source_page, time,
+    Moment, ShownLink, bytes, counted, duration, number, resource_page, source_page, time,
 };
 use super::forms::Caller;
 use super::strip::{GapRow, Strip, gap_rows, strip};
@@ -282,8 +282,8 @@ pub(super) struct ChannelView {
     pub(super) kind: String,
     pub(super) state: String,
     pub(super) transport: String,
-    pub(super) topic: Link,
-    pub(super) hub: Option<Link>,
+    pub(super) topic: ShownLink,
+    pub(super) hub: Option<ShownLink>,
     pub(super) lease_ends: Option<Moment>,
     pub(super) renewal: Option<Moment>,
     pub(super) last_notification: Option<Moment>,
@@ -303,8 +303,8 @@ impl ChannelView {
             kind: channel.kind.clone(),
             state: channel.state.clone(),
             transport: channel.transport.clone(),
-            topic: Link::of(&channel.topic),
-            hub: channel.hub.as_deref().map(Link::of),
+            topic: ShownLink::of(&channel.topic),
+            hub: channel.hub.as_deref().map(ShownLink::of),
             lease_ends: Moment::parse_some(channel.lease_expires_at.as_ref(), now),
             renewal: Moment::parse_some(channel.renew_at.as_ref(), now),
             last_notification: Moment::parse_some(channel.last_notification_at.as_ref(), now),
@@ -350,7 +350,7 @@ impl Detail {
 pub(super) struct SetView {
     /// Unique on its page.
     pub(super) id: String,
-    pub(super) name: Link,
+    pub(super) name: ShownLink,
     pub(super) state: String,
     pub(super) synced_until: Option<Moment>,
     /// How far it is behind; `None`: it is not, or that is not known.
@@ -374,8 +374,8 @@ pub(super) struct SetView {
     pub(super) notices: Vec<ErrorRow>,
     /// Counts that are none where all is well, in words.
     pub(super) unproven: Vec<String>,
-    pub(super) oddities: Vec<(Link, String, u64)>,
-    pub(super) describedby: Vec<Link>,
+    pub(super) oddities: Vec<(ShownLink, String, u64)>,
+    pub(super) describedby: Vec<ShownLink>,
 }
 
 impl SetView {
@@ -402,7 +402,7 @@ impl SetView {
         let oddities = set.oddities.iter();
         Self {
             id,
-            name: Link::of(&set.capability_list),
+            name: ShownLink::of(&set.capability_list),
             state: set.state.clone(),
             synced_until: moment(&set.synced_until),
             behind,
@@ -430,9 +430,9 @@ impl SetView {
                 .map(|(count, one, several)| counted(count, one, several))
                 .collect(),
             oddities: oddities
-                .map(|it| (Link::of(&it.document), it.code.clone(), it.count))
+                .map(|it| (ShownLink::of(&it.document), it.code.clone(), it.count))
                 .collect(),
-            describedby: set.describedby.iter().map(|it| Link::of(it)).collect(),
+            describedby: set.describedby.iter().map(|it| ShownLink::of(it)).collect(),
         }
     }
 }
@@ -477,12 +477,12 @@ impl HookView {
 pub(super) struct SourceView {
     pub(super) name: String,
     pub(super) page: String,
-    pub(super) url: Link,
+    pub(super) url: ShownLink,
     pub(super) mirror: String,
     pub(super) state: String,
     pub(super) error: Option<ErrorRow>,
     pub(super) notices: Vec<ErrorRow>,
-    pub(super) describedby: Vec<Link>,
+    pub(super) describedby: Vec<ShownLink>,
     pub(super) hooks: Vec<HookView>,
     pub(super) sets: Vec<SetView>,
     pub(super) more_sets: usize,
@@ -518,12 +518,16 @@ impl SourceView {
         Self {
             name: source.name.clone(),
             page: source_page(buttons.root, &source.name),
-            url: Link::of(&source.url),
+            url: ShownLink::of(&source.url),
             mirror: source.mirror.clone(),
             state: source.state.clone(),
             error: source.error.as_ref().map(|it| ErrorRow::of(it, now)),
             notices: ErrorRow::rows(&source.notices, now),
-            describedby: source.describedby.iter().map(|it| Link::of(it)).collect(),
+            describedby: source
+                .describedby
+                .iter()
+                .map(|it| ShownLink::of(it))
+                .collect(),
             hooks: source
                 .hooks
                 .iter()

@@ -37,7 +37,7 @@ pub(super) struct Size {
 impl Json {
     /// Reads a document. `what` it is, for errors.
     pub(super) fn parse(text: &str, what: &'static str) -> Result<Self, PatchError> {
-        let mut parser = Parser {
+        let mut parser = JsonParser {
             text,
             at: 0,
             nodes: 0,
@@ -204,7 +204,7 @@ fn is_same_number(one: &str, other: &str) -> bool {
         || matches!((one.parse::<f64>(), other.parse::<f64>()), (Ok(one), Ok(other)) if one == other)
 }
 
-struct Parser<'a> {
+struct JsonParser<'a> {
     text: &'a str,
     /// In bytes, on a boundary of characters.
     at: usize,
@@ -212,7 +212,7 @@ struct Parser<'a> {
     what: &'static str,
 }
 
-impl Parser<'_> {
+impl JsonParser<'_> {
     fn error(&self, reason: &'static str) -> PatchError {
         PatchError::Syntax {
             what: self.what,

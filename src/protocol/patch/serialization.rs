@@ -95,7 +95,7 @@ impl Style {
     /// The styles to try for the next version of a file, the most likely first. `was_sorted`: whether the keys of the file are in the
     /// order of their code points; `None`: it does not show. `after`: the patched document.
     pub(super) fn likely(file: &str, was_sorted: Option<bool>, after: &Json) -> Vec<Self> {
-        let seen = Seen::of(file);
+        let seen = WrittenForm::of(file);
         let mut orders = match was_sorted {
             Some(true) => vec![KeyOrder::Sorted, KeyOrder::Document],
             Some(false) | None => vec![KeyOrder::Document, KeyOrder::Sorted],
@@ -175,7 +175,7 @@ impl Style {
 }
 
 /// What a file shows of how it was written.
-struct Seen {
+struct WrittenForm {
     bom: bool,
     layout: Layout,
     escapes: Escapes,
@@ -183,7 +183,7 @@ struct Seen {
     end: String,
 }
 
-impl Seen {
+impl WrittenForm {
     fn of(file: &str) -> Self {
         let (bom, text) = match file.strip_prefix('\u{feff}') {
             Some(text) => (true, text),

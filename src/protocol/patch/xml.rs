@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::error::{Budget, MAX_BYTES, PatchError};
-use super::xml_selector::{Selector, SelectorError, Target};
-use super::xml_tree::{Kind, NodeId, Tree, split_name};
+use super::xml_selector::{SelectedPart, Selector, SelectorError};
+use super::xml_tree::{NodeId, NodeKind, Tree, split_name};
 
 /// The namespace of RFC 7351.
 const OPERATIONS: &str = "urn:ietf:rfc:7351";
@@ -56,12 +56,12 @@ fn apply_writing(
     let mut text = file.to_owned();
     let root = patch
         .children(0)
-        .find(|&id| patch.node(id).kind == Kind::Element);
+        .find(|&id| patch.node(id).kind == NodeKind::Element);
     let Some(root) = root else {
         return Err(patch.error("no root", 0));
     };
     let elements = patch.children(root);
-    let elements = elements.filter(|&id| patch.node(id).kind == Kind::Element);
+    let elements = elements.filter(|&id| patch.node(id).kind == NodeKind::Element);
     for (number, id) in elements.enumerate() {
         // The places of all nodes are those of the document as it is now.
         let tree = Tree::parse(&text, "file", budget)?;
@@ -152,12 +152,12 @@ impl XmlOperation<'_> {
         }
     }
 
-    fn add(&self, target: &Target, budget: &mut Budget) -> Result<Edit, PatchError> {
-        let Target::Node(id) = *target else {
+    fn add(&self, target: &SelectedPart, budget: &mut Budget) -> Result<Edit, PatchError> {
+        let SelectedPart::Node(id) = *target else {
             return Err(self.unfit("nothing can be added to its target"));
         };
         let node = self.tree.node(id);
-        let is_element = node.kind == Kind::Element;
+        let is_element = node.kind == NodeKind::Element;
         let position = self.attribute("pos")?;
         if let Some(added) = self.attribute("type")? {
             if !is_element || position.is_some() {
@@ -247,7 +247,8 @@ impl XmlOperation<'_> {
     fn value(&self) -> Result<&str, PatchError> {
         let mut children = self.patch.children(self.id);
         let is_text = children.all(|id| {
-            self.patch.node(id).kind == Kind::Text && !self.patch.source(id).contains("<![CDATA[")
+            self.patch.node(id).kind == NodeKind::Text
+                && !self.patch.source(id).contains("<![CDATA[")
         });
         match is_text {
             true => Ok(&self.patch.text[self.patch.node(self.id).content.clone()]),
@@ -256,7 +257,7 @@ impl XmlOperation<'_> {
     }
 
     /// The only child of the operation that is of that kind, apart from white space.
-    fn only(&self, kind: Kind) -> Result<NodeId, PatchError> {
+    fn only(&self, kind: NodeKind) -> Result<NodeId, PatchError> {
         let children = self.patch.children(self.id);
         let mut children = children.filter(|&id| !self.patch.is_space(id));
         match (children.next(), children.next()) {
@@ -265,11 +266,11 @@ impl XmlOperation<'_> {
         }
     }
 
-    fn replace(&self, target: &Target, budget: &mut Budget) -> Result<Edit, PatchError> {
+    fn replace(&self, target: &SelectedPart, budget: &mut Budget) -> Result<Edit, PatchError> {
         let (id, attribute) = match target {
-            Target::Node(id) => (*id, None),
-            Target::Attribute(id, name) => (*id, Some(name.clone())),
-            Target::Namespace(id, prefix) => (*id, Some(declaration(prefix))),
+            SelectedPart::Node(id) => (*id, None),
+            SelectedPart::Attribute(id, name) => (*id, Some(name.clone())),
+            SelectedPart::Namespace(id, prefix) => (*id, Some(declaration(prefix))),
         };
         if let Some(name) = attribute {
             let attributes = self.tree.attributes(id)?;
@@ -280,8 +281,8 @@ impl XmlOperation<'_> {
         }
         let node = self.tree.node(id);
         let new = match node.kind {
-            Kind::Text => self.value()?.to_owned(),
-            Kind::Document => return Err(self.unfit("nothing replaces the document")),
+            NodeKind::Text => self.value()?.to_owned(),
+            NodeKind::Document => return Err(self.unfit("nothing replaces the document")),
             kind => {
                 let only = self.patch.node(self.only(kind)?).span.clone();
                 self.adapted(only, node.parent, budget)?
@@ -297,7 +298,7 @@ impl XmlOperation<'_> {
     /// Removes a part of the content of a node's parent.
     fn removed(&self, id: NodeId, span: Range<usize>) -> Edit {
         let parent = self.tree.node(self.tree.node(id).parent);
-        let is_emptied = parent.kind == Kind::Element && parent.content == span;
+        let is_emptied = parent.kind == NodeKind::Element && parent.content == span;
         if is_emptied {
             self.has_choice.set(true);
         }
@@ -331,12 +332,12 @@ impl XmlOperation<'_> {
         (&self.patch.text[end.clone()] != tag_end).then_some(end)
     }
 
-    fn remove(&self, target: &Target) -> Result<Edit, PatchError> {
+    fn remove(&self, target: &SelectedPart) -> Result<Edit, PatchError> {
         let space = self.attribute("ws")?;
         let (id, attribute) = match target {
-            Target::Node(id) => (*id, None),
-            Target::Attribute(id, name) => (*id, Some(name.clone())),
-            Target::Namespace(id, prefix) => (*id, Some(declaration(prefix))),
+            SelectedPart::Node(id) => (*id, None),
+            SelectedPart::Attribute(id, name) => (*id, Some(name.clone())),
+            SelectedPart::Namespace(id, prefix) => (*id, Some(declaration(prefix))),
         };
         if let Some(name) = attribute {
             let attributes = self.tree.attributes(id)?;
@@ -348,8 +349,8 @@ impl XmlOperation<'_> {
             };
         }
         let node = self.tree.node(id);
-        let is_root = node.parent == 0 && node.kind == Kind::Element;
-        if node.kind == Kind::Document || is_root {
+        let is_root = node.parent == 0 && node.kind == NodeKind::Element;
+        if node.kind == NodeKind::Document || is_root {
             return Err(self.unfit("the root stays"));
         }
         let mut span = node.span.clone();
@@ -360,7 +361,7 @@ impl XmlOperation<'_> {
             Some("both") => (true, true),
             Some(_) => return Err(self.invalid("its white space is unknown")),
         };
-        if node.kind == Kind::Text && space.is_some() {
+        if node.kind == NodeKind::Text && space.is_some() {
             return Err(self.invalid("there is no white space at a text"));
         }
         let none = || self.unfit("there is no white space");
@@ -396,7 +397,7 @@ impl XmlOperation<'_> {
         let tag_end = self.tag_end();
         for id in self.id + 1..self.patch.node(self.id).after {
             let node = self.patch.node(id);
-            if node.kind != Kind::Element || !content.contains(&node.span.start) {
+            if node.kind != NodeKind::Element || !content.contains(&node.span.start) {
                 continue;
             }
             // What is declared in the content itself.
@@ -792,7 +793,7 @@ mod tests {
             for id in 0..tree.len() {
                 let children: String = tree.children(id).map(|child| tree.source(child)).collect();
                 let node = tree.node(id);
-                prop_assert!(node.kind != Kind::Element || children == file[node.content.clone()]);
+                prop_assert!(node.kind != NodeKind::Element || children == file[node.content.clone()]);
             }
         }
 

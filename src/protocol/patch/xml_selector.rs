@@ -5,11 +5,11 @@
 //! instruction. Prefixes, and names without one, are those of the patch's own namespaces.
 
 use super::error::{Budget, MAX_DEPTH, PatchError};
-use super::xml_tree::{Attribute, Kind, NodeId, Tree, split_name};
+use super::xml_tree::{Attribute, NodeId, NodeKind, Tree, split_name};
 
 /// What a selector locates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum SelectedPart {
     Node(NodeId),
     /// An attribute of an element, by its name as it is written.
     Attribute(NodeId, String),
@@ -57,7 +57,7 @@ enum SelectorStep {
     Attribute(NameTest),
     Namespace(String),
     /// A child of this kind, of that name if it is an instruction, at that position.
-    Leaf(Kind, Option<String>, Option<usize>),
+    Leaf(NodeKind, Option<String>, Option<usize>),
 }
 
 /// A selector.
@@ -67,7 +67,7 @@ pub(super) struct Selector(Vec<SelectorStep>);
 impl Selector {
     /// Reads a selector. `scope`: the patch's own namespaces.
     pub(super) fn parse(text: &str, scope: &[(&str, String)]) -> Result<Self, SelectorError> {
-        let mut parser = Parser {
+        let mut parser = SelectorParser {
             rest: text.trim(),
             scope,
         };
@@ -97,9 +97,9 @@ impl Selector {
         &self,
         tree: &Tree<'_>,
         budget: &mut Budget,
-    ) -> Result<Target, SelectorError> {
+    ) -> Result<SelectedPart, SelectorError> {
         let mut context: Vec<NodeId> = vec![0];
-        let mut targets: Vec<Target> = Vec::new();
+        let mut targets: Vec<SelectedPart> = Vec::new();
         for step in &self.0 {
             let mut found = Vec::new();
             for &at in &context {
@@ -124,12 +124,12 @@ impl Selector {
                     }
                     SelectorStep::Attribute(name) => {
                         let found = attribute(tree, at, name, budget)?;
-                        targets.extend(found.map(|(name, _)| Target::Attribute(at, name)));
+                        targets.extend(found.map(|(name, _)| SelectedPart::Attribute(at, name)));
                     }
                     SelectorStep::Namespace(prefix) => {
                         for declared in elements_attributes(tree, at, budget)? {
                             if declared.declares() == Some(prefix.as_str()) {
-                                targets.push(Target::Namespace(at, prefix.clone()));
+                                targets.push(SelectedPart::Namespace(at, prefix.clone()));
                             }
                         }
                     }
@@ -137,7 +137,7 @@ impl Selector {
             }
             context = found;
         }
-        targets.extend(context.into_iter().map(Target::Node));
+        targets.extend(context.into_iter().map(SelectedPart::Node));
         match targets.len() {
             1 => targets.pop().ok_or(SelectorError::NotOne),
             _ => Err(SelectorError::NotOne),
@@ -151,7 +151,7 @@ fn elements_attributes<'a>(
     id: NodeId,
     budget: &mut Budget,
 ) -> Result<Vec<Attribute<'a>>, PatchError> {
-    if tree.node(id).kind != Kind::Element {
+    if tree.node(id).kind != NodeKind::Element {
         return Ok(Vec::new());
     }
     budget.spend(tree.tag(id).len() / 4 + 1)?;
@@ -224,7 +224,7 @@ fn children(
 }
 
 fn is_named(tree: &Tree<'_>, id: NodeId, test: &NameTest) -> bool {
-    if tree.node(id).kind != Kind::Element {
+    if tree.node(id).kind != NodeKind::Element {
         return false;
     }
     match test {
@@ -267,12 +267,12 @@ fn attribute(
     Ok(None)
 }
 
-struct Parser<'a> {
+struct SelectorParser<'a> {
     rest: &'a str,
     scope: &'a [(&'a str, String)],
 }
 
-impl<'a> Parser<'a> {
+impl<'a> SelectorParser<'a> {
     fn takes(&mut self, text: &str) -> bool {
         match self.rest.strip_prefix(text) {
             Some(rest) => {
@@ -301,10 +301,14 @@ impl<'a> Parser<'a> {
             return Ok(SelectorStep::Namespace(prefix.to_owned()));
         }
         if self.takes("text()") {
-            return Ok(SelectorStep::Leaf(Kind::Text, None, self.position()?));
+            return Ok(SelectorStep::Leaf(NodeKind::Text, None, self.position()?));
         }
         if self.takes("comment()") {
-            return Ok(SelectorStep::Leaf(Kind::Comment, None, self.position()?));
+            return Ok(SelectorStep::Leaf(
+                NodeKind::Comment,
+                None,
+                self.position()?,
+            ));
         }
         if self.takes("processing-instruction(") {
             let name = match self.rest.starts_with(')') {
@@ -313,7 +317,7 @@ impl<'a> Parser<'a> {
             };
             self.expect(")")?;
             return Ok(SelectorStep::Leaf(
-                Kind::Instruction,
+                NodeKind::Instruction,
                 name,
                 self.position()?,
             ));
@@ -447,9 +451,9 @@ mod tests {
         let scope = scope.map(|(prefix, uri)| (prefix, uri.to_owned()));
         let target = Selector::parse(selector, &scope).and_then(|it| it.locate(&tree, &mut budget));
         match target {
-            Ok(Target::Node(id)) => Ok(tree.source(id).to_owned()),
-            Ok(Target::Attribute(id, name)) => Ok(format!("{}@{name}", tree.name(id))),
-            Ok(Target::Namespace(id, prefix)) => Ok(format!("{}#{prefix}", tree.name(id))),
+            Ok(SelectedPart::Node(id)) => Ok(tree.source(id).to_owned()),
+            Ok(SelectedPart::Attribute(id, name)) => Ok(format!("{}@{name}", tree.name(id))),
+            Ok(SelectedPart::Namespace(id, prefix)) => Ok(format!("{}#{prefix}", tree.name(id))),
             Err(SelectorError::Invalid) => Err("invalid"),
             Err(SelectorError::NotOne) => Err("not one"),
             Err(SelectorError::Patch(_)) => Err("other"),

@@ -27,7 +27,7 @@ pub(super) type NodeId = usize;
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     Document,
     Element,
     /// With character data sections and references.
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 /// A node.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
     /// Where it is.
     pub(super) span: Range<usize>,
     /// Where its children are. Of an element that is one tag: empty, at its end.
@@ -112,7 +112,7 @@ impl<'a> Tree<'a> {
                 text,
                 what,
                 nodes: vec![Node {
-                    kind: Kind::Document,
+                    kind: NodeKind::Document,
                     span: 0..text.len(),
                     content: 0..text.len(),
                     parent: 0,
@@ -142,8 +142,8 @@ impl<'a> Tree<'a> {
                 Event::Empty(_) => reading.element(span, true, budget)?,
                 Event::End(_) => reading.close(span)?,
                 Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => reading.text(span)?,
-                Event::Comment(_) => reading.leaf(Kind::Comment, span)?,
-                Event::PI(_) => reading.leaf(Kind::Instruction, span)?,
+                Event::Comment(_) => reading.leaf(NodeKind::Comment, span)?,
+                Event::PI(_) => reading.leaf(NodeKind::Instruction, span)?,
                 Event::Decl(_) => {}
                 Event::DocType(_) => {
                     return Err(reading.tree.error("a document type declaration", begin));
@@ -191,7 +191,7 @@ impl<'a> Tree<'a> {
     /// The name of an element or of an instruction as it is written.
     pub(super) fn name(&self, id: NodeId) -> &'a str {
         let begin = match self.nodes[id].kind {
-            Kind::Instruction => 2,
+            NodeKind::Instruction => 2,
             _ => 1,
         };
         let tag = self.source(id).get(begin..).unwrap_or_default();
@@ -261,7 +261,7 @@ impl<'a> Tree<'a> {
         let mut at = id;
         while at != 0 {
             budget.spend(self.tag(at).len() / BYTES_A_STEP + 1)?;
-            if self.nodes[at].kind == Kind::Element {
+            if self.nodes[at].kind == NodeKind::Element {
                 for attribute in self.attributes(at)? {
                     let Some(prefix) = attribute.declares() else {
                         continue;
@@ -288,7 +288,7 @@ impl<'a> Tree<'a> {
         budget.spend(self.source(id).len() / BYTES_A_STEP + 1)?;
         let mut value = String::new();
         for at in id..self.nodes[id].after {
-            if self.nodes[at].kind != Kind::Text {
+            if self.nodes[at].kind != NodeKind::Text {
                 continue;
             }
             let mut text = self.source(at);
@@ -305,7 +305,7 @@ impl<'a> Tree<'a> {
 
     /// Whether a node is text that is only white space.
     pub(super) fn is_space(&self, id: NodeId) -> bool {
-        self.nodes[id].kind == Kind::Text
+        self.nodes[id].kind == NodeKind::Text
             && self.source(id).bytes().all(|it| it.is_ascii_whitespace())
     }
 }
@@ -322,7 +322,7 @@ struct TreeBuilder<'a> {
 }
 
 impl<'a> TreeBuilder<'a> {
-    fn add(&mut self, kind: Kind, span: Range<usize>) -> Result<NodeId, PatchError> {
+    fn add(&mut self, kind: NodeKind, span: Range<usize>) -> Result<NodeId, PatchError> {
         let id = self.tree.nodes.len();
         if id >= MAX_NODES {
             return Err(PatchError::Limit("too many nodes"));
@@ -338,7 +338,7 @@ impl<'a> TreeBuilder<'a> {
         Ok(id)
     }
 
-    fn leaf(&mut self, kind: Kind, span: Range<usize>) -> Result<(), PatchError> {
+    fn leaf(&mut self, kind: NodeKind, span: Range<usize>) -> Result<(), PatchError> {
         self.add(kind, span).map(drop)
     }
 
@@ -356,7 +356,7 @@ impl<'a> TreeBuilder<'a> {
         }
         let parent = self.open.last().copied();
         if let Some(last) = self.tree.nodes.last_mut()
-            && last.kind == Kind::Text
+            && last.kind == NodeKind::Text
             && last.span.end == span.start
             && Some(last.parent) == parent
         {
@@ -364,7 +364,7 @@ impl<'a> TreeBuilder<'a> {
             last.content = span.end..span.end;
             return Ok(());
         }
-        self.leaf(Kind::Text, span)
+        self.leaf(NodeKind::Text, span)
     }
 
     fn element(
@@ -383,7 +383,7 @@ impl<'a> TreeBuilder<'a> {
             self.has_root = true;
         }
         let begin = span.start;
-        let id = self.add(Kind::Element, span)?;
+        let id = self.add(NodeKind::Element, span)?;
         let depth = self.open.len();
         for attribute in self.tree.attributes(id)? {
             if let Some(prefix) = attribute.declares() {

@@ -93,19 +93,19 @@ impl Conformance {
             head.root == Root::Urlset && self.holds_lists && is_listing(capability),
         );
 
-        let (md, mut family) = (&head.md, Family::of(capability));
+        let (md, mut family) = (&head.md, TimeAttributes::of(capability));
         if is_dialect {
-            family = Family::Neither;
+            family = TimeAttributes::Neither;
         }
         let (misplaced, misplaced_below) = match family {
-            Family::Snapshot => (has_interval(md), self.intervals),
-            Family::Changes => (has_snapshot(md), self.snapshots),
-            Family::Neither => (false, 0),
+            TimeAttributes::Snapshot => (has_interval(md), self.intervals),
+            TimeAttributes::Changes => (has_snapshot(md), self.snapshots),
+            TimeAttributes::Neither => (false, 0),
         };
         add(Oddity::WrongInterval, misplaced);
         match family {
-            Family::Snapshot => add(Oddity::NoAt, md.at.is_none() && !misplaced),
-            Family::Changes => {
+            TimeAttributes::Snapshot => add(Oddity::NoAt, md.at.is_none() && !misplaced),
+            TimeAttributes::Changes => {
                 add(Oddity::NoFrom, md.from.is_none() && !misplaced);
                 let is_closed = *capability == Capability::ChangeNotification;
                 add(
@@ -115,7 +115,7 @@ impl Conformance {
                 add(Oddity::NewestFirst, self.order.is_newest_first());
                 add(Oddity::Unordered, self.order.is_unordered());
             }
-            Family::Neither => {}
+            TimeAttributes::Neither => {}
         }
 
         let of_lists = head.root == Root::Sitemapindex || self.holds_lists;
@@ -137,7 +137,7 @@ impl Conformance {
 
 /// Which times belong to a document (appendix A of the specification).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum TimeAttributes {
     /// `at` and `completed`.
     Snapshot,
     /// `from` and `until`.
@@ -146,7 +146,7 @@ enum Family {
     Neither,
 }
 
-impl Family {
+impl TimeAttributes {
     fn of(capability: &Capability) -> Self {
         match capability {
             Capability::ResourceList

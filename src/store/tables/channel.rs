@@ -440,7 +440,7 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
 }
 
 /// What receiving deliveries needs of a channel.
-pub(in crate::store) struct Receiving {
+pub(in crate::store) struct ReceivingRecord {
     pub(in crate::store) set: SetId,
     pub(in crate::store) own: CallbackKeys,
     pub(in crate::store) next: Option<CallbackKeys>,
@@ -454,7 +454,10 @@ pub(in crate::store) struct Receiving {
 }
 
 /// What receiving deliveries needs of a channel; `None`: there is no such channel.
-pub(in crate::store) fn receiving(sql: &Connection, id: ChannelId) -> Result<Option<Receiving>> {
+pub(in crate::store) fn receiving(
+    sql: &Connection,
+    id: ChannelId,
+) -> Result<Option<ReceivingRecord>> {
     sql.prepare_cached(
         "SELECT set_id, token, secret, next_token, next_secret, left_for_good, waiting_bytes, transport,
              CASE WHEN next_hub IS NULL OR next_hub = own_hub THEN own_hub END AS hub
@@ -463,7 +466,7 @@ pub(in crate::store) fn receiving(sql: &Connection, id: ChannelId) -> Result<Opt
     .query_row([id], |row| {
         let next_secret = row.get("next_secret")?;
         let next_token: Option<String> = row.get("next_token")?;
-        Ok(Receiving {
+        Ok(ReceivingRecord {
             set: row.get("set_id")?,
             own: CallbackKeys {
                 token: row.get("token")?,

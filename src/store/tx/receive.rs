@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::protocol::{TopicUri, Transport};
 use crate::store::arrival::{Arrival, Receipt, Recipient};
 use crate::store::ids::ChannelId;
-use crate::store::tables::channel::{self, CallbackKeys, Receiving};
+use crate::store::tables::channel::{self, CallbackKeys, ReceivingRecord};
 use crate::store::tables::delivered::{self, EarlierDelivery};
 use crate::store::tables::inbox;
 use crate::store::writer::Tx;
@@ -99,7 +99,7 @@ fn receive_all(
 
 /// A channel whose deliveries are being received.
 struct ReceivingChannel {
-    record: Receiving,
+    record: ReceivingRecord,
     /// The number of its newest delivery.
     nth: i64,
     /// What was stored, in deliveries and in bytes, and when the last one was received.

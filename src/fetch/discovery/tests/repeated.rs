@@ -7,7 +7,7 @@ async fn a_repeated_search_fetches_only_sets_that_are_not_followed() {
     let asked = Asked::default();
     let log = asked.clone();
     // The site's page leads to a Source Description, which has another one among its Capability Lists.
-    let site = Site::start(move |request| {
+    let site = TestSite::start(move |request| {
         let path = request.path().to_owned();
         let page = match path.as_str() {
             "/" => "<html><link rel=\"resourcesync\" href=\"/all\"></html>".to_owned(),

@@ -238,7 +238,7 @@ async fn guesses_are_limited_in_number_and_length() {
     // Longer than the maximum of a guess.
     let padding = format!("<!-- {} -->", " ".repeat(60_000)).repeat(20);
     let film = list(&["resourcelist=/r"]).replace("</urlset>", &(padding + "</urlset>"));
-    let site = Site::start(move |request| match request.path() {
+    let site = TestSite::start(move |request| match request.path() {
         "/robots.txt" => test_site::ok(many.clone()),
         "/film" => test_site::ok(film.clone()),
         "/few.xml" => test_site::ok(plain(&["=/film"])),

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 
 use super::*;
 use crate::config;
-use crate::fetch::test_site::{self, Received, Site};
+use crate::fetch::test_site::{self, Received, TestSite};
 use crate::fetch::{AllowedHosts, Client, FetchError};
 use crate::protocol::ResourceUri;
 
@@ -131,7 +131,7 @@ impl ServedPackage {
 }
 
 struct Rig {
-    site: Site,
+    site: TestSite,
     package: Arc<Mutex<ServedPackage>>,
     /// The `Range` of each request.
     asked: Arc<Mutex<Vec<String>>>,
@@ -143,7 +143,7 @@ impl Rig {
         let package = Arc::new(Mutex::new(package));
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (serving, recording) = (Arc::clone(&package), Arc::clone(&asked));
-        let site = Site::start(move |request| {
+        let site = TestSite::start(move |request| {
             assert_eq!(request.header("accept-encoding"), "identity");
             recording
                 .lock()
@@ -433,7 +433,7 @@ async fn hosts_and_errors_are_handled_as_for_resources() {
         .get_package(&rig.uri(), &AllowedHosts::new(&hosts), None, rig.partial())
         .await;
     assert_eq!(got.unwrap_err().code(), "forbidden-host");
-    let site = Site::start(|_| test_site::status(503)).await;
+    let site = TestSite::start(|_| test_site::status(503)).await;
     let uri = Url::parse(&site.url("/")).unwrap();
     let partial = open(rig.folder.path(), &uri);
     let got = client
@@ -455,7 +455,7 @@ fn client(timeout: Duration, connections_per_host: usize) -> Client {
 
 #[tokio::test]
 async fn a_stall_ends_the_try_and_the_bytes_are_retained() {
-    let site = Site::start(|_| {
+    let site = TestSite::start(|_| {
         let drops = stream::iter([Ok::<_, std::io::Error>("drop")]).chain(stream::pending());
         test_site::ok_with(&[("etag", "\"one\"")], Body::from_stream(drops))
     })
@@ -473,7 +473,7 @@ async fn a_stall_ends_the_try_and_the_bytes_are_retained() {
 #[tokio::test]
 async fn a_package_does_not_delay_resources_and_documents() {
     let (began, mut begun) = tokio::sync::watch::channel(0);
-    let site = Site::start(move |request| match request.path() {
+    let site = TestSite::start(move |request| match request.path() {
         "/dump.zip" => {
             began.send_modify(|count| *count += 1);
             test_site::ok(Body::from_stream(stream::pending::<std::io::Result<&str>>()))

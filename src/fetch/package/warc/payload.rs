@@ -128,7 +128,7 @@ pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageEr
     let mut block = BufReader::new(block);
     let digest = head.payload_digest.as_deref();
     if !head.is_response() {
-        let payload = Payload {
+        let payload = MemberPayload {
             input: checked(block, digest, None),
             read: 0,
             packed: head.length,
@@ -154,7 +154,7 @@ pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageEr
         is_coded |= coded;
     }
     let length = (!is_chunked && !is_coded).then_some(packed);
-    let payload = Payload {
+    let payload = MemberPayload {
         input,
         read: 0,
         packed,
@@ -226,14 +226,14 @@ impl Read for Drained {
 }
 
 /// The decoded payload: what is wrong with it is an error of the member.
-struct Payload {
+struct MemberPayload {
     input: Input,
     read: u64,
     /// The length in the record, in bytes.
     packed: u64,
 }
 
-impl Read for Payload {
+impl Read for MemberPayload {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(bytes).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput
