@@ -137,9 +137,24 @@ impl Store {
         &self.commit_hook
     }
 
+    /// Lets nothing fail until what it returns is dropped: an error of the database would mean nothing.
+    pub(crate) fn without_failures(&self) -> Unfailing<'_> {
+        let could_fail = self.commit_hook.let_fail(false);
+        Unfailing(&self.commit_hook, could_fail)
+    }
+
     /// Reads the database as it is now.
     pub(crate) async fn snapshot(self: &std::sync::Arc<Self>) -> Result<Snapshot, StoreError> {
         self.read(Snapshot::read).await
+    }
+}
+
+/// While it lives, commits and queries do not fail.
+pub(crate) struct Unfailing<'a>(&'a CommitHook, bool);
+
+impl Drop for Unfailing<'_> {
+    fn drop(&mut self) {
+        self.0.let_fail(self.1);
     }
 }
 

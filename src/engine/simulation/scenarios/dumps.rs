@@ -416,3 +416,27 @@ fn older_package_does_not_undo_what_the_source_has_answered() {
     ];
     run_with(habits, wary_settings(), &acts);
 }
+
+/// A query that fails while a dump is read ends the poll, which is repeated.
+#[test]
+fn query_that_fails_while_a_dump_is_read_is_repeated() {
+    for (manifest_copies, dumps) in [(false, DumpOffer::InPlace), (true, DumpOffer::Beside)] {
+        for queries in 0..30 {
+            let habits = Habits {
+                manifest_copies,
+                resource_dump: dumps,
+                ..with_change_dump(ChangeLists::Open)
+            };
+            let acts = [
+                Act::Change(0),
+                Act::FailQuery(queries),
+                Act::WriteChangeLists(0),
+                Act::WriteResourceDump(0),
+                poll(),
+                Act::Pass(10_000),
+            ];
+            let found = run_and(habits, &acts, async |world| files(world));
+            assert_eq!(found, [(0, 2), (1, 1), (2, 1)], "{dumps:?} {queries}");
+        }
+    }
+}
