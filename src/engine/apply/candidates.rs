@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use super::context::ApplyContext;
-use super::download::{DownloadError, FetchOutcome, download};
+use super::download::{FetchOutcome, download};
 use super::members::PackageMember;
 use super::patching::{PatchCandidate, PatchingError, has_patch, patch, plan_patch};
 use super::received::ReceivedResource;
+use super::task_error::TaskError;
 use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::engine::contradictions::note_contradiction;
@@ -99,7 +100,7 @@ pub(super) async fn fetch(
                     Ok(fetched) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
                     // The error is not the candidate's.
                     Err(UnpackError::Mirror(error)) => {
-                        return Err(DownloadError::from(error).into_failure(task));
+                        return Err(TaskError::from(error).into_failure(task));
                     }
                     Err(error) => {
                         let members = &context.source.members;
@@ -124,11 +125,11 @@ pub(super) async fn fetch(
         };
         match &error {
             // The error is not the candidate's.
-            DownloadError::Mirror(_) | DownloadError::Interrupted | DownloadError::Panicked => {
+            TaskError::Mirror(_) | TaskError::Interrupted | TaskError::Panicked => {
                 return Err(error.into_failure(task));
             }
-            DownloadError::Fetch(FetchError::TooLarge { .. }) => {}
-            DownloadError::Fetch(error) if candidate.is_own => is_absent = error.is_absent(),
+            TaskError::Fetch(FetchError::TooLarge { .. }) => {}
+            TaskError::Fetch(error) if candidate.is_own => is_absent = error.is_absent(),
             _ => count(context, &candidate, Some(&error)),
         }
         let failure = error.into_failure(task);
@@ -145,7 +146,7 @@ pub(super) async fn fetch(
         });
     }
     // The resource's own URI is always a candidate.
-    Err(failed.unwrap_or_else(|| DownloadError::Interrupted.into_failure(task)))
+    Err(failed.unwrap_or_else(|| TaskError::Interrupted.into_failure(task)))
 }
 
 /// Makes the representation by a patch; `None`: it can't be used. Fails only with errors that are not the patch's.
@@ -153,7 +154,7 @@ async fn try_patch(
     context: &Arc<ApplyContext>,
     task: &Task,
     candidate: PatchCandidate,
-) -> Result<Option<ReceivedResource>, DownloadError> {
+) -> Result<Option<ReceivedResource>, TaskError> {
     let own = task.uri.authority();
     let other_host = candidate.authority().filter(|host| *host != own);
     let is_skipped = |host: &String| context.breaker.lock().skips(clock::now(), host);
@@ -217,7 +218,7 @@ async fn fetch_own(
         Err(error) => error,
     };
     // A web page in place of another type is one for signing in, or of an error: it contradicts nothing.
-    let contradicts = matches!(error, DownloadError::Mismatch(_));
+    let contradicts = matches!(error, TaskError::Mismatch(_));
     let failure = error.into_failure(task);
     if !contradicts || failure.retry_at.is_some() {
         return Err(failure);
@@ -250,7 +251,7 @@ fn is_skipped(context: &ApplyContext, candidate: &Candidate) -> bool {
 }
 
 /// Counts a success or an error of a duplicate's host.
-fn count(context: &ApplyContext, candidate: &Candidate, error: Option<&DownloadError>) {
+fn count(context: &ApplyContext, candidate: &Candidate, error: Option<&TaskError>) {
     if candidate.is_own {
         return;
     }

@@ -2,38 +2,21 @@
 //! received, then compared with the announced length and digests.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use chrono::TimeDelta;
-use tokio::task::JoinError;
-use url::Url;
 
 use super::coding::{CodedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
+use super::task_error::TaskError;
 use crate::clock;
 use crate::error_class::ErrorClass;
-use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, Wanted, pause};
+use crate::fetch::{AllowedHosts, Content, Wanted};
 use crate::mirror::{Mirror, MirrorError, Staged};
 use crate::protocol::{
-    Mismatch, Redaction, ResourceUri, ServedVersion, SourceTime, Verified, Verifier,
-    media_type_essence,
+    Redaction, ResourceUri, ServedVersion, SourceTime, Verified, Verifier, media_type_essence,
 };
-use crate::store::{Task, TaskFailure};
+use crate::store::Task;
 use crate::sync::{Candidate, Expected, latest_plausible};
 
-/// How often a resource is tried, and with what pauses, before it is given up until the next poll.
-const TRIES: Bounds = Bounds {
-    tries: 6,
-    first: Duration::from_secs(1),
-    longest: Duration::from_secs(60),
-};
-/// How often a resource is tried that the server answers 404 for: it may have been announced a moment too early.
-const TRIES_IF_ABSENT: Bounds = Bounds { tries: 3, ..TRIES };
-/// The pause before a deletion that waits for another set is tried again, unless that set is read before.
-const SET_PAUSE: TimeDelta = TimeDelta::hours(1);
-/// The pause after a disk error.
-const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 /// How much of a stated media type a message shows, in characters.
 const LONGEST_TYPE: usize = 100;
 /// How many bytes are buffered before they are written.
@@ -47,114 +30,6 @@ pub(in crate::engine) enum FetchOutcome {
     NotModified,
     /// It is served in this type, which the configuration does not select.
     Unselected(String),
-}
-
-/// Why a download failed.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::engine) enum DownloadError {
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    #[error(transparent)]
-    Mirror(#[from] MirrorError),
-    #[error(transparent)]
-    Mismatch(#[from] Mismatch),
-    #[error("it was last modified at {got} where {announced} was announced")]
-    Stale {
-        announced: SourceTime,
-        got: SourceTime,
-    },
-    #[error(
-        "the server sent an HTML page where {stated} was stated; allow_type_mismatch in the configuration accepts it"
-    )]
-    TypeMismatch { stated: String },
-    #[error("it is served as {0}, which `types` in the configuration does not name")]
-    UnselectedType(String),
-    #[error("the Source still serves what its hub has announced as deleted")]
-    StillServed,
-    #[error(
-        "the deletion waits until {0}, which may have the resource as well, has been read completely once"
-    )]
-    AwaitsSet(Url),
-    #[error("the answer has no Memento-Datetime: it is no version of a certain time")]
-    NoMemento,
-    #[error("the version there is of {found}, which is {how}")]
-    OtherMemento {
-        found: SourceTime,
-        how: &'static str,
-        code: &'static str,
-    },
-    #[error("the work was interrupted")]
-    Interrupted,
-    #[error("resyncd panicked; see the log")]
-    Panicked,
-}
-
-impl DownloadError {
-    /// The error of work on a blocking thread that has returned nothing.
-    pub(in crate::engine) fn of_join(error: &JoinError) -> Self {
-        match error.is_panic() {
-            true => Self::Panicked,
-            false => Self::Interrupted,
-        }
-    }
-
-    pub(in crate::engine) fn code(&self) -> &'static str {
-        match self {
-            Self::Fetch(error) => error.code(),
-            Self::Mirror(error) => error.code(),
-            Self::Mismatch(mismatch) => mismatch.code(),
-            Self::Stale { .. } => "stale-duplicate",
-            Self::TypeMismatch { .. } => "type-mismatch",
-            Self::UnselectedType(_) => "unselected-type",
-            Self::StillServed => "still-served",
-            Self::AwaitsSet(_) => "deletion-waits",
-            Self::NoMemento => "no-memento",
-            Self::OtherMemento { code, .. } => code,
-            Self::Interrupted => "interrupted",
-            Self::Panicked => "panicked",
-        }
-    }
-
-    /// The failure of the task, with the time of its retry. A full disk does not count as a try.
-    pub(in crate::engine) fn into_failure(self, task: &Task) -> TaskFailure {
-        let now = clock::now().wall;
-        let tried = task.attempts + 1;
-        let (wait, counts) = match &self {
-            Self::Mirror(error) if error.class() == ErrorClass::Fatal => (Some(DISK_PAUSE), false),
-            Self::Interrupted => (Some(TimeDelta::zero()), true),
-            Self::AwaitsSet(_) => (Some(SET_PAUSE), true),
-            Self::Mirror(_) | Self::Panicked | Self::UnselectedType(_) => (None, true),
-            Self::Mismatch(_)
-            | Self::Stale { .. }
-            | Self::TypeMismatch { .. }
-            | Self::NoMemento
-            | Self::OtherMemento { .. } => (wait_for(tried, None, &TRIES), true),
-            Self::StillServed => (wait_for(tried, None, &TRIES_IF_ABSENT), true),
-            Self::Fetch(error) if error.is_absent() => {
-                (wait_for(tried, None, &TRIES_IF_ABSENT), true)
-            }
-            Self::Fetch(error) if error.class() == ErrorClass::Retry => {
-                (wait_for(tried, error.retry_after(), &TRIES), true)
-            }
-            Self::Fetch(_) => (None, true),
-        };
-        let retry_at = wait.map(|wait| now + wait);
-        let is_absent = matches!(&self, Self::Fetch(error) if error.is_absent());
-        TaskFailure {
-            code: self.code(),
-            message: self.to_string(),
-            retry_at,
-            counts,
-            is_absent,
-            is_in_doubt: false,
-            awaits_sets: matches!(&self, Self::AwaitsSet(_)),
-        }
-    }
-}
-
-fn wait_for(tried: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<TimeDelta> {
-    pause(tried, asked, bounds)
-        .map(|pause| TimeDelta::from_std(pause).unwrap_or(TimeDelta::hours(1)))
 }
 
 /// What the `Memento-Datetime` of an answer must be (RFC 7089, section 2.1.1).
@@ -200,15 +75,15 @@ impl VersionCheck {
     }
 
     /// The times of versions are whole seconds.
-    fn check(self, found: Option<SourceTime>) -> Result<(), DownloadError> {
+    fn check(self, found: Option<SourceTime>) -> Result<(), TaskError> {
         let second = |at: SourceTime| at.micros().div_euclid(1_000_000);
         let Some(found) = found.filter(|_| self != Self::Any) else {
             return match self {
-                Self::AsOf { .. } => Err(DownloadError::NoMemento),
+                Self::AsOf { .. } => Err(TaskError::NoMemento),
                 Self::Any | Self::NotInFuture | Self::Exactly(_) => Ok(()),
             };
         };
-        let other = |how, code| Err(DownloadError::OtherMemento { found, how, code });
+        let other = |how, code| Err(TaskError::OtherMemento { found, how, code });
         if found > latest_plausible(clock::now().wall) {
             return other("in the future", "memento-in-future");
         }
@@ -233,10 +108,10 @@ impl VersionCheck {
 }
 
 /// Whether an error may pass by itself, after hours too.
-pub(in crate::engine) fn may_pass(error: &DownloadError) -> bool {
+pub(in crate::engine) fn may_pass(error: &TaskError) -> bool {
     match error {
-        DownloadError::Fetch(error) => error.is_absent() || error.class() == ErrorClass::Retry,
-        DownloadError::OtherMemento { code, .. } => *code == "memento-too-early",
+        TaskError::Fetch(error) => error.is_absent() || error.class() == ErrorClass::Retry,
+        TaskError::OtherMemento { code, .. } => *code == "memento-too-early",
         _ => false,
     }
 }
@@ -247,7 +122,7 @@ pub(super) async fn download(
     task: &Task,
     candidate: &Candidate,
     known: Option<&ServedVersion>,
-) -> Result<FetchOutcome, DownloadError> {
+) -> Result<FetchOutcome, TaskError> {
     download_checked(context, task, candidate, known, VersionCheck::Any).await
 }
 
@@ -257,7 +132,7 @@ pub(in crate::engine) async fn download_version(
     task: &Task,
     candidate: &Candidate,
     check: VersionCheck,
-) -> Result<FetchOutcome, DownloadError> {
+) -> Result<FetchOutcome, TaskError> {
     download_checked(context, task, candidate, None, check).await
 }
 
@@ -267,7 +142,7 @@ async fn download_checked(
     candidate: &Candidate,
     known: Option<&ServedVersion>,
     check: VersionCheck,
-) -> Result<FetchOutcome, DownloadError> {
+) -> Result<FetchOutcome, TaskError> {
     let source = &context.source;
     let _work = source.works_on(&format!("download of {}", task.uri));
     let hosts = AllowedHosts::new(&source.source.hosts);
@@ -291,7 +166,7 @@ async fn download_checked(
         // The server of a duplicate may not know the type.
         return match candidate.is_own {
             true => Ok(FetchOutcome::Unselected(served)),
-            false => Err(DownloadError::UnselectedType(served)),
+            false => Err(TaskError::UnselectedType(served)),
         };
     }
     if !candidate.is_own {
@@ -345,13 +220,13 @@ fn coding_of_try(attempts: u32, expected: &Expected) -> Option<&str> {
 }
 
 /// Rejects a duplicate that is older than announced, where no digest verifies it. Its date has whole seconds.
-fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadError> {
+fn reject_stale(content: &Content, expected: &Expected) -> Result<(), TaskError> {
     match (expected.modified, content.last_modified()) {
         (Some(announced), Some(got))
             if expected.content.hashes.is_empty()
                 && announced.micros() - got.micros() >= 1_000_000 =>
         {
-            Err(DownloadError::Stale { announced, got })
+            Err(TaskError::Stale { announced, got })
         }
         _ => Ok(()),
     }
@@ -381,7 +256,7 @@ fn reject_page(
     expected: &Expected,
     task: &Task,
     secrets: &Redaction,
-) -> Result<(), DownloadError> {
+) -> Result<(), TaskError> {
     let is_page = |essence: &str| matches!(essence, "text/html" | "application/xhtml+xml");
     // What is stated where the type is unknown.
     let is_any = |essence: &str| {
@@ -397,7 +272,7 @@ fn reject_page(
     let is_other = stated.contains('/') && !is_page(&stated) && !is_any(&stated);
     if is_served && is_other && expected.content.hashes.is_empty() {
         let stated = secrets.excerpt(&stated, LONGEST_TYPE);
-        return Err(DownloadError::TypeMismatch { stated });
+        return Err(TaskError::TypeMismatch { stated });
     }
     Ok(())
 }
@@ -416,7 +291,7 @@ async fn copy(
     mut content: Content,
     expected: &Expected,
     lastmod: Option<SourceTime>,
-) -> Result<Copied, DownloadError> {
+) -> Result<Copied, TaskError> {
     let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut staged: Option<Staged> = None;
     let mirror = &context.mirror;
@@ -453,7 +328,7 @@ async fn copy(
             });
             let file = finishing
                 .await
-                .map_err(|error| DownloadError::of_join(&error))??;
+                .map_err(|error| TaskError::of_join(&error))??;
             ReceivedBytes::Staged(file)
         }
     };
@@ -471,7 +346,7 @@ async fn copy_coded(
     mut content: Content,
     expected: &Expected,
     lastmod: Option<SourceTime>,
-) -> Result<Copied, DownloadError> {
+) -> Result<Copied, TaskError> {
     let label = content.coding().unwrap_or_default().to_owned();
     let is_compressed = is_compressed_file(&[content.url(), uri.url()], content.media_type());
     let mut coded = CodedContent::new(label, is_compressed, expected);
@@ -500,10 +375,10 @@ async fn copy_coded(
     });
     finishing
         .await
-        .map_err(|error| DownloadError::of_join(&error))?
+        .map_err(|error| TaskError::of_join(&error))?
 }
 
-impl From<DecodeError> for DownloadError {
+impl From<DecodeError> for TaskError {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::Mirror(error) => Self::Mirror(error),
@@ -517,7 +392,7 @@ async fn write(
     mirror: &Arc<Mirror>,
     staged: Option<Staged>,
     bytes: Vec<u8>,
-) -> Result<Staged, DownloadError> {
+) -> Result<Staged, TaskError> {
     let mirror = Arc::clone(mirror);
     let writing = tokio::task::spawn_blocking(move || {
         let mut staged = staged.map_or_else(|| mirror.stage(), Ok)?;
@@ -526,7 +401,7 @@ async fn write(
     });
     Ok(writing
         .await
-        .map_err(|error| DownloadError::of_join(&error))??)
+        .map_err(|error| TaskError::of_join(&error))??)
 }
 
 #[cfg(test)]

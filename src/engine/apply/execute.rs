@@ -9,8 +9,9 @@ use futures_util::FutureExt;
 use super::adoption::{Adopted, adopt};
 use super::candidates;
 use super::context::ApplyContext;
-use super::download::{DownloadError, FetchOutcome, is_linked};
+use super::download::{FetchOutcome, is_linked};
 use super::received::ReceivedResource;
+use super::task_error::TaskError;
 use crate::clock;
 use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Content, FetchError};
@@ -56,7 +57,7 @@ pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOut
     let executing = AssertUnwindSafe(execute_unguarded(context, task)).catch_unwind();
     executing
         .await
-        .unwrap_or_else(|_| TaskOutcome::Failed(DownloadError::Panicked.into_failure(task)))
+        .unwrap_or_else(|_| TaskOutcome::Failed(TaskError::Panicked.into_failure(task)))
 }
 
 async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
@@ -128,7 +129,7 @@ async fn remove_unless_awaited(context: &Arc<ApplyContext>, task: &Task) -> Task
     match ask(context, task).await {
         Err(error) if error.is_absent() => TaskOutcome::Remove,
         // Any other answer, or none, does not state that the resource is gone.
-        _ => TaskOutcome::Failed(DownloadError::AwaitsSet(set.clone()).into_failure(task)),
+        _ => TaskOutcome::Failed(TaskError::AwaitsSet(set.clone()).into_failure(task)),
     }
 }
 
@@ -155,7 +156,7 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
         Err(error) if error.is_absent() => {
             if task.contradicted {
                 // The list only lacks what the hub has stated: the answer must last.
-                let failure = DownloadError::from(error).into_failure(task);
+                let failure = TaskError::from(error).into_failure(task);
                 if failure.retry_at.is_some() {
                     return TaskOutcome::Failed(failure);
                 }
@@ -164,14 +165,14 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
             TaskOutcome::Remove
         }
         Err(error) if error.class() == ErrorClass::Retry => {
-            TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
+            TaskOutcome::Failed(TaskError::from(error).into_failure(task))
         }
         Err(_) if task.contradicted => TaskOutcome::Contradicted {
             is_same: task.live && !task.live_doubted,
         },
         // A server may hide in this way that there is none.
         Err(error) if !task.is_shared => {
-            TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
+            TaskOutcome::Failed(TaskError::from(error).into_failure(task))
         }
         Err(_) => TaskOutcome::LeftSet {
             is_same: task.live && !task.live_doubted,
@@ -184,7 +185,7 @@ async fn still_served(context: &ApplyContext, task: &Task, is_same: bool) -> Tas
         // As the hub has stated.
         return TaskOutcome::Contradicted { is_same };
     }
-    let failure = DownloadError::StillServed.into_failure(task);
+    let failure = TaskError::StillServed.into_failure(task);
     if failure.retry_at.is_some() {
         return TaskOutcome::Failed(failure);
     }

@@ -23,5 +23,6 @@ mod publisher;
 pub(super) mod received;
 #[cfg(test)]
 pub(super) mod stepping;
+pub(super) mod task_error;
 pub(super) mod temporary_executor;
 mod unpack;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::context::ApplyContext;
-use super::download::DownloadError;
 use super::members::PackageMember;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
+use super::task_error::TaskError;
 use crate::fetch::{AllowedHosts, FetchError, PackageError, Wanted};
 use crate::mirror::MirrorError;
 use crate::mirror_path::MirrorPath;
@@ -62,7 +62,7 @@ impl PatchCandidate {
 pub(super) enum PatchingError {
     /// Not the patch's error: of the mirror, or of the work itself.
     #[error(transparent)]
-    Own(DownloadError),
+    Own(TaskError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
     #[error(transparent)]
@@ -187,7 +187,7 @@ pub(super) async fn patch(
         apply(&context, &task, kind, &patch)
     });
     let applied = applying.await;
-    applied.map_err(|error| PatchingError::Own(DownloadError::of_join(&error)))?
+    applied.map_err(|error| PatchingError::Own(TaskError::of_join(&error)))?
 }
 
 /// A patch that is to be applied.

@@ -10,18 +10,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use tokio::sync::mpsc;
 
 use super::adoption::Adopted;
 use super::context::ApplyContext;
-use super::download::DownloadError;
 use super::execute::TaskOutcome;
 use super::received::{Description, ReceivedBytes, ReceivedResource};
+use super::task_error::{TaskError, publication_failure};
 use crate::clock;
 use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
-use crate::error_class::ErrorClass;
 use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
 use crate::mirror_path::{MirrorPath, made_path};
 use crate::protocol::SourceTime;
@@ -66,7 +64,7 @@ impl ExecutedTask {
                         bytes: ReceivedBytes::Staged(file),
                         description,
                     })),
-                    Err(error) => TaskOutcome::Failed(failure_of(&error)),
+                    Err(error) => TaskOutcome::Failed(publication_failure(&error)),
                 }
             }
             outcome => outcome,
@@ -202,7 +200,7 @@ impl Publisher {
     async fn fail(&self, task: Task) -> Result<(), Panicked> {
         let failure = TaskFailure {
             is_in_doubt: true,
-            ..DownloadError::Panicked.into_failure(&task)
+            ..TaskError::Panicked.into_failure(&task)
         };
         let failed = vec![TaskResult::Failed { task, failure }];
         catch_panic(commit_results(&self.context, failed)).await?
@@ -734,23 +732,8 @@ fn failed_in_doubt(task: Task, error: &MirrorError) -> TaskResult {
 }
 
 fn failed(task: Task, error: &MirrorError) -> TaskResult {
-    let failure = failure_of(error);
+    let failure = publication_failure(error);
     TaskResult::Failed { task, failure }
-}
-
-fn failure_of(error: &MirrorError) -> TaskFailure {
-    let is_fatal = error.class() == ErrorClass::Fatal;
-    let again = is_fatal || matches!(error, MirrorError::Missing { .. });
-    let wait = again.then_some(TimeDelta::seconds(10));
-    TaskFailure {
-        code: error.code(),
-        message: error.to_string(),
-        retry_at: wait.map(|wait| clock::now().wall + wait),
-        counts: !is_fatal,
-        is_absent: false,
-        is_in_doubt: false,
-        awaits_sets: false,
-    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use chrono::TimeDelta;
 use super::folder::{publish_version, version_paths};
 use crate::clock;
 use crate::engine::apply::context::ApplyContext;
-use crate::engine::apply::download::{
-    DownloadError, FetchOutcome, VersionCheck, download_version, may_pass,
-};
+use crate::engine::apply::download::{FetchOutcome, VersionCheck, download_version, may_pass};
 use crate::engine::apply::received::ReceivedResource;
+use crate::engine::apply::task_error::TaskError;
 use crate::fetch::AllowedHosts;
 use crate::mirror::{Mirror, MirrorError};
 use crate::mirror_path::MirrorPath;
@@ -65,7 +64,7 @@ pub(super) async fn store_version(
             }
             Ok(FetchOutcome::Unselected(served)) => return Ok(VersionResult::Unwanted(served)),
             Ok(FetchOutcome::NotModified) => continue,
-            Err(DownloadError::UnselectedType(served)) => {
+            Err(TaskError::UnselectedType(served)) => {
                 return Ok(VersionResult::Unwanted(served));
             }
             Err(error) => error,
@@ -140,9 +139,9 @@ async fn download_as_of(
     task: &Task,
     candidate: &Candidate,
     check: VersionCheck,
-) -> Result<FetchOutcome, DownloadError> {
+) -> Result<FetchOutcome, TaskError> {
     let fetched = download_version(apply, task, candidate, check).await;
-    let is_early = matches!(&fetched, Err(DownloadError::OtherMemento { code, .. }) if *code == "memento-too-early");
+    let is_early = matches!(&fetched, Err(TaskError::OtherMemento { code, .. }) if *code == "memento-too-early");
     match check.at_end_of_second().filter(|_| is_early) {
         Some(later) => download_version(apply, task, candidate, later).await,
         None => fetched,
@@ -193,14 +192,12 @@ async fn store_without_request(
     mirror: &Arc<Mirror>,
     version: &VersionTask,
     paths: &[MirrorPath],
-) -> Result<bool, DownloadError> {
+) -> Result<bool, TaskError> {
     let (versions, of_check) = (Arc::clone(&apply.mirror), paths.to_vec());
     let hashes = version.content.hashes.clone();
     let checking =
         tokio::task::spawn_blocking(move || is_stored_file(&versions, &of_check, &hashes));
-    let is_there = checking
-        .await
-        .map_err(|error| DownloadError::of_join(&error))?;
+    let is_there = checking.await.map_err(|error| TaskError::of_join(&error))?;
     if is_there? {
         return Ok(true);
     }
@@ -243,15 +240,13 @@ async fn link(
     mirror: &Arc<Mirror>,
     version: &VersionTask,
     paths: &[MirrorPath],
-) -> Result<bool, DownloadError> {
+) -> Result<bool, TaskError> {
     let (versions, mirror) = (Arc::clone(&apply.mirror), Arc::clone(mirror));
     let (path, hashes) = (version.path.clone(), version.live_hashes.clone());
     let paths = paths.to_vec();
     let linking =
         tokio::task::spawn_blocking(move || link_file(&versions, &mirror, &path, &hashes, &paths));
-    let linked = linking
-        .await
-        .map_err(|error| DownloadError::of_join(&error))?;
+    let linked = linking.await.map_err(|error| TaskError::of_join(&error))?;
     Ok(linked?)
 }
 
@@ -286,7 +281,7 @@ async fn publish_fetched(
     version: &VersionTask,
     paths: &[MirrorPath],
     fetched: ReceivedResource,
-) -> Result<(), DownloadError> {
+) -> Result<(), TaskError> {
     let same = fetched.description.hashes.iter();
     let mut same = same.filter(|hash| version.live_hashes.contains(hash));
     if version.live && same.next().is_some() && link(apply, mirror, version, paths).await? {
@@ -300,7 +295,7 @@ async fn publish_fetched(
     });
     let published = publishing
         .await
-        .map_err(|error| DownloadError::of_join(&error))?;
+        .map_err(|error| TaskError::of_join(&error))?;
     Ok(published?)
 }
 
@@ -354,12 +349,12 @@ fn final_failure(code: &'static str, message: String) -> VersionFailure {
     }
 }
 
-fn failed(error: DownloadError, task: &Task) -> VersionResult {
+fn failed(error: TaskError, task: &Task) -> VersionResult {
     VersionResult::Failed(failure_of(error, task))
 }
 
 /// Why a version, or a TimeMap, could not be fetched, and when it is tried again.
-pub(super) fn failure_of(error: DownloadError, task: &Task) -> VersionFailure {
+pub(super) fn failure_of(error: TaskError, task: &Task) -> VersionFailure {
     let has_patience = may_pass(&error) && task.attempts + 1 < LONG_TRIES;
     let failure = error.into_failure(task);
     let later = has_patience.then(|| clock::now().wall + LONG_PAUSE);

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::fetch::{failure_of, is_in_future, task_of};
 use crate::engine::apply::context::ApplyContext;
-use crate::engine::apply::download::DownloadError;
+use crate::engine::apply::task_error::TaskError;
 use crate::fetch::{AllowedHosts, Client, FetchError};
 use crate::protocol::{BaseUri, Memento, ResourceUri, SourceTime, TimeMap, parse_time_map};
 use crate::store::{VersionFailure, VersionResult, VersionTask};
@@ -46,7 +46,7 @@ pub(super) async fn read_time_map(apply: &ApplyContext, task: &VersionTask) -> V
             VersionResult::Listed(found.mementos, failure)
         }
         Err(error) => {
-            let error = DownloadError::from(error);
+            let error = TaskError::from(error);
             VersionResult::Failed(failure_of(error, &task_of(task)))
         }
     }
