@@ -29,22 +29,39 @@ enum ChildRead {
     Index(Option<SourceTime>, Option<EngineError>),
 }
 
+/// What was found where a closed list has its index.
+pub(super) enum LinkedIndex {
+    /// What its lists cover.
+    Read(Span),
+    /// It is no index.
+    NoIndex,
+    /// It does not exist.
+    Absent(EngineError),
+}
+
+/// An index that was polled, or what is in its place.
+enum PolledIndex {
+    Changed(ChangedDocument),
+    Unchanged(Box<ReadIndex>),
+}
+
 impl SetState {
-    /// Reads the index that a closed list belongs to; `None` if that is not an index.
+    /// Reads the index that a closed list belongs to.
     pub(super) async fn read_linked_index(
         &mut self,
         uri: &Url,
-    ) -> Result<Option<Span>, EngineError> {
-        if self.lists.is_index_at(uri) {
-            return Ok(self.read_index_at(uri).await?.ok());
-        }
-        match poll_document_since(&self.context, self.record.id, uri, None).await? {
-            Some(changed) if changed.read.summary.is_index => {
-                changed.read.expect(&Capability::ChangeList)?;
-                Ok(Some(self.read_index(uri, changed).await?))
-            }
-            _ => Ok(None),
-        }
+    ) -> Result<LinkedIndex, EngineError> {
+        let remembered = match self.lists.is_index_at(uri) {
+            true => self.lists.index.clone(),
+            false => None,
+        };
+        let polled = match self.poll_index(uri, remembered).await {
+            // Of the index itself: a list that it names may be gone as well.
+            Err(error) if error.is_absence() => return Ok(LinkedIndex::Absent(error)),
+            polled => polled?,
+        };
+        let read = self.read_polled_index(uri, polled).await?;
+        Ok(read.map_or_else(|_| LinkedIndex::NoIndex, LinkedIndex::Read))
     }
 
     /// Polls the remembered index. If it has become a list meanwhile, returns that.
@@ -52,17 +69,40 @@ impl SetState {
         &mut self,
         uri: &Url,
     ) -> Result<Result<Span, Box<ChangedDocument>>, EngineError> {
-        let Some(mut index) = self.lists.index.clone() else {
-            return Err(EngineError::Interrupted);
-        };
-        let (context, set) = (&self.context, self.record.id);
-        match poll_document_since(context, set, uri, Some(&mut index.record)).await? {
-            None => Ok(Ok(self.read_lists(index).await?)),
-            Some(changed) if changed.read.summary.is_index => {
+        let polled = self.poll_index(uri, self.lists.index.clone()).await?;
+        self.read_polled_index(uri, polled).await
+    }
+
+    /// Polls an index that is remembered, perhaps.
+    async fn poll_index(
+        &self,
+        uri: &Url,
+        remembered: Option<ReadIndex>,
+    ) -> Result<PolledIndex, EngineError> {
+        let mut index = remembered;
+        let record = index.as_mut().map(|index| &mut index.record);
+        let changed = poll_document_since(&self.context, self.record.id, uri, record).await?;
+        Ok(match (changed, index) {
+            (Some(changed), _) => PolledIndex::Changed(changed),
+            (None, Some(index)) => PolledIndex::Unchanged(Box::new(index)),
+            // A document that is fetched anew is never unchanged.
+            (None, None) => return Err(EngineError::Interrupted),
+        })
+    }
+
+    /// Reads the lists of an index; returns the document where it is none.
+    async fn read_polled_index(
+        &mut self,
+        uri: &Url,
+        polled: PolledIndex,
+    ) -> Result<Result<Span, Box<ChangedDocument>>, EngineError> {
+        match polled {
+            PolledIndex::Unchanged(index) => Ok(Ok(self.read_lists(*index).await?)),
+            PolledIndex::Changed(changed) if changed.read.summary.is_index => {
                 changed.read.expect(&Capability::ChangeList)?;
                 Ok(Ok(self.read_index(uri, changed).await?))
             }
-            Some(changed) => Ok(Err(Box::new(changed))),
+            PolledIndex::Changed(changed) => Ok(Err(Box::new(changed))),
         }
     }
 

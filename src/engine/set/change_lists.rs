@@ -6,6 +6,7 @@
 
 use url::Url;
 
+use super::change_list_index::LinkedIndex;
 use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::{MAX_CLOSED, ReadList};
 use super::span::{end_of, span_of};
@@ -24,6 +25,8 @@ struct ListRead {
     is_open: bool,
     /// It is a closed list whose successor only the Capability List names.
     needs_successor: bool,
+    /// Why the index that it links to does not exist.
+    dead_index: Option<EngineError>,
     /// It was not read before.
     is_new: bool,
 }
@@ -32,8 +35,9 @@ impl SetState {
     /// Reads the Change Lists; returns what they cover, `None` if there are none.
     pub(super) async fn read_change_lists(&mut self) -> Result<Option<Span>, EngineError> {
         let mut span = self.read_former_list().await?;
-        let mut closed: Vec<Url> = Vec::new();
+        let (mut closed, mut dead_index): (Vec<Url>, _) = (Vec::new(), None);
         while let Some(read) = self.read_offered_list(&closed).await? {
+            dead_index = dead_index.or(read.dead_index);
             span = Some(match span {
                 Some(before) => before.then(read.span),
                 None => read.span,
@@ -54,6 +58,7 @@ impl SetState {
                 Ok(()) => {}
             }
         }
+        self.note_dead_index(dead_index.as_ref());
         Ok(span)
     }
 
@@ -115,6 +120,7 @@ impl SetState {
             span,
             is_open: false,
             needs_successor: false,
+            dead_index: None,
             is_new: true,
         };
         if self.lists.is_index_at(uri) {
@@ -201,27 +207,21 @@ impl SetState {
         list: ReadList,
         is_new: bool,
     ) -> Result<ListRead, EngineError> {
-        let (mut span, mut has_index) = (list.span, list.index.is_some());
+        let (mut span, mut dead_index) = (list.span, None);
         if let Some(index) = &list.index {
-            match self.read_linked_index(index).await {
-                Ok(read) => {
-                    span = read.unwrap_or(span);
-                    self.note_dead_index(None);
-                }
+            match self.read_linked_index(index).await? {
+                LinkedIndex::Read(read) => span = read,
+                LinkedIndex::NoIndex => {}
                 // The Capability List may name what follows.
-                Err(error) if error.is_absence() => {
-                    has_index = false;
-                    self.note_dead_index(Some(&error));
-                }
-                Err(error) => return Err(error),
+                LinkedIndex::Absent(error) => dead_index = Some(error),
             }
-        } else {
-            self.note_dead_index(None);
         }
+        let has_index = list.index.is_some() && dead_index.is_none();
         Ok(ListRead {
             span,
             is_open: !list.is_closed,
             needs_successor: list.is_closed && !has_index,
+            dead_index,
             is_new,
             uri: list.uri,
         })

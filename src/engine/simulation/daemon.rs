@@ -308,6 +308,13 @@ impl Inside {
         channel.is_some_and(|channel| channel.lease.state == ChannelState::Active)
     }
 
+    /// How many versions are to be stored, as the status states it; `None`: versions are not stored.
+    pub(super) async fn versions_to_store(&self) -> Option<u64> {
+        let status = self.engine.status_of_sources().await.ok()?;
+        let versions = status.sources.first()?.versions.as_ref()?;
+        Some(versions.pending)
+    }
+
     /// As the status endpoint states it.
     pub(super) async fn status(&self) -> Result<Vec<SetStatus>, EngineError> {
         let status = self.engine.status_of_sources().await?;

@@ -15,8 +15,15 @@ use super::world::{Settings, World, simulate};
 use crate::protocol::ChangeKind;
 use crate::sync::Limits;
 
+mod change_lists;
 mod change_sets;
+mod cross_checks;
+mod draft_deletions;
 mod dumps;
+mod entries;
+mod linked;
+mod notifications;
+mod reports;
 
 const PART_FORMS: [PartForm; 3] = [PartForm::Dated, PartForm::Undated, PartForm::Pages];
 const AT_ONCE: Fate = Fate::Delivered(1);

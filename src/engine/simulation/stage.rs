@@ -38,6 +38,8 @@ pub(super) struct Requests {
     pub(super) packages: u64,
     /// Requests for resources.
     pub(super) contents: u64,
+    /// Requests for documents that have not changed since they were requested last.
+    pub(super) unchanged: u64,
     pub(super) gaps: u64,
     /// Notifications that prove nothing.
     pub(super) hints: u64,
@@ -265,7 +267,9 @@ impl Stage {
         match scene.handwritten.serve(request.url()) {
             Some(Page::Document { body, written }) => {
                 let (headers, now) = (request.headers(), scene.moment);
-                return Ok(documents::serve(&scene.source, body, written, headers, now).into());
+                let answer = documents::serve(&scene.source, body, written, headers, now);
+                scene.requests.unchanged += u64::from(answer.status() == 304);
+                return Ok(answer.into());
             }
             Some(Page::Status(status)) => return Ok(documents::status(status).into()),
             None => {}
@@ -287,6 +291,7 @@ impl Stage {
             request.headers(),
             scene.moment,
         );
+        scene.requests.unchanged += u64::from(!is_content && answer.status() == 304);
         Ok(answer.into())
     }
 }

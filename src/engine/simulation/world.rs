@@ -409,6 +409,10 @@ impl World {
         self.store.snapshot().await.unwrap()
     }
 
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     pub(super) async fn is_subscribed(&self, set: usize) -> bool {
         let daemon = self.daemon.as_ref().unwrap();
         daemon.inside.is_subscribed(set).await
@@ -417,6 +421,12 @@ impl World {
     pub(super) async fn status(&self) -> Vec<SetStatus> {
         let daemon = self.daemon.as_ref().unwrap();
         daemon.inside.status().await.unwrap()
+    }
+
+    /// How many versions of resources are to be stored.
+    pub(super) async fn versions_to_store(&self) -> u64 {
+        let daemon = self.daemon.as_ref().unwrap();
+        daemon.inside.versions_to_store().await.unwrap_or_default()
     }
 
     /// The Source publishes its documents a last time, and everything that failed works again. Then the mirror must become

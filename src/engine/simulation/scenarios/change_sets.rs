@@ -10,10 +10,10 @@ use crate::protocol::SourceTime;
 const SITEMAP: &str = "set0/capabilitylist.xml";
 
 /// The attribute of a Change Set.
-const TYPE: &str = "rs:type=\"changeset\"";
+pub(super) const TYPE: &str = "rs:type=\"changeset\"";
 
 /// The Sitemap is configured as a set, because no document of the Source names it.
-fn draft_settings() -> Settings {
+pub(super) fn draft_settings() -> Settings {
     Settings {
         configure: |source| source.sets.push(uri(SITEMAP)),
         ..settings()
@@ -25,7 +25,7 @@ fn change_set_link(which: &str, path: &str) -> String {
     format!("<xhtml:link href=\"{uri}\" rel=\"{which} http://www.openarchives.org/rs/changeset\"/>")
 }
 
-fn document(attributes: &str, content: &str) -> String {
+pub(super) fn document(attributes: &str, content: &str) -> String {
     format!(
         "<urlset {attributes} xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
          xmlns:rs=\"http://www.openarchives.org/rs/terms/\" \
@@ -35,7 +35,7 @@ fn document(attributes: &str, content: &str) -> String {
 
 impl World {
     /// The Sitemap of what there is now, but for the link of its head.
-    fn listed(&self) -> String {
+    pub(super) fn listed(&self) -> String {
         let mut content = format!(
             "<xhtml:meta name=\"DCTERMS.modified\" content=\"{}\"/>",
             self.now()
@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Writes a Sitemap of what was listed some time, whose head names the current Change Set.
-    fn write_sitemap(&self, listed: &str, current: &str) {
+    pub(super) fn write_sitemap(&self, listed: &str, current: &str) {
         let content = change_set_link("current", current) + listed;
         self.write(SITEMAP, document("", &content));
     }
@@ -91,7 +91,7 @@ impl World {
     }
 }
 
-fn updated(resource: usize, at: SourceTime) -> String {
+pub(super) fn updated(resource: usize, at: SourceTime) -> String {
     let uri = uri(&format!("resource/{resource}"));
     format!("<url><loc>{uri}</loc><lastmod rs:type=\"updated\">{at}</lastmod></url>")
 }
