@@ -41,7 +41,7 @@ pub(super) enum LinkedIndex {
 
 /// An index that was polled, or what is in its place.
 enum PolledIndex {
-    Changed(ChangedDocument),
+    Changed(Box<ChangedDocument>),
     Unchanged(Box<ReadIndex>),
 }
 
@@ -83,7 +83,7 @@ impl SetState {
         let record = index.as_mut().map(|index| &mut index.record);
         let changed = poll_document_since(&self.context, self.record.id, uri, record).await?;
         Ok(match (changed, index) {
-            (Some(changed), _) => PolledIndex::Changed(changed),
+            (Some(changed), _) => PolledIndex::Changed(Box::new(changed)),
             (None, Some(index)) => PolledIndex::Unchanged(Box::new(index)),
             // A document that is fetched anew is never unchanged.
             (None, None) => return Err(EngineError::Interrupted),
@@ -100,9 +100,9 @@ impl SetState {
             PolledIndex::Unchanged(index) => Ok(Ok(self.read_lists(*index).await?)),
             PolledIndex::Changed(changed) if changed.read.summary.is_index => {
                 changed.read.expect(&Capability::ChangeList)?;
-                Ok(Ok(self.read_index(uri, changed).await?))
+                Ok(Ok(self.read_index(uri, *changed).await?))
             }
-            PolledIndex::Changed(changed) => Ok(Err(Box::new(changed))),
+            PolledIndex::Changed(changed) => Ok(Err(changed)),
         }
     }
 

@@ -25,9 +25,9 @@ use crate::engine::source::discovery::{KnownSets, begin_set, find_sets, had_reso
 use crate::engine::{Engine, EngineError};
 use crate::fetch::{Bounds, Client, DiscoveryCache};
 use crate::mirror::Mirror;
-use crate::protocol::{Capability, MediaRange, Selection, TopicUri};
+use crate::protocol::{Capability, MediaRange, Selection, TopicUri, Transport};
 use crate::status::SetStatus;
-use crate::store::{CallbackKeys, ChannelId, Receipt, SetRecord, Store, Wake};
+use crate::store::{CallbackKeys, ChannelId, ChannelRecord, Receipt, SetRecord, Store, Wake};
 use crate::sync::ChannelState;
 
 /// The label of the only Source.
@@ -299,6 +299,18 @@ impl Inside {
             // A process that ends meanwhile has not answered.
             let _ = verified.await;
         }
+    }
+
+    /// A notification of a set is missed that came over a transport without intervals.
+    pub(super) async fn miss(&self, set: SetNo) {
+        let channel = self.channels.lock()[&(set, false)];
+        let channel = self.store.channel(channel).await.unwrap().unwrap();
+        let transport = Transport::Callback;
+        let channel = ChannelRecord {
+            transport,
+            ..channel
+        };
+        self.store.report_unread(&channel);
     }
 
     /// Whether the hub is relied on to deliver the change notifications of a set.

@@ -1,7 +1,7 @@
 //! Documents that a scenario writes by hand: of forms that the simulated Source does not publish. They are served in place of what the
 //! Source would answer at their paths, and the resources that they name are the Source's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use url::Url;
 
@@ -17,10 +17,11 @@ pub(super) enum Page {
     Status(u16),
 }
 
-/// The pages, by their paths, and the paths that were requested, in their order.
+/// The pages, by their paths, those that take their places with the next requests, and the paths that were requested, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Handwritten {
     pages: BTreeMap<String, Page>,
+    later: BTreeMap<String, VecDeque<Page>>,
     requested: Vec<String>,
 }
 
@@ -30,6 +31,10 @@ impl Handwritten {
         let path = uri.path().trim_start_matches('/');
         let page = self.pages.get(path).cloned()?;
         self.requested.push(path.to_owned());
+        let later = self.later.get_mut(path).and_then(VecDeque::pop_front);
+        if let Some(next) = later {
+            self.pages.insert(path.to_owned(), next);
+        }
         Some(page)
     }
 }
@@ -41,6 +46,20 @@ impl World {
         let (body, written) = (body.into(), scene.moment);
         let page = Page::Document { body, written };
         scene.handwritten.pages.insert(path.to_owned(), page);
+    }
+
+    /// Serves documents at a path one after the other: each answers one request, and the last one all others.
+    pub(super) fn write_in_turn<const N: usize>(&self, path: &str, bodies: [String; N]) {
+        let mut scene = self.stage.scene();
+        let written = scene.moment;
+        let pages = bodies.into_iter().map(|body| Page::Document {
+            body: body.into(),
+            written,
+        });
+        let mut pages: VecDeque<Page> = pages.collect();
+        let first = pages.pop_front().unwrap();
+        scene.handwritten.pages.insert(path.to_owned(), first);
+        scene.handwritten.later.insert(path.to_owned(), pages);
     }
 
     /// Answers requests for a path with a status and nothing else.

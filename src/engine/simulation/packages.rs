@@ -89,7 +89,7 @@ pub(super) fn render_package(
 }
 
 /// The name of a member, and its bytes.
-type Member = (String, Vec<u8>);
+pub(super) type Member = (String, Vec<u8>);
 
 /// The manifest, and the members that it names.
 fn pack(head: &Head, entries: Vec<(Entry, Change)>) -> (Vec<u8>, Vec<Member>) {
@@ -111,7 +111,8 @@ fn pack(head: &Head, entries: Vec<(Entry, Change)>) -> (Vec<u8>, Vec<Member>) {
     (write_document(head, &named), members)
 }
 
-fn archive(manifest: Vec<u8>, members: Vec<Member>) -> Vec<u8> {
+/// A package.
+pub(super) fn archive(manifest: Vec<u8>, members: Vec<Member>) -> Vec<u8> {
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let manifest = ("manifest.xml".to_owned(), manifest);

@@ -23,7 +23,9 @@ mod dumps;
 mod entries;
 mod linked;
 mod notifications;
+mod polling;
 mod reports;
+mod resource_lists;
 
 const PART_FORMS: [PartForm; 3] = [PartForm::Dated, PartForm::Undated, PartForm::Pages];
 const AT_ONCE: Fate = Fate::Delivered(1);

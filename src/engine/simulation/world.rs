@@ -413,6 +413,12 @@ impl World {
         &self.store
     }
 
+    /// A notification of a set is missed that came over a transport without intervals.
+    pub(super) async fn miss(&self, set: usize) {
+        let daemon = self.daemon.as_ref().unwrap();
+        daemon.inside.miss(set).await;
+    }
+
     pub(super) async fn is_subscribed(&self, set: usize) -> bool {
         let daemon = self.daemon.as_ref().unwrap();
         daemon.inside.is_subscribed(set).await
