@@ -42,7 +42,8 @@ impl SetState {
             (Some(changed), _) => {
                 changed.read.expect(&Capability::ChangeDump)?;
                 let index = changed.read.index_of_closed(uri).cloned();
-                let span = self.ingest_change_dump(changed, last.as_ref()).await?;
+                let ingested = self.ingest_change_dump(changed, last.as_ref()).await;
+                let span = ingested.inspect_err(|_| self.forget_reaches())?;
                 let before = last.as_ref().map(|last| last.span);
                 self.report_older("older-change-dump", uri, before, span);
                 (span, index)
@@ -51,22 +52,33 @@ impl SetState {
             // A document that is fetched anew is never unchanged.
             (None, None) => return Err(EngineError::Interrupted),
         };
-        let mut read = ReadDump {
+        // It is read, even if its index can't be fetched now.
+        let read = self.dump.insert(ReadDump {
             uri: uri.clone(),
             span,
             index,
-        };
+            has_failed: false,
+        });
         // A closed dump states nothing more: its index names the one that follows.
         if let Some(index) = read.index.clone()
             && let Some(changed) = self.poll_linked_index(&index).await?
             && changed.read.summary.is_index
         {
             changed.read.expect(&Capability::ChangeDump)?;
-            span = self.ingest_change_dump(changed, last.as_ref()).await?;
-            read.span = span;
+            let ingested = self.ingest_change_dump(changed, last.as_ref()).await;
+            span = ingested.inspect_err(|_| self.forget_reaches())?;
+            if let Some(read) = &mut self.dump {
+                read.span = span;
+            }
         }
-        self.dump = Some(read);
         Ok(span)
+    }
+
+    /// A part of the dump that is unchanged at the next poll may be one that was read now: up to where it reaches is not remembered.
+    fn forget_reaches(&mut self) {
+        if let Some(read) = &mut self.dump {
+            read.has_failed = true;
+        }
     }
 
     /// Fetches the index that a closed dump belongs to; `None` if it does not exist.
@@ -107,7 +119,7 @@ impl SetState {
                 progress.fail(error);
                 continue;
             }
-            let unconditional = last.is_none() || dump.is_page;
+            let unconditional = last.is_none_or(|last| last.has_failed) || dump.is_page;
             match poll_document(&self.context, self.record.id, &dump.uri, unconditional).await {
                 Ok(None) => {
                     let known = dump.until.or(last.and_then(|last| last.span.until));

@@ -140,6 +140,8 @@ pub(super) struct ReadDump {
     pub(super) span: Span,
     /// The index that a closed dump belongs to.
     pub(super) index: Option<Url>,
+    /// Whether it, or its index, could not be read completely since.
+    pub(super) has_failed: bool,
 }
 
 /// A Resource Dump of which entries can't be read.

@@ -2,7 +2,9 @@
 
 use axum::http;
 use chrono::{DateTime, Utc};
-use reqwest::header::{DATE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use reqwest::header::{
+    CONTENT_RANGE, DATE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE,
+};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -224,6 +226,35 @@ pub(super) fn serve(
             answer = answer.header(LAST_MODIFIED, modified);
         }
     }
+    answer.body(body).unwrap()
+}
+
+/// Answers a request with a piece of a file, from where it asks for on; then the connection breaks off, unless it was the last one.
+pub(super) fn serve_piece(
+    file: &[u8],
+    length: usize,
+    headers: &HeaderMap,
+) -> http::Response<reqwest::Body> {
+    let range = headers.get(RANGE).and_then(|range| range.to_str().ok());
+    let first = range.and_then(|range| {
+        let first = range.strip_prefix("bytes=")?.strip_suffix('-')?;
+        first.parse().ok()
+    });
+    let from: usize = first.unwrap_or_default();
+    let end = file.len().min(from + length);
+    let mut chunks = vec![Ok(file[from..end].to_vec())];
+    if end < file.len() {
+        chunks.push(Err(std::io::Error::from(
+            std::io::ErrorKind::ConnectionReset,
+        )));
+    }
+    let mut answer = http::Response::builder().header(ETAG, "\"piece\"");
+    if first.is_some() {
+        let (last, all) = (file.len() - 1, file.len());
+        let range = format!("bytes {from}-{last}/{all}");
+        answer = answer.status(206).header(CONTENT_RANGE, range);
+    }
+    let body = reqwest::Body::wrap_stream(futures_util::stream::iter(chunks));
     answer.body(body).unwrap()
 }
 

@@ -13,7 +13,15 @@ use crate::protocol::SourceTime;
 /// What is served at a path.
 #[derive(Clone, Debug)]
 pub(super) enum Page {
-    Document { body: Vec<u8>, written: u64 },
+    Document {
+        body: Vec<u8>,
+        written: u64,
+    },
+    /// Each answer breaks off after so many bytes, and the next one may continue there.
+    Pieces {
+        body: Vec<u8>,
+        length: usize,
+    },
     Status(u16),
 }
 
@@ -60,6 +68,14 @@ impl World {
         let first = pages.pop_front().unwrap();
         scene.handwritten.pages.insert(path.to_owned(), first);
         scene.handwritten.later.insert(path.to_owned(), pages);
+    }
+
+    /// Serves bytes at a path: the connection breaks off after each piece of that length.
+    pub(super) fn write_pieces(&self, path: &str, body: impl Into<Vec<u8>>, length: usize) {
+        let body = body.into();
+        let page = Page::Pieces { body, length };
+        let mut scene = self.stage.scene();
+        scene.handwritten.pages.insert(path.to_owned(), page);
     }
 
     /// Answers requests for a path with a status and nothing else.

@@ -92,7 +92,7 @@ pub(super) fn render_package(
 pub(super) type Member = (String, Vec<u8>);
 
 /// The manifest, and the members that it names.
-fn pack(head: &Head, entries: Vec<(Entry, Change)>) -> (Vec<u8>, Vec<Member>) {
+pub(super) fn pack(head: &Head, entries: Vec<(Entry, Change)>) -> (Vec<u8>, Vec<Member>) {
     let mut members: Vec<Member> = Vec::new();
     let mut named = Vec::new();
     for (mut entry, change) in entries {
@@ -111,7 +111,7 @@ fn pack(head: &Head, entries: Vec<(Entry, Change)>) -> (Vec<u8>, Vec<Member>) {
     (write_document(head, &named), members)
 }
 
-/// A package.
+/// A package with its manifest and these members.
 pub(super) fn archive(manifest: Vec<u8>, members: Vec<Member>) -> Vec<u8> {
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));

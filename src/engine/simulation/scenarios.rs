@@ -15,16 +15,19 @@ use super::world::{Settings, World, simulate};
 use crate::protocol::ChangeKind;
 use crate::sync::Limits;
 
+mod change_dumps;
 mod change_lists;
 mod change_sets;
 mod cross_checks;
 mod draft_deletions;
+mod dump_documents;
 mod dumps;
 mod entries;
 mod linked;
 mod notifications;
 mod polling;
 mod reports;
+mod resource_dumps;
 mod resource_lists;
 
 const PART_FORMS: [PartForm; 3] = [PartForm::Dated, PartForm::Undated, PartForm::Pages];

@@ -271,6 +271,9 @@ impl Stage {
                 scene.requests.unchanged += u64::from(answer.status() == 304);
                 return Ok(answer.into());
             }
+            Some(Page::Pieces { body, length }) => {
+                return Ok(documents::serve_piece(&body, length, request.headers()).into());
+            }
             Some(Page::Status(status)) => return Ok(documents::status(status).into()),
             None => {}
         }

@@ -424,6 +424,13 @@ impl World {
         daemon.inside.is_subscribed(set).await
     }
 
+    /// How many files there are of packages that are being read, or were.
+    pub(super) fn package_files(&self) -> usize {
+        let daemon = self.daemon.as_ref().unwrap();
+        let folder = daemon.inside.stepper.mirror().package_folder().unwrap();
+        std::fs::read_dir(folder).unwrap().count()
+    }
+
     pub(super) async fn status(&self) -> Vec<SetStatus> {
         let daemon = self.daemon.as_ref().unwrap();
         daemon.inside.status().await.unwrap()

@@ -7,7 +7,7 @@ use super::*;
 use crate::protocol::SourceTime;
 
 /// Where the Sitemap is: the simulated Source has its Capability List there, if nothing else is written.
-const SITEMAP: &str = "set0/capabilitylist.xml";
+pub(super) const SITEMAP: &str = "set0/capabilitylist.xml";
 
 /// The attribute of a Change Set.
 pub(super) const TYPE: &str = "rs:type=\"changeset\"";
@@ -72,7 +72,7 @@ impl World {
         self.write(path, document(TYPE, &content));
     }
 
-    async fn poll(&mut self) {
+    pub(super) async fn poll(&mut self) {
         self.act(&poll());
         self.pass(5000).await;
     }
@@ -86,7 +86,7 @@ impl World {
         requested
     }
 
-    async fn claim(&self) -> Option<SourceTime> {
+    pub(super) async fn claim(&self) -> Option<SourceTime> {
         self.database().await.sets[0].synced_until
     }
 }

@@ -4,7 +4,7 @@ use super::super::source::DumpOffer;
 use super::*;
 
 /// Only snapshots: no document lists changes.
-fn with_resource_dump(resource_dump: DumpOffer) -> Habits {
+pub(super) fn with_resource_dump(resource_dump: DumpOffer) -> Habits {
     Habits {
         resource_dump,
         ..habits(ChangeLists::Absent)
@@ -19,7 +19,7 @@ fn with_change_dump(change_lists: ChangeLists) -> Habits {
     }
 }
 
-fn files(world: &World) -> Vec<(ResourceNo, u32)> {
+pub(super) fn files(world: &World) -> Vec<(ResourceNo, u32)> {
     let scene = world.stage.scene();
     scene
         .files
