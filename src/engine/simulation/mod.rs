@@ -7,7 +7,7 @@
 //! at a time, so that a history that is run twice ends the same way: while a worker waits for the members of a package, nothing
 //! else of the daemon works but `downloads`.
 //!
-//! Not simulated, among others: requests to hubs (their machine has tables in `sync::channel`), and a run that ends by itself.
+//! Not simulated, among others: requests to hubs (their machine has tables in `sync::channel`).
 //!
 //! `promises` defines what must hold for every history; the histories come from `properties` (random ones), `exhaustive`
 //! (all short ones) and `scenarios` (those that once failed, and those that one decision depends on). What the Source itself does not

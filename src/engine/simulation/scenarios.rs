@@ -25,6 +25,7 @@ mod dumps;
 mod entries;
 mod linked;
 mod notifications;
+mod one_shot;
 mod polling;
 mod reports;
 mod resource_dumps;

@@ -18,7 +18,7 @@ use super::stage::{Order, Requests, Scene, Stage};
 use crate::clock::simulated::SimulatedClock;
 use crate::clock::{self, Now};
 use crate::config::{self, Baseline};
-use crate::engine::set::worker::{Command, SetWorker};
+use crate::engine::set::worker::Command;
 use crate::status::SetStatus;
 use crate::store::commit_hook::{Snapshot, TaskSnapshot};
 use crate::store::{BaselineState, Store, StoreError, Wake};
@@ -124,19 +124,19 @@ fn empty_database() -> &'static [u8] {
     })
 }
 
-/// Lets a worker do what is due. While it waits for the members of a package, the executor works, and where nothing is due for the
-/// executor, time passes.
-async fn work_with_executor(
+/// Lets a worker work. While it waits for the members of a package, the executor works, and where nothing is due for the executor, time
+/// passes.
+async fn work_with_executor<T>(
     stage: &Stage,
     inside: &Inside,
-    worker: &mut SetWorker,
-) -> Result<Option<Duration>, StoreError> {
-    let mut working = std::pin::pin!(worker.work_now());
+    working: impl Future<Output = T>,
+) -> Result<T, StoreError> {
+    let mut working = std::pin::pin!(working);
     let mut rounds = 0;
     loop {
         tokio::select! {
             biased;
-            pause = &mut working => return Ok(pause),
+            worked = &mut working => return Ok(worked),
             () = inside.context.members.ingestion_waits() => {}
         }
         // Only what a worker asks of the database may fail.
@@ -331,7 +331,8 @@ impl World {
             self.stage.let_database_fail(true);
             let failures = self.store.commit_hook().failures();
             let had_deliveries = self.stage.scene().witness.has_deliveries();
-            let working = work_with_executor(&self.stage, &daemon.inside, &mut worker.worker);
+            let working = worker.worker.work_now();
+            let working = work_with_executor(&self.stage, &daemon.inside, working);
             let worked = working.await;
             self.stage.let_database_fail(false);
             let pause = worked?;
@@ -396,6 +397,20 @@ impl World {
                 self.start().await;
             }
         }
+    }
+
+    /// Runs each set once, in place of the daemon, which begins again afterwards.
+    pub(super) async fn run_once(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            for worker in daemon.workers {
+                let working = worker.worker.catch_up();
+                let worked = work_with_executor(&self.stage, &daemon.inside, working);
+                worked.await.unwrap();
+                daemon.inside.work_downloads(&self.stage).await.unwrap();
+            }
+        }
+        self.keeps_its_promises();
+        self.start().await;
     }
 
     fn keeps_its_promises(&self) {
