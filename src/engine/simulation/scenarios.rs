@@ -12,7 +12,7 @@ use super::source::{
 };
 use super::stage::Order;
 use super::world::{Settings, World, simulate};
-use crate::protocol::ChangeKind;
+use crate::protocol::{ChangeKind, SourceTime};
 use crate::sync::Limits;
 
 mod change_dumps;
@@ -97,8 +97,40 @@ fn version(world: &World, resource: ResourceNo) -> Option<u32> {
     world.stage.scene().files.get(&resource).copied()
 }
 
+/// The versions of the files of the resources that exist at first.
+fn versions(world: &World) -> [Option<u32>; 3] {
+    [0, 1, 2].map(|resource| version(world, resource))
+}
+
 fn poll() -> Act {
     Act::Order(Order::Poll(0))
+}
+
+/// Polls the first set, and lets what is found be fetched.
+async fn poll_now(world: &mut World) {
+    world.act(&poll());
+    world.pass(5000).await;
+}
+
+/// Up to when the first set claims to be in sync.
+async fn claim(world: &World) -> Option<SourceTime> {
+    world.database().await.sets[0].synced_until
+}
+
+/// The codes of the notices of the first set, and how often each was noted.
+async fn notices(world: &World) -> Vec<(String, u64)> {
+    let set = world.status().await.remove(0);
+    let notices = set.notices.into_iter();
+    notices.map(|notice| (notice.code, notice.count)).collect()
+}
+
+async fn codes_of_notices(world: &World) -> Vec<String> {
+    let notices = notices(world).await.into_iter();
+    notices.map(|(code, _)| code).collect()
+}
+
+async fn has_notice(world: &World, code: &str) -> bool {
+    codes_of_notices(world).await.iter().any(|it| it == code)
 }
 
 async fn gaps(world: &World) -> usize {

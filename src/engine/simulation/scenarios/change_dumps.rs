@@ -70,7 +70,7 @@ fn begun_with(capability: &Capability, run: impl AsyncFnOnce(&mut World, SourceT
         write(world, DUMP, &head, &[]);
         world.pass(5000).await;
         assert_eq!((files(world), error(world).await), (FIRST.to_vec(), None));
-        assert_eq!(world.claim().await, Some(start));
+        assert_eq!(claim(world).await, Some(start));
         run(world, start).await;
     });
 }
@@ -102,16 +102,16 @@ fn dump_that_fails_does_not_keep_later_ones_of_its_index_from_being_read() {
                 between(Entry::new(uri("b.xml")), first, second),
             ];
             write_index(world, DUMP, start, &dumps);
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(files(world), [(0, 1), (1, 2), (2, 1)], "{fault}");
             assert!(error(world).await.is_some(), "{fault}");
-            assert_eq!(world.claim().await, Some(start), "{fault}");
+            assert_eq!(claim(world).await, Some(start), "{fault}");
             assert_eq!(gaps(world).await, 0, "{fault}");
             world.write("a.xml", whole);
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)], "{fault}");
             assert_eq!(error(world).await, None, "{fault}");
-            assert_eq!(world.claim().await, Some(second), "{fault}");
+            assert_eq!(claim(world).await, Some(second), "{fault}");
         });
     }
 }
@@ -128,12 +128,12 @@ fn dumps_of_an_index_that_states_no_intervals_cover_what_they_state() {
         world.write_status("a.xml", 503);
         let dumps = ["a.xml", "b.xml"].map(|path| Entry::new(uri(path)));
         write_index(world, DUMP, start, &dumps);
-        world.poll().await;
-        assert_eq!(world.claim().await, Some(start));
+        poll_now(world).await;
+        assert_eq!(claim(world).await, Some(start));
         write(world, "a.xml", &dump_head(start, Some(first)), &[one]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)]);
-        assert_eq!(world.claim().await, Some(second));
+        assert_eq!(claim(world).await, Some(second));
     });
 }
 
@@ -146,23 +146,23 @@ fn dump_of_an_index_is_read_again_until_all_of_its_packages_were() {
         write(world, "a.xml", &dump_head(start, Some(first)), &[one]);
         let a = between(Entry::new(uri("a.xml")), start, first);
         write_index(world, DUMP, start, std::slice::from_ref(&a));
-        world.poll().await;
-        assert_eq!(world.claim().await, Some(first));
+        poll_now(world).await;
+        assert_eq!(claim(world).await, Some(first));
         let second = after(world, Act::Change(1)).await;
         let two = write_changes(world, "two.zip", first, second);
         world.write_status("two.zip", 404);
         write(world, "b.xml", &dump_head(first, Some(second)), &[two]);
         let b = between(Entry::new(uri("b.xml")), first, second);
         write_index(world, DUMP, start, &[a, b]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
         assert_eq!(error(world).await, Some("not-found".to_owned()));
-        assert_eq!(world.claim().await, Some(first));
+        assert_eq!(claim(world).await, Some(first));
         write_changes(world, "two.zip", first, second);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)]);
         assert_eq!(error(world).await, None);
-        assert_eq!(world.claim().await, Some(second));
+        assert_eq!(claim(world).await, Some(second));
     });
 }
 
@@ -201,21 +201,21 @@ async fn write_index_of_closed(
 fn closed_dump_leads_to_its_index() {
     with_closed_dump(async |world, start, first| {
         world.write_status("index.xml", 404);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
         assert_eq!(error(world).await, None);
-        assert_eq!(notices(world).await, ["dead-index"]);
-        assert_eq!(world.claim().await, Some(first));
+        assert_eq!(codes_of_notices(world).await, ["dead-index"]);
+        assert_eq!(claim(world).await, Some(first));
         world.write_status("index.xml", 503);
-        world.poll().await;
+        poll_now(world).await;
         assert!(error(world).await.is_some());
-        assert_eq!(notices(world).await, [""; 0]);
+        assert_eq!(codes_of_notices(world).await, [""; 0]);
         let second = write_index_of_closed(world, start, first).await;
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)]);
         assert_eq!(error(world).await, None);
-        assert_eq!(notices(world).await, [""; 0]);
-        assert_eq!(world.claim().await, Some(second));
+        assert_eq!(codes_of_notices(world).await, [""; 0]);
+        assert_eq!(claim(world).await, Some(second));
     });
 }
 
@@ -224,12 +224,12 @@ fn closed_dump_leads_to_its_index() {
 fn index_of_a_closed_dump_is_fetched_later() {
     with_closed_dump(async |world, start, first| {
         world.write_status("index.xml", 503);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
         let second = write_index_of_closed(world, start, first).await;
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)]);
-        assert_eq!(world.claim().await, Some(second));
+        assert_eq!(claim(world).await, Some(second));
     });
 }
 
@@ -248,9 +248,9 @@ fn older_change_dump_is_reported() {
             (&packages[..], None),
         ] {
             write_dump(world, start, packages);
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(error(world).await.as_deref(), expected);
-            assert_eq!(world.claim().await, Some(second));
+            assert_eq!(claim(world).await, Some(second));
         }
     });
 }
@@ -268,13 +268,13 @@ fn one_of_several_dumps_is_enough() {
         let first = after(world, Act::Change(0)).await;
         let one = write_changes(world, "one.zip", start, first);
         write_dump(world, start, &[one]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!((error(world).await, version(world, 0)), (None, Some(2)));
-        assert_eq!(world.claim().await, Some(first));
+        assert_eq!(claim(world).await, Some(first));
         world.write_status(DUMP, 404);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(error(world).await, Some("gone".to_owned()));
-        assert_eq!(world.claim().await, Some(first));
+        assert_eq!(claim(world).await, Some(first));
     });
 }
 
@@ -287,10 +287,10 @@ fn change_list_of_packages_is_read_as_a_change_dump() {
         let first = after(world, Act::Change(0)).await;
         let one = write_changes(world, "one.zip", start, first);
         write(world, DUMP, &head, std::slice::from_ref(&one));
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
         assert_eq!(error(world).await, None);
-        assert_eq!(world.claim().await, Some(first));
+        assert_eq!(claim(world).await, Some(first));
         // Three for the baseline.
         assert_eq!(world.requests().contents, 3);
         let second = after(world, Act::Change(1)).await;
@@ -302,10 +302,10 @@ fn change_list_of_packages_is_read_as_a_change_dump() {
         };
         write(world, DUMP, &head, &[one, two, other]);
         requested(world);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 1), (2, 2)]);
         assert_eq!(error(world).await, Some("unsupported-package".to_owned()));
-        assert_eq!(world.claim().await, Some(first));
+        assert_eq!(claim(world).await, Some(first));
         assert!(!requested(world).iter().any(|path| path == "two.zip"));
     });
 }
@@ -322,21 +322,21 @@ fn package_that_fails_leaves_open_what_follows_it() {
             let two = write_changes(world, "two.zip", first, second);
             write_dump(world, start, &[one, two]);
             world.write_status(["one.zip", "two.zip"][failing], 404);
-            world.poll().await;
-            let (expected, claim) = match failing {
+            poll_now(world).await;
+            let (expected, claimed) = match failing {
                 0 => ([(0, 1), (1, 2), (2, 1)], start),
                 _ => ([(0, 2), (1, 1), (2, 1)], first),
             };
             assert_eq!(files(world), expected);
             assert_eq!(error(world).await, Some("not-found".to_owned()));
-            let covered = (world.claim().await, gaps(world).await);
-            assert_eq!(covered, (Some(claim), 0), "{failing}");
+            let covered = (claim(world).await, gaps(world).await);
+            assert_eq!(covered, (Some(claimed), 0), "{failing}");
             write_changes(world, "one.zip", start, first);
             write_changes(world, "two.zip", first, second);
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)]);
             assert_eq!(error(world).await, None);
-            assert_eq!(world.claim().await, Some(second));
+            assert_eq!(claim(world).await, Some(second));
         });
     }
 }
@@ -351,19 +351,19 @@ fn package_with_a_damaged_entry_covers_nothing() {
         let named = changes(world, start, first);
         let one = write_edited_package(world, "one.zip", &head, named, damaged);
         write_dump(world, start, &[between(one, start, first)]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
         assert_eq!(error(world).await, Some("bad-entries".to_owned()));
-        assert_eq!(world.claim().await, Some(start));
+        assert_eq!(claim(world).await, Some(start));
         requested(world);
-        world.poll().await;
+        poll_now(world).await;
         assert!(!requested(world).iter().any(|path| path == "one.zip"));
         assert_eq!(error(world).await, Some("bad-entries".to_owned()));
         let one = write_changes(world, "one.zip", start, first);
         write_dump(world, start, &[one]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(error(world).await, None);
-        assert_eq!(world.claim().await, Some(first));
+        assert_eq!(claim(world).await, Some(first));
     });
 }
 
@@ -381,14 +381,14 @@ fn package_is_downloaded_only_if_most_of_it_is_needed() {
             let copy = manifest(&manifest_head(start, first), changes(world, start, first));
             write_dump(world, start, &[with_copy(world, one, "copy.xml", copy)]);
             requested(world);
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(version(world, 0), Some(2), "{is_needed}");
             assert_eq!(files(world).len(), if is_needed { 3 } else { 1 });
             let is_downloaded = times_requested(world, "one.zip") > 0;
             assert_eq!(is_downloaded, is_needed);
             let contents = world.requests().contents;
             assert_eq!(contents, if is_needed { 3 } else { 4 });
-            let found = (error(world).await, world.claim().await);
+            let found = (error(world).await, claim(world).await);
             assert_eq!(found, (None, Some(first)), "{is_needed}");
         });
     }
@@ -405,10 +405,10 @@ fn copy_of_a_manifest_with_a_damaged_entry_covers_nothing() {
         let copy = manifest(&manifest_head(start, first), changes(world, start, first));
         let one = with_copy(world, one, "copy.xml", damaged(copy));
         write_dump(world, start, &[one]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2)]);
         assert_eq!(error(world).await, Some("bad-entries".to_owned()));
-        assert_eq!(world.claim().await, Some(start));
+        assert_eq!(claim(world).await, Some(start));
     });
 }
 
@@ -428,11 +428,11 @@ fn package_is_read_where_the_copy_of_its_manifest_cannot_be() {
             }
             write_dump(world, start, &[one]);
             requested(world);
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)], "{fault}");
             assert_eq!(times_requested(world, "one.zip"), 1, "{fault}");
             assert_eq!(error(world).await, None, "{fault}");
-            assert_eq!(world.claim().await, Some(first), "{fault}");
+            assert_eq!(claim(world).await, Some(first), "{fault}");
         });
     }
 }
@@ -448,17 +448,17 @@ fn copy_of_the_manifest_states_the_changes_of_a_package_that_has_none() {
             between(entry, start, first)
         };
         write_dump(world, start, &[write(world, "one.warc")]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), FIRST);
         assert_eq!(error(world).await, Some("no-manifest".to_owned()));
-        assert_eq!(world.claim().await, Some(start));
+        assert_eq!(claim(world).await, Some(start));
         let copy = manifest(&manifest_head(start, first), changes(world, start, first));
         let two = with_copy(world, write(world, "two.warc"), "copy.xml", copy);
         write_dump(world, start, &[two]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
         assert_eq!(error(world).await, None);
-        assert_eq!(world.claim().await, Some(first));
+        assert_eq!(claim(world).await, Some(first));
         // Three for the baseline.
         assert_eq!(world.requests().contents, 3);
     });
@@ -498,13 +498,13 @@ fn package_is_read_again_unless_its_entry_shows_that_it_is_the_same() {
             one.lastmod = Some(first).filter(|_| has_version);
             let dump = write_document(&dump_head(start, None), [&one]);
             world.write(DUMP, dump.clone());
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
             let second = after(world, Act::Change(1)).await;
             write_version(world, second);
             requested(world);
             world.write(DUMP, [&dump[..], b"<!-- again -->"].concat());
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(times_requested(world, "one.zip"), usize::from(!has_version));
             let expected = if has_version { 1 } else { 2 };
             assert_eq!(version(world, 1), Some(expected));
@@ -538,10 +538,10 @@ fn change_dumps_are_read_wherever_the_database_fails() {
                 let acts = [Act::Delete(1), Act::Delete(2)];
                 let end = write_two_dumps(world, start, acts).await;
                 world.act(&fail);
-                world.poll().await;
+                poll_now(world).await;
                 assert_eq!(files(world), [(0, 1)], "{fail:?}");
                 assert_eq!(error(world).await, None, "{fail:?}");
-                assert_eq!(world.claim().await, Some(end), "{fail:?}");
+                assert_eq!(claim(world).await, Some(end), "{fail:?}");
             });
         }
     }
@@ -556,10 +556,10 @@ fn packages_of_changes_are_read_wherever_the_database_fails() {
                 let acts = [Act::Change(0), Act::Change(1)];
                 let end = write_two_dumps(world, start, acts).await;
                 world.act(&fail);
-                world.poll().await;
+                poll_now(world).await;
                 assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)], "{fail:?}");
                 assert_eq!(error(world).await, None, "{fail:?}");
-                assert_eq!(world.claim().await, Some(end), "{fail:?}");
+                assert_eq!(claim(world).await, Some(end), "{fail:?}");
             });
         }
     }

@@ -103,10 +103,6 @@ pub(super) async fn poll_requests(world: &mut World) -> Vec<String> {
     requested
 }
 
-async fn claim(world: &World) -> Option<SourceTime> {
-    world.database().await.sets[0].synced_until
-}
-
 /// Whether the mirror is what the Source is.
 pub(super) fn is_mirrored(world: &World) -> bool {
     world.stage.scene().differing().is_empty()
@@ -118,13 +114,6 @@ async fn assert_synced(world: &World, last: ResourceNo) {
     assert_eq!(errors(world).await, [None], "{last}");
     assert_eq!(gaps(world).await, 0, "{last}");
     assert_eq!(claim(world).await, Some(world.changed_at(last)), "{last}");
-}
-
-/// Whether the status has a notice of that code.
-async fn has_notice(world: &World, code: &str) -> bool {
-    let set = world.status().await.remove(0);
-    let mut notices = set.notices.iter();
-    notices.any(|notice| notice.code == code)
 }
 
 /// A world that has read the Resource List and the open Change List `a.xml`, which has no entries. `run` gets the time at which

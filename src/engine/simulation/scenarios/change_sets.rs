@@ -9,6 +9,9 @@ use crate::protocol::SourceTime;
 /// Where the Sitemap is: the simulated Source has its Capability List there, if nothing else is written.
 pub(super) const SITEMAP: &str = "set0/capabilitylist.xml";
 
+/// The code of the notice that earlier Change Sets are not read.
+const CUT: &str = "change-sets-cut";
+
 /// The attribute of a Change Set.
 pub(super) const TYPE: &str = "rs:type=\"changeset\"";
 
@@ -72,39 +75,19 @@ impl World {
         self.write(path, document(TYPE, &content));
     }
 
-    pub(super) async fn poll(&mut self) {
-        self.act(&poll());
-        self.pass(5000).await;
-    }
-
     /// The documents that a poll requests, but the Sitemap.
     async fn poll_requests(&mut self) -> Vec<String> {
         self.take_requested();
-        self.poll().await;
+        poll_now(self).await;
         let mut requested = self.take_requested();
         requested.retain(|path| path != SITEMAP);
         requested
-    }
-
-    pub(super) async fn claim(&self) -> Option<SourceTime> {
-        self.database().await.sets[0].synced_until
     }
 }
 
 pub(super) fn updated(resource: usize, at: SourceTime) -> String {
     let uri = uri(&format!("resource/{resource}"));
     format!("<url><loc>{uri}</loc><lastmod rs:type=\"updated\">{at}</lastmod></url>")
-}
-
-/// Whether the status states that earlier Change Sets are not read.
-async fn has_notice(world: &World) -> bool {
-    let set = world.status().await.remove(0);
-    let mut notices = set.notices.iter();
-    notices.any(|notice| notice.code == "change-sets-cut")
-}
-
-fn versions(world: &World) -> [Option<u32>; 3] {
-    [0, 1, 2].map(|resource| version(world, resource))
 }
 
 /// A world that has read the Sitemap and the first Change Set, which has a change of the first resource. `run` gets what the Sitemap lists.
@@ -121,9 +104,9 @@ fn begun(run: impl AsyncFnOnce(&mut World, &str)) {
             changes += &updated(0, world.changed_at(0));
             world.pass(1000).await;
             world.write("a.xml", document(TYPE, &changes));
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(versions(world), [Some(2), Some(1), Some(1)]);
-            assert_eq!(world.claim().await, Some(world.changed_at(0)));
+            assert_eq!(claim(world).await, Some(world.changed_at(0)));
             run(world, &listed).await;
         },
     );
@@ -140,7 +123,7 @@ fn change_sets_are_followed_back_to_a_known_change() {
         // First the one before once more, because the Sitemap names it no longer.
         assert_eq!(requested, ["a.xml", "c.xml", "b.xml", "a.xml"]);
         assert_eq!(versions(world), [Some(2); 3]);
-        assert_eq!(world.claim().await, Some(world.changed_at(2)));
+        assert_eq!(claim(world).await, Some(world.changed_at(2)));
         assert_eq!(gaps(world).await, 0);
         world.change_and_write("d.xml", Some("c.xml"), &[1]).await;
         world.change_and_write("e.xml", Some("d.xml"), &[0]).await;
@@ -165,24 +148,24 @@ fn change_sets_are_followed_back_to_a_known_change() {
 #[test]
 fn change_set_that_fails_is_read_later() {
     begun(async |world, listed| {
-        let claim = world.claim().await;
+        let claimed = claim(world).await;
         world.write_status("b.xml", 503);
         world.act(&Act::Change(1));
         let before = change_set_link("prev", "a.xml") + &updated(1, world.changed_at(1));
         world.change_and_write("c.xml", Some("b.xml"), &[2]).await;
         world.write_sitemap(listed, "c.xml");
         for _ in 0..2 {
-            world.poll().await;
+            poll_now(world).await;
             assert!(errors(world).await[0].is_some());
-            assert_eq!(world.claim().await, claim);
+            assert_eq!(claim(world).await, claimed);
             assert_eq!(gaps(world).await, 0);
         }
         // What could be read is applied all the same.
         assert_eq!(versions(world), [Some(2), Some(1), Some(2)]);
         world.write("b.xml", document(TYPE, &before));
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(errors(world).await, [None]);
-        assert_eq!(world.claim().await, Some(world.changed_at(2)));
+        assert_eq!(claim(world).await, Some(world.changed_at(2)));
         assert_eq!(versions(world), [Some(2); 3]);
     });
 }
@@ -192,21 +175,21 @@ fn change_set_that_fails_is_read_later() {
 fn chain_that_breaks_off_leaves_a_gap_until_the_sitemap_is_read() {
     for before in ["c.xml", "b.xml", "gone.xml"] {
         begun(async |world, listed| {
-            let claim = world.claim().await;
+            let claimed = claim(world).await;
             world.act(&Act::Change(1));
             world.pass(1000).await;
             world.change_and_write("b.xml", Some("c.xml"), &[0]).await;
             world.change_and_write("c.xml", Some(before), &[2]).await;
             world.write_sitemap(listed, "c.xml");
-            world.poll().await;
+            poll_now(world).await;
             assert_eq!(gaps(world).await, 1, "{before}");
-            assert_eq!(world.claim().await, claim, "{before}");
-            assert!(has_notice(world).await, "{before}");
+            assert_eq!(claim(world).await, claimed, "{before}");
+            assert!(has_notice(world, CUT).await, "{before}");
             // The gap stays, and with it the notice: the change that is known lies behind it.
             world.change_and_write("d.xml", Some("c.xml"), &[2]).await;
             world.write_sitemap(listed, "d.xml");
-            world.poll().await;
-            assert!(has_notice(world).await, "{before}");
+            poll_now(world).await;
+            assert!(has_notice(world, CUT).await, "{before}");
             let listed = world.listed();
             world.write_sitemap(&listed, "d.xml");
             world.pass(2 * HOUR).await;
@@ -215,8 +198,8 @@ fn chain_that_breaks_off_leaves_a_gap_until_the_sitemap_is_read() {
             // A chain that is whole again ends it.
             world.change_and_write("e.xml", Some("d.xml"), &[2]).await;
             world.write_sitemap(&listed, "e.xml");
-            world.poll().await;
-            assert!(!has_notice(world).await, "{before}");
+            poll_now(world).await;
+            assert!(!has_notice(world, CUT).await, "{before}");
         });
     }
 }

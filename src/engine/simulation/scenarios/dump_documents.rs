@@ -146,13 +146,6 @@ pub(super) fn times_requested(world: &World, path: &str) -> usize {
     requested.iter().filter(|it| *it == path).count()
 }
 
-/// The codes of what the status notes of the set.
-pub(super) async fn notices(world: &World) -> Vec<String> {
-    let status = world.status().await.remove(0);
-    let notices = status.notices.into_iter();
-    notices.map(|notice| notice.code).collect()
-}
-
 /// The code of the error of the set.
 pub(super) async fn error(world: &World) -> Option<String> {
     errors(world).await.remove(0)

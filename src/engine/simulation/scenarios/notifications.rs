@@ -117,12 +117,6 @@ pub(super) async fn front(world: &World) -> SourceTime {
     database.sets[0].coverage.front().unwrap()
 }
 
-pub(super) async fn notices(world: &World) -> Vec<(String, u64)> {
-    let set = world.status().await.remove(0);
-    let notices = set.notices.into_iter();
-    notices.map(|notice| (notice.code, notice.count)).collect()
-}
-
 /// A world that has its baseline.
 pub(super) fn begun(habits: Habits, settings: Settings, run: impl AsyncFnOnce(&mut World)) {
     simulate(habits, settings, async |world| {

@@ -13,6 +13,19 @@ const BEGINS_LATE: [Act; 5] = [
     Act::Pass(1000),
 ];
 
+/// The Resource List can't be read at first.
+fn without_list() -> Habits {
+    Habits {
+        faulty_first: Some((SimulatedDocument::ResourceList, Fault::Unavailable)),
+        ..habits(ChangeLists::Open)
+    }
+}
+
+/// It can be read from now on.
+fn repair_list(world: &mut World) {
+    world.act(&Act::Fail(0, SimulatedDocument::ResourceList, None));
+}
+
 async fn was_read(world: &World) -> bool {
     world.store().sets(NAME).await.unwrap()[0].was_read
 }
@@ -34,15 +47,10 @@ fn gap_is_closed_by_the_resource_list() {
 /// A run that makes the baseline has read the Resource List already, and does not request it twice.
 #[test]
 fn baseline_is_not_followed_by_another_reading_of_the_resource_list() {
-    let faulty = (SimulatedDocument::ResourceList, Fault::Unavailable);
-    let habits = Habits {
-        faulty_first: Some(faulty),
-        ..habits(ChangeLists::Open)
-    };
-    simulate(habits, settings(), async |world| {
+    simulate(without_list(), settings(), async |world| {
         world.pass(5000).await;
         world.run(&BEGINS_LATE).await;
-        world.act(&Act::Fail(0, faulty.0, None));
+        repair_list(world);
         let before = world.requests().documents;
         world.run_once().await;
         // The Capability List, the Resource List and the Change List.
@@ -54,16 +62,11 @@ fn baseline_is_not_followed_by_another_reading_of_the_resource_list() {
 /// A set counts as read once a run has read all that states what it has.
 #[test]
 fn set_counts_as_read_after_a_complete_run() {
-    let faulty = (SimulatedDocument::ResourceList, Fault::Unavailable);
-    let habits = Habits {
-        faulty_first: Some(faulty),
-        ..habits(ChangeLists::Open)
-    };
-    simulate(habits, settings(), async |world| {
+    simulate(without_list(), settings(), async |world| {
         world.pass(5000).await;
         world.run_once().await;
         assert!(!was_read(world).await);
-        world.act(&Act::Fail(0, faulty.0, None));
+        repair_list(world);
         world.run_once().await;
         assert!(was_read(world).await);
     });

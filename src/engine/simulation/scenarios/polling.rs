@@ -3,9 +3,7 @@
 use super::super::handwritten::uri;
 use super::super::packages::archive;
 use super::super::source::DumpOffer;
-use super::resource_lists::{
-    CAPABILITIES, LIST, claim, md, poll_now, standalone_settings, urlset, versions,
-};
+use super::resource_lists::{CAPABILITIES, LIST, md, standalone_settings, urlset};
 use super::*;
 
 /// Where the Source Description is.

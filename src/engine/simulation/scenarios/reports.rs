@@ -2,7 +2,7 @@
 //! error.
 
 use super::super::handwritten::uri;
-use super::notifications::{begun, notices};
+use super::notifications::begun;
 use super::*;
 use crate::protocol::{Capability, Entry, Head, Link, Root, write_document};
 

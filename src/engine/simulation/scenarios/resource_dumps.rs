@@ -144,7 +144,7 @@ fn dumps_of_an_index_are_one_dump() {
         write_dump(world, "a.xml", &[one]);
         write_dump(world, "b.xml", &[two]);
         world.write(DUMP, index(world, &dumps));
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 1), (2, 1)]);
         assert_eq!(error(world).await, None);
     });
@@ -165,11 +165,11 @@ fn index_with_an_entry_that_cannot_be_read_deletes_nothing() {
         write_dump(world, "a.xml", &[one]);
         let whole = index(world, &[Entry::new(uri("a.xml"))]);
         world.write(DUMP, nameless(whole.clone()));
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
         assert_eq!(error(world).await, Some("bad-entries".to_owned()));
         world.write(DUMP, whole);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(files(world), [(0, 2), (2, 1)]);
         assert_eq!(error(world).await, None);
     });
@@ -221,7 +221,7 @@ fn absence_from_a_dump_proves_nothing_where_anything_is_in_doubt() {
                 _ => whole,
             };
             world.write(DUMP, edited);
-            world.poll().await;
+            poll_now(world).await;
             let left = if code.is_some() { Some(1) } else { None };
             assert_eq!(version(world, 1), left, "{doubt}");
             assert_eq!(version(world, 0), Some(2), "{doubt}");
@@ -261,7 +261,7 @@ fn dump_that_is_ruled_out_is_read_before_anything_is_deleted() {
             write_dump(world, "a.xml", &[one]);
             write_dump(world, "b.xml", &[two]);
             world.write(DUMP, index(world, &dumps));
-            world.poll().await;
+            poll_now(world).await;
             let asked = requested(world);
             assert!(asked.iter().any(|path| path == "b.xml"), "{asked:?}");
             let left = has_moved.then_some(1);
@@ -303,7 +303,7 @@ fn damaged_dump_is_not_downloaded_again_beside_a_list() {
             world.pass(1000).await;
             assert_eq!(requested(world), [DUMP, "one.zip"]);
             assert!(error(world).await.is_some());
-            world.poll().await;
+            poll_now(world).await;
             let asked = requested(world);
             assert!(asked.len() > 1 && asked.iter().all(|path| path == DUMP));
             let expected = if is_dump_repaired {
@@ -313,12 +313,12 @@ fn damaged_dump_is_not_downloaded_again_beside_a_list() {
                 world.act(&Act::Fail(0, place, None));
                 Some("bad-entries")
             };
-            world.poll().await;
+            poll_now(world).await;
             let downloads = times_requested(world, "one.zip");
             assert_eq!(downloads, usize::from(is_dump_repaired));
             if is_dump_repaired {
                 world.act(&Act::Fail(0, place, None));
-                world.poll().await;
+                poll_now(world).await;
             }
             assert_eq!(error(world).await.as_deref(), expected);
             assert_eq!(files(world), FIRST);
@@ -347,7 +347,7 @@ fn package_that_fails_ends_a_dump_only_beside_a_list() {
         assert_eq!(found, [(1, 1), (2, 1)]);
         assert_eq!(asked, "dump.xmlone.ziptwo.zip");
         world.write("one.zip", one);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!((files(world), error(world).await), (FIRST.to_vec(), None));
         assert_eq!(times_requested(world, "two.zip"), 0);
     });
@@ -389,7 +389,7 @@ fn unusable_package_is_downloaded_again_after_growing_pauses() {
         }
         // Another version is tried at once, and its pauses begin anew.
         write_bad(world, 1);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!(times_requested(world, "one.zip"), 1);
         world.pass(1000 * 900).await;
         assert!(times_requested(world, "one.zip") > 0);
@@ -435,7 +435,7 @@ fn package_with_another_digest_is_not_read() {
         assert_eq!(files(world), []);
         assert_eq!(error(world).await, Some("digest-mismatch".to_owned()));
         write_dump(world, DUMP, &[one]);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!((files(world), error(world).await), (FIRST.to_vec(), None));
     });
 }
@@ -465,7 +465,7 @@ fn package_on_disk_is_not_taken_for_another_version() {
                 world.pass(5000).await;
                 // A poll that needed the package has ended.
                 assert_eq!(world.package_files(), 0, "{commit} {path}");
-                world.poll().await;
+                poll_now(world).await;
                 assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)], "{commit} {path}");
                 assert_eq!(error(world).await, None, "{commit} {path}");
                 assert_eq!(world.package_files(), 0, "{commit} {path}");
@@ -486,7 +486,7 @@ fn package_is_tried_twice_in_a_poll() {
         world.pass(1000).await;
         assert_eq!(requested(world), [DUMP, "one.zip", "one.zip"]);
         world.write("one.zip", bytes);
-        world.poll().await;
+        poll_now(world).await;
         assert_eq!((files(world), error(world).await), (FIRST.to_vec(), None));
     });
 }
@@ -552,7 +552,7 @@ fn sitemap_is_read_after_the_dump_that_it_names() {
             // The last one is an older version of the Sitemap.
             for (listed, expected) in [(newer, None), (listed, Some("older-resource-list"))] {
                 world.write(SITEMAP, document("", &(dump_link("one.zip") + &listed)));
-                world.poll().await;
+                poll_now(world).await;
                 assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
                 assert_eq!(error(world).await.as_deref(), expected);
                 assert_eq!(times_requested(world, "one.zip"), 0);
@@ -588,7 +588,7 @@ fn dump_that_states_a_future_time_undoes_no_change() {
             world.write("one.zip", before_the_change);
             requested(world);
             let before = world.requests().contents;
-            world.poll().await;
+            poll_now(world).await;
             assert!(times_requested(world, "one.zip") > 0);
             assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
             // The Sitemap would restore it.

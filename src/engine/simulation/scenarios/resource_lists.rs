@@ -123,24 +123,11 @@ pub(super) fn wait(world: &World) {
     world.stage.set_moment(world.moment() + 1000);
 }
 
-pub(super) async fn poll_now(world: &mut World) {
-    world.act(&poll());
-    world.pass(5000).await;
-}
-
 /// The handwritten documents that a poll requests.
 pub(super) async fn poll_requests(world: &mut World) -> Vec<String> {
     world.take_requested();
     poll_now(world).await;
     world.take_requested()
-}
-
-pub(super) async fn claim(world: &World) -> Option<SourceTime> {
-    world.database().await.sets[0].synced_until
-}
-
-pub(super) fn versions(world: &World) -> [Option<u32>; 3] {
-    [0, 1, 2].map(|resource| version(world, resource))
 }
 
 /// Pages that state no time are of the time of their newest entry, whichever page that is on.
