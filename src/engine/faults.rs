@@ -65,6 +65,8 @@ pub(in crate::engine) struct PollReport {
     dead_parts: u64,
     /// How many of them are parts of Resource Lists.
     dead_list_parts: u64,
+    /// Why the index does not exist that a closed list or dump links to.
+    dead_index: Option<String>,
     /// Hashes of the dead parts that are logged, of this poll and of the one before.
     logged: HashSet<u64>,
     logged_before: HashSet<u64>,
@@ -77,6 +79,16 @@ impl PollReport {
             logged_before: self.logged,
             ..Self::default()
         }
+    }
+
+    /// Adds the error of an index that does not exist: the first one is shown.
+    pub(in crate::engine) fn add_dead_index(&mut self, error: &EngineError) {
+        self.dead_index.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Why the index does not exist that a closed list or dump links to; `None`: there is none, or each exists.
+    pub(in crate::engine) fn dead_index(&self) -> Option<&str> {
+        self.dead_index.as_deref()
     }
 
     /// Adds the error of a part.

@@ -52,13 +52,9 @@ impl NewsFilter {
     }
 
     /// Whether a change of that time is late: a later document of the same time has been read. The change may be unknown
-    /// nevertheless, but it does not replace one of the same time. A change without a time is late if its document is covered, with its
-    /// end, by later ones.
+    /// nevertheless, but it does not replace one of the same time.
     pub fn is_late(&self, changed_at: Option<SourceTime>) -> bool {
-        match changed_at {
-            Some(changed_at) => self.late_from.is_some_and(|from| from <= changed_at),
-            None => self.missing.is_empty() && self.stated.is_some_and(|it| self.is_overtaken(it)),
-        }
+        matches!((self.late_from, changed_at), (Some(from), Some(changed_at)) if from <= changed_at)
     }
 
     /// Whether a change of that time may be news. Times are often whole seconds, so that a change at a boundary may belong to
@@ -67,7 +63,7 @@ impl NewsFilter {
     /// remove what those have stated.
     pub fn includes(&self, change: Option<ChangeKind>, changed_at: Option<SourceTime>) -> bool {
         let Some(changed_at) = changed_at else {
-            return change != Some(ChangeKind::Deleted) || !self.is_late(None);
+            return change != Some(ChangeKind::Deleted) || !self.is_overtaken();
         };
         let Some(stated) = self.stated else {
             return true;
@@ -80,9 +76,13 @@ impl NewsFilter {
             || self.missing.iter().any(may_be_in)
     }
 
-    /// Whether later documents were read up to and beyond the end of the document.
-    fn is_overtaken(&self, stated: Interval) -> bool {
-        let until = stated.until();
-        self.front.is_some_and(|front| until < front) && self.is_late(Some(until))
+    /// Whether the document is covered by later ones, up to its end and beyond. Where it states no end, what it states without a time may
+    /// be later than the newest of its changes.
+    pub fn is_overtaken(&self) -> bool {
+        let is_passed = |until: SourceTime| {
+            self.front.is_some_and(|front| until < front) && self.is_late(Some(until))
+        };
+        let until = self.stated.map(|stated| stated.until());
+        self.missing.is_empty() && until.is_some_and(is_passed)
     }
 }

@@ -53,14 +53,15 @@ impl SetState {
             (None, None) => return Err(EngineError::Interrupted),
         };
         // It is read, even if its index can't be fetched now.
-        let read = self.dump.insert(ReadDump {
+        let index_had_failed = last.as_ref().is_none_or(|last| last.has_failed);
+        self.dump = Some(ReadDump {
             uri: uri.clone(),
             span,
-            index,
-            has_failed: false,
+            index: index.clone(),
+            has_failed: index.is_some() && index_had_failed,
         });
         // A closed dump states nothing more: its index names the one that follows.
-        if let Some(index) = read.index.clone()
+        if let Some(index) = index
             && let Some(changed) = self.poll_linked_index(&index).await?
             && changed.read.summary.is_index
         {
@@ -68,7 +69,7 @@ impl SetState {
             let ingested = self.ingest_change_dump(changed, last.as_ref()).await;
             span = ingested.inspect_err(|_| self.forget_reaches())?;
             if let Some(read) = &mut self.dump {
-                read.span = span;
+                (read.span, read.has_failed) = (span, false);
             }
         }
         Ok(span)
@@ -82,17 +83,16 @@ impl SetState {
     }
 
     /// Fetches the index that a closed dump belongs to; `None` if it does not exist.
-    async fn poll_linked_index(&self, index: &Url) -> Result<Option<ChangedDocument>, EngineError> {
-        let polled = poll_document(&self.context, self.record.id, index, true).await;
-        match polled {
+    async fn poll_linked_index(
+        &mut self,
+        index: &Url,
+    ) -> Result<Option<ChangedDocument>, EngineError> {
+        match poll_document(&self.context, self.record.id, index, true).await {
             Err(error) if error.is_absence() => {
-                self.note_dead_index(Some(&error));
+                self.report.add_dead_index(&error);
                 Ok(None)
             }
-            polled => {
-                self.note_dead_index(None);
-                polled
-            }
+            polled => polled,
         }
     }
 

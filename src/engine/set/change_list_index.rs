@@ -97,7 +97,11 @@ impl SetState {
         polled: PolledIndex,
     ) -> Result<Result<Span, Box<ChangedDocument>>, EngineError> {
         match polled {
-            PolledIndex::Unchanged(index) => Ok(Ok(self.read_lists(*index).await?)),
+            PolledIndex::Unchanged(index) => {
+                // After an error it is not known up to where its lists reach.
+                self.lists.index = None;
+                Ok(Ok(self.read_lists(*index).await?))
+            }
             PolledIndex::Changed(changed) if changed.read.summary.is_index => {
                 changed.read.expect(&Capability::ChangeList)?;
                 Ok(Ok(self.read_index(uri, *changed).await?))

@@ -25,8 +25,6 @@ struct ListRead {
     is_open: bool,
     /// It is a closed list whose successor only the Capability List names.
     needs_successor: bool,
-    /// Why the index that it links to does not exist.
-    dead_index: Option<EngineError>,
     /// It was not read before.
     is_new: bool,
 }
@@ -35,9 +33,8 @@ impl SetState {
     /// Reads the Change Lists; returns what they cover, `None` if there are none.
     pub(super) async fn read_change_lists(&mut self) -> Result<Option<Span>, EngineError> {
         let mut span = self.read_former_list().await?;
-        let (mut closed, mut dead_index): (Vec<Url>, _) = (Vec::new(), None);
+        let mut closed: Vec<Url> = Vec::new();
         while let Some(read) = self.read_offered_list(&closed).await? {
-            dead_index = dead_index.or(read.dead_index);
             span = Some(match span {
                 Some(before) => before.then(read.span),
                 None => read.span,
@@ -58,7 +55,6 @@ impl SetState {
                 Ok(()) => {}
             }
         }
-        self.note_dead_index(dead_index.as_ref());
         Ok(span)
     }
 
@@ -120,7 +116,6 @@ impl SetState {
             span,
             is_open: false,
             needs_successor: false,
-            dead_index: None,
             is_new: true,
         };
         if self.lists.is_index_at(uri) {
@@ -207,21 +202,19 @@ impl SetState {
         list: ReadList,
         is_new: bool,
     ) -> Result<ListRead, EngineError> {
-        let (mut span, mut dead_index) = (list.span, None);
+        let (mut span, mut has_index) = (list.span, false);
         if let Some(index) = &list.index {
             match self.read_linked_index(index).await? {
-                LinkedIndex::Read(read) => span = read,
-                LinkedIndex::NoIndex => {}
+                LinkedIndex::Read(read) => (span, has_index) = (read, true),
                 // The Capability List may name what follows.
-                LinkedIndex::Absent(error) => dead_index = Some(error),
+                LinkedIndex::NoIndex => {}
+                LinkedIndex::Absent(error) => self.report.add_dead_index(&error),
             }
         }
-        let has_index = list.index.is_some() && dead_index.is_none();
         Ok(ListRead {
             span,
             is_open: !list.is_closed,
             needs_successor: list.is_closed && !has_index,
-            dead_index,
             is_new,
             uri: list.uri,
         })

@@ -217,7 +217,10 @@ impl News {
         for entry in entries {
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             let is_included = filter.includes(entry.md.change, changed_at);
-            let late = filter.is_late(changed_at);
+            let late = match changed_at {
+                Some(_) => filter.is_late(changed_at),
+                None => filter.is_overtaken(),
+            };
             if is_included && late && !late_uris.insert(entry.loc.clone()) {
                 continue;
             }

@@ -27,6 +27,11 @@ impl SetState {
             facts.faults = faults;
             facts.dead_parts = dead_parts;
         });
+        let dead_index = self.report.dead_index();
+        let message = dead_index.map(|error| {
+            format!("the link of a closed list to its index leads to nothing: {error}")
+        });
+        self.note("dead-index", message);
     }
 
     /// When the next poll is due after one that failed. Parts of a Resource List that are dead are so for longer than a few seconds,
@@ -73,14 +78,6 @@ impl SetState {
             let shown = usual.as_ref().filter(|why| why.code == code);
             self.note(code, shown.map(|why| why.message.clone()));
         }
-    }
-
-    /// Shows that the index does not exist that a closed list or dump links to, or that it does.
-    pub(super) fn note_dead_index(&self, error: Option<&EngineError>) {
-        let message = error.map(|error| {
-            format!("the link of a closed list to its index leads to nothing: {error}")
-        });
-        self.note("dead-index", message);
     }
 
     /// Shows why Change Sets that precede others are not read, or that none is missing.

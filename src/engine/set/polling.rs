@@ -13,6 +13,11 @@ impl SetState {
     /// Polls every document that may state changes. An error of one does not keep the others from being read.
     pub(super) async fn poll_documents(&mut self) -> Result<Pacing, EngineError> {
         let refreshed = self.refresh_offers().await;
+        if let Err(error) = &refreshed
+            && error.is_fatal()
+        {
+            return refreshed.map(|()| Pacing::Soon);
+        }
         if self.record.offers.is_empty() {
             refreshed?;
             return Err(EngineError::NoResourceList);

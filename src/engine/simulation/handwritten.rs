@@ -85,6 +85,20 @@ impl World {
         scene.handwritten.pages.insert(path.to_owned(), page);
     }
 
+    /// As [`write_status`](Self::write_status); returns what was served there.
+    pub(super) fn replace_status(&self, path: &str, status: u16) -> Page {
+        let mut scene = self.stage.scene();
+        let page = Page::Status(status);
+        let before = scene.handwritten.pages.insert(path.to_owned(), page);
+        before.unwrap()
+    }
+
+    /// Serves what was served at a path before.
+    pub(super) fn restore(&self, path: &str, page: Page) {
+        let mut scene = self.stage.scene();
+        scene.handwritten.pages.insert(path.to_owned(), page);
+    }
+
     /// The handwritten pages that were requested since this was asked last.
     pub(super) fn take_requested(&self) -> Vec<String> {
         std::mem::take(&mut self.stage.scene().handwritten.requested)

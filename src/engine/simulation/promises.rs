@@ -25,6 +25,8 @@ pub(super) struct Witness {
     /// What did not arrive.
     lost: Vec<(SetNo, Interval)>,
     arriving: Option<Arc<Notification>>,
+    /// How many have arrived.
+    arrivals: u64,
     /// What is in the inbox; nothing for what can't be read.
     inbox: BTreeMap<i64, Option<Arc<Notification>>>,
     /// Whether one resource is excluded now.
@@ -37,11 +39,12 @@ impl Witness {
     /// A notification is being delivered.
     pub(super) fn arriving(&mut self, notification: &Arc<Notification>) {
         self.arriving = Some(Arc::clone(notification));
+        self.arrivals += 1;
     }
 
-    /// Whether the inbox has anything.
-    pub(super) fn has_deliveries(&self) -> bool {
-        !self.inbox.is_empty()
+    /// How many deliveries are in the inbox, and how many have arrived.
+    pub(super) fn deliveries(&self) -> (usize, u64) {
+        (self.inbox.len(), self.arrivals)
     }
 
     /// The delivery has been answered.

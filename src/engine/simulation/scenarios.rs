@@ -1156,6 +1156,25 @@ fn query_that_fails_is_repeated() {
     }
 }
 
+/// The same before there is a baseline: an error of the Resource List does not hide it.
+#[test]
+fn query_that_fails_before_the_baseline_is_repeated() {
+    let faulty = (SimulatedDocument::ResourceList, Fault::Unavailable);
+    for queries in 0..12 {
+        let habits = Habits {
+            faulty_first: Some(faulty),
+            ..habits(ChangeLists::Open)
+        };
+        let acts = [
+            Act::FailQuery(queries),
+            poll(),
+            Act::Pass(10_000),
+            Act::Fail(0, faulty.0, None),
+        ];
+        run(habits, &acts);
+    }
+}
+
 /// A framework notification announces a document: it is read at once.
 #[test]
 fn framework_notification_has_documents_read() {

@@ -647,6 +647,38 @@ async fn resource_stays_in_a_set_that_has_named_it_since() {
     assert_eq!(counts(&world, other).await, [1, 0]);
 }
 
+/// Nobody would be asked whether the hub is right; and with equal times the later document wins.
+#[tokio::test]
+async fn resource_does_not_leave_a_set_by_what_only_a_hub_states_or_an_earlier_document() {
+    let by_hub = Change {
+        unconfirmed: true,
+        ..deleted("a", 4)
+    };
+    let of_earlier_document = Change {
+        late: true,
+        ..deleted("a", 3)
+    };
+    for change in [by_hub, of_earlier_document] {
+        let (world, other) = left_before(2).await;
+        world.announce_in(world.set, vec![change]).await;
+        assert_eq!(counts(&world, other).await, [1, 1]);
+    }
+}
+
+/// It may have been named later than the deletion.
+#[tokio::test]
+async fn resource_that_a_change_without_a_time_names_does_not_leave_a_set_that_was_read_late() {
+    let (world, other) = left_before(2).await;
+    world.announce_in(other, vec![updated("a", 8)]).await;
+    let untimed = Change {
+        changed_at: None,
+        ..created("a", 5)
+    };
+    world.announce_in(world.set, vec![untimed]).await;
+    world.announce_in(world.set, vec![deleted("a", 4)]).await;
+    assert_eq!(counts(&world, other).await, [1, 1]);
+}
+
 /// No other set is left that could have it deleted, and what is known of it is later than the deletion: the next list decides.
 #[tokio::test]
 async fn resource_that_only_a_late_set_has_stays_until_its_list() {

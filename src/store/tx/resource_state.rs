@@ -146,8 +146,8 @@ impl ResourceState {
             None => changed_at,
             Some(member) => member
                 .named_at
-                .max(changed_at)
-                .filter(|_| member.named_at.is_some()),
+                .zip(changed_at)
+                .map(|(one, other)| one.max(other)),
         };
         self.join_named(sql, context, named_at)
     }
@@ -173,11 +173,14 @@ impl ResourceState {
     }
 
     /// Whether a change that is older than what another set has stated says that the resource has left this one: the set has not named
-    /// it since.
+    /// it since. What only a hub states does not count, because nobody would be asked.
     pub(super) fn has_left(&self, change: &Change) -> bool {
         let named_at = self.member.and_then(|member| member.named_at);
-        change.kind == ChangeKind::Deleted
-            && named_at.is_some_and(|named_at| change.changed_at >= Some(named_at))
+        let (Some(named_at), Some(changed_at)) = (named_at, change.changed_at) else {
+            return false;
+        };
+        let is_later = named_at < changed_at || named_at == changed_at && !change.late;
+        change.kind == ChangeKind::Deleted && !change.unconfirmed && is_later
     }
 
     /// Makes the resource a member of the set because a part of its Resource List names it.

@@ -479,7 +479,7 @@ fn undated_deletion_counts_unless_later_documents_cover_its_document() {
             other => panic!("{base}: {other:?}"),
         };
         assert_eq!(filter.includes(deleted, None), is_news, "{base}");
-        assert_eq!(filter.is_late(None), !is_news, "{base}");
+        assert_eq!(filter.is_overtaken(), !is_news, "{base}");
         assert!(filter.includes(UPDATED, None), "{base}");
         assert!(filter.includes(None, None), "{base}");
     }

@@ -308,6 +308,10 @@ fn list_of_a_linked_index_may_be_gone() {
     begun(async |world, begin| {
         Form::LinkedIndex.list(world, begin).await;
         world.write_status("b.xml", 404);
+        let index = world.replace_status("index.xml", 404);
+        poll_requests(world).await;
+        assert!(has_notice(world, "dead-index").await);
+        world.restore("index.xml", index);
         poll_requests(world).await;
         assert!(!has_notice(world, "dead-index").await);
         assert!(errors(world).await[0].is_some());
@@ -416,9 +420,14 @@ fn link_to_what_is_no_index_leads_nowhere() {
         let open = (world.now(), None);
         change(world, 1).await;
         write_list(world, "b.xml", open, &[]);
-        assert_eq!(poll_requests(world).await, ["a.xml", "b.xml"]);
+        let requested = poll_requests(world).await;
+        assert_eq!(requested, ["a.xml", "b.xml", CAPABILITY_LIST]);
         assert_eq!(version(world, 1), Some(1));
         assert_eq!(claim(world).await, closed.1);
+        // The Capability List names what follows.
+        offer(world, &["a.xml", "b.xml"]);
+        poll_requests(world).await;
+        assert_synced(world, 1).await;
     });
 }
 
@@ -613,4 +622,22 @@ fn page_does_not_contradict_what_a_hub_has_stated() {
             assert_synced(world, 1).await;
         },
     );
+}
+
+/// Up to where the open list of an unchanged index reaches is not lost if the database fails once it has been read.
+#[test]
+fn open_list_of_an_unchanged_index_counts_wherever_the_database_fails() {
+    for commit in 0..6 {
+        begun(async |world, begin| {
+            let middle = Form::Index.list(world, begin).await;
+            poll_requests(world).await;
+            assert_synced(world, 1).await;
+            change(world, 2).await;
+            write_list(world, "b.xml", (middle, None), &[]);
+            world.act(&Act::FailCommit(commit));
+            poll_requests(world).await;
+            world.pass(5000).await;
+            assert_synced(world, 2).await;
+        });
+    }
 }
