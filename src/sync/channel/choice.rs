@@ -131,6 +131,17 @@ mod tests {
         check(&[], &[a, b], choice(&[], &[], &[0, 1]));
     }
 
+    /// It goes on with its lease.
+    #[test]
+    fn stored_channel_is_wanted_although_it_is_not_followed_any_more() {
+        let (a, b) = (("changes", "a", true), ("changes", "b", true));
+        let expected = ChannelChoice {
+            surplus: 1,
+            ..choice(&[(1, 0)], &[], &[])
+        };
+        check_with(&[a, b], &[b], &[0], expected);
+    }
+
     #[test]
     fn one_channel_of_each_kind_is_wanted() {
         let (a, b, c) = (

@@ -128,6 +128,21 @@ mod tests {
     }
 
     #[test]
+    fn explanation_names_who_has_delivered() {
+        use DeliveryFaultKind::{Contradicted, Silent};
+        for (transport, silent, contradicted) in [
+            (Transport::Websub, "the hub", "the hub has delivered"),
+            (Transport::Websocket, "the Source", "it has sent"),
+            (Transport::Xmpp, "the Source", "it has sent"),
+            (Transport::Callback, "the Source", "to the callback"),
+        ] {
+            assert!(Silent.message(transport).contains(silent), "{transport:?}");
+            let message = Contradicted.message(transport);
+            assert!(message.contains(contradicted), "{transport:?}");
+        }
+    }
+
+    #[test]
     fn reason_of_a_denial_is_cut() {
         let denial = Denial::new(&"é".repeat(1000), DateTime::UNIX_EPOCH);
         assert_eq!(denial.reason.chars().count(), MAX_REASON);

@@ -382,3 +382,30 @@ fn refused_request_keeps_its_retry_after_over_a_restart() {
     lease.resume();
     assert_eq!(lease.next_deadline(), Some(at(301)));
 }
+
+#[test]
+fn each_state_has_a_code_of_its_own() {
+    for state in [
+        ChannelState::Pending,
+        ChannelState::Active,
+        ChannelState::Denied,
+        ChannelState::Expired,
+        ChannelState::Unsubscribed,
+    ] {
+        assert_eq!(ChannelState::from_code(state.code()), Some(state));
+    }
+    assert_eq!(ChannelState::from_code("other"), None);
+}
+
+/// The request that opened a connection has been answered; one that has not been answered yet is still missing its answer.
+#[test]
+fn connection_that_was_open_waits_for_no_answer() {
+    let mut open = active(None);
+    open.asked_at = Some(at(0));
+    open.await_connection(at(5));
+    assert_eq!((open.state, open.asked_at), (ChannelState::Pending, None));
+    let mut opening = Lease::new(at(0));
+    opening.asked_at = Some(at(0));
+    opening.await_connection(at(5));
+    assert_eq!(opening.asked_at, Some(at(0)));
+}
