@@ -669,10 +669,11 @@ async fn resource_does_not_leave_a_set_by_what_only_a_hub_states_or_an_earlier_d
 #[tokio::test]
 async fn resource_that_a_change_without_a_time_names_does_not_leave_a_set_that_was_read_late() {
     let (world, other) = left_before(2).await;
-    world.announce_in(other, vec![updated("a", 8)]).await;
+    // The list of the other set is later than its document.
     let untimed = Change {
         changed_at: None,
-        ..created("a", 5)
+        late: true,
+        ..updated("a", 5)
     };
     world.announce_in(world.set, vec![untimed]).await;
     world.announce_in(world.set, vec![deleted("a", 4)]).await;
