@@ -75,7 +75,7 @@ impl SetState {
         Ok(span)
     }
 
-    /// A part of the dump that is unchanged at the next poll may be one that was read now: up to where it reaches is not remembered.
+    /// Has the parts read anew with the next poll: one that has not changed then may have been read now for the first time.
     fn forget_reaches(&mut self) {
         if let Some(read) = &mut self.dump {
             read.has_failed = true;

@@ -51,10 +51,8 @@ impl SetState {
         &mut self,
         uri: &Url,
     ) -> Result<LinkedIndex, EngineError> {
-        let remembered = match self.lists.is_index_at(uri) {
-            true => self.lists.index.clone(),
-            false => None,
-        };
+        let remembered = self.lists.index.as_ref();
+        let remembered = remembered.filter(|index| index.uri == *uri).cloned();
         let polled = match self.poll_index(uri, remembered).await {
             // Of the index itself: a list that it names may be gone as well.
             Err(error) if error.is_absence() => return Ok(LinkedIndex::Absent(error)),
@@ -73,7 +71,7 @@ impl SetState {
         self.read_polled_index(uri, polled).await
     }
 
-    /// Polls an index that is remembered, perhaps.
+    /// Polls an index. `remembered`: as it was read last.
     async fn poll_index(
         &self,
         uri: &Url,

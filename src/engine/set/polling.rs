@@ -12,12 +12,10 @@ use crate::sync::{Pacing, Span};
 impl SetState {
     /// Polls every document that may state changes. An error of one does not keep the others from being read.
     pub(super) async fn poll_documents(&mut self) -> Result<Pacing, EngineError> {
-        let refreshed = self.refresh_offers().await;
-        if let Err(error) = &refreshed
-            && error.is_fatal()
-        {
-            return refreshed.map(|()| Pacing::Soon);
-        }
+        let refreshed = match self.refresh_offers().await {
+            Err(error) if error.is_fatal() => return Err(error),
+            refreshed => refreshed,
+        };
         if self.record.offers.is_empty() {
             refreshed?;
             return Err(EngineError::NoResourceList);

@@ -140,7 +140,7 @@ pub(super) struct ReadDump {
     pub(super) span: Span,
     /// The index that a closed dump belongs to.
     pub(super) index: Option<Url>,
-    /// Whether it, or its index, could not be read completely since.
+    /// Whether it, or its index, could not be read completely since: then it is not known up to where those parts reach that were.
     pub(super) has_failed: bool,
 }
 

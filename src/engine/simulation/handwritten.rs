@@ -50,53 +50,39 @@ impl Handwritten {
 impl World {
     /// Serves a document at a path from now on.
     pub(super) fn write(&self, path: &str, body: impl Into<Vec<u8>>) {
-        let mut scene = self.stage.scene();
-        let (body, written) = (body.into(), scene.moment);
-        let page = Page::Document { body, written };
-        scene.handwritten.pages.insert(path.to_owned(), page);
+        let (body, written) = (body.into(), self.moment());
+        self.write_page(path, Page::Document { body, written });
     }
 
     /// Serves documents at a path one after the other: each answers one request, and the last one all others.
     pub(super) fn write_in_turn<const N: usize>(&self, path: &str, bodies: [String; N]) {
-        let mut scene = self.stage.scene();
-        let written = scene.moment;
+        let written = self.moment();
         let pages = bodies.into_iter().map(|body| Page::Document {
             body: body.into(),
             written,
         });
         let mut pages: VecDeque<Page> = pages.collect();
         let first = pages.pop_front().unwrap();
-        scene.handwritten.pages.insert(path.to_owned(), first);
+        self.write_page(path, first);
+        let mut scene = self.stage.scene();
         scene.handwritten.later.insert(path.to_owned(), pages);
     }
 
     /// Serves bytes at a path: the connection breaks off after each piece of that length.
     pub(super) fn write_pieces(&self, path: &str, body: impl Into<Vec<u8>>, length: usize) {
         let body = body.into();
-        let page = Page::Pieces { body, length };
-        let mut scene = self.stage.scene();
-        scene.handwritten.pages.insert(path.to_owned(), page);
+        self.write_page(path, Page::Pieces { body, length });
     }
 
     /// Answers requests for a path with a status and nothing else.
     pub(super) fn write_status(&self, path: &str, status: u16) {
-        let mut scene = self.stage.scene();
-        let page = Page::Status(status);
-        scene.handwritten.pages.insert(path.to_owned(), page);
+        self.write_page(path, Page::Status(status));
     }
 
-    /// As [`write_status`](Self::write_status); returns what was served there.
-    pub(super) fn replace_status(&self, path: &str, status: u16) -> Page {
+    /// Serves a page at a path from now on, and returns what was served there.
+    pub(super) fn write_page(&self, path: &str, page: Page) -> Option<Page> {
         let mut scene = self.stage.scene();
-        let page = Page::Status(status);
-        let before = scene.handwritten.pages.insert(path.to_owned(), page);
-        before.unwrap()
-    }
-
-    /// Serves what was served at a path before.
-    pub(super) fn restore(&self, path: &str, page: Page) {
-        let mut scene = self.stage.scene();
-        scene.handwritten.pages.insert(path.to_owned(), page);
+        scene.handwritten.pages.insert(path.to_owned(), page)
     }
 
     /// The handwritten pages that were requested since this was asked last.

@@ -15,8 +15,8 @@ pub(in crate::store) struct Membership {
     pub(in crate::store) generation: i64,
     /// The part of the list that named it, [`part::SEVERAL`] or [`part::LINKED`].
     pub(in crate::store) part: Option<i64>,
-    /// The latest change of the set that names it, where that is older than what another set has stated of it; `None`: the set has no
-    /// other statement, or a later one.
+    /// When a change of the set has named it last, where all that name it are older than what another set has stated; `None`: a list has
+    /// named it, or a newer change, or one without a time.
     pub(in crate::store) named_at: Option<SourceTime>,
 }
 

@@ -605,8 +605,8 @@ async fn older_deletion_of_another_set_does_not_end_a_newer_one() {
     assert_eq!(counts(&world, other).await, [0, 0]);
 }
 
-/// A set that is read late names a resource, and states that it has left, both before what another set has stated.
-async fn left_before(deleted_at: i64) -> (World, SetId) {
+/// A set that is read late names a resource, before what another set has stated of it.
+async fn named_before() -> (World, SetId) {
     let world = World::new().await;
     let other = begin(&world.store, "other.xml").await;
     world.list(world.set, 1, Vec::new()).await;
@@ -614,6 +614,12 @@ async fn left_before(deleted_at: i64) -> (World, SetId) {
     world.work("1").await;
     world.announce_in(world.set, vec![updated("a", 3)]).await;
     assert_eq!(counts(&world, other).await, [1, 1]);
+    (world, other)
+}
+
+/// It also states that the resource has left it.
+async fn left_before(deleted_at: i64) -> (World, SetId) {
+    let (world, other) = named_before().await;
     world
         .announce_in(world.set, vec![deleted("a", deleted_at)])
         .await;
@@ -683,12 +689,7 @@ async fn resource_that_a_change_without_a_time_names_does_not_leave_a_set_that_w
 /// No other set is left that could have it deleted, and what is known of it is later than the deletion: the next list decides.
 #[tokio::test]
 async fn resource_that_only_a_late_set_has_stays_until_its_list() {
-    let world = World::new().await;
-    let other = begin(&world.store, "other.xml").await;
-    world.list(world.set, 1, Vec::new()).await;
-    world.list(other, 10, vec![created("a", 5)]).await;
-    world.work("1").await;
-    world.announce_in(world.set, vec![updated("a", 3)]).await;
+    let (world, other) = named_before().await;
     world.announce_in(other, vec![deleted("a", 20)]).await;
     left(&world, true).await;
     world.announce_in(world.set, vec![deleted("a", 4)]).await;

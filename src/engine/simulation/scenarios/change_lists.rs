@@ -1,7 +1,7 @@
 //! Change Lists: what leads from one to the next (indexes, pages, links, the Capability List), and what they cover together.
 
 use super::super::documents::{self, head};
-use super::super::handwritten::uri;
+use super::super::handwritten::{Page, uri};
 use super::super::packages::{PackageForm, PackageNo};
 use super::super::source::DumpOffer;
 use super::*;
@@ -308,10 +308,10 @@ fn list_of_a_linked_index_may_be_gone() {
     begun(async |world, begin| {
         Form::LinkedIndex.list(world, begin).await;
         world.write_status("b.xml", 404);
-        let index = world.replace_status("index.xml", 404);
+        let index = world.write_page("index.xml", Page::Status(404)).unwrap();
         poll_requests(world).await;
         assert!(has_notice(world, "dead-index").await);
-        world.restore("index.xml", index);
+        world.write_page("index.xml", index);
         poll_requests(world).await;
         assert!(!has_notice(world, "dead-index").await);
         assert!(errors(world).await[0].is_some());
