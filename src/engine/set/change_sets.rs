@@ -20,7 +20,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
-use crate::protocol::{Capability, ChangeKind, Interval, SourceTime};
+use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{Change, DocumentEnd, SetId};
 use crate::sync::{NewsFilter, Span, is_plausible};
 
@@ -216,7 +216,7 @@ fn compare_changes(
             continue;
         };
         if lookup.needs(interval) {
-            let change = change_of(context, entry, ChangeKind::Updated, Some(changed_at));
+            let change = change_of(context, entry, Some(changed_at));
             lookup.add(interval, change, find)?;
         }
     }

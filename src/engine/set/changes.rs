@@ -39,18 +39,26 @@ pub(in crate::engine) fn note_expiry(entry: &mut Entry, now: DateTime<Utc>) {
 }
 
 /// As [`parse_change`], with the host of the first candidate; also `None` for what is not selected. (An entry of a list proves even so
-/// that its resource exists.)
+/// that its resource exists.) An entry that states no kind is an update.
 pub(super) fn change_of(
     context: &SourceContext,
     entry: Entry,
-    kind: ChangeKind,
     changed_at: Option<SourceTime>,
 ) -> Option<Change> {
-    let change = located_change(context, entry, kind, changed_at)?;
+    let change = located_change(context, entry, ChangeKind::Updated, changed_at)?;
     let is_irrelevant = change.standing.is_some_and(Standing::is_irrelevant);
     // What the mirror has from before is deleted all the same.
     let deletes = change.kind == ChangeKind::Deleted;
     (!is_irrelevant || deletes).then_some(change)
+}
+
+/// As [`change_of`], where the document states a deletion of the same moment before: an update ends that, although it is not selected.
+pub(super) fn change_after_deletion(
+    context: &SourceContext,
+    entry: Entry,
+    changed_at: Option<SourceTime>,
+) -> Option<Change> {
+    located_change(context, entry, ChangeKind::Updated, changed_at)
 }
 
 fn located_change(

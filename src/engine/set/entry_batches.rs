@@ -8,7 +8,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::changes::{ListedChange, change_of, listed_change, note_expiry, only_version};
+use super::changes::{
+    ListedChange, change_after_deletion, change_of, listed_change, note_expiry, only_version,
+};
 use super::late_news::LateNews;
 use super::package_files::OpenedPackage;
 use crate::clock;
@@ -92,6 +94,7 @@ impl EntryBatches {
             before: None,
             last: None,
             next: None,
+            deleted_at: None,
         };
         Self::of(context, entries, EntrySelection::News(Box::new(news)))
     }
@@ -199,6 +202,8 @@ struct NewsSelection {
     last: Option<SourceTime>,
     /// The first change of the next batch.
     next: Option<ListedChange>,
+    /// The time of the last deletion, or that it had none.
+    deleted_at: Option<Option<SourceTime>>,
 }
 
 impl NewsSelection {
@@ -216,7 +221,7 @@ impl NewsSelection {
             let changed_at = self.time_of(&entry);
             let path = entry.md.path.take();
             if !self.filter.includes(entry.md.change, changed_at) {
-                let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+                let change = self.change_of(context, entry, changed_at);
                 if let Some(change) = change {
                     changes.extend(only_version(&change).map(|version| (version, None)));
                     self.late_news.add(context, (change, path))?;
@@ -238,7 +243,7 @@ impl NewsSelection {
             }
             if self.filter.is_late(changed_at) {
                 let loc = entry.loc.clone();
-                let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+                let change = self.change_of(context, entry, changed_at);
                 let late = |change| Change {
                     late: true,
                     ..change
@@ -254,7 +259,7 @@ impl NewsSelection {
             let has_same_time = changed_at.is_some() && changed_at == self.last;
             self.last = changed_at;
             let is_full = changes.len() >= BATCH && (!has_same_time || changes.len() >= MAX_BATCH);
-            let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            let change = self.change_of(context, entry, changed_at);
             if let Some(deletion) = change.as_ref().filter(|it| it.kind == ChangeKind::Deleted) {
                 self.late_news.supersede(deletion);
             }
@@ -271,6 +276,23 @@ impl NewsSelection {
         let mut rest = self.late_news.finish(context)?;
         rest.extend(std::mem::take(&mut self.late).into_values());
         Ok(self.end(changes, rest))
+    }
+
+    /// The change that an entry states.
+    fn change_of(
+        &mut self,
+        context: &SourceContext,
+        entry: Entry,
+        changed_at: Option<SourceTime>,
+    ) -> Option<Change> {
+        let change = match self.deleted_at == Some(changed_at) {
+            true => change_after_deletion(context, entry, changed_at),
+            false => change_of(context, entry, changed_at),
+        }?;
+        if change.kind == ChangeKind::Deleted {
+            self.deleted_at = Some(changed_at);
+        }
+        Some(change)
     }
 
     /// A batch after the last entry, and what is left then.

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{ChangeKind, DocumentReader, SourceTime};
+use crate::protocol::{DocumentReader, SourceTime};
 use crate::store::{
     BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
 };
@@ -191,7 +191,7 @@ fn weigh_blocking<R: BufRead>(
             match at {
                 Some(_) => listed_change(context, entry).map(|(change, _)| change),
                 None if filter.includes(entry.md.change, changed_at) => {
-                    change_of(context, entry, ChangeKind::Updated, changed_at)
+                    change_of(context, entry, changed_at)
                 }
                 None => None,
             }

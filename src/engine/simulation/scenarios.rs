@@ -1706,3 +1706,57 @@ fn undated_notifications_that_waited_do_not_replace_what_the_list_states() {
     });
     assert_eq!(found, (Some(5), 0, vec![None]));
 }
+
+/// Of a resource that was deleted and created anew within one moment, the deletion counts no more when it is read again, although what was
+/// created is not selected any more.
+#[test]
+fn recreation_ends_a_deletion_of_its_moment_though_not_selected() {
+    let restart = Act::Order(Order::Restart {
+        filtering: Filtering::Select,
+    });
+    let in_index = [
+        Act::Recreate(4),
+        Act::RollOver(0),
+        Act::RollOver(0),
+        Act::Recreate(4),
+        Act::Framework(0, SimulatedDocument::ChangeListIndex, AT_ONCE),
+        Act::RollOver(0),
+        Act::Pass(1327),
+        restart.clone(),
+        Act::Publish(0, AT_ONCE),
+        Act::Change(0),
+    ];
+    let in_notification = [
+        Act::Recreate(4),
+        Act::Recreate(4),
+        Act::WriteChangeLists(0),
+        poll(),
+        Act::Pass(5000),
+        restart,
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(5000),
+    ];
+    for (change_lists, acts) in [
+        (ChangeLists::Index, &in_index[..]),
+        (ChangeLists::Open, &in_notification),
+    ] {
+        let habits = Habits {
+            hashes: false,
+            validators: ServerValidators::Nothing,
+            ..habits(change_lists)
+        };
+        let settings = Settings {
+            poll_interval: Duration::from_secs(60),
+            download: 0,
+            latency: 700,
+            ..settings()
+        };
+        let kept = simulate(habits, settings, async |world| {
+            world.pass(5000).await;
+            world.run(acts).await;
+            world.settle(true, HOUR).await;
+            version(world, 4)
+        });
+        assert_eq!(kept, Some(4), "{change_lists:?}");
+    }
+}
