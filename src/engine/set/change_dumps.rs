@@ -7,7 +7,7 @@ use super::entry_batches::EntrySource;
 use super::ingest::{DocumentChanges, ingest_changes, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::polled_document::{ChangedDocument, poll_document};
-use super::remembered::{PartReach, ReadDump, is_settled};
+use super::remembered::{ReadDump, is_settled};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
@@ -42,7 +42,8 @@ impl SetState {
             (Some(changed), _) => {
                 changed.read.expect(&Capability::ChangeDump)?;
                 let index = changed.read.index_of_closed(uri).cloned();
-                let span = self.ingest_change_dump(changed).await?;
+                let ingested = self.ingest_change_dump(changed, last.as_ref()).await;
+                let span = ingested.inspect_err(|_| self.forget_reaches())?;
                 let before = last.as_ref().map(|last| last.span);
                 self.report_older("older-change-dump", uri, before, span);
                 (span, index)
@@ -52,10 +53,12 @@ impl SetState {
             (None, None) => return Err(EngineError::Interrupted),
         };
         // It is read, even if its index can't be fetched now.
+        let index_had_failed = last.as_ref().is_none_or(|last| last.has_failed);
         self.dump = Some(ReadDump {
             uri: uri.clone(),
             span,
             index: index.clone(),
+            has_failed: index.is_some() && index_had_failed,
         });
         // A closed dump states nothing more: its index names the one that follows.
         if let Some(index) = index
@@ -63,12 +66,20 @@ impl SetState {
             && changed.read.summary.is_index
         {
             changed.read.expect(&Capability::ChangeDump)?;
-            span = self.ingest_change_dump(changed).await?;
+            let ingested = self.ingest_change_dump(changed, last.as_ref()).await;
+            span = ingested.inspect_err(|_| self.forget_reaches())?;
             if let Some(read) = &mut self.dump {
-                read.span = span;
+                (read.span, read.has_failed) = (span, false);
             }
         }
         Ok(span)
+    }
+
+    /// Has the parts read anew with the next poll: one that has not changed then may have been read now for the first time.
+    fn forget_reaches(&mut self) {
+        if let Some(read) = &mut self.dump {
+            read.has_failed = true;
+        }
     }
 
     /// Fetches the index that a closed dump belongs to; `None` if it does not exist.
@@ -90,6 +101,7 @@ impl SetState {
     pub(super) async fn ingest_change_dump(
         &mut self,
         changed: ChangedDocument,
+        last: Option<&ReadDump>,
     ) -> Result<Span, EngineError> {
         let stated = Span {
             from: changed.read.summary.begins_at(),
@@ -98,7 +110,6 @@ impl SetState {
         // An index is read again at each poll, and so is a page: only its dumps, or the other pages, say whether there is news.
         let names_others = changed.read.summary.is_index || changed.read.next_page().is_some();
         let record = (!names_others).then(|| changed.record.clone());
-        self.dump_reaches.begin();
         let mut progress = DumpRead::default();
         let mut walk = DocumentWalk::of(Capability::ChangeDump);
         self.ingest_dump_part(changed, false, &mut progress, &mut walk)
@@ -108,13 +119,11 @@ impl SetState {
                 progress.fail(error);
                 continue;
             }
-            // One that has not changed reaches as far as it did, if that is known.
-            let known = self.dump_reaches.of(dump.uri.as_str());
-            let unconditional = known.is_none() || dump.is_page;
+            let unconditional = last.is_none_or(|last| last.has_failed) || dump.is_page;
             match poll_document(&self.context, self.record.id, &dump.uri, unconditional).await {
                 Ok(None) => {
-                    let reached = known.and_then(|known| known.until);
-                    progress.until = progress.until.max(dump.until.or(reached));
+                    let known = dump.until.or(last.and_then(|last| last.span.until));
+                    progress.until = progress.until.max(known);
                 }
                 Ok(Some(changed)) => {
                     self.ingest_dump_part(changed, true, &mut progress, &mut walk)
@@ -128,7 +137,6 @@ impl SetState {
             }
         }
         self.report_repeated_indexes(&walk);
-        self.dump_reaches.end();
         if let Some(error) = progress.failed {
             return Err(error);
         }
@@ -147,7 +155,7 @@ impl SetState {
     ) -> Result<Span, EngineError> {
         let summary = &changed.read.summary;
         if summary.packages_of_changes == summary.entries {
-            return self.ingest_change_dump(changed).await;
+            return self.ingest_change_dump(changed, None).await;
         }
         let document = changed.read.document.url().to_string();
         let end = self.document_end(&self.sequencer, None);
@@ -205,7 +213,6 @@ impl SetState {
         let follow_each_other = is_complete;
         progress.begin(own.from);
         let mut reached = own.from;
-        let mut until = None;
         let mut packages = Entries::of(dump.document);
         while let Some(entry) = packages.next().await? {
             let mut package = PackageEntry::of(entry);
@@ -216,7 +223,7 @@ impl SetState {
             match self.ingest_change_package(&package, read).await {
                 Ok(reach) => {
                     reached = reach.closed;
-                    until = until.max(reach.until);
+                    progress.until = progress.until.max(reach.until);
                 }
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => {
@@ -226,16 +233,9 @@ impl SetState {
                 }
             }
         }
-        progress.until = progress.until.max(until);
         if let Some(record) = record.filter(|_| is_complete) {
-            let reach = PartReach {
-                until,
-                closed: None,
-            };
-            let uri = record.uri.clone();
             let end = self.end_without_proof(record);
             self.end_document(Origin::ChangeDump, end).await?;
-            self.dump_reaches.note(&uri, reach);
         }
         Ok(())
     }
@@ -245,20 +245,19 @@ impl SetState {
         &mut self,
         package: &PackageEntry,
         record: Option<DocumentRecord>,
-    ) -> Result<PartReach, EngineError> {
+    ) -> Result<PackageReach, EngineError> {
         let set = self.record.id;
         let interval = package
             .from
             .zip(package.until)
             .and_then(|(from, until)| Interval::new(from, until));
         if interval.is_some_and(|interval| self.sequencer.is_settled(interval)) {
-            return Ok(stated_reach(package));
+            return Ok(PackageReach::of(package));
         }
-        let reached = self.dump_reaches.of(package.uri.as_str());
         let known = self.context.store.document(set, &package.uri).await?;
         if record.is_some() && known.map(|known| known.digest) == record.as_ref().map(|r| r.digest)
         {
-            return Ok(reached.unwrap_or(stated_reach(package)));
+            return Ok(PackageReach::of(package));
         }
         let manifest = Capability::ChangeDumpManifest;
         let mut copied = None;
@@ -291,7 +290,7 @@ impl SetState {
         entries: EntrySource,
         summary: &DocumentSummary,
         record: Option<DocumentRecord>,
-    ) -> Result<PartReach, EngineError> {
+    ) -> Result<PackageReach, EngineError> {
         let (span, closed) = spans_of(package, summary);
         let filter = self.news_filter(package, summary);
         // A closed package proves its interval if that leaves no hole before it; else only the dump may.
@@ -315,12 +314,10 @@ impl SetState {
         self.sequencer = trial;
         self.found += result.tasks;
         self.report_held_back(result.held_back);
-        let reach = PartReach {
+        Ok(PackageReach {
             until: span.until,
             closed: closed.map(|closed| closed.until()),
-        };
-        self.dump_reaches.note(package.uri.as_str(), reach);
-        Ok(reach)
+        })
     }
 
     /// Which changes of a package are news.
@@ -350,11 +347,21 @@ impl DumpRead {
     }
 }
 
-/// How far a package reaches, as the dump's entry states it.
-fn stated_reach(package: &PackageEntry) -> PartReach {
-    PartReach {
-        until: package.until,
-        closed: package.until,
+/// How far a package reaches.
+struct PackageReach {
+    /// The time of its last change.
+    until: Option<SourceTime>,
+    /// Where it ends, if it states that: there the next one begins.
+    closed: Option<SourceTime>,
+}
+
+impl PackageReach {
+    /// As the dump's entry states it.
+    fn of(package: &PackageEntry) -> Self {
+        Self {
+            until: package.until,
+            closed: package.until,
+        }
     }
 }
 

@@ -140,61 +140,8 @@ pub(super) struct ReadDump {
     pub(super) span: Span,
     /// The index that a closed dump belongs to.
     pub(super) index: Option<Url>,
-}
-
-/// How far a part of a Change Dump reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PartReach {
-    /// The time of its last change.
-    pub(super) until: Option<SourceTime>,
-    /// Where it ends, if it states that: there the next one begins.
-    pub(super) closed: Option<SourceTime>,
-}
-
-/// How far the parts of a Change Dump reach that were read: its packages, and the dumps of an index. It is remembered whether or not
-/// the other parts could be read: a part that has not changed is not read again for that.
-#[derive(Default)]
-pub(super) struct PartReaches {
-    /// By the URI of the part.
-    parts: HashMap<String, RememberedReach>,
-}
-
-struct RememberedReach {
-    reach: PartReach,
-    /// Whether the dump that is being read names the part.
-    is_named: bool,
-}
-
-impl PartReaches {
-    /// Begins to read a dump.
-    pub(super) fn begin(&mut self) {
-        for part in self.parts.values_mut() {
-            part.is_named = false;
-        }
-    }
-
-    /// How far a part reached when it was read last, of which the dump says that it still is.
-    pub(super) fn of(&mut self, uri: &str) -> Option<PartReach> {
-        let part = self.parts.get_mut(uri)?;
-        part.is_named = true;
-        Some(part.reach)
-    }
-
-    /// Notes that a part was read, unless that would take too much memory.
-    pub(super) fn note(&mut self, uri: &str, reach: PartReach) {
-        let part = RememberedReach {
-            reach,
-            is_named: true,
-        };
-        if self.parts.len() < MAX_UNSETTLED || self.parts.contains_key(uri) {
-            self.parts.insert(uri.to_owned(), part);
-        }
-    }
-
-    /// Forgets the parts that the dump does not name any more.
-    pub(super) fn end(&mut self) {
-        self.parts.retain(|_, part| part.is_named);
-    }
+    /// Whether it, or its index, could not be read completely since: then it is not known up to where those parts reach that were.
+    pub(super) has_failed: bool,
 }
 
 /// A Resource Dump of which entries can't be read.

@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use url::Url;
 
 use super::package_files::PackageFiles;
-use super::remembered::{PartReaches, ReadDump, ReadLists, UnreadDump};
+use super::remembered::{ReadDump, ReadLists, UnreadDump};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::channels::Channels;
@@ -55,8 +55,6 @@ pub(in crate::engine) struct SetState {
     pub(super) lists: ReadLists,
     /// The Change Dump that was read last.
     pub(super) dump: Option<ReadDump>,
-    /// How far its parts reach.
-    pub(super) dump_reaches: PartReaches,
     /// The Resource Dump of which entries can't be read, and that error: a Resource List is read in its place.
     pub(super) unread_dump: Option<UnreadDump>,
     /// The Resource List, or its first page, that was ingested last.
@@ -112,7 +110,6 @@ impl SetState {
             in_hand: InHand::Nothing,
             lists: ReadLists::default(),
             dump: None,
-            dump_reaches: PartReaches::default(),
             unread_dump: None,
             first_page: None,
             naming: None,

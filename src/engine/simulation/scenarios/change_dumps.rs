@@ -341,53 +341,6 @@ fn package_that_fails_leaves_open_what_follows_it() {
     }
 }
 
-/// A package whose entry does not state where it ends reaches as far as its manifest says, also where one before it could be read only later.
-#[test]
-fn package_reaches_as_far_as_its_manifest_says() {
-    begun(async |world, start| {
-        let first = after(world, Act::Change(0)).await;
-        let mut one = write_changes(world, "one.zip", start, first);
-        let second = after(world, Act::Change(1)).await;
-        let mut two = write_changes(world, "two.zip", first, second);
-        for entry in [&mut one, &mut two] {
-            (entry.md.from, entry.md.until) = (None, None);
-        }
-        write_dump(world, start, &[one, two]);
-        world.write_status("one.zip", 404);
-        poll_now(world).await;
-        assert_eq!(files(world), [(0, 1), (1, 2), (2, 1)]);
-        assert_eq!(claim(world).await, Some(start));
-        write_changes(world, "one.zip", start, first);
-        poll_now(world).await;
-        assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)]);
-        assert_eq!(error(world).await, None);
-        assert_eq!(claim(world).await, Some(second));
-    });
-}
-
-/// A dump of an index that has not changed is not read again because another one can't be.
-#[test]
-fn unchanged_dump_is_not_read_again_beside_a_dead_one() {
-    begun(async |world, start| {
-        let first = after(world, Act::Change(0)).await;
-        write_changes(world, "one.zip", start, first);
-        // Nothing distinguishes two versions of this package.
-        let one = Entry::new(uri("one.zip"));
-        write(world, "a.xml", &dump_head(start, Some(first)), &[one]);
-        world.write_status("b.xml", 404);
-        let dumps = ["a.xml", "b.xml"].map(|path| Entry::new(uri(path)));
-        write_index(world, DUMP, start, &dumps);
-        let mut is_read = async || {
-            requested(world);
-            poll_now(world).await;
-            requested(world).iter().any(|path| path == "one.zip")
-        };
-        assert_eq!([is_read().await, is_read().await], [true, false]);
-        assert_eq!(files(world), [(0, 2), (1, 1), (2, 1)]);
-        assert_eq!(claim(world).await, Some(first));
-    });
-}
-
 /// A damaged entry of a manifest may state a change that nothing else states: what the others state is applied, and nothing is covered. The
 /// package is not downloaded again until it is another one.
 #[test]
