@@ -367,4 +367,20 @@ mod tests {
             assert_eq!(found, expected, "{known}");
         }
     }
+
+    #[test]
+    fn unwanted_changes_prove_something_only_where_none_is_wanted() {
+        let (early, late) = (span(0, 10), span(20, 30));
+        for (wanted, known) in [(false, Some(early)), (true, None)] {
+            let mut lookup = Lookup::default();
+            let find = |_: &[(Interval, Change)]| Ok::<_, Infallible>(None);
+            for interval in [late, early] {
+                lookup.add(interval, None, find).unwrap();
+            }
+            if wanted {
+                lookup.add(late, Some(change(0)), find).unwrap();
+            }
+            assert_eq!(lookup.finish(find).unwrap().known, known);
+        }
+    }
 }

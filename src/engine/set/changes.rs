@@ -52,15 +52,6 @@ pub(super) fn change_of(
     (!is_irrelevant || deletes).then_some(change)
 }
 
-/// As [`change_of`], where the document states a deletion of the same moment before: an update ends that, although it is not selected.
-pub(super) fn change_after_deletion(
-    context: &SourceContext,
-    entry: Entry,
-    changed_at: Option<SourceTime>,
-) -> Option<Change> {
-    located_change(context, entry, ChangeKind::Updated, changed_at)
-}
-
 fn located_change(
     context: &SourceContext,
     entry: Entry,

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::changes::{
-    ListedChange, change_after_deletion, change_of, listed_change, note_expiry, only_version,
-};
+use super::changes::{ListedChange, change_of, listed_change, only_version};
 use super::late_news::LateNews;
+use super::moments::Moments;
 use super::package_files::OpenedPackage;
 use crate::clock;
 use crate::engine::EngineError;
@@ -79,14 +78,16 @@ impl EntryBatches {
         newest_first: bool,
     ) -> Self {
         let late_news = LateNews::of(set, newest_first);
+        let now = clock::now().wall;
         let news = NewsSelection {
+            moments: Moments::of(now, newest_first),
             late_news: match filter.is_of_change_set() {
                 true => late_news.of_change_set(),
                 false => late_news,
             },
             filter,
             newest_first,
-            now: clock::now().wall,
+            now,
             moment: None,
             seen: HashSet::new(),
             late: BTreeMap::new(),
@@ -94,7 +95,6 @@ impl EntryBatches {
             before: None,
             last: None,
             next: None,
-            deleted_at: None,
         };
         Self::of(context, entries, EntrySelection::News(Box::new(news)))
     }
@@ -182,6 +182,7 @@ fn read_listed(
 
 /// Selects the changes that are news, and retains what that depends on between two batches.
 struct NewsSelection {
+    moments: Moments,
     filter: NewsFilter,
     newest_first: bool,
     /// When the document was opened.
@@ -202,8 +203,6 @@ struct NewsSelection {
     last: Option<SourceTime>,
     /// The first change of the next batch.
     next: Option<ListedChange>,
-    /// The time of the last deletion, or that it had none.
-    deleted_at: Option<Option<SourceTime>>,
 }
 
 impl NewsSelection {
@@ -216,12 +215,11 @@ impl NewsSelection {
         if let Some(rest) = self.rest.take() {
             return Ok(self.end(changes, rest));
         }
-        while let Some(mut entry) = reader.next_entry()? {
-            note_expiry(&mut entry, self.now);
+        while let Some(mut entry) = self.moments.next(context, reader)? {
             let changed_at = self.time_of(&entry);
             let path = entry.md.path.take();
             if !self.filter.includes(entry.md.change, changed_at) {
-                let change = self.change_of(context, entry, changed_at);
+                let change = change_of(context, entry, changed_at);
                 if let Some(change) = change {
                     changes.extend(only_version(&change).map(|version| (version, None)));
                     self.late_news.add(context, (change, path))?;
@@ -243,7 +241,7 @@ impl NewsSelection {
             }
             if self.filter.is_late(changed_at) {
                 let loc = entry.loc.clone();
-                let change = self.change_of(context, entry, changed_at);
+                let change = change_of(context, entry, changed_at);
                 let late = |change| Change {
                     late: true,
                     ..change
@@ -259,7 +257,7 @@ impl NewsSelection {
             let has_same_time = changed_at.is_some() && changed_at == self.last;
             self.last = changed_at;
             let is_full = changes.len() >= BATCH && (!has_same_time || changes.len() >= MAX_BATCH);
-            let change = self.change_of(context, entry, changed_at);
+            let change = change_of(context, entry, changed_at);
             if let Some(deletion) = change.as_ref().filter(|it| it.kind == ChangeKind::Deleted) {
                 self.late_news.supersede(deletion);
             }
@@ -276,23 +274,6 @@ impl NewsSelection {
         let mut rest = self.late_news.finish(context)?;
         rest.extend(std::mem::take(&mut self.late).into_values());
         Ok(self.end(changes, rest))
-    }
-
-    /// The change that an entry states.
-    fn change_of(
-        &mut self,
-        context: &SourceContext,
-        entry: Entry,
-        changed_at: Option<SourceTime>,
-    ) -> Option<Change> {
-        let change = match self.deleted_at == Some(changed_at) {
-            true => change_after_deletion(context, entry, changed_at),
-            false => change_of(context, entry, changed_at),
-        }?;
-        if change.kind == ChangeKind::Deleted {
-            self.deleted_at = Some(changed_at);
-        }
-        Some(change)
     }
 
     /// A batch after the last entry, and what is left then.

@@ -44,6 +44,7 @@ mod ingest;
 mod late_news;
 mod linked;
 mod list_parts;
+mod moments;
 pub(super) mod notices;
 mod notification;
 mod offering;

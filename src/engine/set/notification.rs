@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::io::Read;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use flate2::read::GzDecoder;
 use url::Url;
 
-use super::changes::{change_after_deletion, change_of, note_expiry, only_version};
+use super::changes::{change_of, note_expiry, only_version};
 use super::late_news::LateNews;
 use super::linked::is_own_service;
+use super::moments::drop_ended;
 use super::notices::note_foreign;
 use crate::clock;
 use crate::engine::EngineError;
@@ -205,10 +206,15 @@ impl News {
             note_expiry(entry, now);
         }
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
-        if !order.is_newest_first() {
+        let newest_first = order.is_newest_first();
+        drop_ended(
+            &mut entries,
+            newest_first,
+            context.source.filter.selection(),
+        );
+        if !newest_first {
             entries.reverse();
         }
-        let deletions = deletions_of(&entries, now);
         // From the newest to the oldest: of the late changes of a resource only the last one of the document counts.
         let mut late_uris = HashSet::new();
         let mut late_news = LateNews::of(set, true);
@@ -216,7 +222,7 @@ impl News {
         let mut foreign = 0;
         let mut needs_poll = false;
         for entry in entries {
-            let changed_at = plausible_time(&entry, now);
+            let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             let is_included = filter.includes(entry.md.change, changed_at);
             let late = match changed_at {
                 Some(_) => filter.is_late(changed_at),
@@ -225,10 +231,7 @@ impl News {
             if is_included && late && !late_uris.insert(entry.loc.clone()) {
                 continue;
             }
-            let mut change = match deletions.contains(&(entry.loc.clone(), changed_at)) {
-                true => change_after_deletion(context, entry, changed_at),
-                false => change_of(context, entry, changed_at),
-            };
+            let mut change = change_of(context, entry, changed_at);
             if speaker == Speaker::Anybody {
                 // Whoever it is must not have others requested, nor anything in the name of the account at the Source. What the Source
                 // states of them, a poll finds.
@@ -279,20 +282,6 @@ impl News {
             outcome => outcome,
         }
     }
-}
-
-/// Which resources are deleted, and when.
-fn deletions_of(entries: &[Entry], now: DateTime<Utc>) -> HashSet<(Url, Option<SourceTime>)> {
-    let deletes = |entry: &&Entry| entry.md.change == Some(ChangeKind::Deleted);
-    let deletions = entries.iter().filter(deletes);
-    deletions
-        .map(|entry| (entry.loc.clone(), plausible_time(entry, now)))
-        .collect()
-}
-
-/// When the change of an entry happened; `None` where it states no plausible time.
-fn plausible_time(entry: &Entry, now: DateTime<Utc>) -> Option<SourceTime> {
-    entry.changed_at().filter(|&it| is_plausible(it, now))
 }
 
 /// Whether a notification states a time that no other one has.

@@ -1707,8 +1707,8 @@ fn undated_notifications_that_waited_do_not_replace_what_the_list_states() {
     assert_eq!(found, (Some(5), 0, vec![None]));
 }
 
-/// Of a resource that was deleted and created anew within one moment, the deletion counts no more when it is read again, although what was
-/// created is not selected any more.
+/// Of a resource that was deleted and created anew within one moment, the deletion does not count, although what was created is not selected
+/// any more: neither when it is read again, nor when it is read for the first time.
 #[test]
 fn recreation_ends_a_deletion_of_its_moment_though_not_selected() {
     let restart = Act::Order(Order::Restart {
@@ -1732,15 +1732,32 @@ fn recreation_ends_a_deletion_of_its_moment_though_not_selected() {
         Act::WriteChangeLists(0),
         poll(),
         Act::Pass(5000),
-        restart,
+        restart.clone(),
         Act::Publish(0, AT_ONCE),
         Act::Pass(5000),
     ];
-    for (change_lists, acts) in [
-        (ChangeLists::Index, &in_index[..]),
-        (ChangeLists::Open, &in_notification),
+    let write_and_poll = [
+        Act::Pass(1000),
+        Act::WriteChangeLists(0),
+        poll(),
+        Act::Pass(5000),
+    ];
+    let in_list = [
+        &[Act::Change(4)][..],
+        &write_and_poll,
+        &[restart, Act::Recreate(4)],
+        &write_and_poll,
+        &[Act::Change(0)],
+        &write_and_poll,
+    ];
+    for (change_lists, newest_first, acts, expected) in [
+        (ChangeLists::Index, false, &in_index[..], 4),
+        (ChangeLists::Open, false, &in_notification, 4),
+        (ChangeLists::Open, false, &in_list.concat(), 1),
+        (ChangeLists::Open, true, &in_list.concat(), 1),
     ] {
         let habits = Habits {
+            newest_first,
             hashes: false,
             validators: ServerValidators::Nothing,
             ..habits(change_lists)
@@ -1757,6 +1774,10 @@ fn recreation_ends_a_deletion_of_its_moment_though_not_selected() {
             world.settle(true, HOUR).await;
             version(world, 4)
         });
-        assert_eq!(kept, Some(4), "{change_lists:?}");
+        assert_eq!(
+            kept,
+            Some(expected),
+            "{change_lists:?}, {newest_first}, {acts:?}"
+        );
     }
 }

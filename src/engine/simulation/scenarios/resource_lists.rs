@@ -618,3 +618,30 @@ fn expired_entries_of_a_package_need_nothing_of_it() {
         assert_eq!(versions(world), [Some(2), None, None]);
     });
 }
+
+/// The batches of a long list are committed while the next ones are read: a list of which one failed is read again.
+#[test]
+fn long_list_is_read_again_wherever_a_commit_fails() {
+    for commit in 0..8 {
+        simulate(absent(), settings(), async |world| {
+            world.pass(5000).await;
+            world.act(&Act::Change(1));
+            world.pass(10).await;
+            // The first batch alone has what has changed.
+            let entries = [
+                named(world, 1),
+                named(world, 0).repeat(1000),
+                named(world, 2),
+            ];
+            world.write(
+                LIST,
+                urlset(&format!("{}{}", of(world.now()), entries.concat())),
+            );
+            world.act(&Act::FailCommit(commit));
+            for _ in 0..2 {
+                poll_now(world).await;
+            }
+            assert_eq!(versions(world), [Some(1), Some(2), Some(1)], "{commit}");
+        });
+    }
+}
