@@ -141,7 +141,7 @@ pub struct LimitsConfig {
     pub resource: Option<u64>,
     /// One package of a dump; `None`: no limit but the length that the dump states.
     pub package: Option<u64>,
-    /// All unread deliveries of one channel.
+    /// All deliveries of one channel that are not processed yet.
     pub inbox: u64,
     /// How many early notifications of one channel are stored.
     pub held_notifications: usize,

@@ -63,8 +63,8 @@
 //!
 //! A message over a WebSocket or XMPP (`engine::channels`) enters at the same inbox; nothing more is read of its connection until it is on disk.
 //!
-//! An announced version that the mirror does not publish is a row of its own from the commit of its entry on; its Source's store of
-//! versions fetches it where the entry links to.
+//! A version that is announced but not published in the mirror gets its own row in the commit of its entry; the Source's version worker
+//! fetches it from where the entry links to.
 //!
 //! A polled Change List or Change Dump enters at the sequencer, as a notification does (`engine::set::change_lists`, `ingest`). A Resource
 //! List or Resource Dump enters at the plan (`engine::set::resource_lists`, `ingest`; store: `tx::ingest_listed`, `tx::delete_absent`). The

@@ -112,7 +112,7 @@ async fn list(
     println!("{}", tally(rows, arguments.rejected));
     if let Some(through) = through.filter(|_| rows > 0 && arguments.list) {
         println!(
-            "these and no others: `resyncd approve {source} --through {through}` deletes the files, with --reject it keeps them"
+            "`resyncd approve {source} --through {through}` approves exactly these deletions; with --reject the files stay"
         );
     }
     Ok(())

@@ -404,7 +404,7 @@ pub(super) fn summary_text(summary: &Summary) -> String {
         "{verdict}: {compared} compared, {right} right, {missing} missing, {altered} altered, {extra} extra, {unreachable} unreachable"
     );
     for (count, what) in [
-        (kept, "kept"),
+        (kept, "files of deleted resources (delete = false)"),
         (mended - deleted, "repaired"),
         (deleted, "deleted"),
         (adopted, "adopted"),

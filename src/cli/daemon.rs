@@ -129,7 +129,10 @@ impl Daemon {
             .await?;
         let renewed = store.note_start(now).await?;
         if renewed > 0 {
-            tracing::info!(subscriptions = renewed, "subscribing anew after a downtime");
+            tracing::info!(
+                subscriptions = renewed,
+                "renewing subscriptions after a downtime"
+            );
         }
         let configured = config.clone();
         let is_notified = is_notified(&config);
@@ -294,8 +297,8 @@ impl Daemon {
         if !stalled.is_empty() {
             tracing::error!(
                 code = "watchdog-not-fed",
-                waits_for = stalled.join(", "),
-                "workers have something to do and make no progress; systemd restarts the daemon unless they go on"
+                workers = stalled.join(", "),
+                "workers are stalled; systemd restarts the daemon unless they make progress"
             );
             return false;
         }

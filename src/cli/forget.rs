@@ -239,8 +239,9 @@ fn lines(forgotten: &Forgotten, delete_files: bool) -> Vec<String> {
         false => format!("{source}: {resources} resources forgotten; the files stay in {mirror}"),
     });
     if *left > 0 {
+        let paths = if *left == 1 { "path" } else { "paths" };
         lines.push(format!(
-            "{source}: left alone at {left} paths, which are no files of the Source: {}",
+            "{source}: {left} {paths} not deleted, because what is there is not a file of the Source: {}",
             left_paths.join(", ")
         ));
     }
@@ -296,7 +297,7 @@ mod tests {
             with_files,
             [
                 "example: 5 resources forgotten; 3 files deleted from /srv/mirror, 70 bytes",
-                "example: left alone at 1 paths, which are no files of the Source: a.example/link",
+                "example: 1 path not deleted, because what is there is not a file of the Source: a.example/link",
             ]
         );
         let rows = Forgotten {

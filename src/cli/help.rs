@@ -97,9 +97,9 @@ Examples:
   resyncd status --address 127.0.0.1:8462
   resyncd status --live
 
-Exit status: 0 if every set is in sync or catching up, 1 otherwise, 3 if the
-daemon can't be reached. With --live, 0 if the daemon and its database answer,
-whatever the sets are.";
+Exit status: 0 if every set is in sync or catching up and nothing needs
+attention, 1 otherwise, 3 if the daemon can't be reached. With --live, 0 if the
+daemon and its database answer, whatever the sets are.";
 
 pub(super) const APPROVE: &str = "\
 Examples:
@@ -167,7 +167,7 @@ Examples:
 
 Logs go to standard error, at the level warn unless RUST_LOG sets another.
 
-Exit status: 0 if every hub has confirmed, 1 otherwise.";
+Exit status: 0 if every subscription has ended, 1 otherwise.";
 
 pub(super) const FORGET: &str = "\
 Examples:

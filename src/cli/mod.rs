@@ -127,7 +127,7 @@ enum CliCommand {
     /// Copy the database into a file, also while the daemon runs
     #[command(after_help = help::BACKUP)]
     Backup(backup::BackupArguments),
-    /// End all subscriptions at their hubs, to retire this Destination
+    /// End the subscriptions of all or the named Sources, at hubs and PubSub services
     #[command(after_help = help::UNSUBSCRIBE)]
     Unsubscribe(unsubscribe::UnsubscribeArguments),
     /// Delete what is known of a Source that was removed from the configuration

@@ -8,7 +8,7 @@ pub(super) fn select_sources(config: &Config, names: &[String]) -> Result<Vec<So
     let known = |name: &&String| config.sources.iter().any(|source| source.name == **name);
     let unknown: Vec<_> = names.iter().filter(|name| !known(name)).collect();
     for name in &unknown {
-        eprintln!("resyncd: no source {name:?} in the configuration [unknown-source]");
+        eprintln!("resyncd: no Source {name:?} in the configuration [unknown-source]");
     }
     if !unknown.is_empty() {
         return Err(FAULTS);

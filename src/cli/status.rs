@@ -132,7 +132,7 @@ impl FetchedStatus {
         };
         let unknown: Vec<_> = names.iter().filter(|name| !is_known(name)).collect();
         for name in &unknown {
-            eprintln!("resyncd: the daemon has no source {name:?} [unknown-source]");
+            eprintln!("resyncd: the daemon has no Source {name:?} [unknown-source]");
         }
         if !unknown.is_empty() {
             return Err(FAULTS);

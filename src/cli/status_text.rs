@@ -402,8 +402,10 @@ fn former_lines(former: &FormerSource) -> Vec<String> {
     let mirror = mirror.as_deref().unwrap_or("its mirror");
     let bytes = HumanBytes(*bytes);
     vec![
-        format!("{name}: not followed any more; {resources} resources, {bytes} stay in {mirror}"),
-        format!("  until `resyncd forget {name} [--delete-files]`"),
+        format!("{name}: not followed any more; {resources} resources, {bytes} in {mirror}"),
+        format!(
+            "  `resyncd forget {name}` deletes its rows in the database, with --delete-files its files as well"
+        ),
     ]
 }
 
@@ -571,10 +573,10 @@ pub(super) mod tests {
         assert_eq!(
             lines,
             [
-                "  until `resyncd forget older [--delete-files]`",
-                "older: not followed any more; 0 resources, 0 B stay in its mirror",
-                "  until `resyncd forget gone [--delete-files]`",
-                "gone: not followed any more; 3 resources, 2.00 KiB stay in /srv/gone",
+                "  `resyncd forget older` deletes its rows in the database, with --delete-files its files as well",
+                "older: not followed any more; 0 resources, 0 B in its mirror",
+                "  `resyncd forget gone` deletes its rows in the database, with --delete-files its files as well",
+                "gone: not followed any more; 3 resources, 2.00 KiB in /srv/gone",
             ]
         );
     }

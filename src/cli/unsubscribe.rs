@@ -46,7 +46,7 @@ pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments
         Err(UnsubscribeFailure::Unknown(unknown)) => {
             for name in unknown {
                 eprintln!(
-                    "resyncd: no source {name:?} in the configuration, and no subscription of one [unknown-source]"
+                    "resyncd: no Source {name:?} in the configuration, and no subscription of one [unknown-source]"
                 );
             }
             return FAULTS;

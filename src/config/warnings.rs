@@ -397,13 +397,15 @@ fn private_host(table: &str, url: &Url) -> Option<FaultKind> {
     };
     let host = url.host_str()?;
     let what = match table {
-        "callback" => "hubs outside of it can't reach",
-        _ if kind == "a name" => "requests are refused unless the name has a public address",
-        _ => "requests are refused",
+        "callback" => "hubs outside this network can't reach it",
+        _ if kind == "a name" => {
+            "resyncd sends no requests to it (forbidden-address) unless the name has a public address"
+        }
+        _ => "resyncd sends no requests to it (forbidden-address)",
     };
     is_private.then(|| {
         FaultKind::PrivateName(format!(
-            "{host} is {kind} of a private network: {what}; where it is meant, set `allow_private_addresses` of [http] to true"
+            "{host} is {kind} of a private network: {what}; if this is intended, set `allow_private_addresses` of [http] to true"
         ))
     })
 }

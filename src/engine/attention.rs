@@ -86,8 +86,8 @@ pub(super) fn of_set(source: &str, needs: &SetNeeds) -> Vec<Attention> {
             counted(needs.held_deletions, "deletion is", "deletions are")
         );
         let next_step = format!(
-            "look at them with `resyncd approve {source} --list`; then `resyncd approve {source}` deletes the files, and \
-             `resyncd approve {source} --reject` keeps them"
+            "look at them with `resyncd approve {source} --list`; then `resyncd approve {source}` approves them, and \
+             `resyncd approve {source} --reject` rejects them: the files stay"
         );
         let since = needs.held_since.map(rfc3339).unwrap_or_default();
         Attention::new(HELD_DELETIONS, &message, since, &next_step)

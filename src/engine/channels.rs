@@ -174,7 +174,7 @@ impl Channels {
                 tracing::info!(
                     code = notice.code,
                     source = context.source,
-                    reason = notice.message,
+                    notice = notice.message,
                     "channel not used"
                 );
             }

@@ -8,6 +8,7 @@ use crate::store::{DeliveryFaultKind, SetId};
 pub(super) async fn note_contradiction(context: &SourceContext, set: SetId) {
     let (kind, now) = (DeliveryFaultKind::Contradicted, clock::now().wall);
     if let Err(error) = context.store.note_delivery_fault(set, kind, now).await {
-        tracing::error!(code = error.code(), source = context.name(), %error, "database error; the fault of the hub is not shown");
+        tracing::error!(code = error.code(), source = context.name(), %error,
+            "database error; hub-contradicted not recorded for the channel");
     }
 }

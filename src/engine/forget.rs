@@ -36,13 +36,15 @@ const LONGEST_PATH: usize = 300;
 #[derive(Debug, thiserror::Error)]
 pub enum ForgetError {
     /// No Source of that name is known.
-    #[error("no source {0:?} is or was followed")]
+    #[error("no Source {0:?} is or was followed")]
     Unknown(String),
     /// It is followed.
-    #[error("the source {0:?} is followed: remove it from the configuration, and reload it, first")]
+    #[error(
+        "the Source {0:?} is followed: remove it from the configuration and reload the daemon first"
+    )]
     Followed(String),
     /// It is being forgotten already.
-    #[error("the source {0:?} is being forgotten already")]
+    #[error("the Source {0:?} is being forgotten already")]
     Running(String),
     /// It is not recorded where the files are.
     #[error(
@@ -52,7 +54,7 @@ pub enum ForgetError {
     NoMirror(String),
     /// Another Source has the same mirror.
     #[error(
-        "the mirror {}, or a part of it, is also that of the source {other:?}: forget the source without its files",
+        "the mirror {}, or a part of it, is also that of the Source {other:?}: forget the Source without its files",
         mirror.display()
     )]
     SharedMirror {
@@ -63,7 +65,7 @@ pub enum ForgetError {
     },
     /// There is no mirror in the folder.
     #[error(
-        "{} is no mirror, it has no folder .resyncd: mount its file system, or forget the source without its files",
+        "{} is no mirror, it has no folder .resyncd: mount its file system, or forget the Source without its files",
         .0.display()
     )]
     MissingMirror(PathBuf),
@@ -74,7 +76,7 @@ pub enum ForgetError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// It was ended before it was complete.
-    #[error("it was interrupted: what is left is forgotten when it is asked for again")]
+    #[error("forgetting was interrupted: run `resyncd forget` again to complete it")]
     Interrupted,
 }
 

@@ -25,7 +25,7 @@ pub enum FetchError {
     #[error("{0} is not a public address, and [http] allow_private_addresses is false")]
     ForbiddenAddress(String),
     /// The configuration does not allow resources from this host.
-    #[error("resources may not be fetched from {0}: it is not among the hosts of the source")]
+    #[error("resources may not be fetched from {0}: it is not among the hosts of the Source")]
     ForbiddenHost(String),
     /// Neither http nor https.
     #[error("the scheme {0:?} is neither http nor https")]

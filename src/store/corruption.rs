@@ -61,7 +61,8 @@ impl Damage {
             return;
         }
         self.found.cancel();
-        tracing::error!(code = "database-damaged", %error, "database damaged; ending, so that the next start sets it aside");
+        tracing::error!(code = "database-damaged", %error,
+            "database damaged; stopping: the next start sets the database aside and rebuilds it");
         if let Err(error) = std::fs::write(&self.marker, format!("{error}\n")) {
             // The next start checks the database itself.
             tracing::error!(code = "state-folder", marker = %self.marker.display(), %error, "marker of the damaged database can't be written");

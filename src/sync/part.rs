@@ -21,8 +21,8 @@ use crate::protocol::SourceTime;
 
 /// How long an index is trusted that states a part to be unchanged: some write times there that never change.
 const TRUSTED_FOR: TimeDelta = TimeDelta::days(1);
-/// A time on a quarter of an hour may be a date that was written as a time, in any zone: it is over when that day has ended
-/// everywhere.
+/// A time on a quarter hour (:00, :15, :30, :45) may be a date converted from any time zone; it counts as past when that day has
+/// ended in every zone.
 const QUARTER_MICROS: i64 = 15 * 60 * 1_000_000;
 const DATE_MICROS: i64 = 2 * 24 * 3600 * 1_000_000;
 /// Any other time may be rounded to whole minutes.

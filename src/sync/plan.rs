@@ -97,7 +97,7 @@ impl Pending {
 }
 
 impl LocalState {
-    /// Whether its time does not order it and an announced update: the one is a hub's, and the other the Source's.
+    /// Whether its time and that of an announced update can't be compared: one is a hub's, the other the Source's.
     #[must_use]
     pub fn is_unordered(&self, announced: &Announced<'_>) -> bool {
         self.unconfirmed

@@ -60,7 +60,7 @@ pub fn may_have_changed(
         return frequency != Some(ChangeFrequency::Never);
     };
     match frequency.period() {
-        // A time to come comes from a clock that was set back since.
+        // A time in the future: the clock was set back since.
         Some(period) => checked_at > now || now - checked_at >= period,
         None => frequency != ChangeFrequency::Never,
     }

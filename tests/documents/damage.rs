@@ -260,7 +260,8 @@ async fn page_in_place_of_a_document_is_reported_with_its_title() {
         .until("reported", |set| has_error(set, "html-page"))
         .await;
     let message = set.error.unwrap().message;
-    let expected = "received an HTML page instead, with the title \"Please sign in\"";
+    let expected =
+        "received an HTML page in place of a document, with the title \"Please sign in\"";
     assert!(
         message.contains(expected) && message.contains("/changes.xml"),
         "{message}"

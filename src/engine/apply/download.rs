@@ -89,7 +89,7 @@ impl VersionCheck {
         }
         match self {
             Self::AsOf { at, .. } if second(found) > second(at) => {
-                other("later than the version", "memento-too-late")
+                other("later than the time requested", "memento-too-late")
             }
             // Two versions may have one second.
             Self::AsOf {
@@ -100,7 +100,7 @@ impl VersionCheck {
                 other("not later than the version before", "memento-too-early")
             }
             Self::Exactly(at) if second(found) != second(at) => {
-                other("another one", "other-memento")
+                other("not the time requested", "other-memento")
             }
             _ => Ok(()),
         }

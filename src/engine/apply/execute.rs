@@ -38,7 +38,8 @@ pub(super) enum TaskOutcome {
         /// Whether it serves what the mirror has, as far as that is known.
         is_same: bool,
     },
-    /// The resource is to be deleted, as only a hub has stated or as a list contradicts a hub, and the Source still serves it.
+    /// A deletion that only an untrusted sender stated, or that follows from a list contradicting such a sender; the Source still
+    /// serves the resource.
     Contradicted {
         /// Whether it serves what the mirror has, as far as that is known.
         is_same: bool,

@@ -46,7 +46,7 @@ pub(in crate::engine) enum TaskError {
     TypeMismatch { stated: String },
     #[error("it is served as {0}, which `types` in the configuration does not name")]
     UnselectedType(String),
-    #[error("the Source still serves what its hub has announced as deleted")]
+    #[error("the Source still serves a resource whose deletion was announced")]
     StillServed,
     #[error(
         "the deletion waits until {0}, which may have the resource as well, has been read completely once"
@@ -54,7 +54,7 @@ pub(in crate::engine) enum TaskError {
     AwaitsSet(Url),
     #[error("the answer has no Memento-Datetime: it is no version of a certain time")]
     NoMemento,
-    #[error("the version there is of {found}, which is {how}")]
+    #[error("the answer is the version of {found}, which is {how}")]
     OtherMemento {
         found: SourceTime,
         how: &'static str,

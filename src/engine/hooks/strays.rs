@@ -50,7 +50,7 @@ pub(super) async fn kill_strays(processes: &Path, id: &str, limit: Duration) {
         });
     if started.is_ok() && tokio::time::timeout(limit, is_done).await.is_err() {
         tracing::info!(
-            "environment of a process can't be read; processes that the program has started may go on"
+            "search for leftover processes of a hook timed out: the environment of a process can't be read; they may keep running"
         );
     }
 }

@@ -89,7 +89,7 @@ impl SetState {
     ) -> Result<Span, EngineError> {
         let covered: Arc<[Interval]> = self.sequencer.coverage().intervals().into();
         let mut chain = self.collect_change_sets(uri, changed, &covered).await?;
-        // What was cut before stays so while what is missing lies before the known change.
+        // The notice that the chain was cut stays while a gap remains before the known change.
         let is_behind_gap = chain.known.is_some_and(|known| covered[0] < known);
         let cut = chain.cut.take();
         if cut.is_some() || !is_behind_gap {

@@ -73,11 +73,11 @@ impl SetState {
             let found = store.conclude_comparison(now, comparison).await?;
             if found.asked > 0 {
                 tracing::info!(source, %document, count = found.asked,
-                    "the Change List does not have what the hub has delivered; asking the Source");
+                    "the Change List does not confirm notifications that are not trusted; requesting their resources from the Source");
             }
             for uri in &found.forgotten {
                 tracing::warn!(code = DeliveryFaultKind::Contradicted.code(), source, %document, %uri,
-                    "the hub has announced a resource that the Source neither lists nor serves; forgetting it");
+                    "a notification announced a resource that the Source neither lists nor serves; its task is dropped");
             }
             if !found.forgotten.is_empty() {
                 note_contradiction(&self.context, set).await;
@@ -94,7 +94,7 @@ impl SetState {
         if count > 0 {
             let (code, source) = (DeliveryFaultKind::Contradicted.code(), self.context.name());
             tracing::warn!(code, source, set = %self.record.capability_list, count,
-                "the Resource List contradicts what the hub has delivered; following the list");
+                "the Resource List contradicts notifications that are not trusted; applying the list");
             note_contradiction(&self.context, self.record.id).await;
         }
     }

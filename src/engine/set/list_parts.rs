@@ -42,7 +42,8 @@ pub(super) struct ListParts {
     pub(super) pages: Option<PageTimes>,
     /// Whether they are the parts of an index.
     are_of_index: bool,
-    /// Whether the index names neither a Change Set nor a dump, and no part that was read so far does (version 0.1).
+    /// Whether a part may still be the one that names the Change Set or the dump (version 0.1): neither the index nor a part that was
+    /// read so far does.
     may_name: bool,
     /// Unchanged parts that are not committed yet.
     unchanged: Vec<UnchangedPart>,

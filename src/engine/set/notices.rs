@@ -52,7 +52,7 @@ pub(in crate::engine) fn note_capability_list(
         }
     });
     if let Some((notice, _)) = notice.filter(|_| is_news) {
-        tracing::warn!(code = notice.code, source = context.name(), set = %list.uri, error = notice.message, "channel can't be used");
+        tracing::warn!(code = notice.code, source = context.name(), set = %list.uri, notice = notice.message, "channel can't be used");
     }
 }
 
@@ -98,15 +98,14 @@ pub(super) fn note_unfollowed(context: &SourceContext, set: SetId, count: u64) {
     if count == 0 {
         return;
     }
-    let message =
-        "linked resources are not followed: the Source has as many resources as it may have";
+    let message = "linked resources are not followed: the Source has reached `[limits] resources`";
     let notice = StatusError::new(TOO_MANY_RESOURCES, message, clock::now().wall);
     tracing::warn!(
         code = notice.code,
         source = context.name(),
         count,
-        error = notice.message,
-        "links left out"
+        notice = notice.message,
+        "linked resources not followed"
     );
     context
         .runtime_status

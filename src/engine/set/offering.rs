@@ -96,7 +96,7 @@ impl Offering {
         let mut awaited: Vec<&Arc<PackageMember>> =
             found.into_iter().map(|(member, _)| member).collect();
         while !awaited.is_empty() {
-            // What is queued tells only what the query finds anyway.
+            // Wakes queued so far report only what the query finds anyway.
             wakes = wakes.resubscribe();
             // They are tried in about their order: while the last ones are pending, the others need not be queried.
             let last = awaited.split_off(awaited.len().saturating_sub(LAST));

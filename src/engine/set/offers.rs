@@ -75,7 +75,7 @@ impl SetState {
                 self.naming = last;
                 return Ok(());
             }
-            // The other parts are read then.
+            // The Sitemap is polled then; a part that changes may name others.
             Err(error) if is_part && error.is_absence() => {
                 let nothing = Head::new(Root::Urlset, Capability::ResourceList);
                 return self.follow_sitemap(&uri, &nothing, true).await;

@@ -75,8 +75,8 @@ impl SetState {
         Ok(())
     }
 
-    /// Plans the deletion of what a complete list does not name, nor did as many readings before as make `readings` with this
-    /// one. What the filter excludes was not looked for.
+    /// Plans the deletion of members that none of the last `readings` complete readings, this one included, has named. Members that
+    /// the filter excludes stay.
     pub(super) async fn delete_absent(
         &self,
         origin: Origin,

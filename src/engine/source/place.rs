@@ -33,8 +33,8 @@ pub async fn has_another_mirror(
 /// Records the URL and the mirror of a Source before it is followed, and with another mirror its id.
 ///
 /// What the database has of the files of another mirror does not hold for this one: it is dropped, and the sets begin with their
-/// baselines again, which adopt complete files that were moved. Sets that another URL does not lead to end as sets do that are no longer
-/// advertised. Returns early once the Source is stopped.
+/// baselines again, which adopt complete files that were moved. Sets that another URL does not lead to are not followed any more, as sets
+/// that are no longer advertised. Returns early once the Source is stopped.
 pub(in crate::engine) async fn settle_place(
     context: &SourceContext,
     id: &MirrorId,

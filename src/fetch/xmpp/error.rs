@@ -34,7 +34,7 @@ pub enum XmppError {
     #[error("authentication at the XMPP server has failed: {0}")]
     Authentication(String),
     /// The service does not let this account subscribe, or has ended the subscription.
-    #[error("the PubSub service refuses the subscription: {0}")]
+    #[error("the PubSub service refuses or has ended the subscription: {0}")]
     Refused(String),
     /// The service has not answered a request in time.
     #[error("the PubSub service has not answered a request in time")]

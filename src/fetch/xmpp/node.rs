@@ -343,7 +343,8 @@ impl NodeSession {
                 self.take(&element, true)?;
                 self.stream.check_received_since(begun)?;
                 if self.pending.len() > MOST_WAITING {
-                    let text = "the service answers nothing, and sends other things".to_owned();
+                    let text =
+                        "the PubSub service sends other stanzas in place of an answer".to_owned();
                     return Err(XmppError::Protocol(text));
                 }
                 continue;
@@ -371,8 +372,7 @@ impl NodeSession {
     /// Notes what is to be asked for.
     fn want(&mut self, wanted: ItemQuery) {
         if !self.wanted.add(wanted) {
-            let text =
-                "too many are sent without a document, or its identifier is too long to ask for it";
+            let text = "too many items without a document, or an item id too long to request";
             self.reject(XmppError::Item(text.to_owned()));
         }
     }
@@ -474,9 +474,9 @@ impl NodeSession {
                     self.miss("the service announces a change without an item");
                 }
                 "items" => self.take_items(child, false)?,
-                "delete" => self.end("the node is deleted"),
+                "delete" => self.end("the node was deleted"),
                 "subscription" if child.attribute("subscription") == Some("none") => {
-                    self.end("it has ended the subscription");
+                    self.end("subscription='none' received");
                 }
                 _ => {}
             }

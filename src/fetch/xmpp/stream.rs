@@ -144,7 +144,7 @@ impl XmlStream {
         while !self.unsent.is_empty() {
             let sent = self.connection.write(&self.unsent).await?;
             if sent == 0 {
-                return Err(XmppError::Lost("it takes no more".to_owned()));
+                return Err(XmppError::Lost("nothing more can be written".to_owned()));
             }
             self.unsent.drain(..sent);
         }
@@ -175,7 +175,7 @@ impl XmlStream {
             }
             let received = self.connection.read(&mut self.chunk).await?;
             if received == 0 {
-                return Err(XmppError::Lost("the server has ended it".to_owned()));
+                return Err(XmppError::Lost("closed by the server".to_owned()));
             }
             self.received += received as u64;
             self.unread = 0..received;

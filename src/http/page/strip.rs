@@ -248,7 +248,7 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
 
 fn summary(set: &SetStatus, covered_until: Option<DateTime<Utc>>, now: DateTime<Utc>) -> String {
     let Some(until) = covered_until else {
-        return "Nothing is proven to be covered yet.".to_owned();
+        return "No time is covered yet.".to_owned();
     };
     let until = Moment::of(until, now);
     let closed = match set.closed_gaps.len() {
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn strip_shows_what_is_known() {
         let strip = check(None, &[], &[], &[]);
-        assert!(strip.summary.contains("Nothing is proven"));
+        assert!(strip.summary.contains("No time is covered"));
         check(Some(900), &[], &[], &[("covered", 0, 900)]);
         // Nothing newer is stated for long; or the Source's clock is ahead.
         check(Some(-5), &[], &[], &[]);

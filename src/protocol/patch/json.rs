@@ -53,21 +53,21 @@ impl JsonApplication<'_> {
                 _ => {}
             }
         }
-        let path = path.ok_or_else(|| self.invalid("it has no path"))?;
+        let path = path.ok_or_else(|| self.invalid("`path` is missing"))?;
         match op.as_deref() {
             Some("add") => {
-                let value = value.ok_or_else(|| self.invalid("it has no value"))?;
+                let value = value.ok_or_else(|| self.invalid("`value` is missing"))?;
                 self.add(document, &path, value)
             }
             Some("remove") => self.remove(document, &path).map(drop),
             Some("replace") => {
-                let value = value.ok_or_else(|| self.invalid("it has no value"))?;
+                let value = value.ok_or_else(|| self.invalid("`value` is missing"))?;
                 self.measure(&value, path.len())?;
                 *self.find_mut(document, &path)? = value;
                 Ok(())
             }
             Some("move") => {
-                let from = from.ok_or_else(|| self.invalid("it has no origin"))?;
+                let from = from.ok_or_else(|| self.invalid("`from` is missing"))?;
                 if path.len() > from.len() && path.starts_with(&from) {
                     return Err(self.invalid("it moves a value into itself"));
                 }
@@ -75,7 +75,7 @@ impl JsonApplication<'_> {
                 self.add(document, &path, value)
             }
             Some("copy") => {
-                let from = from.ok_or_else(|| self.invalid("it has no origin"))?;
+                let from = from.ok_or_else(|| self.invalid("`from` is missing"))?;
                 let found = self.find_mut(document, &from)?;
                 // Measured before it is copied: a copy of copies grows exponentially.
                 self.measure(found, path.len())?;
@@ -83,11 +83,11 @@ impl JsonApplication<'_> {
                 self.insert(document, &path, value)
             }
             Some("test") => {
-                let value = value.ok_or_else(|| self.invalid("it has no value"))?;
+                let value = value.ok_or_else(|| self.invalid("`value` is missing"))?;
                 let found = self.find_mut(document, &path)?;
                 match found.is_same(&value, self.budget)? {
                     true => Ok(()),
-                    false => Err(self.unfit("a value is another one")),
+                    false => Err(self.unfit("`test` failed: the value differs")),
                 }
             }
             _ => Err(self.invalid("it has no known op")),
@@ -130,7 +130,7 @@ impl JsonApplication<'_> {
         let is_spelled =
             is_number && !token.is_empty() && (token == "0" || !token.starts_with('0'));
         let index = token.parse().ok().filter(|_| is_spelled);
-        index.ok_or_else(|| self.unfit("a list has no such place"))
+        index.ok_or_else(|| self.unfit("not an array index"))
     }
 
     fn find_mut<'d>(
@@ -178,7 +178,7 @@ impl JsonApplication<'_> {
                     last => self.index(last)?,
                 };
                 if at > values.len() {
-                    return Err(self.unfit("a list has no such place"));
+                    return Err(self.unfit("array index out of range"));
                 }
                 self.budget.spend(values.len() - at)?;
                 values.insert(at, value);
@@ -200,7 +200,7 @@ impl JsonApplication<'_> {
             Json::Array(values) => {
                 let at = self.index(last)?;
                 if at >= values.len() {
-                    return Err(self.unfit("a list has no such place"));
+                    return Err(self.unfit("array index out of range"));
                 }
                 self.budget.spend(values.len() - at)?;
                 Ok(values.remove(at))

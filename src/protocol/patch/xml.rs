@@ -136,11 +136,11 @@ impl XmlOperation<'_> {
         }
         let scope = self.patch.scope(self.id, budget)?;
         let selector = self.attribute("sel")?;
-        let selector = selector.ok_or_else(|| self.invalid("it has no selector"))?;
+        let selector = selector.ok_or_else(|| self.invalid("`sel` is missing"))?;
         let located = Selector::parse(&selector, &scope)
             .and_then(|selector| selector.locate(self.tree, budget));
         let target = located.map_err(|error| match error {
-            SelectorError::Invalid => self.invalid("its selector is none"),
+            SelectorError::Invalid => self.invalid("`sel` is not a valid selector"),
             SelectorError::NotOne => self.unfit("its selector does not locate one node"),
             SelectorError::Patch(error) => error,
         })?;
@@ -148,7 +148,7 @@ impl XmlOperation<'_> {
             "add" => self.add(&target, budget),
             "replace" => self.replace(&target, budget),
             "remove" => self.remove(&target),
-            _ => Err(self.invalid("it has no known name")),
+            _ => Err(self.invalid("it is not add, replace or remove")),
         }
     }
 
@@ -351,7 +351,7 @@ impl XmlOperation<'_> {
         let node = self.tree.node(id);
         let is_root = node.parent == 0 && node.kind == NodeKind::Element;
         if node.kind == NodeKind::Document || is_root {
-            return Err(self.unfit("the root stays"));
+            return Err(self.unfit("the root element can't be removed"));
         }
         let mut span = node.span.clone();
         let (before, after) = match space.as_deref() {

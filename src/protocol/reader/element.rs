@@ -234,7 +234,7 @@ pub(super) fn read_root(
         "urlset" | "sitemapindex" => {}
         "rss" => return Err(ReadError::Feed("RSS")),
         "feed" => return Err(ReadError::Feed("Atom")),
-        "RDF" => return Err(ReadError::Feed("RDF (RSS 1.0)")),
+        "RDF" => return Err(ReadError::Feed("RSS 1.0")),
         _ if is_html(Some(name)) => return Err(ReadError::HtmlPage(None)),
         _ => {
             return Err(ReadError::WrongRoot {

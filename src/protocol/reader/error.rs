@@ -17,10 +17,10 @@ pub enum ReadError {
         reason: String,
     },
     /// A web page, with its title: the URI leads elsewhere, or the Source answers an error with status 200.
-    #[error("received an HTML page instead{}", title_of(.0.as_deref()))]
+    #[error("received an HTML page in place of a document{}", title_of(.0.as_deref()))]
     HtmlPage(Option<String>),
     /// A feed, with the name of its format.
-    #[error("received a feed, and {0} is not supported")]
+    #[error("received a feed ({0}) in place of a document")]
     Feed(&'static str),
     /// XML of another kind.
     #[error("the root element at {at} is {name:?}, neither urlset nor sitemapindex")]

@@ -45,8 +45,8 @@ pub enum TaskResult {
         /// Whether the Source serves what the mirror has.
         is_same: bool,
     },
-    /// The deletion of a resource that only a hub has stated, or that a list has in place of what a hub has stated, and that the
-    /// Source still serves.
+    /// A deletion that only an untrusted sender stated, or that follows from a list contradicting such a sender; the Source still
+    /// serves the resource.
     Contradicted {
         /// The task.
         task: Task,

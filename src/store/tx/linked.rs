@@ -32,8 +32,9 @@ use crate::sync::{Decision, plan_linked};
 const MAX_ENDED: usize = 20_000;
 
 impl ResourceState {
-    /// Stores what the links of an entry name, and makes tasks of what the mirror does not have. Call it for what counts of the
-    /// resource. Links that only a hub states not to be there are there still, and so are those that may have been cut.
+    /// Stores what the links of an entry name, and makes tasks of what the mirror does not have. Call it only with
+    /// the entry that counts for the resource. A link is not ended because only a hub no longer states it, or because the entry's links
+    /// were cut.
     pub(super) fn follow_links(
         &self,
         sql: &Connection,

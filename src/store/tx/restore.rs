@@ -97,8 +97,8 @@ impl StateToRestore {
     }
 }
 
-/// Has the file removed that a resource in doubt may have, of which nothing is recorded, and which has no task any more. The Source
-/// does not serve it.
+/// Requests the removal of a file that a resource in doubt may have; nothing is recorded of the resource, it has no task, and the
+/// Source does not serve it.
 pub(super) fn request_removal_of_unrecorded(
     sql: &Connection,
     id: ResourceId,

@@ -81,7 +81,7 @@ pub(super) fn announce(
     Ok(())
 }
 
-/// Has the version stored that a change announces which states nothing new, if its resource is known.
+/// Schedules the version that a change without news announces, if its resource is known.
 pub(super) fn announce_only(
     sql: &Connection,
     context: &BatchContext<'_>,

@@ -189,13 +189,16 @@ fn errors_have_their_line_and_column() {
 #[test]
 fn a_web_page_is_named_by_its_title() {
     let error = read("<!DOCTYPE html>\n<html><title>Sign in</title><br>").unwrap_err();
-    let message = "received an HTML page instead, with the title \"Sign in\"";
+    let message = "received an HTML page in place of a document, with the title \"Sign in\"";
     assert_eq!(error.to_string(), message);
     // Where the first bytes do not show it.
     let comment = format!("<!--{}-->", "c".repeat(20_000));
     for page in ["<!DOCTYPE HTML><HTML/>", "<HTML></HTML>"] {
         let error = read(&format!("{comment}{page}")).unwrap_err();
-        assert_eq!(error.to_string(), "received an HTML page instead");
+        assert_eq!(
+            error.to_string(),
+            "received an HTML page in place of a document"
+        );
         assert_eq!(error.code(), "html-page");
     }
 }
