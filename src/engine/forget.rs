@@ -256,7 +256,7 @@ async fn open_mirror(
             });
         }
         if let Some(known) = known {
-            Mirror::expect(&path, &known)?;
+            Mirror::check_id(&path, &known)?;
         }
         // Of an earlier version there may be no id.
         let own = fs::symlink_metadata(path.join(OWN_FOLDER));
@@ -402,7 +402,7 @@ mod tests {
                     hashes: vec![Digest::of(Algorithm::Sha256, CONTENT)],
                     lastmod: None,
                     version: None,
-                    news: true,
+                    has_new_bytes: true,
                     is_patched: false,
                     stored_version: crate::store::StoredVersion::Ignored,
                     task,

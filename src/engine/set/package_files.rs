@@ -123,7 +123,10 @@ impl PackageFiles {
         // No sweep until the file is registered and open.
         let _lock = self.sweep_lock.lock().await;
         let name = PartialPackage::name(&uri);
-        self.context.store.keep_package_file(set, name).await?;
+        self.context
+            .store
+            .mark_package_file_needed(set, name)
+            .await?;
         let opening = tokio::task::spawn_blocking(move || {
             let folder = mirror.package_folder().map_err(std::io::Error::other);
             folder
@@ -139,7 +142,7 @@ impl PackageFiles {
     pub(super) async fn sweep(&self, set: SetId) -> Result<(), EngineError> {
         let _lock = self.sweep_lock.lock().await;
         let store = &self.context.store;
-        if !store.drop_package_files(set).await? {
+        if !store.unmark_needed_package_files(set).await? {
             return Ok(());
         }
         let needed = store.package_files(self.context.name()).await?;

@@ -319,7 +319,7 @@ impl SetWorker {
         let own = self.state.record.id;
         match wake {
             Some(&Wake::Inbox(set)) if set == own => true,
-            Some(&Wake::Unread(set)) if set == own => {
+            Some(&Wake::MissedNotification(set)) if set == own => {
                 self.state.schedule.poll_to_check(clock::now());
                 true
             }
