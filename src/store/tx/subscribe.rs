@@ -11,7 +11,7 @@ use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::channel::{self, CallbackKeys, ChannelRecord, NewChannel};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, Ruling};
+use crate::sync::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, VerificationAnswer};
 
 const CHANNEL: StoreError = StoreError::NoChannel;
 /// How many former subscriptions of a channel are remembered, so that late deliveries of theirs are answered 410.
@@ -134,15 +134,15 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let topics = topics.to_vec();
         self.write(move |tx| {
-            let (ruling, record) = change_in(tx, id, None, |channel| {
+            let (answer, record) = change_in(tx, id, None, |channel| {
                 let now = clock::now().wall;
                 channel.verify(now, slot, &topics, intent, granted, spread)
             })?;
-            if ruling == Ruling::Reject {
+            if answer == VerificationAnswer::Reject {
                 channel::count_rejected_verification(tx.sql, id)?;
             }
             tx.wake(Wake::Channel(record.set, id));
-            Ok(ruling != Ruling::Reject)
+            Ok(answer != VerificationAnswer::Reject)
         })
         .await
     }
