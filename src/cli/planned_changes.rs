@@ -74,7 +74,7 @@ pub(super) async fn release_mirrors(config: &Config, store: &Arc<Store>) -> Resu
         let known = store.mirror_id(&source.name).await;
         let known = known.map_err(|error| failed(&error))?;
         if let Some(known) = known.as_deref().and_then(MirrorId::parse)
-            && let Err(error) = Mirror::expect(&source.mirror, &known)
+            && let Err(error) = Mirror::check_id(&source.mirror, &known)
         {
             eprintln!(
                 "resyncd: {}: {} [{}]",

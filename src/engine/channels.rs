@@ -371,7 +371,7 @@ fn is_missed(lacking: &LackingKey, mut used: impl Iterator<Item = Transport>) ->
         LackingKey::Protocol(_) => true,
         LackingKey::PublicUrl => used.next().is_none(),
         LackingKey::Account => {
-            used.all(|transport| place_of(transport) >= place_of(Transport::Xmpp))
+            used.all(|transport| preference_of(transport) >= preference_of(Transport::Xmpp))
         }
     }
 }
@@ -407,7 +407,7 @@ fn is_channel(offer: &Offer) -> bool {
 }
 
 /// The place of a transport among all; the first one is preferred.
-fn place_of(transport: Transport) -> Option<usize> {
+fn preference_of(transport: Transport) -> Option<usize> {
     let mut all = Transport::ALL.into_iter();
     all.position(|one| one == transport)
 }
@@ -415,14 +415,14 @@ fn place_of(transport: Transport) -> Option<usize> {
 /// Of each kind the channels over the transport that is preferred, and how many others there are. One that lacks hubs comes last: it
 /// may never be subscribed to.
 fn of_best_transports(offered: Vec<OfferedChannel<'_>>) -> (Vec<OfferedChannel<'_>>, usize) {
-    let place = |one: &OfferedChannel<'_>| (one.lacks_hubs(), place_of(one.transport));
+    let preference = |one: &OfferedChannel<'_>| (one.lacks_hubs(), preference_of(one.transport));
     let best_of = |kind: &Capability| {
         let of_kind = offered.iter().filter(|one| one.kind == kind);
-        of_kind.map(place).min()
+        of_kind.map(preference).min()
     };
     let is_best: Vec<bool> = offered
         .iter()
-        .map(|one| best_of(one.kind) == Some(place(one)))
+        .map(|one| best_of(one.kind) == Some(preference(one)))
         .collect();
     let all = offered.len();
     let mut is_best = is_best.into_iter();

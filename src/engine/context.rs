@@ -10,7 +10,7 @@ use url::Url;
 
 use super::apply::members::Members;
 use super::heartbeats::{Heartbeats, Work};
-use super::package_places::PackagePlaces;
+use super::package_permits::PackagePermits;
 use super::progress::Progress;
 use super::recent_changes::RecentChanges;
 use super::runtime_status::RuntimeStatus;
@@ -38,8 +38,8 @@ pub(super) struct SourceContext {
     pub(super) members: Members,
     /// Where versions are stored; `None`: they are not.
     pub(super) versions: Option<Arc<VersionsFolder>>,
-    /// The places of packages in progress.
-    pub(super) package_places: PackagePlaces,
+    /// The permits of packages in progress.
+    pub(super) package_permits: PackagePermits,
     /// Whether channels are subscribed to, renewed and ended at all: a single run does not.
     pub(super) subscribes: bool,
     /// How often the processing of a delivery in the inbox has panicked, by its number there. It outlives the workers that panic.

@@ -193,10 +193,10 @@ pub async fn forget_source(
     stop: &CancellationToken,
 ) -> Result<Forgotten, ForgetError> {
     let name = request.name.as_str();
-    let Some(place) = store.place_of(name).await? else {
+    let Some(location) = store.location_of(name).await? else {
         return Err(ForgetError::Unknown(name.to_owned()));
     };
-    let mirror = match (request.delete_files, &place.mirror) {
+    let mirror = match (request.delete_files, &location.mirror) {
         (false, _) => None,
         (true, None) => return Err(ForgetError::NoMirror(name.to_owned())),
         (true, Some(mirror)) => Some(open_mirror(store, request, mirror).await?),
@@ -207,7 +207,7 @@ pub async fn forget_source(
     };
     let mut forgotten = Forgotten {
         source: name.to_owned(),
-        mirror: place.mirror.map(|path| path.display().to_string()),
+        mirror: location.mirror.map(|path| path.display().to_string()),
         subscriptions,
         ..Forgotten::default()
     };
@@ -243,8 +243,8 @@ async fn open_mirror(
     path: &Path,
 ) -> Result<Arc<Mirror>, ForgetError> {
     let mut others = request.mirrors.clone();
-    let former = store.places().await?.into_iter();
-    others.extend(former.filter_map(|place| Some((place.name, place.mirror?))));
+    let former = store.locations().await?.into_iter();
+    others.extend(former.filter_map(|location| Some((location.name, location.mirror?))));
     others.retain(|(other, _)| *other != request.name);
     let known = store.mirror_id(&request.name).await?;
     let known = known.as_deref().and_then(MirrorId::parse);
@@ -258,7 +258,7 @@ async fn open_mirror(
             });
         }
         if let Some(known) = known {
-            Mirror::expect(&path, &known)?;
+            Mirror::check_id(&path, &known)?;
         }
         // Of an earlier version there may be no id.
         let own = fs::symlink_metadata(path.join(OWN_FOLDER));
@@ -386,8 +386,8 @@ mod tests {
             source.announce(changes.collect()).await;
             let (store, now) = (&source.store, clock::now().wall);
             let id = Mirror::open(&mirror).unwrap().id().to_string();
-            let place = store.note_place(NAME, url.as_str(), mirror.clone(), &id);
-            place.await.unwrap();
+            let noting = store.note_location(NAME, url.as_str(), mirror.clone(), &id);
+            noting.await.unwrap();
             let due = store.due_tasks(NAME, now, usize::MAX, TasksInProgress::default());
             let due = due.await.unwrap().tasks;
             let (mut files, mut results) = (Vec::new(), Vec::new());
@@ -404,7 +404,7 @@ mod tests {
                     hashes: vec![Digest::of(Algorithm::Sha256, CONTENT)],
                     lastmod: None,
                     version: None,
-                    news: true,
+                    has_new_bytes: true,
                     is_patched: false,
                     stored_version: crate::store::StoredVersion::Ignored,
                     task,
@@ -565,8 +565,8 @@ mod tests {
         // Another one that is not followed any more, either.
         let store = &former.source.store;
         let (url, id) = ("https://example.org/", "any");
-        let place = store.note_place("renamed", url, former.mirror.clone(), id);
-        place.await.unwrap();
+        let noting = store.note_location("renamed", url, former.mirror.clone(), id);
+        noting.await.unwrap();
         let refused = former.forget(true, &[]).await.unwrap_err();
         assert_eq!(refused.code(), "mirror-shared");
         store.end_forgetting("renamed").await.unwrap();

@@ -28,7 +28,7 @@ use super::followed::{FollowedSource, FollowedSources, followed_sets};
 use super::forget::{ForgetError, ForgetRequest, Forgetting, forget_source};
 use super::heartbeats::Heartbeats;
 use super::hooks::{HookHandles, Hooks, configured_hooks};
-use super::package_places::{PackagePlaces, SharedPlaces};
+use super::package_permits::{PackagePermits, SharedPermits};
 use super::progress::Progress;
 use super::recent_changes::{self, RESTORED, RecentChanges};
 use super::restarts::{catch_panic, restarting};
@@ -95,7 +95,7 @@ struct SharedParts {
     /// For what belongs to no Source of the configuration.
     client: Client,
     public_url: Option<Url>,
-    places: SharedPlaces,
+    package_permits: SharedPermits,
     /// Whether channels are subscribed to.
     subscribes: bool,
 }
@@ -178,7 +178,7 @@ impl Engine {
                 streams_per_host: config.http.streams_per_host,
                 client: client.clone(),
                 public_url: config.callback.public_url.clone(),
-                places: SharedPlaces::default(),
+                package_permits: SharedPermits::default(),
                 subscribes,
             },
             hooks: Hooks::default(),
@@ -217,7 +217,7 @@ impl Engine {
             streams_per_host,
             client,
             public_url,
-            places,
+            package_permits,
             subscribes,
         } = &self.shared;
         let counters = self.counters.of_source(&source.name);
@@ -236,7 +236,7 @@ impl Engine {
             public_url: public_url.clone(),
             members: Members::default(),
             versions: versions.map(|root| Arc::new(VersionsFolder::at(root))),
-            package_places: PackagePlaces::new(places.clone()),
+            package_permits: PackagePermits::new(package_permits.clone()),
             subscribes: *subscribes,
             delivery_panics: Mutex::default(),
             progress: Progress::default(),
@@ -474,10 +474,10 @@ impl Engine {
     /// The Sources that are not followed any more, and were not forgotten.
     async fn former_sources(&self) -> Result<Vec<FormerSource>, StoreError> {
         let mut former = Vec::new();
-        for place in self.store.places().await? {
-            if self.sources.find(&place.name).is_none() {
-                let totals = self.store.set_totals(&place.name).await?;
-                former.push(status_view::former_source(place, &totals));
+        for location in self.store.locations().await? {
+            if self.sources.find(&location.name).is_none() {
+                let totals = self.store.set_totals(&location.name).await?;
+                former.push(status_view::former_source(location, &totals));
             }
         }
         Ok(former)

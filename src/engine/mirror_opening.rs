@@ -2,7 +2,7 @@
 
 use super::context::SourceContext;
 use super::error::EngineError;
-use super::source::place::has_another_mirror;
+use super::source::location::has_another_mirror;
 use crate::mirror::{Mirror, MirrorId};
 
 /// Which mirror may be opened.
@@ -15,7 +15,7 @@ pub(super) enum Accepting {
 }
 
 /// Opens the mirror of a Source. The first one that is opened, or one that was not expected, becomes known to the database; one in
-/// another folder than before not yet: that is recorded with its place, once what is known of the former one is dropped.
+/// another folder than before not yet: that is recorded with its location, once what is known of the former one is dropped.
 pub(super) async fn open_mirror(
     context: &SourceContext,
     accepting: Accepting,
@@ -43,7 +43,7 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::engine::source::place::settle_place;
+    use crate::engine::source::location::record_source_location;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::mirror_path::OWN_FOLDER;
 
@@ -55,13 +55,13 @@ mod tests {
         let (context, store) = (&source.context, &source.store);
         let former_folder = folder.with_file_name("former");
         let former = Mirror::open(&former_folder).unwrap().id().to_string();
-        let place = store.note_place(NAME, url.as_str(), former_folder, &former);
-        place.await.unwrap();
+        let noting = store.note_location(NAME, url.as_str(), former_folder, &former);
+        noting.await.unwrap();
         let opened = open_mirror(context, Accepting::Known).await.unwrap();
         // If the configuration is changed back now, the former one is expected.
         let known = store.mirror_id(NAME).await.unwrap();
         assert_eq!(known.as_deref(), Some(former.as_str()));
-        settle_place(context, opened.id()).await.unwrap();
+        record_source_location(context, opened.id()).await.unwrap();
         let known = store.mirror_id(NAME).await.unwrap();
         assert_eq!(known.as_deref(), Some(opened.id().as_str()));
         drop(opened);

@@ -39,7 +39,7 @@ mod lifecycle;
 mod mirror_opening;
 mod oddities;
 mod one_shot;
-mod package_places;
+mod package_permits;
 mod progress;
 mod recent_changes;
 mod reload;
@@ -65,6 +65,6 @@ pub use followed::followed_sets;
 pub use forget::{ForgetError, ForgetRequest, forget_source};
 pub use lifecycle::Engine;
 pub use progress::Counts;
-pub use source::place::has_another_mirror;
+pub use source::location::has_another_mirror;
 
 use error::EngineError;

@@ -22,7 +22,7 @@ use super::runtime_status::SourceState;
 use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
 use super::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync, note_found};
-use super::source::place::settle_place;
+use super::source::location::record_source_location;
 use super::versions::worker::{begin_versions, store_versions, until_stored};
 use crate::clock;
 use crate::config::Config;
@@ -167,7 +167,7 @@ async fn catch_up(context: Arc<SourceContext>, applying: Applying) -> Vec<String
             return polled;
         }
     };
-    if let Err(error) = settle_place(&context, mirror.id()).await {
+    if let Err(error) = record_source_location(&context, mirror.id()).await {
         fail(&context, error.code(), error.to_string());
         return polled;
     }

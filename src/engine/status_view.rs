@@ -30,7 +30,7 @@ use crate::status::{
 };
 use crate::store::{
     ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, Overview, OverviewQuery, SetId,
-    SetOverview, SetRecord, SetStatistics, SetTotals, SourcePlace, Store, UnfollowedChannel,
+    SetOverview, SetRecord, SetStatistics, SetTotals, SourceLocation, Store, UnfollowedChannel,
     VersionsOverview,
 };
 use crate::sync::{ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap};
@@ -246,11 +246,11 @@ fn former_sets(
 }
 
 /// A Source that is not followed any more.
-pub(super) fn former_source(place: SourcePlace, totals: &[SetTotals]) -> FormerSource {
+pub(super) fn former_source(location: SourceLocation, totals: &[SetTotals]) -> FormerSource {
     FormerSource {
-        name: place.name,
-        url: place.url,
-        mirror: place.mirror.map(|mirror| mirror.display().to_string()),
+        name: location.name,
+        url: location.url,
+        mirror: location.mirror.map(|mirror| mirror.display().to_string()),
         resources: totals.iter().map(|set| set.resources).sum(),
         bytes: totals.iter().map(|set| set.bytes).sum(),
     }

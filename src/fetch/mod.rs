@@ -60,7 +60,7 @@ pub use error::FetchError;
 pub use guard::is_public;
 pub use host_limit::Slowed;
 pub use hub::HubAnswer;
-pub use node_limits::NodePlace;
+pub use node_limits::SessionPermit;
 pub use package::{MemberReader, Package, PackageError, PartialPackage};
 pub use permits::HostLoad;
 pub use probe::AnswerStart;

@@ -61,23 +61,23 @@ impl NodeLimits {
         self.addresses.lock().get(resource).cloned()
     }
 
-    /// The place of a session that listens; `None`: there are as many as there may be.
-    pub(super) fn place(&self) -> Option<NodePlace> {
-        Some(NodePlace {
+    /// The permit of a session that listens; `None`: there are as many as there may be.
+    pub(super) fn session_permit(&self) -> Option<SessionPermit> {
+        Some(SessionPermit {
             _source: Arc::clone(&self.source).try_acquire_owned().ok()?,
             _account: Arc::clone(&self.account).try_acquire_owned().ok()?,
         })
     }
 
-    /// Waits for the place of a session that ends a subscription.
-    pub(super) async fn place_of_end(&self) -> Option<OwnedSemaphorePermit> {
+    /// Waits for the permit of a session that ends a subscription.
+    pub(super) async fn ending_permit(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.
         Arc::clone(&self.endings).acquire_owned().await.ok()
     }
 }
 
-/// The place of a session, until it is dropped.
-pub struct NodePlace {
+/// The permit of a session, until it is dropped.
+pub struct SessionPermit {
     _source: OwnedSemaphorePermit,
     _account: OwnedSemaphorePermit,
 }
@@ -89,18 +89,21 @@ mod tests {
     #[test]
     fn source_takes_a_part_of_the_sessions_and_all_sources_take_no_more_than_there_are() {
         let of_first = NodeLimits::default();
-        let take = |limits: &NodeLimits| -> Vec<NodePlace> {
-            std::iter::from_fn(|| limits.clone().place()).collect()
+        let take = |limits: &NodeLimits| -> Vec<SessionPermit> {
+            std::iter::from_fn(|| limits.clone().session_permit()).collect()
         };
         let mut first = take(&of_first);
         assert_eq!(first.len(), 4);
         let second = take(&of_first.of_source());
         assert_eq!(second.len(), 4);
         let of_third = of_first.of_source();
-        assert!(of_third.place().is_none(), "the account has no more");
+        assert!(
+            of_third.session_permit().is_none(),
+            "the account has no more"
+        );
         first.pop();
-        let third = of_third.place();
+        let third = of_third.session_permit();
         assert!(third.is_some());
-        assert!(of_first.place().is_none());
+        assert!(of_first.session_permit().is_none());
     }
 }

@@ -41,7 +41,7 @@ use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
 
 use super::client::Client;
-use super::node_limits::NodePlace;
+use super::node_limits::SessionPermit;
 use crate::config::{Authorities, XmppConfig};
 use crate::protocol::{TopicUri, node_of};
 use login::{Login, LoginCredentials, Resumption, Security, log_in};
@@ -72,7 +72,7 @@ pub struct NodeMemory {
 }
 
 impl Client {
-    /// Subscribes to the node of a channel, or resumes the session that is subscribed. The flag states which. The place is that of
+    /// Subscribes to the node of a channel, or resumes the session that is subscribed. The flag states which. The permit is that of
     /// the session, for as long as it is open.
     ///
     /// # Errors
@@ -81,8 +81,11 @@ impl Client {
         &self,
         topic: &TopicUri,
         memory: &mut NodeMemory,
-    ) -> Result<(NodeSession, bool, NodePlace), XmppError> {
-        let place = self.node_limits().place().ok_or(XmppError::TooMany)?;
+    ) -> Result<(NodeSession, bool, SessionPermit), XmppError> {
+        let permit = self
+            .node_limits()
+            .session_permit()
+            .ok_or(XmppError::TooMany)?;
         let opened = self.begin_node(name_of(topic)?, memory).await;
         // A session that was not reached can still be resumed.
         if !matches!(&opened, Err(error) if error.is_of_connection()) {
@@ -90,7 +93,7 @@ impl Client {
         }
         let (session, is_resumed) = opened?;
         memory.unanswered = Vec::new();
-        Ok((session, is_resumed, place))
+        Ok((session, is_resumed, permit))
     }
 
     async fn begin_node(
@@ -119,7 +122,7 @@ impl Client {
     /// # Errors
     /// [`XmppError`] if the service does not confirm it.
     pub async fn leave_node(&self, topic: &TopicUri, resource: &str) -> Result<(), XmppError> {
-        let _place = self.node_limits().place_of_end().await;
+        let _permit = self.node_limits().ending_permit().await;
         // Somebody may have asked for it while the driver tries: one session must not displace the other.
         static ENDINGS: AtomicU32 = AtomicU32::new(1);
         let number = ENDINGS.fetch_add(1, Ordering::Relaxed);

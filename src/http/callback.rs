@@ -342,7 +342,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
                     }
                     Ok(Receipt::Outdated) => {}
                     Err(error) => {
-                        callback.store.report_unread(&channel);
+                        callback.store.report_missed_notification(&channel);
                         return database_failed(&error);
                     }
                 }
@@ -370,7 +370,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
         }
     }
     // The hub sends it again.
-    callback.store.report_unread(&channel);
+    callback.store.report_missed_notification(&channel);
     service_unavailable()
 }
 
@@ -455,7 +455,7 @@ async fn reject_with(
     }
     let now = clock::now().wall;
     if let Err(error) = callback.store.count_rejected(channel.id, now, fault).await {
-        callback.store.report_unread(channel);
+        callback.store.report_missed_notification(channel);
         tracing::error!(code = error.code(), %error, "database error; rejected delivery not counted");
     }
 }
@@ -641,7 +641,10 @@ mod tests {
         assert_eq!(status, 429);
         let pause: u64 = pause.unwrap().parse().unwrap();
         assert!((6..=61).contains(&pause), "{pause}");
-        assert_eq!(wakes.try_recv().unwrap(), Wake::Unread(receiving.set));
+        assert_eq!(
+            wakes.try_recv().unwrap(),
+            Wake::MissedNotification(receiving.set)
+        );
         assert_eq!(receiving.counts().await, (0, 2));
     }
 
@@ -669,7 +672,11 @@ mod tests {
             let (status, _) = receiving.deliver_unsigned(body).await;
             assert_eq!(status, expected);
             let wake = wakes.try_recv();
-            assert_eq!(wake, Ok(Wake::Unread(receiving.set)), "{expected}");
+            assert_eq!(
+                wake,
+                Ok(Wake::MissedNotification(receiving.set)),
+                "{expected}"
+            );
             assert_eq!(receiving.counts().await, (0, 1), "{expected}");
         }
         let channel = Channel::without_hubs(Transport::Callback, clock::now().wall, &topic());
@@ -678,7 +685,10 @@ mod tests {
         let mut wakes = receiving.callback.store.wakes();
         let status = receiving.deliver("first", "first", "too much").await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(wakes.try_recv(), Ok(Wake::Unread(receiving.set)));
+        assert_eq!(
+            wakes.try_recv(),
+            Ok(Wake::MissedNotification(receiving.set))
+        );
         // The next notification shows it.
         let receiving = DeliveryTest::new().await;
         let mut wakes = receiving.callback.store.wakes();

@@ -75,7 +75,7 @@ impl Mirror {
     pub fn open_known(root: &Path, known: Option<&MirrorId>) -> Result<Self, MirrorError> {
         let shown = root.display().to_string();
         if let Some(known) = known {
-            Self::expect(root, known)?;
+            Self::check_id(root, known)?;
         }
         create_root(root).map_err(|error| MirrorError::classify_io("creating", &shown, &error))?;
         let tree = FolderTree::open(root)
@@ -101,11 +101,11 @@ impl Mirror {
         })
     }
 
-    /// Only reads.
+    /// Checks, without writing, that the folder is the mirror with this id.
     ///
     /// # Errors
     /// [`MirrorError::NotMounted`] if a folder is not the mirror with this id.
-    pub fn expect(root: &Path, known: &MirrorId) -> Result<(), MirrorError> {
+    pub fn check_id(root: &Path, known: &MirrorId) -> Result<(), MirrorError> {
         let found = match FolderTree::open(root) {
             Ok(tree) => identity::read(&tree)?,
             Err(Errno::NOENT) => None,

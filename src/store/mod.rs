@@ -80,7 +80,7 @@ pub use tables::document::DocumentRecord;
 pub use tables::dump::DumpProgress;
 pub use tables::dump_package::PackageRecord;
 pub use tables::feed::FeedEntry;
-pub use tables::followed_source::SourcePlace;
+pub use tables::followed_source::SourceLocation;
 pub use tables::forgotten::{ForgottenResource, SetTotals};
 pub use tables::inbox::{Delivery, DeliveryOutcome, ProcessedDelivery};
 pub use tables::part::{PageEnd, Part, PartEvidence, UnchangedPart};

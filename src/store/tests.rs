@@ -130,7 +130,7 @@ fn publication(task: Task, content: &str) -> Publication {
         hashes: sha256(content),
         lastmod: task.lastmod,
         version: None,
-        news: true,
+        has_new_bytes: true,
         is_patched: false,
         stored_version: StoredVersion::Ignored,
         task,

@@ -8,7 +8,7 @@ pub enum Wake {
     /// The set's inbox has a new delivery.
     Inbox(SetId),
     /// A delivery for the set was rejected before it was stored, or missed: what it states is left to a poll.
-    Unread(SetId),
+    MissedNotification(SetId),
     /// A channel of the set was verified, denied, ended or changed otherwise.
     Channel(SetId, ChannelId),
     /// Tasks of the Source were added, changed or completed.

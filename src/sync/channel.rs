@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::lease::{Asked, ChannelState, Lease, Ruling};
+use super::lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
 use crate::clock::{ClockStepDetector, Now};
 use crate::protocol::websub::Intent;
 use crate::protocol::{HubUri, TopicUri, Transport};
@@ -45,7 +45,7 @@ pub use fault::{DeliveryFault, DeliveryFaultKind, Denial};
 /// How many requests a hub gets to end a subscription that is no longer wanted. After that the lease runs out by itself.
 const ENDING_TRIES: u32 = 6;
 /// How often the hub of a lease that runs may fail to renew it before another one is asked.
-const PATIENCE: u32 = 3;
+const MAX_RENEWAL_FAILURES: u32 = 3;
 /// The wait where the lease has no date. The machine never leaves it in such a state; a damaged row might.
 const UNDATED_WAIT: TimeDelta = TimeDelta::hours(1);
 
@@ -176,28 +176,28 @@ impl Channel {
         intent: Intent,
         lease_seconds: Option<u64>,
         spread: f64,
-    ) -> Ruling {
+    ) -> VerificationAnswer {
         if !self.has_asked(slot, topics) {
-            return Ruling::Reject;
+            return VerificationAnswer::Reject;
         }
         if slot != self.callbacks.of_request() {
             // The hub whose subscription is to be replaced repeats itself.
             let is_running = self.lease.state == ChannelState::Active;
             return match intent {
-                Intent::Subscribe if is_running => Ruling::ConfirmAgain,
-                _ => Ruling::Reject,
+                Intent::Subscribe if is_running => VerificationAnswer::ConfirmAgain,
+                _ => VerificationAnswer::Reject,
             };
         }
         let renews = self.lease.is_undisturbed(now) && self.callbacks.next.is_none();
-        let ruling = self.lease.verify(now, intent, lease_seconds, spread);
-        if ruling == Ruling::Confirm {
+        let answer = self.lease.verify(now, intent, lease_seconds, spread);
+        if answer == VerificationAnswer::Confirm {
             if intent == Intent::Subscribe && !renews {
                 self.begun = self.begun.wrapping_add(1);
             }
             self.denial = None;
             self.callbacks.replace();
         }
-        ruling
+        answer
     }
 
     /// Applies the denial of the hub that has a callback. `false`: this topic was not requested with it, and nothing has
@@ -305,7 +305,7 @@ impl Channel {
         let granting_known = granting.iter().find(|&granting| hubs.contains(granting));
         if let Some(granting) = granting_known
             && runs
-            && self.lease.failures < PATIENCE
+            && self.lease.failures < MAX_RENEWAL_FAILURES
         {
             return VecDeque::from([granting.clone()]);
         }
@@ -410,7 +410,7 @@ pub struct HubRequest {
     /// The topic.
     pub topic: TopicUri,
     /// What is requested.
-    pub asked: Asked,
+    pub asked: PendingRequest,
     /// The public URL that the callback begins with.
     pub callback_base: String,
 }
@@ -669,7 +669,7 @@ impl ChannelMachine {
                 action: channel.wait(now),
             };
         };
-        let asked = Asked {
+        let asked = PendingRequest {
             intent: Intent::Subscribe,
             lease_seconds: self.rules.lease_seconds,
         };
@@ -698,7 +698,7 @@ impl ChannelMachine {
             channel.lease.end();
             return ChannelAction::End.into();
         };
-        let asked = Asked {
+        let asked = PendingRequest {
             intent: Intent::Unsubscribe,
             lease_seconds: 0,
         };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Now;
 
 /// The number of failures in a row after which a host is skipped.
-const PATIENCE: u32 = 3;
+const FAILURES_BEFORE_SKIP: u32 = 3;
 /// How long it is skipped the first time; each further failure doubles it.
 const FIRST_REST: Duration = Duration::from_secs(60);
 /// The longest time for which a host is skipped.
@@ -30,9 +30,9 @@ struct Failing {
 impl HostCircuitBreaker {
     /// Whether a host is skipped now.
     pub fn skips(&self, now: Now, host: &str) -> bool {
-        self.failing
-            .get(host)
-            .is_some_and(|failing| failing.times >= PATIENCE && now.mono < failing.until)
+        self.failing.get(host).is_some_and(|failing| {
+            failing.times >= FAILURES_BEFORE_SKIP && now.mono < failing.until
+        })
     }
 
     /// Records that a host has served a valid duplicate.
@@ -43,8 +43,9 @@ impl HostCircuitBreaker {
     /// Records a failure. Returns for how long the host is skipped, if that begins now.
     pub fn failed(&mut self, now: Now, host: &str) -> Option<Duration> {
         if !self.failing.contains_key(host) && self.failing.len() >= MAX_HOSTS {
-            self.failing
-                .retain(|_, failing| failing.times >= PATIENCE && now.mono < failing.until);
+            self.failing.retain(|_, failing| {
+                failing.times >= FAILURES_BEFORE_SKIP && now.mono < failing.until
+            });
             if self.failing.len() >= MAX_HOSTS {
                 return None;
             }
@@ -54,11 +55,11 @@ impl HostCircuitBreaker {
             until: now.mono,
         });
         // Requests that were in progress when the pause began do not extend it.
-        if failing.times >= PATIENCE && now.mono < failing.until {
+        if failing.times >= FAILURES_BEFORE_SKIP && now.mono < failing.until {
             return None;
         }
         failing.times = failing.times.saturating_add(1);
-        let doublings = failing.times.checked_sub(PATIENCE)?;
+        let doublings = failing.times.checked_sub(FAILURES_BEFORE_SKIP)?;
         let rest = FIRST_REST
             .saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX))
             .min(LONGEST_REST);
@@ -98,7 +99,7 @@ mod tests {
         let now = clock::now();
         let mut breaker = HostCircuitBreaker::default();
         for n in 0..5000 {
-            for _ in 0..PATIENCE {
+            for _ in 0..FAILURES_BEFORE_SKIP {
                 let _ = breaker.failed(now, &n.to_string());
             }
         }

@@ -59,7 +59,7 @@ impl ChannelState {
 
 /// A request that the hub has not verified yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct PendingRequest {
     /// The mode.
     pub intent: Intent,
     /// The requested lease, in seconds.
@@ -68,7 +68,7 @@ pub struct Asked {
 
 /// The answer to a hub's verification of intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruling {
+pub enum VerificationAnswer {
     /// Confirm a pending request; the lease has changed.
     Confirm,
     /// Confirm a repeated verification; nothing has changed.
@@ -101,7 +101,7 @@ pub struct Lease {
     /// The state.
     pub state: ChannelState,
     /// The request that the hub has not verified yet.
-    pub asked: Option<Asked>,
+    pub asked: Option<PendingRequest>,
     /// When the lease runs out.
     pub expires_at: Option<DateTime<Utc>>,
     /// When to request the next lease.
@@ -216,7 +216,7 @@ impl Lease {
 
     /// Records a request before it is sent, so that its verification is recognised even if it arrives before the hub's
     /// answer. Until it is verified, the request counts as failed.
-    pub(super) fn begin_request(&mut self, now: DateTime<Utc>, asked: Asked) {
+    pub(super) fn begin_request(&mut self, now: DateTime<Utc>, asked: PendingRequest) {
         self.asked = Some(asked);
         self.failures = self.failures.saturating_add(1);
         self.not_before = None;
@@ -250,14 +250,14 @@ impl Lease {
     }
 
     /// Records that the connection is open. Whether it works is seen once it has lasted.
-    pub(super) fn hold_connection(&mut self) {
+    pub(super) fn connection_opened(&mut self) {
         self.state = ChannelState::Active;
         self.next_try_at = None;
     }
 
     /// Records that the Source has registered the callback.
-    pub(super) fn hold_registration(&mut self) {
-        self.hold_connection();
+    pub(super) fn callback_registered(&mut self) {
+        self.connection_opened();
         self.failures = 0;
         self.not_before = None;
     }
@@ -348,7 +348,7 @@ impl Lease {
         intent: Intent,
         granted: Option<u64>,
         spread: f64,
-    ) -> Ruling {
+    ) -> VerificationAnswer {
         match self.asked.filter(|asked| asked.intent == intent) {
             Some(asked) => {
                 match intent {
@@ -358,15 +358,15 @@ impl Lease {
                     }
                     Intent::Unsubscribe => self.end(),
                 }
-                Ruling::Confirm
+                VerificationAnswer::Confirm
             }
             None if intent == Intent::Subscribe && self.state == ChannelState::Active => {
-                Ruling::ConfirmAgain
+                VerificationAnswer::ConfirmAgain
             }
             None if intent == Intent::Unsubscribe && self.state == ChannelState::Unsubscribed => {
-                Ruling::ConfirmAgain
+                VerificationAnswer::ConfirmAgain
             }
-            None => Ruling::Reject,
+            None => VerificationAnswer::Reject,
         }
     }
 

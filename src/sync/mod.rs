@@ -42,7 +42,7 @@ pub use channel::{
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
 pub use cross_check::CrossCheck;
-pub use lease::{Asked, ChannelState, Lease, Ruling};
+pub use lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
 pub use news_filter::NewsFilter;
 pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
 pub use plan::{

@@ -57,12 +57,12 @@ impl Schedule {
     }
 
     /// Makes a poll due at once.
-    pub fn hurry(&mut self, now: Now) {
+    pub fn poll_now(&mut self, now: Now) {
         self.next = self.next.min(now.mono);
     }
 
     /// Makes a poll due at once, but at least two seconds after the last one: for causes that may be frequent.
-    pub fn soon(&mut self, now: Now) {
+    pub fn poll_soon(&mut self, now: Now) {
         let soonest = self.last.map_or(now.mono, |last| last + FIRST_PAUSE);
         self.next = self.next.min(soonest.max(now.mono));
     }
@@ -115,7 +115,7 @@ impl Schedule {
     }
 
     /// Records whether a gap is open.
-    pub fn gap(&mut self, now: Now, open: bool) {
+    pub fn set_gap_open(&mut self, now: Now, open: bool) {
         if open {
             if self.gap_since.is_none() {
                 self.gap_since = Some(now.mono);
@@ -133,7 +133,7 @@ impl Schedule {
         let Some(span) = span.filter(|span| span.from.is_some()) else {
             return true;
         };
-        self.gap(now, !gaps.is_empty());
+        self.set_gap_open(now, !gaps.is_empty());
         !span.reaches(gaps) || self.is_out_of_patience(now)
     }
 
@@ -229,12 +229,12 @@ mod tests {
     fn resource_list_is_read_after_a_gap_of_an_hour() {
         let start = clock::now();
         let mut schedule = Schedule::new(start, Duration::from_secs(900));
-        schedule.gap(start, true);
+        schedule.set_gap_open(start, true);
         let later = start.plus(Duration::from_secs(3599));
-        schedule.gap(later, true);
+        schedule.set_gap_open(later, true);
         assert!(!schedule.is_out_of_patience(later));
         assert!(schedule.is_out_of_patience(start.plus(Duration::from_secs(3600))));
-        schedule.gap(later, false);
+        schedule.set_gap_open(later, false);
         assert!(!schedule.is_out_of_patience(start.plus(Duration::from_secs(9999))));
     }
 

@@ -360,10 +360,10 @@ impl Sequencer {
         }
     }
 
-    /// Whether a closed Change List of that interval is settled, so that it need not be read: its interval is covered, and
+    /// Whether a closed Change List of that interval need not be read: its interval is covered, and
     /// documents have been read beyond its end. A list that is closed within a second may be the only one that states the rest
-    /// of that second. An empty interval is never settled: it does not state what the list contains.
-    pub fn is_settled(&self, interval: Interval) -> bool {
+    /// of that second. An empty interval is never fully covered: it does not state what the list contains.
+    pub fn is_fully_covered(&self, interval: Interval) -> bool {
         let front = self.coverage.front();
         !interval.is_empty()
             && self.coverage.missing(interval).is_empty()

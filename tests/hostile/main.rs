@@ -25,7 +25,7 @@
 //! | WebSockets: endless messages, frames of gigabytes, floods of pings, servers that are gone, private addresses, credentials | tests/websocket `hostile`; `fetch::socket`; `sync::channel` `connection` |
 //! | many hosts that never answer | [`unresponsive_hosts`]; over HTTP/2: `engine::apply::executor`; tests/process `http2` |
 //! | hosts without end, and long texts with which they end connections | `fetch::permits`; `fetch::error` |
-//! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_places`; `store::readers`; `engine::set::ingest` |
+//! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_permits`; `store::readers`; `engine::set::ingest` |
 //! | ten times the load | [`floods`]: `tenfold_overload_…` |
 //! | no file descriptors left | [`floods`]: `listeners_survive_…` |
 //! | replays of a signed notification | [`replays`], and the tests of `store::delivered` |

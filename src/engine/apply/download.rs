@@ -314,7 +314,7 @@ async fn copy(
     drop(content);
     let verified = verifier.finish()?;
     let held = match room {
-        Some(room) => room.hold(buffer),
+        Some(room) => room.fill(buffer),
         None => Err(buffer),
     };
     let bytes = match held {

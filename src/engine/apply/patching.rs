@@ -322,7 +322,7 @@ fn stage(
 ) -> Result<ReceivedResource, PatchingError> {
     let lastmod = task.lastmod.or(task.changed_at);
     let held = match BodyMemory::of_body(Some(verified.length)) {
-        Some(room) => room.hold(bytes),
+        Some(room) => room.fill(bytes),
         None => Err(bytes),
     };
     let bytes = match held {

@@ -276,7 +276,7 @@ async fn commit_results(context: &ApplyContext, results: Vec<TaskResult>) -> Res
                 tokio::select! {
                     // The files are complete; tasks without a committed result are executed again.
                     () = context.source.stop.cancelled() => {
-                        context.source.store.lose_results();
+                        context.source.store.mark_unclean_shutdown();
                         return Ok(());
                     }
                     () = tokio::time::sleep(PAUSE) => {}
@@ -303,7 +303,7 @@ async fn doubt(context: &ApplyContext, resources: &[ResourceId]) {
     }
     for &resource in resources {
         if try_to_doubt(context, &[resource]).await.is_err() {
-            context.source.store.lose_results();
+            context.source.store.mark_unclean_shutdown();
         }
     }
 }
@@ -321,7 +321,7 @@ async fn try_to_doubt(context: &ApplyContext, resources: &[ResourceId]) -> Resul
         tokio::select! {
             // They are recorded at the next start.
             () = context.source.stop.cancelled() => {
-                store.lose_results();
+                store.mark_unclean_shutdown();
                 return Ok(());
             }
             () = tokio::time::sleep(PAUSE) => {}
@@ -334,10 +334,13 @@ fn report(context: &ApplyContext, results: &[TaskResult]) {
     for result in results {
         match result {
             TaskResult::Published(Publication {
-                task, path, news, ..
+                task,
+                path,
+                has_new_bytes,
+                ..
             }) => {
                 report_disk_ok(context, task);
-                if *news {
+                if *has_new_bytes {
                     tracing::debug!(source, uri = %task.uri, path, change = task.kind.as_str(), "applied");
                 }
             }
@@ -382,10 +385,10 @@ fn count(context: &ApplyContext, result: &TaskResult) {
     match result {
         TaskResult::Published(Publication {
             task,
-            news,
+            has_new_bytes,
             is_patched,
             ..
-        }) if *news => {
+        }) if *has_new_bytes => {
             count_change(context, task);
             if *is_patched {
                 let runtime_status = &context.source.runtime_status;
@@ -666,7 +669,7 @@ fn published(placed: PlacedFile) -> TaskResult {
         hashes,
         lastmod,
         version,
-        news: !same,
+        has_new_bytes: !same,
         is_patched,
         stored_version: StoredVersion::Ignored,
     })
@@ -682,7 +685,7 @@ fn adopt(task: Task, adopted: Adopted) -> TaskResult {
         hashes: adopted.hashes,
         lastmod: adopted.lastmod,
         version: None,
-        news: true,
+        has_new_bytes: true,
         is_patched: false,
         stored_version: StoredVersion::Ignored,
         task,
@@ -707,7 +710,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
             hashes: task.live_hashes.clone(),
             lastmod,
             version: None,
-            news: false,
+            has_new_bytes: false,
             is_patched: false,
             stored_version: StoredVersion::Ignored,
             task,

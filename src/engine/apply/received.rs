@@ -74,7 +74,7 @@ impl BodyMemory {
     }
 
     /// Uses the room for a body; gives the body back if it is longer.
-    pub(super) fn hold(mut self, mut bytes: Vec<u8>) -> Result<BytesInMemory, Vec<u8>> {
+    pub(super) fn fill(mut self, mut bytes: Vec<u8>) -> Result<BytesInMemory, Vec<u8>> {
         let Some(rest) = self.length().checked_sub(bytes.len()) else {
             return Err(bytes);
         };
@@ -117,16 +117,16 @@ mod tests {
         );
         assert!(of(Some(11)).is_none(), "no room");
         let small = of(Some(10)).unwrap();
-        assert_eq!(small.hold(vec![1; 11]).err(), Some(vec![1; 11]));
+        assert_eq!(small.fill(vec![1; 11]).err(), Some(vec![1; 11]));
         assert_eq!(FREE.available_permits(), 10);
         let held = of_unknown
-            .hold(vec![1; 4])
+            .fill(vec![1; 4])
             .unwrap_or_else(|_| panic!("it fits"));
         assert_eq!(FREE.available_permits(), LONGEST + 6);
         assert!(of(None).is_some());
         drop(held);
         assert_eq!(FREE.available_permits(), LONGEST + 10);
-        let empty = of(Some(0)).unwrap().hold(Vec::new());
+        let empty = of(Some(0)).unwrap().fill(Vec::new());
         assert!(empty.is_ok());
     }
 
@@ -141,7 +141,7 @@ mod tests {
         };
         let room = BodyMemory::of_body(Some(5)).unwrap();
         let held = room
-            .hold(b"bytes".to_vec())
+            .fill(b"bytes".to_vec())
             .unwrap_or_else(|_| panic!("they fit"));
         assert!(staged().is_empty());
         let lastmod = SourceTime::from_micros(1_600_000_000_000_000);

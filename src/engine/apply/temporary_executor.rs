@@ -14,7 +14,7 @@ use crate::mirror::Mirror;
 use crate::store::{StoreError, Wake};
 
 /// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
-const PATIENCE: Duration = Duration::from_secs(100);
+const LONGEST_WAIT_FOR_TASK: Duration = Duration::from_secs(100);
 /// The shortest and the longest pause between two queries of the pending tasks.
 const PACE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 
@@ -52,13 +52,13 @@ pub(in crate::engine) async fn until_stopped(
 /// Waits until no task is left, or none makes progress any more.
 pub(in crate::engine) async fn drain(context: &SourceContext) {
     let mut wakes = context.store.wakes();
-    let limit = PATIENCE + context.client.timeout();
+    let limit = LONGEST_WAIT_FOR_TASK + context.client.timeout();
     let mut last = (progress_of(context), clock::now().mono);
     loop {
         let now = clock::now();
         match next_due(context).await {
             Ok(None) => return,
-            Ok(Some(due)) if due > now.plus(PATIENCE).wall => return,
+            Ok(Some(due)) if due > now.plus(LONGEST_WAIT_FOR_TASK).wall => return,
             Ok(Some(_)) => {}
             Err(error) => {
                 tracing::error!(code = error.code(), source = context.name(), %error, "database error; due tasks not read, retrying")

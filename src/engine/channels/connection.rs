@@ -222,7 +222,7 @@ impl Driver<'_> {
                     if !failure.is_of_message {
                         // Nothing is there to be rejected: it was missed.
                         let store = &self.stored.context.store;
-                        store.report_unread(self.stored.channel);
+                        store.report_missed_notification(self.stored.channel);
                     }
                     has_fault = true;
                     let (code, message) = (failure.code, &failure.message);
@@ -316,7 +316,7 @@ impl Driver<'_> {
         let store = &self.stored.context.store;
         let counted = store.count_rejected(self.stored.channel.id, clock::now().wall, None);
         if let Err(error) = counted.await {
-            store.report_unread(self.stored.channel);
+            store.report_missed_notification(self.stored.channel);
             tracing::error!(code = error.code(), source = self.stored.context.source, %error, "database error; a rejected message is not counted");
         }
     }

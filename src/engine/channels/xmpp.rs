@@ -13,7 +13,9 @@ use bytes::Bytes;
 use super::connection::{Connection, ConnectionFailure, Connector, Message};
 use super::context::ChannelContext;
 use crate::clock;
-use crate::fetch::{Client, NodeEvent, NodeItem, NodeMemory, NodePlace, NodeSession, XmppError};
+use crate::fetch::{
+    Client, NodeEvent, NodeItem, NodeMemory, NodeSession, SessionPermit, XmppError,
+};
 use crate::store::{CallbackSlot, ChannelRecord};
 
 /// How many of the newest items are asked for.
@@ -85,7 +87,7 @@ pub(super) struct OpenNode {
     /// How often somebody else who has sent something was reported, and when last.
     foreign: u32,
     foreign_at: Instant,
-    _place: NodePlace,
+    _permit: SessionPermit,
 }
 
 impl Connector for Nodes {
@@ -105,7 +107,7 @@ impl Connector for Nodes {
         if self.resumptions == 0 {
             self.memory.resumption = None;
         }
-        let (session, is_resumed, place) = opened?;
+        let (session, is_resumed, permit) = opened?;
         tracing::info!(source = context.source, topic = %channel.topic, is_resumed, "subscribed to the node");
         let seen = std::mem::take(&mut self.seen);
         let repetition = Repetition::new(&seen);
@@ -121,7 +123,7 @@ impl Connector for Nodes {
             seen,
             foreign: 0,
             foreign_at: now,
-            _place: place,
+            _permit: permit,
         })
     }
 

@@ -17,4 +17,4 @@ pub(super) use offered::offered;
 pub(super) use summarized::{
     SummarizedDocument, expect_capability, expect_undamaged, fetch_document,
 };
-pub(super) use walk::{Child, DocumentWalk, Entered, Entries, Unsettled};
+pub(super) use walk::{Child, DocumentWalk, Entered, Entries, ListsToRead};

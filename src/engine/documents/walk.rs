@@ -230,33 +230,33 @@ struct DocumentPages {
 pub(in crate::engine) enum Entered {
     /// It is no index: its entries are the caller's.
     List(Box<SummarizedDocument>),
-    /// What it names comes next, but for what is settled.
+    /// What it names comes next, but for what is fully covered.
     Index {
-        /// Up to where the settled ones reach.
-        settled_until: Option<SourceTime>,
+        /// Up to where the covered ones reach.
+        covered_until: Option<SourceTime>,
     },
 }
 
-/// What an index names, but for what is settled.
-pub(in crate::engine) struct Unsettled {
+/// What an index names, but for what is fully covered.
+pub(in crate::engine) struct ListsToRead {
     /// The oldest first. Those of an index without times are in its order.
     pub(in crate::engine) children: Vec<Child>,
-    /// Up to where the settled ones reach.
-    pub(in crate::engine) settled_until: Option<SourceTime>,
+    /// Up to where the covered ones reach.
+    pub(in crate::engine) covered_until: Option<SourceTime>,
 }
 
-impl Unsettled {
+impl ListsToRead {
     /// Reads an index to its end.
     pub(in crate::engine) async fn read(
         index: Box<FetchedDocument>,
-        is_settled: impl Fn(&Child) -> bool,
+        is_fully_covered: impl Fn(&Child) -> bool,
     ) -> Result<Self, EngineError> {
-        let (mut children, mut bytes, mut settled_until) = (Vec::new(), 0, None);
+        let (mut children, mut bytes, mut covered_until) = (Vec::new(), 0, None);
         let mut entries = Entries::of(index);
         while let Some(entry) = entries.next().await? {
             let child = Child::from(&entry);
-            if is_settled(&child) {
-                settled_until = child.until.max(settled_until);
+            if is_fully_covered(&child) {
+                covered_until = child.until.max(covered_until);
                 continue;
             }
             bytes += child.bytes();
@@ -269,7 +269,7 @@ impl Unsettled {
         children.sort_by_key(|child| child.from.or(child.until).or(child.modified));
         Ok(Self {
             children,
-            settled_until,
+            covered_until,
         })
     }
 }
@@ -368,12 +368,12 @@ impl DocumentWalk {
         Ok(None)
     }
 
-    /// As [`enter`](Self::enter), but the oldest of what an index names comes first, and nothing that is settled. An index that
+    /// As [`enter`](Self::enter), but the oldest of what an index names comes first, and nothing that is fully covered. An index that
     /// is too long for the memory of the walk is an error.
     pub(in crate::engine) async fn enter_oldest_first(
         &mut self,
         read: SummarizedDocument,
-        is_settled: impl Fn(&Child) -> bool,
+        is_fully_covered: impl Fn(&Child) -> bool,
     ) -> Result<Entered, EngineError> {
         if !self.is_index(&read)? {
             self.follow_page_of(&read)?;
@@ -381,14 +381,14 @@ impl DocumentWalk {
         }
         if self.is_repeated(read.document.url()) {
             return Ok(Entered::Index {
-                settled_until: None,
+                covered_until: None,
             });
         }
         self.enter_index(&read)?;
-        let unsettled = Unsettled::read(read.document, is_settled).await?;
-        self.push(unsettled.children)?;
+        let to_read = ListsToRead::read(read.document, is_fully_covered).await?;
+        self.push(to_read.children)?;
         Ok(Entered::Index {
-            settled_until: unsettled.settled_until,
+            covered_until: to_read.covered_until,
         })
     }
 

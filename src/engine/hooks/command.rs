@@ -21,7 +21,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::strays::{RUN, kill_strays, run_id};
+use super::leftover_processes::{RUN, kill_leftovers, run_id};
 
 /// How long a program that is to end has for it.
 const GRACE: Duration = Duration::from_secs(5);
@@ -275,7 +275,7 @@ impl Process {
         signal(self.pid, Signal::KILL);
         let ended = async {
             if let Some(id) = self.id.clone() {
-                kill_strays(Path::new("/proc"), &id, SEARCH).await;
+                kill_leftovers(Path::new("/proc"), &id, SEARCH).await;
             }
             self.ended.cancelled().await;
         };

@@ -6,7 +6,7 @@
 //! Invariants: a hook is stopped before another one with its name begins; a hook that is not configured retains nothing of the feed.
 
 mod command;
-mod strays;
+mod leftover_processes;
 mod worker;
 
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 use url::Url;
 
 use super::entry_batches::EntrySource;
-use super::ingest::{DocumentChanges, ingest_changes, weigh};
+use super::ingest::{DocumentChanges, count_needed_members, ingest_changes};
 use super::packages::{PackageEntry, manifest_copy};
 use super::polled_document::{ChangedDocument, poll_document};
-use super::remembered::{ReadDump, is_settled};
+use super::remembered::{ReadDump, is_fully_covered};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
@@ -175,8 +175,8 @@ impl SetState {
         let ChangedDocument { read, record } = changed;
         let (unread, lists_from) = (read.expect_all().err(), read.summary.lists_from);
         let sequencer = &self.sequencer;
-        let is_settled = |child: &Child| is_settled(sequencer, child);
-        let entered = match walk.enter_oldest_first(read, is_settled).await {
+        let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
+        let entered = match walk.enter_oldest_first(read, is_fully_covered).await {
             Ok(entered) => entered,
             Err(error) if error.is_fatal() => return Err(error),
             Err(error) => {
@@ -192,9 +192,9 @@ impl SetState {
                 let record = is_part.then_some(record);
                 self.ingest_change_packages(*dump, record, progress).await?;
             }
-            Entered::Index { settled_until } => {
+            Entered::Index { covered_until } => {
                 progress.begin(lists_from);
-                progress.until = progress.until.max(settled_until);
+                progress.until = progress.until.max(covered_until);
             }
         }
         Ok(())
@@ -251,7 +251,7 @@ impl SetState {
             .from
             .zip(package.until)
             .and_then(|(from, until)| Interval::new(from, until));
-        if interval.is_some_and(|interval| self.sequencer.is_settled(interval)) {
+        if interval.is_some_and(|interval| self.sequencer.is_fully_covered(interval)) {
             return Ok(PackageReach::of(package));
         }
         let known = self.context.store.document(set, &package.uri).await?;
@@ -263,9 +263,9 @@ impl SetState {
         let mut copied = None;
         if let Some(copy) = manifest_copy(&self.context, set, package, &manifest).await? {
             let filter = self.news_filter(package, &copy.summary);
-            let weighing = weigh(&self.context, set, copy.document, None, filter);
-            let (document, weight) = weighing.await?;
-            if weight.is_light() {
+            let counting = count_needed_members(&self.context, set, copy.document, None, filter);
+            let (document, needed) = counting.await?;
+            if needed.are_few() {
                 let entries = EntrySource::Document(document);
                 let reach = self.ingest_package_changes(package, entries, &copy.summary, record);
                 let reach = reach.await?;

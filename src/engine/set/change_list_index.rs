@@ -2,7 +2,7 @@
 //! news.
 //!
 //! A list that is closed and known is not fetched again. An index that has not changed may have an open list that has: the lists
-//! that are not settled are remembered, and polled one by one.
+//! that are not fully covered are remembered, and polled one by one.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use url::Url;
 
 use super::fetch_ahead::{AHEAD, FetchAhead};
 use super::polled_document::{ChangedDocument, poll_document_since, poll_early_document};
-use super::remembered::{ReachedList, ReadIndex, ReadList, is_settled};
+use super::remembered::{ReachedList, ReadIndex, ReadList, is_fully_covered};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::engine::documents::{Child, DocumentWalk, Entered, SummarizedDocument, Unsettled};
+use crate::engine::documents::{Child, DocumentWalk, Entered, ListsToRead, SummarizedDocument};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{DocumentRecord, Origin};
 use crate::sync::Span;
@@ -22,10 +22,10 @@ use crate::sync::Span;
 /// What was found at the URI of a list that an index names.
 enum ChildRead {
     /// It need not be fetched: it is closed and known.
-    Settled,
+    Covered,
     /// It was read, or has not changed.
     List(ReachedList),
-    /// It is an index itself, whose settled lists reach up to that time; and the error if it has entries that can't be read.
+    /// It is an index itself, whose covered lists reach up to that time; and the error if it has entries that can't be read.
     Index(Option<SourceTime>, Option<EngineError>),
 }
 
@@ -117,9 +117,9 @@ impl SetState {
         let stated = span_of(&changed.read.summary);
         let until = changed.read.summary.until;
         let sequencer = &self.sequencer;
-        let is_settled = |child: &Child| is_settled(sequencer, child);
+        let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
         let next = changed.read.next_page().cloned();
-        let unsettled = Unsettled::read(changed.read.document, is_settled).await?;
+        let to_read = ListsToRead::read(changed.read.document, is_fully_covered).await?;
         let mut reached = self.take_reached();
         // The list that has led here need not be read twice.
         reached.extend(self.lists.last());
@@ -131,8 +131,8 @@ impl SetState {
             bad_entries: changed.read.summary.bad_entries(),
             from: stated.from.or(changed.read.summary.lists_from),
             until,
-            unsettled: unsettled.children,
-            settled_until: unsettled.settled_until,
+            to_read: to_read.children,
+            covered_until: to_read.covered_until,
             reached,
         };
         self.read_lists(index).await
@@ -153,8 +153,8 @@ impl SetState {
             bad_entries: read.summary.oddities.damaged_entries(),
             from: list.span.from,
             until: read.summary.until,
-            unsettled: Vec::new(),
-            settled_until: list.span.until,
+            to_read: Vec::new(),
+            covered_until: list.span.until,
             reached: self.take_reached(),
             list: Some(list),
         };
@@ -169,35 +169,35 @@ impl SetState {
         before.map(|before| before.reached).unwrap_or_default()
     }
 
-    /// Reads those lists of an index that are not settled, the oldest first. An error of one does not keep the later ones from
+    /// Reads those lists of an index that are not fully covered, the oldest first. An error of one does not keep the later ones from
     /// being read; but then the index proves nothing.
     async fn read_lists(&mut self, mut index: ReadIndex) -> Result<Span, EngineError> {
-        index.drop_settled(&self.sequencer);
+        index.drop_covered(&self.sequencer);
         let reached = std::mem::take(&mut index.reached);
         let mut span = Span {
             from: index.from,
-            until: index.settled_until,
+            until: index.covered_until,
         };
         let mut failed = index.unread_entries();
         let mut walk = DocumentWalk::of(Capability::ChangeList);
         if let Some(next) = &index.next {
             walk.follow(&index.uri, next)?;
         }
-        walk.push(index.unsettled.clone())?;
+        walk.push(index.to_read.clone())?;
         let mut ahead = FetchAhead::of(&self.context, self.record.id);
         while let Some(child) = walk.next().await? {
             let read = self
                 .read_child(&child, &reached, &mut walk, &mut ahead)
                 .await;
             match read {
-                Ok(ChildRead::Settled) => span.until = span.until.max(child.until),
+                Ok(ChildRead::Covered) => span.until = span.until.max(child.until),
                 Ok(ChildRead::List(list)) => {
                     span.until = span.until.max(list.until);
                     index.reached.insert(child.uri, list);
                 }
-                Ok(ChildRead::Index(settled_until, unread)) => {
+                Ok(ChildRead::Index(covered_until, unread)) => {
                     failed = failed.or(unread);
-                    span.until = span.until.max(settled_until);
+                    span.until = span.until.max(covered_until);
                 }
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => {
@@ -217,7 +217,7 @@ impl SetState {
         Ok(span)
     }
 
-    /// Begins to fetch the lists that come next, unless they are settled. It is called once the one in hand has turned out to be a
+    /// Begins to fetch the lists that come next, unless they are fully covered. It is called once the one in hand has turned out to be a
     /// list: where it is an index, what it names comes first, and those after it are likely to be indexes, too.
     async fn fetch_lists_ahead(
         &self,
@@ -228,7 +228,7 @@ impl SetState {
     ) {
         ahead.retain(upcoming.iter().map(|next| &next.uri));
         for next in upcoming {
-            let is_needed = next.uri != *current && !is_settled(&self.sequencer, &next);
+            let is_needed = next.uri != *current && !is_fully_covered(&self.sequencer, &next);
             if is_needed && !ahead.has_begun(&next.uri) {
                 let unconditional = !reached.contains_key(&next.uri);
                 ahead.begin(next.uri, unconditional).await;
@@ -247,8 +247,8 @@ impl SetState {
     ) -> Result<ChildRead, EngineError> {
         child.expect_new()?;
         let early = ahead.take(&child.uri);
-        if is_settled(&self.sequencer, child) {
-            return Ok(ChildRead::Settled);
+        if is_fully_covered(&self.sequencer, child) {
+            return Ok(ChildRead::Covered);
         }
         let (set, before) = (self.record.id, reached.get(&child.uri));
         let unconditional = before.is_none();
@@ -266,11 +266,11 @@ impl SetState {
         };
         let unread = read.expect_all().err();
         let sequencer = &self.sequencer;
-        let is_settled = |child: &Child| is_settled(sequencer, child);
-        let read = match walk.enter_oldest_first(read, is_settled).await? {
+        let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
+        let read = match walk.enter_oldest_first(read, is_fully_covered).await? {
             Entered::List(read) => *read,
-            Entered::Index { settled_until } => {
-                return Ok(ChildRead::Index(settled_until, unread));
+            Entered::Index { covered_until } => {
+                return Ok(ChildRead::Index(covered_until, unread));
             }
         };
         self.fetch_lists_ahead(&child.uri, walk.upcoming(AHEAD), reached, ahead)

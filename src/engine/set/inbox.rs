@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use super::notices::{note_notification, note_unfollowed};
 use super::notification::{
-    News, NotificationBounds, Speaker, foreign_uris, interval_of, is_dated, parse_delivery,
-    speaker_of,
+    News, NotificationBounds, NotificationSender, foreign_uris, interval_of, is_dated,
+    parse_delivery, sender_of,
 };
-use super::state::{InHand, SetState};
+use super::state::{Processing, SetState};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::protocol::{Capability, ChangeKind, Document};
@@ -52,7 +52,7 @@ impl SetState {
     async fn work_inbox_to(&mut self, end: InboxEnd) -> Result<(), EngineError> {
         loop {
             self.context.counters.step();
-            self.settle_held().await?;
+            self.apply_held().await?;
             let deliveries = self
                 .context
                 .store
@@ -67,11 +67,11 @@ impl SetState {
                 for delivery in deliveries.drain(..alone) {
                     self.context.counters.step();
                     let id = delivery.id;
-                    self.in_hand = InHand::Delivery(id);
+                    self.processing = Processing::Delivery(id);
                     let handled = self.handle_delivery(delivery).await;
-                    self.put_down(handled)?;
+                    self.end_processing(handled)?;
                     self.last_delivery = id;
-                    self.settle_held().await?;
+                    self.apply_held().await?;
                 }
                 let is_poll_due = self.schedule.next_deadline() <= clock::now().mono;
                 if end == InboxEnd::PollDue && is_poll_due {
@@ -81,21 +81,21 @@ impl SetState {
         }
     }
 
-    /// Ends the processing of what is in hand.
-    fn put_down(&mut self, processed: Result<(), EngineError>) -> Result<(), EngineError> {
+    /// Ends the processing of a part of the inbox, and counts a panic.
+    fn end_processing(&mut self, processed: Result<(), EngineError>) -> Result<(), EngineError> {
         if let Err(EngineError::Panicked(_)) = processed {
             self.count_panic();
         }
-        self.in_hand = InHand::Nothing;
+        self.processing = Processing::Nothing;
         processed
     }
 
     /// Counts a panic for each delivery that was being processed.
     pub(super) fn count_panic(&self) {
-        let deliveries = match self.in_hand {
-            InHand::Nothing => Vec::new(),
-            InHand::Delivery(id) => vec![id],
-            InHand::Held => self.sequencer.held_ids().collect(),
+        let deliveries = match self.processing {
+            Processing::Nothing => Vec::new(),
+            Processing::Delivery(id) => vec![id],
+            Processing::Held => self.sequencer.held_ids().collect(),
         };
         let mut panics = self.context.delivery_panics.lock();
         for id in deliveries {
@@ -104,11 +104,11 @@ impl SetState {
     }
 
     /// Applies held notifications whose turn has come, and opens a gap where a wait is over.
-    async fn settle_held(&mut self) -> Result<(), EngineError> {
+    async fn apply_held(&mut self) -> Result<(), EngineError> {
         loop {
             let now = clock::now();
             let mut trial = self.sequencer.clone();
-            self.in_hand = InHand::Held;
+            self.processing = Processing::Held;
             #[cfg(test)]
             tests::panic_if_held(&self.record, &trial);
             let ready = trial.next_ready(now);
@@ -116,11 +116,11 @@ impl SetState {
                 Some(_) => None,
                 None => trial.open_gap(now),
             };
-            self.in_hand = InHand::Nothing;
+            self.processing = Processing::Nothing;
             if let Some((id, verdict)) = ready {
-                self.in_hand = InHand::Delivery(id);
+                self.processing = Processing::Delivery(id);
                 let applied = self.ingest_held(trial, id, verdict).await;
-                self.put_down(applied)?;
+                self.end_processing(applied)?;
                 continue;
             }
             let Some(gap) = gap else {
@@ -132,7 +132,7 @@ impl SetState {
             match self.fill_gaps(false).await {
                 Err(EngineError::Store(error)) => {
                     // The gap is on record and does not open again: only a poll reads the documents that fill it.
-                    self.schedule.hurry(clock::now());
+                    self.schedule.poll_now(clock::now());
                     return Err(error.into());
                 }
                 Err(error) => {
@@ -279,8 +279,8 @@ impl SetState {
         }
         let is_dated = is_dated(&document);
         let (configured, list) = (self.context.source.trust_hub, &self.record.capability_list);
-        let speaker = speaker_of(configured, list, channel, &delivery);
-        let news = match self.news_of(document, filter, speaker).await {
+        let sender = sender_of(configured, list, channel, &delivery);
+        let news = match self.news_of(document, filter, sender).await {
             Err(error @ EngineError::Panicked(_)) => {
                 return self.reject_unreadable((&delivery, channel), &error).await;
             }
@@ -331,7 +331,7 @@ impl SetState {
     fn poll_after(&mut self, channel: &ChannelRecord) {
         let now = clock::now();
         match channel.transport.states_intervals() {
-            true => self.schedule.soon(now),
+            true => self.schedule.poll_soon(now),
             false => self.schedule.poll_to_check(now),
         }
     }
@@ -341,12 +341,11 @@ impl SetState {
         &self,
         document: Document,
         filter: NewsFilter,
-        speaker: Speaker,
+        sender: NotificationSender,
     ) -> Result<News, EngineError> {
         let (context, set) = (Arc::clone(&self.context), self.record.id);
-        let reading = tokio::task::spawn_blocking(move || {
-            News::of(&context, set, document, &filter, speaker)
-        });
+        let reading =
+            tokio::task::spawn_blocking(move || News::of(&context, set, document, &filter, sender));
         reading
             .await
             .map_err(|error| EngineError::of_join(&error, "a notification"))?
@@ -391,7 +390,7 @@ impl SetState {
                 self.context.rediscover.notify_one();
             }
             if names_news {
-                self.schedule.hurry(now);
+                self.schedule.poll_now(now);
             }
         }
         let outcome = if is_dated(document) {

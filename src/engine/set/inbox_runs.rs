@@ -13,7 +13,7 @@ use url::Url;
 
 use super::notices::{note_notification, note_unfollowed};
 use super::notification::{
-    News, NotificationBounds, foreign_uris, interval_of, is_dated, parse_delivery, speaker_of,
+    News, NotificationBounds, foreign_uris, interval_of, is_dated, parse_delivery, sender_of,
 };
 use super::state::SetState;
 use crate::clock;
@@ -201,8 +201,8 @@ impl Planner {
         }
         let (is_dated, oddities) = (is_dated(&document), document.oddities.clone());
         let (configured, list) = (context.source.trust_hub, &self.capability_list);
-        let speaker = speaker_of(configured, list, &self.channel, delivery);
-        let news = News::of(context, self.set, document, &filter, speaker).ok()?;
+        let sender = sender_of(configured, list, &self.channel, delivery);
+        let news = News::of(context, self.set, document, &filter, sender).ok()?;
         let planned = PlannedNotification {
             delivery: delivery.processed(news.outcome(covered, is_dated)),
             changes: news.changes,

@@ -64,11 +64,11 @@ pub(super) async fn ingest_changes(
         begins = false;
         #[cfg(test)]
         let _unfailing = batch.is_last.then(|| context.store.without_failures());
-        let settled = offering.settle().await;
+        let tried = offering.wait_for_tasks().await;
         // What the document proves is committed with the last batch: the members that nobody waits for any more are fetched by
         // their own URIs.
         if !batch.is_last {
-            settled?;
+            tried?;
         }
     }
     note_unfollowed(context, set, sum.unfollowed);
@@ -146,7 +146,7 @@ pub(super) async fn ingest_listed(
                 .done()
                 .await?,
         );
-        offering.settle().await?;
+        offering.wait_for_tasks().await?;
     }
     note_unfollowed(context, list.set, sum.unfollowed);
     Ok(sum)
@@ -154,31 +154,31 @@ pub(super) async fn ingest_listed(
 
 /// How much of a package is needed: how many of the entries of its manifest's copy state content that the mirror does not
 /// have. `at`: the time of the Resource Dump; `None` for a Change Dump, of which only what passes the filter counts.
-pub(super) async fn weigh(
+pub(super) async fn count_needed_members(
     context: &Arc<SourceContext>,
     set: SetId,
     mut document: Box<FetchedDocument>,
     at: Option<SourceTime>,
     filter: NewsFilter,
-) -> Result<(Box<FetchedDocument>, PackageWeight), EngineError> {
+) -> Result<(Box<FetchedDocument>, NeededMembers), EngineError> {
     let (context, uri) = (Arc::clone(context), document.url().clone());
-    let weighing = tokio::task::spawn_blocking(move || {
-        let weight = weigh_blocking(&context, set, document.reader()?, at, &filter)?;
-        Ok((document, weight))
+    let counting = tokio::task::spawn_blocking(move || {
+        let needed = count_needed_members_blocking(&context, set, document.reader()?, at, &filter)?;
+        Ok((document, needed))
     });
-    weighing
+    counting
         .await
         .map_err(|error| EngineError::of_join(&error, &uri))?
 }
 
-fn weigh_blocking<R: BufRead>(
+fn count_needed_members_blocking<R: BufRead>(
     context: &SourceContext,
     set: SetId,
     mut reader: DocumentReader<R>,
     at: Option<SourceTime>,
     filter: &NewsFilter,
-) -> Result<PackageWeight, EngineError> {
-    let (mut batch, mut weight) = (Vec::new(), PackageWeight::default());
+) -> Result<NeededMembers, EngineError> {
+    let (mut batch, mut needed) = (Vec::new(), NeededMembers::default());
     let now = clock::now().wall;
     loop {
         let entry = reader.next_entry()?;
@@ -199,27 +199,27 @@ fn weigh_blocking<R: BufRead>(
         batch.extend(change);
         if batch.len() >= BATCH || is_last {
             let entries = std::mem::take(&mut batch);
-            weight.of += entries.len() as u64;
+            needed.of += entries.len() as u64;
             let store = &context.store;
-            weight.needed += store.count_needed(set, context.name(), at, &entries)?;
+            needed.needed += store.count_needed(set, context.name(), at, &entries)?;
             context.counters.step();
         }
         if is_last {
-            return Ok(weight);
+            return Ok(needed);
         }
     }
 }
 
 /// How many of the members of a package are needed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PackageWeight {
+pub(super) struct NeededMembers {
     needed: u64,
     of: u64,
 }
 
-impl PackageWeight {
-    /// Whether less than half of the package is needed: then the needed resources are fetched one by one.
-    pub(super) fn is_light(self) -> bool {
+impl NeededMembers {
+    /// Whether they are less than half of the package, or none: then the needed resources are fetched one by one.
+    pub(super) fn are_few(self) -> bool {
         self.needed * 2 < self.of || self.needed == 0
     }
 }

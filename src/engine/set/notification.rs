@@ -106,26 +106,26 @@ pub(super) fn interval_of(
     }
 }
 
-/// Who speaks in a delivery.
+/// Who has sent a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speaker {
+pub(super) enum NotificationSender {
     /// The Source, or who may speak for it.
     Source,
     /// A hub, or the server of a connection, that may not.
-    Other,
+    Untrusted,
     /// Anybody who has learnt the address of a callback.
-    Anybody,
+    Unknown,
 }
 
-/// Who speaks in a delivery. `configured`: whether the configuration has a hub, or the server of a connection, speak for the Source.
-pub(super) fn speaker_of(
+/// Who has sent a delivery. `configured`: whether the configuration has a hub, or the server of a connection, speak for the Source.
+pub(super) fn sender_of(
     configured: Option<bool>,
     capability_list: &Url,
     channel: &ChannelRecord,
     delivery: &Delivery,
-) -> Speaker {
+) -> NotificationSender {
     if !channel.transport.has_known_sender() {
-        return Speaker::Anybody;
+        return NotificationSender::Unknown;
     }
     let origin = capability_list.origin();
     let is_own = |hub: &HubUri| hub.url().origin() == origin;
@@ -134,8 +134,8 @@ pub(super) fn speaker_of(
         false => channel.topic.http_form().origin() == origin,
     });
     match is_trusted {
-        true => Speaker::Source,
-        false => Speaker::Other,
+        true => NotificationSender::Source,
+        false => NotificationSender::Untrusted,
     }
 }
 
@@ -146,11 +146,11 @@ const AHEAD: TimeDelta = TimeDelta::minutes(5);
 ///
 /// A time that is yet to come would hide what the Source states until then: it counts as that of the receipt. A little later it
 /// may be that a hub states, because clocks differ and Sources round. Anybody could state it to hide a change.
-fn leave_to_the_source(change: &mut Change, speaker: Speaker) {
+fn mark_unconfirmed(change: &mut Change, sender: NotificationSender) {
     let now = clock::now().wall;
-    let ahead = match speaker {
-        Speaker::Anybody => TimeDelta::zero(),
-        Speaker::Source | Speaker::Other => AHEAD,
+    let ahead = match sender {
+        NotificationSender::Unknown => TimeDelta::zero(),
+        NotificationSender::Source | NotificationSender::Untrusted => AHEAD,
     };
     let latest = Some(SourceTime::from(now + ahead));
     for time in [&mut change.changed_at, &mut change.lastmod] {
@@ -162,7 +162,7 @@ fn leave_to_the_source(change: &mut Change, speaker: Speaker) {
     change
         .links
         .retain(|link| !names_copy(link) && !names_version(link));
-    if speaker == Speaker::Anybody {
+    if sender == NotificationSender::Unknown {
         // They are claims as well, and name whom to request.
         change.links.clear();
         change.linked.clear();
@@ -196,7 +196,7 @@ impl News {
         set: SetId,
         document: Document,
         filter: &NewsFilter,
-        speaker: Speaker,
+        sender: NotificationSender,
     ) -> Result<Self, EngineError> {
         let mut entries = document.entries;
         #[cfg(test)]
@@ -232,7 +232,7 @@ impl News {
                 continue;
             }
             let mut change = change_of(context, entry, changed_at);
-            if speaker == Speaker::Anybody {
+            if sender == NotificationSender::Unknown {
                 // Whoever it is must not have others requested, nor anything in the name of the account at the Source. What the Source
                 // states of them, a poll finds.
                 let is_wanted = change.is_some();
@@ -242,10 +242,10 @@ impl News {
                 change = change.filter(|change| !credentials.has_any_for(change.uri.url()));
                 needs_poll |= is_wanted && change.is_none();
             }
-            if speaker != Speaker::Source
+            if sender != NotificationSender::Source
                 && let Some(change) = &mut change
             {
-                leave_to_the_source(change, speaker);
+                mark_unconfirmed(change, sender);
             }
             match change {
                 Some(change) if is_included => {

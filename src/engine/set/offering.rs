@@ -1,6 +1,6 @@
 //! Offers the members of an open package to the executor while the entries of its manifest are ingested.
 //!
-//! A batch of entries is offered, ingested, and then settled: the ingestion waits until the executor has tried every task of
+//! A batch of entries is offered and ingested; then the ingestion waits until the executor has tried every task of
 //! the batch. Then the offers are withdrawn.
 
 use std::collections::HashMap;
@@ -78,13 +78,13 @@ impl Offering {
     }
 
     /// Waits until the executor has tried the tasks of the offered members, and withdraws the offers.
-    pub(super) async fn settle(&mut self) -> Result<(), EngineError> {
+    pub(super) async fn wait_for_tasks(&mut self) -> Result<(), EngineError> {
         if self.members.is_empty() {
             return Ok(());
         }
-        let settled = self.all_tried().await;
+        let tried = self.all_tried().await;
         self.withdraw();
-        settled
+        tried
     }
 
     /// Waits for each task until it is executed, replaced by a newer one or given up, or its member is withdrawn. On a full disk

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::{expect_capability, expect_undamaged};
-use crate::engine::package_places::PackagePlace;
+use crate::engine::package_permits::PackagePermit;
 use crate::error_class::ErrorClass;
 use crate::fetch::{
     AllowedHosts, FetchError, FetchedDocument, Package, PackageError, PartialPackage, pause,
@@ -48,7 +48,7 @@ impl PackageFiles {
         }
     }
 
-    /// Waits for a place, downloads a package, opens it, and summarizes its manifest. The place is free again when its file is
+    /// Waits for a permit, downloads a package, opens it, and summarizes its manifest. The permit is free again when its file is
     /// dropped or removed. An unusable package is deleted, and rejected for a while. `has_copy`: whether there is a copy of the
     /// manifest, which states what the package has if it has none of its own.
     pub(super) async fn open(
@@ -62,8 +62,8 @@ impl PackageFiles {
         self.rejected.check(entry)?;
         // Packages of others, or its own on a slow disk, may take any time.
         let waiting = self.context.counters.wait();
-        let place = self.context.package_places.acquire().await;
-        let place = place.ok_or(EngineError::Interrupted)?;
+        let permit = self.context.package_permits.acquire().await;
+        let permit = permit.ok_or(EngineError::Interrupted)?;
         let mut is_second = false;
         loop {
             let (partial, resumed_from) = self.download(set, entry).await?;
@@ -86,7 +86,7 @@ impl PackageFiles {
                 Ok(checked) => {
                     return Ok(OpenPackage {
                         checked,
-                        place,
+                        permit,
                         waiting,
                     });
                 }
@@ -123,7 +123,10 @@ impl PackageFiles {
         // No sweep until the file is registered and open.
         let _lock = self.sweep_lock.lock().await;
         let name = PartialPackage::name(&uri);
-        self.context.store.keep_package_file(set, name).await?;
+        self.context
+            .store
+            .mark_package_file_needed(set, name)
+            .await?;
         let opening = tokio::task::spawn_blocking(move || {
             let folder = mirror.package_folder().map_err(std::io::Error::other);
             folder
@@ -139,7 +142,7 @@ impl PackageFiles {
     pub(super) async fn sweep(&self, set: SetId) -> Result<(), EngineError> {
         let _lock = self.sweep_lock.lock().await;
         let store = &self.context.store;
-        if !store.drop_package_files(set).await? {
+        if !store.unmark_needed_package_files(set).await? {
             return Ok(());
         }
         let needed = store.package_files(self.context.name()).await?;
@@ -238,7 +241,7 @@ struct CheckedPackage {
 /// A package in progress.
 pub(super) struct OpenPackage {
     checked: CheckedPackage,
-    place: PackagePlace,
+    permit: PackagePermit,
     waiting: CountedWait,
 }
 
@@ -262,7 +265,7 @@ impl OpenPackage {
         }
         let file = PackageFile {
             file,
-            _place: self.place,
+            _permit: self.permit,
             _waiting: self.waiting,
         };
         (opened, manifest, file)
@@ -272,7 +275,7 @@ impl OpenPackage {
 /// The file of a package; dropping it leaves it on disk, and ends the package's progress.
 pub(super) struct PackageFile {
     file: PartialPackage,
-    _place: PackagePlace,
+    _permit: PackagePermit,
     _waiting: CountedWait,
 }
 
@@ -387,14 +390,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn package_waits_for_its_place_before_anything_else() {
+    async fn package_waits_for_its_permit_before_anything_else() {
         let uri = Url::parse("https://example.org/package.zip").unwrap();
         let source = TestSource::new(&uri, |client| client.with_network(Arc::new(Nothing)));
         let (store, context) = (&source.store, &source.context);
         let packages = PackageFiles::new(Arc::clone(context), &source.mirror);
         let set = store.begin_set(NAME, &uri).await.unwrap().id;
 
-        let acquire = || context.package_places.acquire().now_or_never().flatten();
+        let acquire = || context.package_permits.acquire().now_or_never().flatten();
         let occupied: Vec<_> = std::iter::from_fn(acquire).collect();
         let (entry, capability) = (
             PackageEntry::of(Entry::new(uri)),
@@ -409,8 +412,8 @@ mod tests {
         let error = opening.await.err().unwrap();
         assert_eq!(error.code(), "not-found");
         assert_eq!(store.package_files(NAME).await.unwrap().len(), 1);
-        // A package that fails has freed its place.
+        // A package that fails has freed its permit.
         let free: Vec<_> = std::iter::from_fn(acquire).collect();
-        assert_eq!(free.len(), crate::engine::package_places::OF_A_SOURCE);
+        assert_eq!(free.len(), crate::engine::package_permits::OF_A_SOURCE);
     }
 }

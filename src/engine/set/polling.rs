@@ -55,7 +55,7 @@ impl SetState {
         }
         let now = clock::now();
         let is_open = !self.sequencer.gaps().is_empty();
-        self.schedule.gap(now, is_open);
+        self.schedule.set_gap_open(now, is_open);
         read.map(|()| {
             if is_open {
                 Pacing::Soon

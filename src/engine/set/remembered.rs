@@ -13,16 +13,16 @@ use crate::sync::{Sequencer, Span};
 
 /// How many closed lists are followed to the next one within one poll.
 pub(super) const MAX_CLOSED: usize = 16;
-/// An index with more unsettled lists than this is read again at each poll.
-const MAX_UNSETTLED: usize = 10_000;
+/// An index with more lists to read than this is read again at each poll.
+const MAX_REMEMBERED: usize = 10_000;
 
 /// Whether a list of an index is closed and known, as the index states its interval.
-pub(super) fn is_settled(sequencer: &Sequencer, child: &Child) -> bool {
+pub(super) fn is_fully_covered(sequencer: &Sequencer, child: &Child) -> bool {
     let stated = child
         .from
         .zip(child.until)
         .and_then(|(from, until)| Interval::new(from, until));
-    stated.is_some_and(|interval| sequencer.is_settled(interval))
+    stated.is_some_and(|interval| sequencer.is_fully_covered(interval))
 }
 
 /// The Change Lists of a set.
@@ -63,8 +63,8 @@ impl ReadLists {
 
     /// Remembers an index, unless that would take too much memory.
     pub(super) fn remember_index(&mut self, mut index: ReadIndex, sequencer: &Sequencer) {
-        index.drop_settled(sequencer);
-        let fits = index.unsettled.len().max(index.reached.len()) <= MAX_UNSETTLED;
+        index.drop_covered(sequencer);
+        let fits = index.to_read.len().max(index.reached.len()) <= MAX_REMEMBERED;
         self.index = fits.then_some(index);
     }
 }
@@ -93,10 +93,10 @@ pub(super) struct ReadIndex {
     /// The interval that it states.
     pub(super) from: Option<SourceTime>,
     pub(super) until: Option<SourceTime>,
-    /// Its lists that are not settled, the oldest first.
-    pub(super) unsettled: Vec<Child>,
-    /// Up to where the settled ones reach.
-    pub(super) settled_until: Option<SourceTime>,
+    /// Its lists that are not fully covered, the oldest first.
+    pub(super) to_read: Vec<Child>,
+    /// Up to where the covered ones reach.
+    pub(super) covered_until: Option<SourceTime>,
     /// Those lists that were read.
     pub(super) reached: HashMap<Url, ReachedList>,
 }
@@ -119,15 +119,15 @@ impl ReadIndex {
         })
     }
 
-    /// Drops the lists that are settled by now.
-    pub(super) fn drop_settled(&mut self, sequencer: &Sequencer) {
-        let settled_until = &mut self.settled_until;
-        self.unsettled.retain(|child| {
-            let is_settled = is_settled(sequencer, child);
-            if is_settled {
-                *settled_until = child.until.max(*settled_until);
+    /// Drops the lists that are fully covered by now.
+    pub(super) fn drop_covered(&mut self, sequencer: &Sequencer) {
+        let covered_until = &mut self.covered_until;
+        self.to_read.retain(|child| {
+            let is_fully_covered = is_fully_covered(sequencer, child);
+            if is_fully_covered {
+                *covered_until = child.until.max(*covered_until);
             }
-            !is_settled
+            !is_fully_covered
         });
     }
 }

@@ -7,7 +7,7 @@
 use url::Url;
 
 use super::entry_batches::EntrySource;
-use super::ingest::{ingest_listed, weigh};
+use super::ingest::{count_needed_members, ingest_listed};
 use super::packages::{PackageEntry, manifest_copy};
 use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::UnreadDump;
@@ -257,9 +257,10 @@ impl SetState {
         if let Some(found) = manifest_copy(&self.context, set, package, &manifest).await? {
             let undamaged = found.expect_undamaged();
             let everything = NewsFilter::everything();
-            let weighing = weigh(&self.context, set, found.document, Some(at), everything);
-            let (document, weight) = weighing.await?;
-            if weight.is_light() {
+            let counting =
+                count_needed_members(&self.context, set, found.document, Some(at), everything);
+            let (document, needed) = counting.await?;
+            if needed.are_few() {
                 let entries = EntrySource::Document(document);
                 let proves = self.ingest_manifest(entries, &found.summary, at, proof);
                 let proves = proves.await?;

@@ -171,7 +171,7 @@ impl SetState {
                 .await?;
         }
         self.note_proof(proof);
-        self.context.store.drop_parts(set).await?;
+        self.context.store.delete_unnamed_parts(set).await?;
         let record = (!parts.may_change_unseen).then_some(record);
         self.commit_snapshot(Origin::ResourceList, at, record, parts.names_any)
             .await?;

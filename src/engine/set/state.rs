@@ -27,7 +27,7 @@ use crate::sync::{CheckRules, Gap, Limits, Schedule, Sequencer, Span};
 
 /// What of the inbox is being processed: a panic then is due to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InHand {
+pub(super) enum Processing {
     Nothing,
     /// One delivery, by its number in the inbox.
     Delivery(i64),
@@ -50,7 +50,7 @@ pub(in crate::engine) struct SetState {
     /// The inbox row that was handled last.
     pub(super) last_delivery: i64,
     /// What of the inbox is being processed.
-    pub(super) in_hand: InHand,
+    pub(super) processing: Processing,
     /// The Change Lists that were read.
     pub(super) lists: ReadLists,
     /// The Change Dump that was read last.
@@ -107,7 +107,7 @@ impl SetState {
             rediscovers: false,
             channels: Channels::new(&context, record.id),
             last_delivery: 0,
-            in_hand: InHand::Nothing,
+            processing: Processing::Nothing,
             lists: ReadLists::default(),
             dump: None,
             unread_dump: None,

@@ -147,7 +147,7 @@ impl SetWorker {
     async fn poll(&mut self) -> Result<bool, EngineError> {
         let polled = self.poll_once().await;
         if polled.is_err() {
-            self.state.schedule.hurry(clock::now());
+            self.state.schedule.poll_now(clock::now());
         }
         polled
     }
@@ -291,7 +291,7 @@ impl SetWorker {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(next) => return,
-                Some(command) = commands.recv() => return self.obey(command),
+                Some(command) = commands.recv() => return self.handle_command(command),
                 wake = wakes.recv() => {
                     let wake = match wake {
                         Ok(wake) => Some(wake),
@@ -307,10 +307,10 @@ impl SetWorker {
         }
     }
 
-    /// Obeys a command.
-    pub(in crate::engine) fn obey(&mut self, command: Command) {
+    /// Does what a command asks for.
+    pub(in crate::engine) fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Poll => self.state.schedule.hurry(clock::now()),
+            Command::Poll => self.state.schedule.poll_now(clock::now()),
         }
     }
 
@@ -319,7 +319,7 @@ impl SetWorker {
         let own = self.state.record.id;
         match wake {
             Some(&Wake::Inbox(set)) if set == own => true,
-            Some(&Wake::Unread(set)) if set == own => {
+            Some(&Wake::MissedNotification(set)) if set == own => {
                 self.state.schedule.poll_to_check(clock::now());
                 true
             }
@@ -349,7 +349,7 @@ impl SetWorker {
         });
         if has_changed {
             self.watchdog = PushWatchdog::default();
-            self.state.schedule.hurry(clock::now());
+            self.state.schedule.poll_now(clock::now());
         }
         self.note_leases(leases).await;
     }

@@ -310,7 +310,7 @@ impl Inside {
             transport,
             ..channel
         };
-        self.store.report_unread(&channel);
+        self.store.report_missed_notification(&channel);
     }
 
     /// Whether the hub is relied on to deliver the change notifications of a set.

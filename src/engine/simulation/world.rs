@@ -374,7 +374,7 @@ impl World {
                     .flat_map(|daemon| &mut daemon.workers)
                 {
                     if worker.set == set {
-                        worker.worker.obey(Command::Poll);
+                        worker.worker.handle_command(Command::Poll);
                     }
                 }
             }

@@ -12,7 +12,7 @@ use url::Url;
 use super::discovery::{
     DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, note_found,
 };
-use super::place::settle_place;
+use super::location::record_source_location;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::apply::executor::execute_tasks;
@@ -160,7 +160,7 @@ impl SourceWorker {
         let Some(mirror) = self.open_mirror(&stop).await else {
             return;
         };
-        if !self.settle(mirror.id(), &stop).await {
+        if !self.record_location(mirror.id(), &stop).await {
             return;
         }
         let mirror = Arc::new(mirror);
@@ -197,8 +197,8 @@ impl SourceWorker {
     }
 
     /// Records where the Source is; while that fails it is retried. Returns whether the Source is to be followed still.
-    async fn settle(&mut self, mirror: &MirrorId, stop: &CancellationToken) -> bool {
-        while let Err(error) = settle_place(&self.context, mirror).await {
+    async fn record_location(&mut self, mirror: &MirrorId, stop: &CancellationToken) -> bool {
+        while let Err(error) = record_source_location(&self.context, mirror).await {
             self.fail(error.code(), error.to_string());
             tokio::select! {
                 () = stop.cancelled() => return false,

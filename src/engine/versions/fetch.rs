@@ -622,7 +622,7 @@ mod tests {
             hashes: Vec::new(),
             lastmod: Some(version.at),
             version: None,
-            news: true,
+            has_new_bytes: true,
             is_patched: false,
             stored_version: StoredVersion::Ignored,
             task: task_of(&version),

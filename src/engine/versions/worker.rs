@@ -28,7 +28,7 @@ const AT_ONCE: usize = 4;
 /// The pause after an error of the database or of the folder.
 const PAUSE: Duration = Duration::from_secs(5);
 /// What is due later than this is left to another run.
-const PATIENCE: Duration = Duration::from_secs(100);
+const LONGEST_WAIT_FOR_VERSION: Duration = Duration::from_secs(100);
 /// The pause between two queries of what is due.
 const PACE: Duration = Duration::from_millis(250);
 /// The longest wait for a wake, and the pause between two searches for versions that wait for nothing any more.
@@ -60,7 +60,7 @@ pub(in crate::engine) async fn begin_versions(context: &SourceContext, folder: &
 /// Waits until nothing is due of the versions of a Source, nor will be soon, or until it is stopped, or the folder can't be used, or
 /// none makes progress any more.
 pub(in crate::engine) async fn until_stored(context: &SourceContext) {
-    let limit = PATIENCE + context.client.timeout();
+    let limit = LONGEST_WAIT_FOR_VERSION + context.client.timeout();
     let done = || context.progress.counts().versions;
     let mut last = (done(), clock::now().mono);
     loop {
@@ -82,7 +82,8 @@ pub(in crate::engine) async fn until_stored(context: &SourceContext) {
         let now = clock::now().wall;
         match context.store.due_versions(context.name(), now, 0).await {
             Ok(due) => match due.next_due {
-                Some(next) if (next - now).to_std().unwrap_or_default() <= PATIENCE => {}
+                Some(next)
+                    if (next - now).to_std().unwrap_or_default() <= LONGEST_WAIT_FOR_VERSION => {}
                 _ => return,
             },
             Err(error) => {

@@ -24,7 +24,7 @@ const MOST_SILENT: u32 = 3;
 /// How many intervals a stanza may take.
 const LONGEST_STANZA: u32 = 10;
 /// How long a service may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the end of a subscription may take.
 const ENDING_TIME: Duration = Duration::from_secs(10);
 /// How many documents may wait while the service answers.
@@ -312,7 +312,7 @@ impl NodeSession {
     async fn subscribe(&mut self) -> Result<(), XmppError> {
         let (node, own) = (escaped(&self.name.node), escaped(&self.own));
         let form = format!("<subscribe node='{node}' jid='{own}'/>");
-        let answering = tokio::time::timeout(PATIENCE, self.request(&form, true));
+        let answering = tokio::time::timeout(ANSWER_TIMEOUT, self.request(&form, true));
         let answer = match answering.await {
             Ok(answer) => answer?,
             Err(_) => return Err(XmppError::NoAnswer),

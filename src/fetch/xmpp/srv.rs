@@ -18,7 +18,7 @@ const AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(
 /// How many aliases in a row are followed.
 const MOST_ALIASES: usize = 8;
 /// How long a name server may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const NAME_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many name servers are asked.
 const MOST_SERVERS: usize = 3;
 /// How many addresses are tried.
@@ -45,7 +45,7 @@ pub(super) async fn addresses_of(domain: &str) -> Vec<ServerAddress> {
     }
     let text = tokio::fs::read_to_string("/etc/resolv.conf").await;
     for server in name_servers(&text.unwrap_or_default()) {
-        let asking = tokio::time::timeout(PATIENCE, ask(server, domain, AGAIN_AFTER));
+        let asking = tokio::time::timeout(NAME_SERVER_TIMEOUT, ask(server, domain, AGAIN_AFTER));
         if let Ok(Some(records)) = asking.await {
             return match records.is_empty() {
                 true => itself,

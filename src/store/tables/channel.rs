@@ -11,8 +11,8 @@ use super::values::{Count, HubList, Micros, RequestedIntent};
 use crate::protocol::{Capability, HubUri, Redaction, TopicUri, Transport};
 use crate::store::ids::{ChannelId, SetId};
 use crate::sync::{
-    Asked, CallbackOwner, CallbackSlot, Callbacks, Channel, DeliveryFault, DeliveryFaultKind,
-    Denial, Lease,
+    CallbackOwner, CallbackSlot, Callbacks, Channel, DeliveryFault, DeliveryFaultKind, Denial,
+    Lease, PendingRequest,
 };
 
 /// A channel that is, or was, subscribed to.
@@ -213,7 +213,7 @@ impl ChannelRecord {
                 asked: row
                     .get::<_, RequestedIntent>("asked")?
                     .0
-                    .map(|intent| Asked {
+                    .map(|intent| PendingRequest {
                         intent,
                         lease_seconds: lease_seconds.map_or(0, u64::from),
                     }),

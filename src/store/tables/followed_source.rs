@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 /// A Source that is or was followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourcePlace {
+pub struct SourceLocation {
     /// Its label.
     pub name: String,
     /// Where discovery began; `None`: an earlier version has followed it.
@@ -18,7 +18,7 @@ pub struct SourcePlace {
     pub mirror: Option<PathBuf>,
 }
 
-impl SourcePlace {
+impl SourceLocation {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let mirror: Option<Vec<u8>> = row.get("mirror")?;
         Ok(Self {
@@ -29,16 +29,16 @@ impl SourcePlace {
     }
 }
 
-pub(in crate::store) fn get(sql: &Connection, name: &str) -> Result<Option<SourcePlace>> {
+pub(in crate::store) fn get(sql: &Connection, name: &str) -> Result<Option<SourceLocation>> {
     sql.prepare_cached("SELECT name, url, mirror FROM followed_source WHERE name = ?1")?
-        .query_row([name], SourcePlace::from_row)
+        .query_row([name], SourceLocation::from_row)
         .optional()
 }
 
 /// All of them, by name.
-pub(in crate::store) fn all(sql: &Connection) -> Result<Vec<SourcePlace>> {
+pub(in crate::store) fn all(sql: &Connection) -> Result<Vec<SourceLocation>> {
     sql.prepare_cached("SELECT name, url, mirror FROM followed_source ORDER BY name")?
-        .query_map([], SourcePlace::from_row)?
+        .query_map([], SourceLocation::from_row)?
         .collect()
 }
 

@@ -197,7 +197,7 @@ pub(in crate::store) fn forget_ended(
 
 /// A condition on a row of `linked`, and on `resource`, its target: the mirror has the file, and it goes with the resource that links to
 /// it in the set, because all owners are to be deleted, by deletions in one of those states.
-pub(super) fn goes_with(set: &str, states: &str) -> String {
+pub(super) fn deleted_with_owners(set: &str, states: &str) -> String {
     format!(
         "linked.named = 1 AND resource.applied_at IS NOT NULL AND resource.deleted = 0
            AND EXISTS (SELECT 1 FROM member WHERE member.set_id = {set} AND member.resource_id = linked.resource_id AND member.part = -1)
@@ -220,7 +220,7 @@ pub(in crate::store) fn count_dependent(
         return Ok(0);
     }
     // Owners whose deletion was released before are gone, too, or will be.
-    let goes = goes_with("?1", "'weighed', 'held', 'ready', 'failed'");
+    let goes = deleted_with_owners("?1", "'weighed', 'held', 'ready', 'failed'");
     sql.prepare_cached(&format!(
         "SELECT COUNT(DISTINCT linked.resource_id) FROM task CROSS JOIN linked ON linked.owner_id = task.resource_id AND linked.set_id = ?1
          CROSS JOIN resource ON resource.id = linked.resource_id

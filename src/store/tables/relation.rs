@@ -100,7 +100,7 @@ pub(in crate::store) fn replace(sql: &Connection, id: ResourceId, links: &[Link]
 }
 
 /// Stores what a resource lacks and gives. Returns whether it gives something else than before.
-pub(in crate::store) fn set_standing(
+pub(in crate::store) fn set_selection_state(
     sql: &Connection,
     id: ResourceId,
     standing: Standing,
@@ -111,7 +111,7 @@ pub(in crate::store) fn set_standing(
         .optional()?;
     let gives = standing.gives.bits();
     if standing.lacks.is_empty() && standing.gives.is_empty() {
-        delete_standing(sql, id)?;
+        delete_selection_state(sql, id)?;
     } else {
         sql.prepare_cached(
             "INSERT INTO standing (resource_id, selection, lacks, gives) VALUES (?1, ?2, ?3, ?4)
@@ -129,14 +129,14 @@ pub(in crate::store) fn set_standing(
 }
 
 /// Forgets what a resource lacks and gives.
-pub(in crate::store) fn delete_standing(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(in crate::store) fn delete_selection_state(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached("DELETE FROM standing WHERE resource_id = ?1")?
         .execute([id])
         .map(drop)
 }
 
 /// Whether the metadata that describes a resource gives what it lacks: that which names it, and that which it names.
-pub(in crate::store) fn gives_to(
+pub(in crate::store) fn metadata_selects(
     sql: &Connection,
     source: &str,
     (uri, links): (&ResourceUri, &[Link]),

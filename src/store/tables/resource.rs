@@ -383,7 +383,7 @@ pub struct Publication {
     /// The validators with which it was served; `None`, where its bytes are not new: as before.
     pub version: Option<ServedVersion>,
     /// Whether its bytes are new; if not, the feed gets no entry.
-    pub news: bool,
+    pub has_new_bytes: bool,
     /// Whether its bytes were made from those of the version before by a patch.
     pub is_patched: bool,
     /// Whether it is stored as a version, too.
@@ -440,7 +440,7 @@ pub(in crate::store) fn publish(
             task.changed_at,
             Micros(now),
             change_of(task),
-            publication.news,
+            publication.has_new_bytes,
             version.map(|version| served_by(version, &task.uri)),
             version.and_then(PackedETag::of),
             version.and_then(PackedTime::of),

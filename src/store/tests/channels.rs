@@ -62,7 +62,7 @@ async fn each_subscription_is_found_by_its_own_callback() {
     let request = |fresh: &str, hub: &'static str| {
         world.store.step_channel(id, keys(fresh), move |channel| {
             channel.callbacks.next = Some(owner(hub));
-            channel.lease.asked = Some(crate::sync::Asked {
+            channel.lease.asked = Some(crate::sync::PendingRequest {
                 intent: Intent::Subscribe,
                 lease_seconds: 60,
             });

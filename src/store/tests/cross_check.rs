@@ -201,7 +201,7 @@ async fn resource_that_only_a_hub_knows_and_nobody_serves_is_dropped() {
 async fn file_without_record_of_a_dropped_resource_is_removed() {
     let world = World::with_resource("a").await;
     world.announce(vec![by_hub(created("b", 20))]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     let task = world.due().await.remove(0);
     world.complete(vec![failed(task, None)]).await;

@@ -246,7 +246,10 @@ async fn package_files_are_needed_until_their_set_drops_them() {
         (world.set, "b"),
         (other, "b"),
     ] {
-        store.keep_package_file(set, name.to_owned()).await.unwrap();
+        store
+            .mark_package_file_needed(set, name.to_owned())
+            .await
+            .unwrap();
     }
     let names = async || {
         let mut names: Vec<String> = store
@@ -259,8 +262,8 @@ async fn package_files_are_needed_until_their_set_drops_them() {
         names
     };
     assert_eq!(names().await, ["a", "b"]);
-    assert!(store.drop_package_files(world.set).await.unwrap());
-    assert!(!store.drop_package_files(world.set).await.unwrap());
+    assert!(store.unmark_needed_package_files(world.set).await.unwrap());
+    assert!(!store.unmark_needed_package_files(world.set).await.unwrap());
     assert_eq!(names().await, ["b"]);
     store.end_set(SOURCE, other, world.now).await.unwrap();
     assert!(names().await.is_empty());

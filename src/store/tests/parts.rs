@@ -134,7 +134,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         .unwrap()
         .is_some()
     {}
-    store.drop_parts(set).await.unwrap();
+    store.delete_unnamed_parts(set).await.unwrap();
     let end = DocumentEnd {
         progress: Some((coverage(time), Vec::new())),
         listed: Some(at(time)),

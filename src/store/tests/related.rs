@@ -22,7 +22,7 @@ fn served(task: Task, etag: Option<&str>, is_new: bool) -> TaskResult {
                 last_modified: None,
             },
         }),
-        news: is_new,
+        has_new_bytes: is_new,
         ..publication(task, "1")
     })
 }

@@ -85,7 +85,7 @@ async fn change_of_another_set_ends_a_pending_deletion() {
 async fn resource_in_doubt_that_has_only_left_a_set_is_requested_again() {
     let (world, other) = of_two_sets().await;
     world.announce_in(world.set, vec![deleted("a", 20)]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     world.announce_in(other, vec![updated("a", 3)]).await;
     left(&world, false).await;
@@ -100,7 +100,7 @@ async fn resource_in_doubt_that_has_only_left_a_set_is_requested_again() {
 async fn resource_in_doubt_that_an_older_list_names_wakes_the_worker() {
     let (world, other) = of_two_sets().await;
     world.announce_in(world.set, vec![deleted("a", 20)]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     let mut wakes = world.store.wakes();
     let list = ListProgress {
@@ -280,7 +280,7 @@ async fn resource_that_is_gone_is_not_requested_for_an_older_change_of_another_s
 async fn file_in_doubt_of_a_resource_that_is_gone_is_removed() {
     let (world, other) = deleted_by_one_set().await;
     world.announce_in(other, vec![created("a", 15)]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     answered_as_absent(&world).await;
     assert_eq!(world.due_names().await, ["deleted a"]);

@@ -112,7 +112,7 @@ async fn superseded_task_is_undone_after_a_kill() {
         (deleted("a", 15), "updated a"),
     ] {
         let (world, _) = in_progress(change).await;
-        world.store.lose_results();
+        world.store.mark_unclean_shutdown();
         let world = world.reopened();
         let due = world.due().await;
         assert_eq!(world.due_names().await, [expected]);
@@ -140,7 +140,7 @@ async fn superseded_creation() -> (World, Task) {
 #[tokio::test]
 async fn file_of_a_superseded_creation_is_removed_after_a_kill() {
     let (world, _) = superseded_creation().await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.work("").await;
@@ -151,11 +151,11 @@ async fn file_of_a_superseded_creation_is_removed_after_a_kill() {
 async fn superseded_task_whose_result_is_stored_is_not_undone_after_a_kill() {
     let (world, task) = in_progress(with_content(updated("a", 15), "second")).await;
     let same = Publication {
-        news: false,
+        has_new_bytes: false,
         ..publication(task, "first")
     };
     world.complete(vec![TaskResult::Published(same)]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     assert!(world.reopened().due().await.is_empty());
     let (world, _) = in_progress(with_content(updated("a", 15), "second")).await;
     assert!(world.reopened().due().await.is_empty(), "an end in order");
@@ -165,7 +165,7 @@ async fn superseded_task_whose_result_is_stored_is_not_undone_after_a_kill() {
 async fn superseded_task_without_effect_is_not_undone() {
     let (world, task) = in_progress(with_content(updated("a", 15), "second")).await;
     let same = Publication {
-        news: false,
+        has_new_bytes: false,
         ..publication(task, "first")
     };
     world.complete(vec![TaskResult::Published(same)]).await;
@@ -190,7 +190,7 @@ async fn file_in_doubt_of_a_dropped_creation_is_removed() {
         world.work(content).await;
     }
     world.announce(vec![created("a", 15)]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     assert_eq!(world.due_names().await, ["created a"]);
     world.announce(vec![deleted("a", 15)]).await;
@@ -223,7 +223,7 @@ async fn task_in_place_of_a_dropped_one_wakes_its_worker() {
         world.work(content).await;
     }
     world.announce(vec![created("a", 15)]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     let mut wakes = world.store.wakes();
     let begin = world.batch(world.set, vec![deleted("a", 15)], None);

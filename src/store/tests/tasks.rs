@@ -328,7 +328,7 @@ async fn feed_lists_applied_changes_in_order_and_wakes_once() {
     let mut tasks = world.due().await;
     tasks.sort_by_key(|task| task.kind == ChangeKind::Deleted);
     let same = Publication {
-        news: false,
+        has_new_bytes: false,
         ..publication(tasks.remove(0), "1")
     };
     world
@@ -463,7 +463,7 @@ async fn file_in_doubt_of_a_resource_that_was_gone_when_the_list_was_made_is_rem
         ..created("a", 50)
     };
     world.announce(vec![late]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     let task = world.due().await.remove(0);
     world.complete(vec![failed_as_absent(task)]).await;
@@ -482,7 +482,7 @@ async fn file_without_record_of_a_resource_that_was_gone_when_the_list_was_made_
         ..created(name, 50)
     };
     world.announce(vec![late("a")]).await;
-    world.store.lose_results();
+    world.store.mark_unclean_shutdown();
     let world = world.reopened();
     world.announce(vec![late("b")]).await;
     let due = world.due().await;

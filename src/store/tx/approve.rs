@@ -13,7 +13,9 @@ use super::membership::leave_if_shared;
 use crate::store::change::Origin;
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{self, TaskState};
-use crate::store::tables::{forgotten, last_hold, loss, member, source_set, task_count};
+use crate::store::tables::{
+    forgotten, last_hold, member, recent_deletions, source_set, task_count,
+};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -156,7 +158,7 @@ impl Store {
             // Recent deletions do not count any more: a person has reviewed them.
             DeletionDecision::Approve { .. } => {
                 self.write(move |tx| {
-                    loss::delete_of_source(tx.sql, &source)?;
+                    recent_deletions::delete_of_source(tx.sql, &source)?;
                     Ok(through)
                 })
                 .await

@@ -192,7 +192,7 @@ fn publish(
     let latest = latest_plausible(now);
     let lastmod = publication.lastmod.filter(|&lastmod| lastmod <= latest);
     let is_relinked =
-        !publication.news && resource::has_other_links(sql, task.resource, &task.links)?;
+        !publication.has_new_bytes && resource::has_other_links(sql, task.resource, &task.links)?;
     if note_published(sql, publication, now)? {
         tx.wake(Wake::Versions(task.source.clone()));
     }
@@ -205,7 +205,7 @@ fn publish(
     if is_relinked {
         append_to_feed(tx, task, LINKED, now, &publication.path, length, false)?;
     }
-    if publication.news {
+    if publication.has_new_bytes {
         let change = task.kind.as_str();
         let is_patched = publication.is_patched;
         append_to_feed(tx, task, change, now, &publication.path, length, is_patched)?;

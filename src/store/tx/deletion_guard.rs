@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::linked;
-use crate::store::tables::loss::{self, RecentDeletions};
+use crate::store::tables::recent_deletions::{self, RecentDeletions};
 use crate::store::tables::source_set;
 use crate::store::tables::{last_hold, task, task_count};
 use crate::sync::needs_approval;
@@ -43,7 +43,7 @@ pub(super) fn decide_deletions(
         return Ok(0);
     }
     // Rows of a time to come were written before our clock was corrected.
-    loss::delete_outside(
+    recent_deletions::delete_outside(
         sql,
         set,
         now - AT_ONCE,
@@ -66,10 +66,11 @@ pub(super) fn decide_deletions(
     };
     // The exact count is needed only where the upper bound exceeds the share.
     let hold = (rules.holds_all && unreleased > 0)
-        || (exceeds(&loss::estimate(sql, set, since)?) && exceeds(&loss::count(sql, set, since)?));
+        || (exceeds(&recent_deletions::estimate(sql, set, since)?)
+            && exceeds(&recent_deletions::count(sql, set, since)?));
     if !hold && rules.max_share < 1.0 {
-        loss::insert_undecided(sql, set, now)?;
-        loss::insert_dependent(sql, set, now)?;
+        recent_deletions::insert_undecided(sql, set, now)?;
+        recent_deletions::insert_dependent(sql, set, now)?;
     }
     if hold && task_count::of_set(sql, set)?.held_back == 0 {
         source_set::set_held_since(sql, set, now)?;

@@ -27,7 +27,7 @@ impl Store {
     }
 
     /// Records that results of tasks will not be stored: for the next process, this one has not ended in order.
-    pub fn lose_results(&self) {
+    pub fn mark_unclean_shutdown(&self) {
         self.ends_in_order.store(false, Ordering::SeqCst);
     }
 }

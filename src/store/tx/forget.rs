@@ -18,7 +18,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::query_threads::Lane;
 use crate::store::tables::feed::{self, NewEntry};
-use crate::store::tables::followed_source::{self, SourcePlace};
+use crate::store::tables::followed_source::{self, SourceLocation};
 use crate::store::tables::forgotten::{self, ForgottenResource, SetTotals};
 use crate::store::tables::{mirror, resource, resource_count};
 use crate::store::writer::Tx;
@@ -38,23 +38,23 @@ pub enum FilesOfForgotten {
 
 impl Store {
     /// Where a Source is, or was, and where its files are; `None`: none of that name was followed, or it was forgotten.
-    pub async fn place_of(
+    pub async fn location_of(
         self: &Arc<Self>,
         source: &str,
-    ) -> Result<Option<SourcePlace>, StoreError> {
+    ) -> Result<Option<SourceLocation>, StoreError> {
         let source = source.to_owned();
         self.read(move |sql| Ok(followed_source::get(sql, &source)?))
             .await
     }
 
     /// The same of all Sources that were not forgotten, by name.
-    pub async fn places(self: &Arc<Self>) -> Result<Vec<SourcePlace>, StoreError> {
+    pub async fn locations(self: &Arc<Self>) -> Result<Vec<SourceLocation>, StoreError> {
         self.read_in(Lane::Reports, move |sql| Ok(followed_source::all(sql)?))
             .await
     }
 
     /// Stores where a Source is, where its files are, and the id of that mirror.
-    pub async fn note_place(
+    pub async fn note_location(
         self: &Arc<Self>,
         source: &str,
         url: &str,

@@ -280,7 +280,7 @@ fn ingest_change(
             if state.has_left(change) && leave_if_shared(sql, context.set, state.id)? {
                 return Ok(false);
             }
-            state.hold_back_for(sql, context.set, change)?;
+            state.lower_since_for(sql, context.set, change)?;
             Ok(false)
         }
         Decision::Done => {

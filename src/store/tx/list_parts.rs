@@ -42,7 +42,7 @@ impl Store {
     }
 
     /// Deletes the parts that the Resource List, now read completely, does not name any more.
-    pub async fn drop_parts(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
+    pub async fn delete_unnamed_parts(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
         self.write(move |tx| {
             document::delete_of_unnamed_parts(tx.sql, set)?;
             Ok(part::delete_unnamed(tx.sql, set)?)

@@ -19,7 +19,7 @@ impl Store {
     }
 
     /// Marks the package file of that name as needed by a set.
-    pub async fn keep_package_file(
+    pub async fn mark_package_file_needed(
         self: &Arc<Self>,
         set: SetId,
         name: String,
@@ -30,7 +30,10 @@ impl Store {
 
     /// Marks the package files of a set as no longer needed, and returns whether it had any. A set that has none does not wait
     /// for the writer.
-    pub async fn drop_package_files(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+    pub async fn unmark_needed_package_files(
+        self: &Arc<Self>,
+        set: SetId,
+    ) -> Result<bool, StoreError> {
         let has_any = self.read(move |sql| Ok(package_file::has_any(sql, set)?));
         if !has_any.await? {
             return Ok(false);

@@ -20,7 +20,7 @@ pub(super) fn is_selected(
         return Ok(true);
     }
     match change.standing {
-        Some(standing) if standing.has_type => Ok(relation::gives_to(
+        Some(standing) if standing.has_type => Ok(relation::metadata_selects(
             sql,
             context.source,
             (&change.uri, &change.links),
@@ -51,10 +51,10 @@ impl ResourceState {
             return Ok(());
         };
         if change.kind == ChangeKind::Deleted {
-            relation::delete_standing(sql, self.id)?;
+            relation::delete_selection_state(sql, self.id)?;
             return Ok(());
         }
-        is_new |= relation::set_standing(sql, self.id, standing)?;
+        is_new |= relation::set_selection_state(sql, self.id, standing)?;
         if is_new && !standing.gives.is_empty() {
             select_described(sql, context, change, standing)?;
         }
@@ -72,7 +72,7 @@ fn select_described(
     let named = (&record.uri, &record.links[..]);
     for it in relation::unselected_of(sql, source, named, selection)? {
         let described = (&it.uri, &it.links[..]);
-        if relation::gives_to(sql, source, described, it.lacks, selection)?
+        if relation::metadata_selects(sql, source, described, it.lacks, selection)?
             && task::select(sql, it.id)?
         {
             context.has_restored.set(true);

@@ -234,7 +234,7 @@ impl ResourceState {
     }
 
     /// Lowers the task's `since` to an older change that the mirror does not have: the task stands for both.
-    pub(super) fn hold_back_for(
+    pub(super) fn lower_since_for(
         &self,
         sql: &Connection,
         set: SetId,

@@ -11,7 +11,7 @@ use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::channel::{self, CallbackKeys, ChannelRecord, NewChannel};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, Ruling};
+use crate::sync::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, VerificationAnswer};
 
 const CHANNEL: StoreError = StoreError::NoChannel;
 /// How many former subscriptions of a channel are remembered, so that late deliveries of theirs are answered 410.
@@ -134,15 +134,15 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let topics = topics.to_vec();
         self.write(move |tx| {
-            let (ruling, record) = change_in(tx, id, None, |channel| {
+            let (answer, record) = change_in(tx, id, None, |channel| {
                 let now = clock::now().wall;
                 channel.verify(now, slot, &topics, intent, granted, spread)
             })?;
-            if ruling == Ruling::Reject {
+            if answer == VerificationAnswer::Reject {
                 channel::count_rejected_verification(tx.sql, id)?;
             }
             tx.wake(Wake::Channel(record.set, id));
-            Ok(ruling != Ruling::Reject)
+            Ok(answer != VerificationAnswer::Reject)
         })
         .await
     }
@@ -203,7 +203,7 @@ impl Store {
                 change_in(tx, id, None, |channel| channel.note_fault(kind, now))?;
             }
             let record = channel::get(tx.sql, id)?;
-            if let Some(wake) = record.and_then(|record| unread_by(&record)) {
+            if let Some(wake) = record.and_then(|record| wake_for_missed(&record)) {
                 tx.wake(wake);
             }
             Ok(())
@@ -212,8 +212,8 @@ impl Store {
     }
 
     /// Wakes the set of a channel as [`count_rejected`](Self::count_rejected) does, where a notification was missed, or can't be counted.
-    pub fn report_unread(&self, channel: &ChannelRecord) {
-        if let Some(wake) = unread_by(channel) {
+    pub fn report_missed_notification(&self, channel: &ChannelRecord) {
+        if let Some(wake) = wake_for_missed(channel) {
             // Nobody may be there to be woken.
             let _ = self.wakes.send(wake);
         }
@@ -221,9 +221,9 @@ impl Store {
 }
 
 /// What wakes the set of a channel that has not read a notification; `None`: the interval of the next one shows that it is missing.
-fn unread_by(channel: &ChannelRecord) -> Option<Wake> {
+fn wake_for_missed(channel: &ChannelRecord) -> Option<Wake> {
     let has_intervals = channel.transport.states_intervals();
-    (!has_intervals).then_some(Wake::Unread(channel.set))
+    (!has_intervals).then_some(Wake::MissedNotification(channel.set))
 }
 
 /// Changes a channel in a transaction. `fresh`: as in [`step_channel`](Store::step_channel). Returns the result of `change` and the channel as it was.

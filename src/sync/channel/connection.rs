@@ -73,7 +73,7 @@ impl Channel {
     /// The connection is open.
     pub fn connected(&mut self) {
         if !self.is_ending() {
-            self.lease.hold_connection();
+            self.lease.connection_opened();
             self.begun = self.begun.wrapping_add(1);
         }
     }
@@ -81,7 +81,7 @@ impl Channel {
     /// The Source has registered the callback.
     pub fn registered(&mut self) {
         if !self.is_ending() {
-            self.lease.hold_registration();
+            self.lease.callback_registered();
             self.begun = self.begun.wrapping_add(1);
         }
     }

@@ -110,17 +110,17 @@ impl Case {
     }
 
     fn verified(mut self, at: u64) -> Self {
-        let ruling = self.verify(at, Intent::Subscribe);
-        assert_eq!(ruling, Ruling::Confirm);
+        let answer = self.verify(at, Intent::Subscribe);
+        assert_eq!(answer, VerificationAnswer::Confirm);
         self
     }
 
-    fn verify(&mut self, at: u64, intent: Intent) -> Ruling {
+    fn verify(&mut self, at: u64, intent: Intent) -> VerificationAnswer {
         let slot = self.channel.callbacks.of_request();
         self.verify_at(at, slot, intent)
     }
 
-    fn verify_at(&mut self, at: u64, slot: CallbackSlot, intent: Intent) -> Ruling {
+    fn verify_at(&mut self, at: u64, slot: CallbackSlot, intent: Intent) -> VerificationAnswer {
         let now = self.now(at).wall;
         let owner = self.channel.callbacks.owner(slot);
         let topics: Vec<TopicUri> = owner.map(|owner| owner.topic.clone()).into_iter().collect();
@@ -607,7 +607,7 @@ fn verification_overrules_the_answer_to_the_request() {
 #[test]
 fn verification_confirms_only_a_pending_request() {
     use Intent::{Subscribe, Unsubscribe};
-    use Ruling::{Confirm, ConfirmAgain, Reject};
+    use VerificationAnswer::{Confirm, ConfirmAgain, Reject};
     let requested = || Case::new("a").after(0, Started);
     let ended = || {
         let mut case = Case::active("a").left(10).after(10, Woken);
@@ -616,7 +616,7 @@ fn verification_confirms_only_a_pending_request() {
     };
     let active = "active, hub a, renew 305, expires 605";
     let before = "active, hub a, renew 300, expires 600";
-    for (case, intent, ruling, state) in [
+    for (case, intent, answer, state) in [
         (Case::new("a"), Subscribe, Reject, "pending, hub a, try 0"),
         (requested(), Subscribe, Confirm, active),
         (
@@ -658,7 +658,7 @@ fn verification_confirms_only_a_pending_request() {
         let mut case = case;
         let given = case.state_text();
         let found = case.verify(5, intent);
-        assert_eq!(found, ruling, "{intent:?} in: {given}");
+        assert_eq!(found, answer, "{intent:?} in: {given}");
         assert_eq!(case.state_text(), state, "{intent:?} in: {given}");
     }
 }
@@ -671,10 +671,10 @@ fn verification_and_denial_of_another_topic_change_nothing() {
         let (now, state) = (case.now(5).wall, case.state_text());
         let topics = [topic.clone()];
         for intent in [Intent::Subscribe, Intent::Unsubscribe] {
-            let ruling = case
+            let answer = case
                 .channel
                 .verify(now, CallbackSlot::Own, &topics, intent, None, 0.0);
-            assert_eq!(ruling, Ruling::Reject, "{intent:?} in: {state}");
+            assert_eq!(answer, VerificationAnswer::Reject, "{intent:?} in: {state}");
         }
         assert!(
             !case.channel.deny(now, CallbackSlot::Own, &topics, ""),
@@ -1114,14 +1114,20 @@ fn hub_that_is_left_can_not_end_the_new_subscription() {
     let mut case = moving();
     assert_eq!(
         case.verify_at(12, Own, Intent::Subscribe),
-        Ruling::ConfirmAgain
+        VerificationAnswer::ConfirmAgain
     );
-    assert_eq!(case.verify_at(12, Own, Intent::Unsubscribe), Ruling::Reject);
+    assert_eq!(
+        case.verify_at(12, Own, Intent::Unsubscribe),
+        VerificationAnswer::Reject
+    );
     check_state(&case, requested);
     // It ends its subscription: the request at the new one continues.
     let mut case = moving().denied_at(12, Own);
     check_state(&case, "expired, hub c, asked Subscribe, failures 1, try 71");
-    assert_eq!(case.verify(13, Intent::Subscribe), Ruling::Confirm);
+    assert_eq!(
+        case.verify(13, Intent::Subscribe),
+        VerificationAnswer::Confirm
+    );
     // The new one denies: the lease of the old one continues.
     let denied = moving().denied_at(12, Next);
     check_state(
@@ -1284,7 +1290,10 @@ fn only_an_interruption_begins_another_subscription() {
     check(Case::active("a"), 1, "verified");
     check(renewed(Case::active("a")), 1, "renewed in time");
     let mut repeated = Case::active("a");
-    assert_eq!(repeated.verify(10, Intent::Subscribe), Ruling::ConfirmAgain);
+    assert_eq!(
+        repeated.verify(10, Intent::Subscribe),
+        VerificationAnswer::ConfirmAgain
+    );
     check(repeated, 1, "verified again");
     let late = Case::active("a")
         .after(300, Woken)

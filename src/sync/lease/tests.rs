@@ -8,8 +8,8 @@ fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap()
 }
 
-fn asked(lease: u64) -> Asked {
-    Asked {
+fn asked(lease: u64) -> PendingRequest {
+    PendingRequest {
         intent: Intent::Subscribe,
         lease_seconds: lease,
     }
@@ -21,7 +21,7 @@ fn active(granted: Option<u64>) -> Lease {
     lease.begin_request(at(0), asked(600));
     assert_eq!(
         lease.verify(at(0), Intent::Subscribe, granted, 0.0),
-        Ruling::Confirm
+        VerificationAnswer::Confirm
     );
     lease
 }
@@ -118,16 +118,16 @@ fn verification_without_a_pending_request_changes_nothing() {
     let before = lease.clone();
     assert_eq!(
         lease.verify(at(1), Intent::Subscribe, Some(1), 0.5),
-        Ruling::ConfirmAgain
+        VerificationAnswer::ConfirmAgain
     );
     assert_eq!(
         lease.verify(at(1), Intent::Unsubscribe, None, 0.5),
-        Ruling::Reject
+        VerificationAnswer::Reject
     );
     assert_eq!(lease, before);
     assert_eq!(
         Lease::new(at(0)).verify(at(0), Intent::Subscribe, None, 0.5),
-        Ruling::Reject
+        VerificationAnswer::Reject
     );
 }
 
@@ -159,7 +159,7 @@ fn request_that_is_not_verified_is_repeated() {
     assert!(lease.handle_timeout(at(60)));
     assert_eq!(
         lease.verify(at(61), Intent::Subscribe, None, 0.0),
-        Ruling::Confirm,
+        VerificationAnswer::Confirm,
         "a late verification counts"
     );
 }
@@ -181,31 +181,31 @@ fn ended_subscription_confirms_its_end_and_has_no_deadline() {
     let mut lease = active(None);
     lease.begin_request(
         at(5),
-        Asked {
+        PendingRequest {
             intent: Intent::Unsubscribe,
             lease_seconds: 0,
         },
     );
     assert_eq!(
         lease.verify(at(6), Intent::Subscribe, None, 0.0),
-        Ruling::ConfirmAgain
+        VerificationAnswer::ConfirmAgain
     );
     assert_eq!(
         lease.verify(at(6), Intent::Unsubscribe, None, 0.0),
-        Ruling::Confirm
+        VerificationAnswer::Confirm
     );
     assert_eq!(lease.state, ChannelState::Unsubscribed);
     assert_eq!(lease.next_deadline(), None);
     assert_eq!(
         lease.verify(at(7), Intent::Unsubscribe, None, 0.0),
-        Ruling::ConfirmAgain
+        VerificationAnswer::ConfirmAgain
     );
 }
 
 #[test]
 fn denial_of_a_request_to_unsubscribe_ends_the_subscription() {
     let mut lease = active(None);
-    let unsubscribe = Asked {
+    let unsubscribe = PendingRequest {
         intent: Intent::Unsubscribe,
         lease_seconds: 0,
     };
@@ -250,7 +250,7 @@ fn attempts_without_a_hub_are_repeated_after_growing_pauses() {
     assert_eq!(tries, [0, 2, 6, 14]);
     assert_eq!(
         lease.verify(at(20), Intent::Subscribe, None, 0.0),
-        Ruling::Reject,
+        VerificationAnswer::Reject,
         "no request is pending"
     );
 }
@@ -367,8 +367,8 @@ fn pending_request_is_repeated_soon_after_a_restart() {
         assert_eq!(lease.next_deadline(), Some(at(asked_at + pause)));
     }
     // Its verification still counts.
-    let ruling = lease.verify(at(21), Intent::Subscribe, None, 0.0);
-    assert_eq!(ruling, Ruling::Confirm);
+    let answer = lease.verify(at(21), Intent::Subscribe, None, 0.0);
+    assert_eq!(answer, VerificationAnswer::Confirm);
     let before = lease.clone();
     lease.resume();
     assert_eq!(lease, before);

@@ -429,29 +429,29 @@ fn only_changes_in_missing_intervals_are_news() {
 
 /// A list that was closed at 110 may state changes of that second that no other document states.
 #[test]
-fn closed_change_list_is_settled_once_documents_were_read_beyond_its_end() {
+fn closed_change_list_is_fully_covered_once_documents_were_read_beyond_its_end() {
     let mut world = World::new(1024);
     let (closed, inner) = (world.span(100, 110), world.span(100, 109));
     world.run("base:100 1:100-110");
-    assert!(!world.sequencer.is_settled(closed));
+    assert!(!world.sequencer.is_fully_covered(closed));
     world.run("2:110-120 list:100-105");
-    assert!(!world.sequencer.is_settled(closed));
+    assert!(!world.sequencer.is_fully_covered(closed));
     world.run("list:100-110");
-    assert!(!world.sequencer.is_settled(closed));
-    assert!(world.sequencer.is_settled(inner));
+    assert!(!world.sequencer.is_fully_covered(closed));
+    assert!(world.sequencer.is_fully_covered(inner));
     world.run("list:100-111");
-    assert!(world.sequencer.is_settled(closed));
+    assert!(world.sequencer.is_fully_covered(closed));
     world.run("restart");
     assert!(
-        world.sequencer.is_settled(closed),
+        world.sequencer.is_fully_covered(closed),
         "a restart loses nothing"
     );
     world.run("3:130-140 +5");
     assert!(
-        !world.sequencer.is_settled(world.span(110, 120)),
+        !world.sequencer.is_fully_covered(world.span(110, 120)),
         "a gap begins at its end"
     );
-    assert!(!world.sequencer.is_settled(world.span(115, 125)));
+    assert!(!world.sequencer.is_fully_covered(world.span(115, 125)));
 }
 
 /// With times of whole seconds, a Change List ends with the first change of a second, and a notification whose verdict is

@@ -7,7 +7,7 @@ use url::Url;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use super::{DocumentChanges, PackageWeight, ingest_changes};
+use super::{DocumentChanges, NeededMembers, ingest_changes};
 use crate::clock;
 use crate::engine::apply::executor::Executor;
 use crate::engine::set::entry_batches::EntrySource;
@@ -24,7 +24,7 @@ const BLOCKING_THREADS: usize = 2;
 
 #[test]
 fn package_of_which_less_than_half_is_needed_is_not_fetched() {
-    for (needed, of, light) in [
+    for (needed, of, are_few) in [
         (0, 0, true),
         (0, 9, true),
         (1, 1, false),
@@ -33,8 +33,8 @@ fn package_of_which_less_than_half_is_needed_is_not_fetched() {
         (4, 9, true),
         (5, 9, false),
     ] {
-        let weight = PackageWeight { needed, of };
-        assert_eq!(weight.is_light(), light, "{needed} of {of}");
+        let members = NeededMembers { needed, of };
+        assert_eq!(members.are_few(), are_few, "{needed} of {of}");
     }
 }
 

@@ -103,7 +103,7 @@ pub(in crate::store) fn insert_dependent(
     if !linked::any(sql)? {
         return Ok(());
     }
-    let goes = linked::goes_with("?1", "'weighed', 'ready', 'failed'");
+    let goes = linked::deleted_with_owners("?1", "'weighed', 'ready', 'failed'");
     sql.prepare_cached(&format!(
         "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at, unconfirmed)
          SELECT linked.resource_id, ?1, ?2, MAX(task.unconfirmed)

@@ -34,7 +34,7 @@ pub(super) fn run_id() -> Option<String> {
 }
 
 /// Kills every process with that id, as far as they can be found in that time. `processes`: the folder `/proc`.
-pub(super) async fn kill_strays(processes: &Path, id: &str, limit: Duration) {
+pub(super) async fn kill_leftovers(processes: &Path, id: &str, limit: Duration) {
     let Some(searching) = Searching::begin() else {
         return;
     };
@@ -81,18 +81,18 @@ fn search(processes: &Path, id: &str) {
         if pass > 0 {
             thread::sleep(PAUSE);
         }
-        let strays = strays(processes, entry.as_bytes());
-        if strays.is_empty() {
+        let leftovers = leftovers(processes, entry.as_bytes());
+        if leftovers.is_empty() {
             return;
         }
-        for stray in strays {
+        for leftover in leftovers {
             // An error: it has ended.
-            let _ = pidfd_send_signal(stray, Signal::KILL);
+            let _ = pidfd_send_signal(leftover, Signal::KILL);
         }
     }
 }
 
-fn strays(processes: &Path, entry: &[u8]) -> Vec<OwnedFd> {
+fn leftovers(processes: &Path, entry: &[u8]) -> Vec<OwnedFd> {
     let Ok(found) = fs::read_dir(processes) else {
         return Vec::new();
     };
@@ -148,7 +148,7 @@ mod tests {
             0,
         )
         .unwrap();
-        let killing = kill_strays(folder.path(), "id", Duration::from_millis(100));
+        let killing = kill_leftovers(folder.path(), "id", Duration::from_millis(100));
         tokio::time::timeout(LONG, killing).await.unwrap();
         assert!(process.try_wait().unwrap().is_none());
         // The search goes on when it can.

@@ -13,8 +13,8 @@ async fn former_mirror(
     store: &Arc<Store>,
     source: &config::Source,
 ) -> Result<Option<PathBuf>, StoreError> {
-    let place = store.place_of(&source.name).await?;
-    let Some(former) = place.and_then(|place| place.mirror) else {
+    let location = store.location_of(&source.name).await?;
+    let Some(former) = location.and_then(|location| location.mirror) else {
         return Ok(None);
     };
     let is_same = is_same_folder(&former, &source.mirror).await;
@@ -35,14 +35,14 @@ pub async fn has_another_mirror(
 /// What the database has of the files of another mirror does not hold for this one: it is dropped, and the sets begin with their
 /// baselines again, which adopt complete files that were moved. Sets that another URL does not lead to are not followed any more, as sets
 /// that are no longer advertised. Returns early once the Source is stopped.
-pub(in crate::engine) async fn settle_place(
+pub(in crate::engine) async fn record_source_location(
     context: &SourceContext,
     id: &MirrorId,
 ) -> Result<(), StoreError> {
     let (store, source) = (&context.store, &context.source);
     let name = source.name.as_str();
     let (url, mirror) = (source.url.as_str(), &source.mirror);
-    if let Some(before) = store.place_of(name).await? {
+    if let Some(before) = store.location_of(name).await? {
         if let Some(former) = former_mirror(store, source).await? {
             tracing::warn!(code = "mirror-changed", source = name, former = %former.display(), mirror = %mirror.display(),
                 "mirror changed: its files are compared with the Source's, and fetched where they are missing; the former mirror is left \
@@ -69,7 +69,7 @@ pub(in crate::engine) async fn settle_place(
         }
     }
     let mirror = mirror.clone();
-    store.note_place(name, url, mirror, id.as_str()).await
+    store.note_location(name, url, mirror, id.as_str()).await
 }
 
 /// Whether two paths lead to the same folder, also through symlinks.

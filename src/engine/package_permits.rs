@@ -1,10 +1,10 @@
 //! Limits how many packages are in progress: from the first byte of the download until the last of its members was tried.
 //!
 //! A package in progress costs up to 50 MB for the directory of its members, a file, disk space, and tasks that are executed from
-//! it. Each Source has a place of its own, which no other Source can occupy; further places are shared. So a Source whose
+//! it. Each Source has a permit of its own, which no other Source can occupy; further permits are shared. So a Source whose
 //! packages take for ever delays no other.
 //!
-//! Invariant: who has a place never waits for another one. A package waits for its place before anything else: it has no
+//! Invariant: who has a permit never waits for another one. A package waits for its permit before anything else: it has no
 //! connection, no thread and no download slot yet.
 
 use std::sync::Arc;
@@ -17,32 +17,32 @@ pub(super) const OF_A_SOURCE: usize = 2;
 /// How many packages are in progress beyond one of each Source: with those, at most 200 MB.
 pub(super) const SHARED: usize = 4;
 
-/// The places that all Sources share.
+/// The permits that all Sources share.
 #[derive(Clone)]
-pub(super) struct SharedPlaces(Arc<Semaphore>);
+pub(super) struct SharedPermits(Arc<Semaphore>);
 
-impl Default for SharedPlaces {
+impl Default for SharedPermits {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(SHARED)))
     }
 }
 
-/// The places for the packages of one Source.
-pub(super) struct PackagePlaces {
+/// The permits for the packages of one Source.
+pub(super) struct PackagePermits {
     of_source: Arc<Semaphore>,
     own: Arc<Semaphore>,
-    shared: SharedPlaces,
+    shared: SharedPermits,
 }
 
-/// The place of one package; dropping it frees the place.
+/// The permit of one package; dropping it frees the permit.
 #[derive(Debug)]
-pub(super) struct PackagePlace {
+pub(super) struct PackagePermit {
     _of_source: OwnedSemaphorePermit,
     _own_or_shared: OwnedSemaphorePermit,
 }
 
-impl PackagePlaces {
-    pub(super) fn new(shared: SharedPlaces) -> Self {
+impl PackagePermits {
+    pub(super) fn new(shared: SharedPermits) -> Self {
         Self {
             of_source: Arc::new(Semaphore::new(OF_A_SOURCE)),
             own: Arc::new(Semaphore::new(1)),
@@ -50,15 +50,15 @@ impl PackagePlaces {
         }
     }
 
-    /// Waits for a place, in the order of the calls. `None`: the daemon ends.
-    pub(super) async fn acquire(&self) -> Option<PackagePlace> {
+    /// Waits for a permit, in the order of the calls. `None`: the daemon ends.
+    pub(super) async fn acquire(&self) -> Option<PackagePermit> {
         let of_source = Arc::clone(&self.of_source).acquire_owned().await.ok()?;
         let own_or_shared = tokio::select! {
             biased;
             own = Arc::clone(&self.own).acquire_owned() => own,
             shared = Arc::clone(&self.shared.0).acquire_owned() => shared,
         };
-        Some(PackagePlace {
+        Some(PackagePermit {
             _of_source: of_source,
             _own_or_shared: own_or_shared.ok()?,
         })
@@ -71,20 +71,20 @@ mod tests {
 
     use super::*;
 
-    fn acquire(places: &PackagePlaces) -> Option<PackagePlace> {
-        places.acquire().now_or_never().flatten()
+    fn acquire(permits: &PackagePermits) -> Option<PackagePermit> {
+        permits.acquire().now_or_never().flatten()
     }
 
     /// Sources that have as many packages in progress as they can have.
-    fn occupy(shared: &SharedPlaces, sources: usize) -> Vec<(PackagePlaces, Vec<PackagePlace>)> {
+    fn occupy(shared: &SharedPermits, sources: usize) -> Vec<(PackagePermits, Vec<PackagePermit>)> {
         let mut occupied = Vec::new();
         for _ in 0..sources {
-            let places = PackagePlaces::new(shared.clone());
+            let permits = PackagePermits::new(shared.clone());
             let mut taken = Vec::new();
-            while let Some(place) = acquire(&places) {
-                taken.push(place);
+            while let Some(permit) = acquire(&permits) {
+                taken.push(permit);
             }
-            occupied.push((places, taken));
+            occupied.push((permits, taken));
         }
         occupied
     }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn packages_are_bounded_per_source_and_in_total() {
         for sources in [1, 2, 4, 5, 50] {
-            let occupied = occupy(&SharedPlaces::default(), sources);
+            let occupied = occupy(&SharedPermits::default(), sources);
             let counts = occupied.iter().map(|(_, taken)| taken.len());
             assert!(
                 counts
@@ -104,20 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn source_has_a_place_whatever_the_others_do() {
-        let shared = SharedPlaces::default();
+    fn source_has_a_permit_whatever_the_others_do() {
+        let shared = SharedPermits::default();
         let _occupied = occupy(&shared, 50);
-        let late = PackagePlaces::new(shared);
-        let place = acquire(&late);
-        assert!(place.is_some());
+        let late = PackagePermits::new(shared);
+        let permit = acquire(&late);
+        assert!(permit.is_some());
         assert!(acquire(&late).is_none());
     }
 
     #[tokio::test]
-    async fn place_that_becomes_free_is_for_the_one_who_waits() {
-        let shared = SharedPlaces::default();
+    async fn permit_that_becomes_free_is_for_the_one_who_waits() {
+        let shared = SharedPermits::default();
         let mut occupied = occupy(&shared, SHARED + 1);
-        // The last one has only its own place: it waits for that, or for a shared one.
+        // The last one has only its own permit: it waits for that, or for a shared one.
         let (last, mut taken) = occupied.pop().unwrap();
         assert_eq!(taken.len(), 1);
         let mut waiting = Box::pin(last.acquire());
@@ -132,12 +132,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wait_that_is_abandoned_costs_no_place() {
-        let places = PackagePlaces::new(SharedPlaces::default());
+    async fn wait_that_is_abandoned_costs_no_permit() {
+        let permits = PackagePermits::new(SharedPermits::default());
         for _ in 0..3 {
-            let taken: Vec<_> = std::iter::from_fn(|| acquire(&places)).collect();
+            let taken: Vec<_> = std::iter::from_fn(|| acquire(&permits)).collect();
             assert_eq!(taken.len(), OF_A_SOURCE);
-            let mut waiting = Box::pin(places.acquire());
+            let mut waiting = Box::pin(permits.acquire());
             assert!(futures_util::poll!(&mut waiting).is_pending());
         }
     }
