@@ -15,7 +15,7 @@
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
 //! - `xmpp` reads `[xmpp]`;
 //! - `secret` reads the files of secrets;
-//! - `doubts` finds what is valid and can hardly be meant;
+//! - `warnings` finds what is valid and can hardly be meant;
 //! - `effective` writes the configuration with its defaults;
 //! - `schema` writes the JSON Schema of the file;
 //! - `defaults` has the default of every key.

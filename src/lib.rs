@@ -26,14 +26,14 @@
 //! | [`demo`] | a sample Source with its hub, for the demo, tests and benchmarks | everything but the protocol and the clock |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
-//! | [`status`] | the data that the status endpoint serializes | everything else |
+//! | [`status`] | the data that the status endpoint serializes | everything but the protocol |
 //! | [`metrics`] | the metrics: their names, the counts that nothing else keeps, Prometheus' text format | everything but the status |
 //! | [`clock`] | the only place that reads the clocks | everything else |
 //! | [`error_class`] | core: which errors are fatal, are retried, or stay | everything else |
 //! | [`file_lock`] | a lock that keeps other processes out of a folder | everything else |
 //!
 //! `tests/tidy.rs` has the same rules as code, and checks the imports of each file against them; also that no two files import each
-//! other, directly or not, and that SQL is in `store/tables`, `store/audit_db/tables` and `store/schema.rs` only. `clippy.toml` bans the
+//! other, directly or not, and that statements about tables are in `store/tables`, `store/audit_db/tables` and `store/schema.rs` only. `clippy.toml` bans the
 //! clocks elsewhere.
 //!
 //! # The data flow
@@ -41,7 +41,7 @@
 //! The way of a notification into the mirror:
 //!
 //! ```text
-//! hub POST → http::callback            size limit; token → channel; signature over the raw bytes
+//! hub POST → http::callback            token → channel; size limit; signature over the raw bytes
 //!          → store (tx::receive)       the inbox: one group-committed transaction, on disk
 //!          → 2xx
 //!          → engine::set::worker       woken; engine::set::inbox_runs: deliveries that need only their turn, many in one transaction;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: field names and codes are stable; text from outside stays on one line.
 //!
-//! Must not know any other module.
+//! Must not know any module but the protocol.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! Joins what is fetched, decided, stored and published.
 //!
 //! A Source has a worker that finds its sets, an executor for its tasks, and a worker for each set. A set's worker is the only one
-//! that moves its coverage; the executor is the only one that changes the mirror. They meet in the [`store`](crate::store), and
+//! that moves its coverage; the executor changes the mirror, as do a repair by an audit and `forget` when a person
+//! asks for them. They meet in the [`store`](crate::store), and
 //! wake each other through it. An error of one Source does not affect another one.
 //!
 //! ```text

@@ -1,5 +1,5 @@
 //! The runtime status: what the workers know and the database does not (errors, polls, held notifications). Read by the status
-//! endpoint. Three decisions use it as well: a channel with an error is not waited for before the baseline, a single run does not
+//! endpoint. Some decisions use it as well, such as: a channel with an error is not waited for before the baseline, a single run does not
 //! wait for a mirror with a disk error, and `/readyz` reports such a mirror.
 //!
 //! Invariants: it is lost when the process ends; each change of it is one step under the lock.

@@ -1,6 +1,6 @@
 //! SHELL, files: the files of the mirror, each at its [`MirrorPath`].
 //!
-//! Four operations: [`Mirror::stage`], [`Mirror::publish`], [`Mirror::remove`] and [`Mirror::open_file`].
+//! Above all four operations: [`Mirror::stage`], [`Mirror::publish`], [`Mirror::remove`] and [`Mirror::open_file`].
 //!
 //! Invariants:
 //! - A published file is complete: all its bytes were on disk before the rename, and what is reported as done survives a power

@@ -13,7 +13,7 @@
 //! | resources and sets without end, which fill the database | tests/destination `limits`; `store::tests` `trim` |
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
-//! | input that makes the program panic | `engine::set::inbox`: `delivery_that_panics_…`, `…_rejected_in_the_end`; `engine::source::worker`; `engine::channels::websub`; `engine::one_shot`; `engine::apply` `executor` and `publisher`; `store::readers` |
+//! | input that makes the program panic | `engine::set::inbox`: `delivery_that_panics_…`, `…_rejected_in_the_end`; `engine::source::worker`; `engine::channels::websub`; `engine::one_shot`; `engine::apply` `executor` and `publisher`; `store::query_threads` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
 //! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror_path`; tests/destination `paths` |
 //! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `mirror` |
@@ -25,7 +25,7 @@
 //! | WebSockets: endless messages, frames of gigabytes, floods of pings, servers that are gone, private addresses, credentials | tests/websocket `hostile`; `fetch::socket`; `sync::channel` `connection` |
 //! | many hosts that never answer | [`unresponsive_hosts`]; over HTTP/2: `engine::apply::executor`; tests/process `http2` |
 //! | hosts without end, and long texts with which they end connections | `fetch::permits`; `fetch::error` |
-//! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_permits`; `store::readers`; `engine::set::ingest` |
+//! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_permits`; `store::query_threads`; `engine::set::ingest` |
 //! | ten times the load | [`floods`]: `tenfold_overload_…` |
 //! | no file descriptors left | [`floods`]: `listeners_survive_…` |
 //! | replays of a signed notification | [`replays`], and the tests of `store::delivered` |
@@ -41,7 +41,7 @@
 //! | changes that are withheld for ever | [`stale_documents`]: `source_that_publishes_nothing_…` |
 //! | requests to the hosts of others: hubs, topics, documents, resources | [`third_parties`]; `fetch::third_parties`; `sync::channel` `choice` |
 //! | thousands of new connections a second | [`floods`]: `churn_…`; `http::connection_slots` |
-//! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tasks` |
+//! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tests` `tasks` |
 //! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `mirror::tests` `disk_faults` |
 //! | packages that do not fit on the disk | [`disks`]: `package_that_…` |
 //! | the state can't be written | [`disks`]: `unwritable_state_…`, `state_writes_…`, `daemon_is_not_ready_…` |

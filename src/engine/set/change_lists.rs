@@ -147,8 +147,7 @@ impl SetState {
     }
 
     /// Whether a document that states changes is a Change Set: it says so, or names others, or a Sitemap has led to it; and it has nothing
-    /// that only version 1.0 has. One element of the draft alone does not make a Change List a Change
-    /// Set.
+    /// that only version 1.0 has. One element of the draft alone makes no Change Set of a Change List.
     fn is_change_set(&self, changed: &ChangedDocument) -> bool {
         let (summary, head) = (&changed.read.summary, &changed.read.summary.head);
         let is_known = head.is_change_set || head.names_change_set() || self.record.is_implied();
