@@ -24,6 +24,8 @@ use crate::sync::{Channel, ConnectionStep};
 const INBOX_FULL: &str = "inbox-full";
 /// What is logged of a fault that does not end the connection. It lasts until the next message is stored.
 const GOES_ON: &str = "message rejected; the connection stays open";
+/// What is logged of a connection that could not be opened, was lost, or could not be ended.
+const UNUSABLE: &str = "connection unusable";
 
 /// How the connections of a channel are opened.
 pub(super) trait Connector: Send {
@@ -140,7 +142,7 @@ impl Driver<'_> {
         self.stored
             .change(move |channel| channel.not_ended(now, spread))
             .await?;
-        self.report(failure.code, &failure.message);
+        self.stored.report(failure.code, &failure.message, UNUSABLE);
         Ok(())
     }
 
@@ -155,39 +157,34 @@ impl Driver<'_> {
             let _work = context.asks(channel);
             connector.open(context, channel).await
         };
-        let error = match opened {
+        match opened {
             Ok(open) => {
                 self.stored.change(Channel::connected).await?;
                 context.clear(channel);
-                let error = self.listen(connector, open, wakes).await?;
+                self.listen(connector, open, wakes).await?;
                 let (now, spread) = (clock::now().wall, spread());
                 self.stored
                     .change(move |channel| channel.disconnected(now, spread))
                     .await?;
-                error
             }
-            Err(error) => {
+            Err(failure) => {
+                self.stored.report(failure.code, &failure.message, UNUSABLE);
                 let (now, spread) = (clock::now().wall, spread());
-                let retry_after = error.retry_after;
                 self.stored
-                    .change(move |channel| channel.unconnected(now, retry_after, spread))
+                    .change(move |channel| channel.unconnected(now, failure.retry_after, spread))
                     .await?;
-                Some(error)
             }
-        };
-        if let Some(error) = error {
-            self.report(error.code, &error.message);
         }
         Ok(())
     }
 
-    /// Stores what comes, until the connection ends, or is to end: `None`.
+    /// Stores what comes, until the connection ends, or is to end.
     async fn listen<C: Connector>(
         &self,
         connector: &mut C,
         mut open: C::Open,
         wakes: &mut broadcast::Receiver<Wake>,
-    ) -> Result<Option<ConnectionFailure>, Ended> {
+    ) -> Result<(), Ended> {
         let mut has_fault = false;
         while !self.is_to_be_closed().await? {
             let received = {
@@ -212,21 +209,21 @@ impl Driver<'_> {
                     }
                 }
                 Some(Err(failure)) => {
+                    // Reported before it is counted, so that the status never shows a rejected message without its reason.
+                    let event = if failure.ends { UNUSABLE } else { GOES_ON };
+                    self.stored.report(failure.code, &failure.message, event);
                     if failure.is_of_message {
                         self.count_rejected().await;
-                    }
-                    if failure.ends {
-                        connector.lose(open, &failure);
-                        return Ok(Some(failure));
-                    }
-                    if !failure.is_of_message {
+                    } else if !failure.ends {
                         // Nothing is there to be rejected: it was missed.
                         let store = &self.stored.context.store;
                         store.report_missed_notification(self.stored.channel);
                     }
+                    if failure.ends {
+                        connector.lose(open, &failure);
+                        return Ok(());
+                    }
                     has_fault = true;
-                    let (code, message) = (failure.code, &failure.message);
-                    self.stored.report(code, message, GOES_ON);
                 }
             }
         }
@@ -234,7 +231,7 @@ impl Driver<'_> {
         if connector.close(open, is_left).await && is_left {
             self.stored.change(Channel::ended).await?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Puts a message into the inbox. Returns when it is on disk: true; or when the channel is not wanted any more.
@@ -320,10 +317,6 @@ impl Driver<'_> {
             tracing::error!(code = error.code(), source = self.stored.context.source, %error, "database error; a rejected message is not counted");
         }
     }
-
-    fn report(&self, code: &str, message: &str) {
-        self.stored.report(code, message, "connection unusable");
-    }
 }
 
 /// Waits for a wake.
@@ -378,8 +371,8 @@ mod tests {
         applied.await.unwrap();
     }
 
-    #[tokio::test]
-    async fn message_is_not_tried_again_before_there_is_room_for_it() {
+    /// The store of a Source, with a channel that is a connection; its set.
+    async fn stored_channel() -> (TestSource, ChannelRecord, SetId) {
         let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
         let source = TestSource::new(&list, |client| {
             client.with_network(Arc::new(Answering(|_: &Url| None)))
@@ -396,6 +389,111 @@ mod tests {
         let kind = Capability::ChangeNotification;
         let channel = store.insert_channel(set, &kind, channel, keys);
         let channel = channel.await.unwrap();
+        (source, channel, set)
+    }
+
+    /// Over which first something comes that is not accepted, and then nothing more.
+    struct OneFault(Option<ConnectionFailure>);
+
+    impl Connection for OneFault {
+        type Message = Bytes;
+
+        async fn next(&mut self) -> Result<Bytes, ConnectionFailure> {
+            match self.0.take() {
+                Some(failure) => Err(failure),
+                None => std::future::pending().await,
+            }
+        }
+
+        fn stored(&mut self, _message: Bytes) {}
+    }
+
+    impl Message for Bytes {
+        fn bytes(&self) -> &Bytes {
+            self
+        }
+    }
+
+    /// Opens nothing.
+    struct NoConnector;
+
+    impl Connector for NoConnector {
+        type Open = OneFault;
+
+        async fn open(
+            &mut self,
+            _context: &ChannelContext,
+            _channel: &ChannelRecord,
+        ) -> Result<OneFault, ConnectionFailure> {
+            std::future::pending().await
+        }
+
+        async fn close(&mut self, _open: OneFault, _is_left: bool) -> bool {
+            true
+        }
+
+        fn lose(&mut self, _open: OneFault, _failure: &ConnectionFailure) {}
+
+        async fn leave(
+            &mut self,
+            _context: &ChannelContext,
+            _channel: &ChannelRecord,
+        ) -> Result<(), ConnectionFailure> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn rejected_message_is_counted_after_its_reason_is_shown() {
+        for ends in [false, true] {
+            let (source, channel, _) = stored_channel().await;
+            let context = ChannelContext::of(&source.context);
+            let driver = Driver {
+                stored: StoredChannel {
+                    context: &context,
+                    channel: &channel,
+                },
+            };
+            let failure = ConnectionFailure {
+                code: "foreign-publisher",
+                message: "by somebody else".to_owned(),
+                retry_after: None,
+                is_of_message: true,
+                ends,
+            };
+            assert!(driver.stored.change(Channel::connected).await.is_ok());
+            // Nothing can be counted meanwhile; what waits too long for the lock is given up, and is not counted later.
+            let database = source.mirror.root().with_file_name("resyncd.db");
+            let holder = rusqlite::Connection::open(database).unwrap();
+            holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+            let observed = async {
+                while context.runtime_status.channel(channel.id).is_none() {
+                    source.store.channel(channel.id).await.unwrap();
+                }
+                holder.execute_batch("ROLLBACK").unwrap();
+                let counted = async || source.store.channel(channel.id).await.unwrap().unwrap();
+                while counted().await.rejected == 0 {}
+            };
+            let mut wakes = source.store.wakes();
+            let listening = async {
+                let (mut connector, failing) = (NoConnector, OneFault(Some(failure)));
+                let ended = driver.listen(&mut connector, failing, &mut wakes).await;
+                assert!(ended.is_ok());
+                assert!(ends);
+                std::future::pending().await
+            };
+            let observed = tokio::time::timeout(LIMIT, observed);
+            tokio::select! {
+                () = listening => {}
+                observed = observed => observed.unwrap(),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn message_is_not_tried_again_before_there_is_room_for_it() {
+        let (source, channel, set) = stored_channel().await;
+        let (store, now) = (&source.store, clock::now().wall);
         for length in [30, 60] {
             let receiving = store.receive(now, channel.id, vec![b'x'; length], 100, None);
             assert_eq!(receiving.await.unwrap(), Receipt::Stored);
