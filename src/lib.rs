@@ -46,8 +46,9 @@
 //!          → 2xx
 //!          → engine::set::worker       woken; engine::set::inbox_runs: deliveries that need only their turn, many in one transaction;
 //!                                      engine::set::inbox: all others, one by one
-//!          → engine::set::notification parse_delivery; News::of: which entries are news
+//!                                      both: engine::set::delivery_reader: can it be read, is it for the set, who has sent it
 //!          → sync::Sequencer           handle(now, …) → Verdict: apply, hold, known, covers nothing; a wait that ends opens a gap
+//!          → engine::set::notification News::of: which entries are news
 //!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   starts due tasks, several hosts at once

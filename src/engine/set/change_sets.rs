@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::changes::{change_of, note_expiry};
+use super::changes::{change_of, note_change};
 use super::polled_document::{ChangedDocument, poll_document};
 use super::span::end_of;
 use super::state::SetState;
@@ -22,7 +22,7 @@ use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
 use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{Change, DocumentEnd, SetId};
-use crate::sync::{NewsFilter, Span, is_plausible};
+use crate::sync::{NewsFilter, Span};
 
 /// How many sets are read back in one poll.
 const MAX_SETS: usize = 1000;
@@ -206,9 +206,7 @@ fn compare_changes(
     };
     let mut reader = read.document.reader()?;
     while let Some(mut entry) = reader.next_entry()? {
-        note_expiry(&mut entry, now);
-        let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
-        let Some(changed_at) = changed_at else {
+        let Some(changed_at) = note_change(&mut entry, now) else {
             continue;
         };
         let Some(interval) = interval_of(covered, changed_at) else {

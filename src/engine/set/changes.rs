@@ -38,6 +38,17 @@ pub(in crate::engine) fn note_expiry(entry: &mut Entry, now: DateTime<Utc>) {
     }
 }
 
+/// The same; returns the time of the change, `None` if it states no plausible one.
+pub(super) fn note_change(entry: &mut Entry, now: DateTime<Utc>) -> Option<SourceTime> {
+    note_expiry(entry, now);
+    time_of_change(entry, now)
+}
+
+/// The time of the change that an entry states; `None` if it states no plausible one.
+pub(super) fn time_of_change(entry: &Entry, now: DateTime<Utc>) -> Option<SourceTime> {
+    entry.changed_at().filter(|&time| is_plausible(time, now))
+}
+
 /// As [`parse_change`], with the host of the first candidate; also `None` for what is not selected. (An entry of a list proves even so
 /// that its resource exists.) An entry that states no kind is an update.
 pub(super) fn change_of(

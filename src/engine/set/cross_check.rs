@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use chrono::TimeDelta;
 
-use super::changes::note_expiry;
+use super::changes::note_change;
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
@@ -16,7 +16,7 @@ use crate::engine::contradictions::note_contradiction;
 use crate::engine::documents::SummarizedDocument;
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::{Comparison, Unconfirmed, UnconfirmedState};
-use crate::sync::{CrossCheck, DeliveryFaultKind, is_plausible};
+use crate::sync::{CrossCheck, DeliveryFaultKind};
 
 /// How many statements of a hub are compared in one pass over a list, and in how many passes.
 const AT_ONCE: u64 = 5000;
@@ -118,8 +118,7 @@ fn compare(
     let now = clock::now().wall;
     let mut reader = read.document.reader()?;
     while let Some(mut entry) = reader.next_entry()? {
-        note_expiry(&mut entry, now);
-        let changed_at = entry.changed_at().filter(|&at| is_plausible(at, now));
+        let changed_at = note_change(&mut entry, now);
         let is_deleted = entry.md.change == Some(ChangeKind::Deleted);
         if let Ok(uri) = ResourceUri::try_from(entry.loc)
             && let Some(check) = checks.get_mut(&uri)

@@ -10,11 +10,9 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::delivery_reader::DeliveryReader;
 use super::notices::{note_notification, note_unfollowed};
-use super::notification::{
-    News, NotificationBounds, NotificationSender, foreign_uris, interval_of, is_dated,
-    parse_delivery, sender_of,
-};
+use super::notification::is_dated;
 use super::state::{Processing, SetState};
 use crate::clock;
 use crate::engine::EngineError;
@@ -198,9 +196,6 @@ impl SetState {
             Ok(document) => document,
             Err(error) => return self.reject(&delivery, &channel, &error).await,
         };
-        if let Some(error) = self.misdirected(&delivery, &channel, &document).await? {
-            return self.reject(&delivery, &channel, &error).await;
-        }
         #[cfg(test)]
         super::notification::panic_in_order(&document)?;
         let (set, topic) = (self.record.id, channel.topic.url());
@@ -209,37 +204,43 @@ impl SetState {
             return self.act_on_framework(&delivery, &channel, &document).await;
         }
         let mut trial = self.sequencer.clone();
-        let (from, until) = interval_of(&channel, &document);
-        let verdict = trial.handle(clock::now(), delivery.id, from, until);
+        let reader = self.reader(&channel);
+        let verdict = reader.order(&mut trial, &delivery, &document);
         self.ingest_notification(trial, (delivery, &channel), document, verdict)
             .await
     }
 
-    /// Parses a delivery on a blocking thread. One that makes that panic is to be rejected: it would do so again. So is one that has
-    /// been processed often, each time with a panic.
+    fn reader(&self, channel: &ChannelRecord) -> DeliveryReader {
+        DeliveryReader::of(&self.context, &self.record, channel)
+    }
+
+    /// Reads a delivery on a blocking thread; an error of its document: it is to be rejected. One that makes the reader panic is: it would
+    /// do so again. So is one that has been processed often, each time with a panic.
     async fn read_delivery(
         &self,
         delivery: Delivery,
         channel: &ChannelRecord,
     ) -> Result<(Delivery, Result<Document, EngineError>), EngineError> {
-        let (topic, kind) = (channel.topic.clone(), channel.kind.clone());
-        let context = Arc::clone(&self.context);
-        let bounds = NotificationBounds::of(channel.transport, context.limits.notification);
-        let panics = context.delivery_panics.lock().get(&delivery.id).copied();
+        let topic = channel.topic.clone();
+        let panicked = move || EngineError::Panicked(format!("a notification of {topic}"));
+        let panics = &self.context.delivery_panics;
+        let panics = panics.lock().get(&delivery.id).copied();
         if panics.is_some_and(|panics| panics >= MOST_PANICS) {
-            let panicked = EngineError::Panicked(format!("a notification of {topic}"));
-            return Ok((delivery, Err(panicked)));
+            return Ok((delivery, Err(panicked())));
         }
-        let parsing = tokio::task::spawn_blocking(move || {
-            let place = topic.http_form();
-            let base = context.base_uri(&place);
-            let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, bounds));
-            let document = catch_unwind(parsing).unwrap_or_else(|_| {
-                Err(EngineError::Panicked(format!("a notification of {topic}")))
-            });
-            (delivery, document)
+        let reader = self.reader(channel);
+        let reading = tokio::task::spawn_blocking(move || {
+            let document = catch_unwind(AssertUnwindSafe(|| reader.document(&delivery)));
+            let document = match document.unwrap_or_else(|_| Err(panicked())) {
+                Ok(document) => match reader.misdirected(&delivery, &document)? {
+                    Some(error) => Err(error),
+                    None => Ok(document),
+                },
+                unreadable => unreadable,
+            };
+            Ok((delivery, document))
         });
-        parsing.await.map_err(|_| EngineError::Interrupted)
+        reading.await.map_err(|_| EngineError::Interrupted)?
     }
 
     /// Applies a change notification as the sequencer's verdict says, and then adopts the trial.
@@ -277,22 +278,24 @@ impl SetState {
             trial.forget(delivery.id);
             self.poll_after(channel);
         }
-        let is_dated = is_dated(&document);
-        let (configured, list) = (self.context.source.trust_hub, &self.record.capability_list);
-        let sender = sender_of(configured, list, channel, &delivery);
-        let news = match self.news_of(document, filter, sender).await {
+        let reader = self.reader(channel);
+        let sender = reader.sender_of(&delivery);
+        let reading =
+            tokio::task::spawn_blocking(move || reader.news(sender, document, &filter, outcome));
+        let read = reading
+            .await
+            .map_err(|error| EngineError::of_join(&error, "a notification"));
+        let notification = match read.flatten() {
             Err(error @ EngineError::Panicked(_)) => {
                 return self.reject_unreadable((&delivery, channel), &error).await;
             }
-            news => news?,
+            read => read?,
         };
-        if news.needs_poll {
+        if notification.needs_poll {
             self.schedule.poll_named(clock::now());
         }
-        let outcome = news.outcome(outcome, is_dated);
-        let changes = news.changes;
-        let end = self.document_end(&trial, Some(delivery.processed(outcome)));
-        let batch = self.change_batch(Origin::Notification, changes, Some(end));
+        let end = self.document_end(&trial, Some(delivery.processed(notification.outcome)));
+        let batch = self.change_batch(Origin::Notification, notification.changes, Some(end));
         match self
             .context
             .store
@@ -334,21 +337,6 @@ impl SetState {
             true => self.schedule.poll_soon(now),
             false => self.schedule.poll_to_check(now),
         }
-    }
-
-    /// The changes of a notification that are news.
-    async fn news_of(
-        &self,
-        document: Document,
-        filter: NewsFilter,
-        sender: NotificationSender,
-    ) -> Result<News, EngineError> {
-        let (context, set) = (Arc::clone(&self.context), self.record.id);
-        let reading =
-            tokio::task::spawn_blocking(move || News::of(&context, set, document, &filter, sender));
-        reading
-            .await
-            .map_err(|error| EngineError::of_join(&error, "a notification"))?
     }
 
     /// Acts on a framework notification (Framework Notification 1.0.1, section 3).
@@ -410,23 +398,6 @@ impl SetState {
                 Capability::ChangeList | Capability::ChangeDump
             )
         })
-    }
-
-    /// Whether a delivery is for another channel or another set: the hub or the document says so. Its entries would become
-    /// resources of this set, and its interval would cover what is not known. An unknown URI is only an oddity: `up` links
-    /// often lead elsewhere.
-    async fn misdirected(
-        &self,
-        delivery: &Delivery,
-        channel: &ChannelRecord,
-        document: &Document,
-    ) -> Result<Option<EngineError>, EngineError> {
-        for (link, uri) in foreign_uris(&self.record.capability_list, channel, delivery, document) {
-            if self.context.store.names_another(channel, &uri).await? {
-                return Ok(Some(EngineError::Misdirected { link, uri }));
-            }
-        }
-        Ok(None)
     }
 
     /// Rejects a delivery that can't be read, or is not for this set. A poll brings what it would have stated.

@@ -9,22 +9,18 @@ use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use url::Url;
-
+use super::changes::time_of_change;
+use super::delivery_reader::{DeliveryReader, ReadNotification};
 use super::notices::{note_notification, note_unfollowed};
-use super::notification::{
-    News, NotificationBounds, foreign_uris, interval_of, is_dated, parse_delivery, sender_of,
-};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::protocol::{Capability, ChangeKind, Document, Oddities, ResourceUri, TopicUri};
+use crate::protocol::{Capability, ChangeKind, Document, ResourceUri};
 use crate::store::{
-    Change, ChangeBatch, ChannelRecord, Delivery, DeliveryOutcome, DocumentEnd, Origin,
-    ProcessedDelivery, SetId,
+    ChangeBatch, ChannelId, Delivery, DeliveryOutcome, DocumentEnd, Origin, ProcessedDelivery,
 };
-use crate::sync::{NewsFilter, Sequencer, Verdict, is_plausible};
+use crate::sync::{NewsFilter, Sequencer, Verdict};
 
 /// A run ends with the delivery that reaches so many changes: all of them, and deliveries that arrive, wait for the transaction.
 const MOST_CHANGES: usize = 250;
@@ -51,9 +47,8 @@ impl SetState {
         let topic = channel.topic.clone();
         let planner = Planner {
             context: Arc::clone(&self.context),
-            set: self.record.id,
-            capability_list: self.record.capability_list.clone(),
-            channel,
+            reader: DeliveryReader::of(&self.context, &self.record, &channel),
+            channel: channel.id,
         };
         let (sequencer, waiting) = (self.sequencer.clone(), std::mem::take(deliveries));
         let planning = tokio::task::spawn_blocking(move || {
@@ -69,8 +64,8 @@ impl SetState {
         let (mut batches, mut oddities): (Vec<ChangeBatch>, _) = (Vec::new(), Vec::new());
         let mut had_deletions = true;
         for notification in run.notifications {
-            let changes = notification.changes;
-            oddities.push(notification.oddities);
+            let changes = notification.read.changes;
+            oddities.push(notification.read.oddities);
             let mut kinds = changes.iter().map(|change| change.kind);
             let has_deletions = kinds.any(|kind| kind == ChangeKind::Deleted);
             let ends_alone = std::mem::replace(&mut had_deletions, has_deletions) || has_deletions;
@@ -128,16 +123,14 @@ struct Run {
 /// A notification whose turn it is.
 struct PlannedNotification {
     delivery: ProcessedDelivery,
-    changes: Vec<Change>,
-    oddities: Oddities,
+    read: ReadNotification,
 }
 
 /// Plans runs of one channel. For a blocking thread.
 struct Planner {
     context: Arc<SourceContext>,
-    set: SetId,
-    capability_list: Url,
-    channel: ChannelRecord,
+    reader: DeliveryReader,
+    channel: ChannelId,
 }
 
 impl Planner {
@@ -149,7 +142,7 @@ impl Planner {
         };
         let mut changes = 0;
         for delivery in deliveries {
-            if changes >= MOST_CHANGES || delivery.channel != self.channel.id {
+            if changes >= MOST_CHANGES || delivery.channel != self.channel {
                 break;
             }
             let planning = AssertUnwindSafe(|| self.next_of_run(&run, delivery));
@@ -157,7 +150,7 @@ impl Planner {
                 run.is_interrupted = true;
                 break;
             };
-            changes += planned.changes.len();
+            changes += planned.read.changes.len();
             run.notifications.push(planned);
             run.sequencer = sequencer;
         }
@@ -170,28 +163,19 @@ impl Planner {
         run: &Run,
         delivery: &Delivery,
     ) -> Option<(PlannedNotification, Sequencer)> {
-        let context = &*self.context;
-        if context.delivery_panics.lock().contains_key(&delivery.id) {
+        let panics = &self.context.delivery_panics;
+        if panics.lock().contains_key(&delivery.id) {
             return None;
         }
-        let (place, limit) = (self.channel.topic.http_form(), context.limits.notification);
-        let bounds = NotificationBounds::of(self.channel.transport, limit);
-        let base = context.base_uri(&place);
-        let document = parse_delivery(&delivery.body, base, &self.channel.kind, bounds).ok()?;
-        let foreign = foreign_uris(&self.capability_list, &self.channel, delivery, &document);
-        let is_foreign = |(_, uri): &(&str, TopicUri)| {
-            let found = context.store.names_another_blocking(&self.channel, uri);
-            !matches!(found, Ok(false))
-        };
-        if document.oddities.damaged_entries() > 0 || foreign.iter().any(is_foreign) {
+        let document = self.reader.document(delivery).ok()?;
+        let is_foreign = !matches!(self.reader.misdirected(delivery, &document), Ok(None));
+        if document.oddities.damaged_entries() > 0 || is_foreign {
             return None;
         }
         #[cfg(test)]
         super::notification::panic_in_order(&document).ok()?;
         let mut sequencer = run.sequencer.clone();
-        let (from, until) = interval_of(&self.channel, &document);
-        let verdict = sequencer.handle(clock::now(), delivery.id, from, until);
-        let (filter, covered) = match verdict {
+        let (filter, covered) = match self.reader.order(&mut sequencer, delivery, &document) {
             Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
             Verdict::Hold | Verdict::CoversNothing(_) => return None,
@@ -199,14 +183,11 @@ impl Planner {
         if compares_changed(run, &document, &filter) {
             return None;
         }
-        let (is_dated, oddities) = (is_dated(&document), document.oddities.clone());
-        let (configured, list) = (context.source.trust_hub, &self.capability_list);
-        let sender = sender_of(configured, list, &self.channel, delivery);
-        let news = News::of(context, self.set, document, &filter, sender).ok()?;
+        let sender = self.reader.sender_of(delivery);
+        let read = self.reader.news(sender, document, &filter, covered).ok()?;
         let planned = PlannedNotification {
-            delivery: delivery.processed(news.outcome(covered, is_dated)),
-            changes: news.changes,
-            oddities,
+            delivery: delivery.processed(read.outcome),
+            read,
         };
         Some((planned, sequencer))
     }
@@ -216,17 +197,15 @@ impl Planner {
 /// in the database yet.
 fn compares_changed(run: &Run, document: &Document, filter: &NewsFilter) -> bool {
     let now = clock::now().wall;
-    let compared = document.entries.iter().filter(|entry| {
-        let expired = entry.expired_at(now.into());
-        let change = expired.map(|_| ChangeKind::Deleted).or(entry.md.change);
-        let changed_at = expired.or(entry.changed_at());
-        !filter.includes(change, changed_at.filter(|&it| is_plausible(it, now)))
-    });
+    let compared = document
+        .entries
+        .iter()
+        .filter(|entry| !filter.includes(entry.md.change, time_of_change(entry, now)));
     let mut compared = compared.peekable();
     let mut changes = run
         .notifications
         .iter()
-        .flat_map(|it| &it.changes)
+        .flat_map(|it| &it.read.changes)
         .peekable();
     if compared.peek().is_none() || changes.peek().is_none() {
         return false;

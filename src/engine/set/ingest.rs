@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::changes::{change_of, listed_change, note_expiry};
+use super::changes::{change_of, listed_change, note_change};
 use super::entry_batches::{BATCH, EntryBatches, EntrySource};
 use super::notices::note_unfollowed;
 use super::offering::Offering;
@@ -20,7 +20,7 @@ use crate::protocol::{DocumentReader, SourceTime};
 use crate::store::{
     BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
 };
-use crate::sync::{NewsFilter, is_plausible};
+use crate::sync::NewsFilter;
 
 /// How the entries of a document that states changes are ingested.
 pub(super) struct DocumentChanges {
@@ -184,17 +184,14 @@ fn count_needed_members_blocking<R: BufRead>(
         let entry = reader.next_entry()?;
         let is_last = entry.is_none();
         let change = entry.and_then(|mut entry| {
-            if at.is_none() {
-                note_expiry(&mut entry, now);
+            if at.is_some() {
+                return listed_change(context, entry).map(|(change, _)| change);
             }
-            let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
-            match at {
-                Some(_) => listed_change(context, entry).map(|(change, _)| change),
-                None if filter.includes(entry.md.change, changed_at) => {
-                    change_of(context, entry, changed_at)
-                }
-                None => None,
-            }
+            let changed_at = note_change(&mut entry, now);
+            let is_included = filter.includes(entry.md.change, changed_at);
+            is_included
+                .then(|| change_of(context, entry, changed_at))
+                .flatten()
         });
         batch.extend(change);
         if batch.len() >= BATCH || is_last {

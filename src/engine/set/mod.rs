@@ -11,7 +11,7 @@
 //!    │         ├─────► change_lists ─► change_list_index ─┐                 │
 //!    │         │          ├──────────► change_sets ───────┼► change_entries ┤
 //!    │         └─────► change_dumps ◄─────────────────────┘                 │
-//!    └─► inbox ─► inbox_runs, notification ─► state (commit)                ├─► polled_document, ingest (entries → tasks)
+//!    └─► inbox, inbox_runs ─► delivery_reader ─► notification               ├─► polled_document, ingest (entries → tasks)
 //!          └────► polling (a gap opened)                                    └─► snapshot, state (commit)
 //! ```
 //!
@@ -35,6 +35,7 @@ mod change_lists;
 mod change_sets;
 pub(super) mod changes;
 mod cross_check;
+mod delivery_reader;
 mod direct_dumps;
 mod entry_batches;
 mod fetch_ahead;

@@ -1,13 +1,12 @@
-//! A delivery as a notification: its document, whether it is for the set, and which of its changes are news.
+//! Notifications: how one is parsed, and which of its changes are news.
 
 use std::collections::HashSet;
 use std::io::Read;
 
 use chrono::TimeDelta;
 use flate2::read::GzDecoder;
-use url::Url;
 
-use super::changes::{change_of, note_expiry, only_version};
+use super::changes::{change_of, only_version, time_of_change};
 use super::late_news::LateNews;
 use super::linked::is_own_service;
 use super::moments::drop_ended;
@@ -18,10 +17,10 @@ use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
     BaseUri, Capability, ChangeKind, ContentInfo, Document, DocumentReader, Entry, EntryOrder,
-    HubUri, ReadError, Root, SourceTime, TextPosition, TopicUri, Transport,
+    ReadError, Root, SourceTime, TextPosition, Transport,
 };
-use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId};
-use crate::sync::{NewsFilter, is_plausible, names_copy, names_version};
+use crate::store::{Change, DeliveryOutcome, SetId};
+use crate::sync::{NewsFilter, names_copy, names_version};
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
 const MAX_ENTRIES: usize = 50_000;
@@ -74,38 +73,6 @@ pub(super) fn panic_in_order(document: &Document) -> Result<(), EngineError> {
     }
 }
 
-/// The URIs, and the relations of the links that have stated them, by which a delivery may be for another channel or another set: they
-/// are not those of this one.
-pub(super) fn foreign_uris(
-    capability_list: &Url,
-    channel: &ChannelRecord,
-    delivery: &Delivery,
-    document: &Document,
-) -> Vec<(&'static str, TopicUri)> {
-    let up = document.head.link("up");
-    let up = up.and_then(|up| TopicUri::try_from(up.clone()).ok());
-    let is_own = |uri: &TopicUri| {
-        uri.url() == capability_list || *uri == channel.topic || *uri == channel.subscribed_topic
-    };
-    let stated = [("self", delivery.stated_topic.clone()), ("up", up)];
-    let stated = stated.into_iter();
-    stated
-        .filter_map(|(link, uri)| Some((link, uri.filter(|uri| !is_own(uri))?)))
-        .collect()
-}
-
-/// The `from` and `until` that count: none where each notification is a hint, which anybody on the way may have written.
-pub(super) fn interval_of(
-    channel: &ChannelRecord,
-    document: &Document,
-) -> (Option<SourceTime>, Option<SourceTime>) {
-    let stated = &document.head.md;
-    match channel.transport.states_intervals() {
-        true => (stated.from, stated.until),
-        false => (None, None),
-    }
-}
-
 /// Who has sent a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotificationSender {
@@ -115,28 +82,6 @@ pub(super) enum NotificationSender {
     Untrusted,
     /// Anybody who has learnt the address of a callback.
     Unknown,
-}
-
-/// Who has sent a delivery. `configured`: whether the configuration has a hub, or the server of a connection, speak for the Source.
-pub(super) fn sender_of(
-    configured: Option<bool>,
-    capability_list: &Url,
-    channel: &ChannelRecord,
-    delivery: &Delivery,
-) -> NotificationSender {
-    if !channel.transport.has_known_sender() {
-        return NotificationSender::Unknown;
-    }
-    let origin = capability_list.origin();
-    let is_own = |hub: &HubUri| hub.url().origin() == origin;
-    let is_trusted = configured.unwrap_or_else(|| match channel.transport.has_hubs() {
-        true => delivery.hub.as_ref().is_some_and(is_own),
-        false => channel.topic.http_form().origin() == origin,
-    });
-    match is_trusted {
-        true => NotificationSender::Source,
-        false => NotificationSender::Untrusted,
-    }
 }
 
 /// How far ahead of our clock a time may be that only a hub states.
@@ -190,21 +135,17 @@ pub(super) struct News {
 }
 
 impl News {
-    /// For a blocking thread.
+    /// What of these entries is. For a blocking thread.
     pub(super) fn of(
         context: &SourceContext,
         set: SetId,
-        document: Document,
+        mut entries: Vec<Entry>,
         filter: &NewsFilter,
         sender: NotificationSender,
     ) -> Result<Self, EngineError> {
-        let mut entries = document.entries;
         #[cfg(test)]
         assert!(entries.iter().all(|entry| entry.loc.path() != PANIC));
         let now = clock::now().wall;
-        for entry in &mut entries {
-            note_expiry(entry, now);
-        }
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
         let newest_first = order.is_newest_first();
         drop_ended(
@@ -222,7 +163,7 @@ impl News {
         let mut foreign = 0;
         let mut needs_poll = false;
         for entry in entries {
-            let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
+            let changed_at = time_of_change(&entry, now);
             let is_included = filter.includes(entry.md.change, changed_at);
             let late = match changed_at {
                 Some(_) => filter.is_late(changed_at),
@@ -367,6 +308,7 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use url::Url;
 
     use super::*;
     use crate::protocol::{Head, write_document};

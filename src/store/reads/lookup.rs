@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use url::Url;
 
 use crate::clock;
@@ -86,24 +85,17 @@ impl Store {
         .await
     }
 
-    /// Whether a URI is the topic of another channel than this one, or the Capability List of another set than its own.
-    pub async fn names_another(
-        self: &Arc<Self>,
-        channel: &ChannelRecord,
-        uri: &TopicUri,
-    ) -> Result<bool, StoreError> {
-        let (id, set, uri) = (channel.id, channel.set, uri.clone());
-        self.read(move |sql| names_another(sql, id, set, &uri))
-            .await
-    }
-
-    /// As [`names_another`](Self::names_another), for a caller on a blocking thread.
-    pub fn names_another_blocking(
+    /// Whether a URI is the topic of another channel than this one, or the Capability List of another set than its own. For a caller on a
+    /// blocking thread.
+    pub fn names_another(
         &self,
         channel: &ChannelRecord,
         uri: &TopicUri,
     ) -> Result<bool, StoreError> {
-        self.read_blocking(|sql| names_another(sql, channel.id, channel.set, uri))
+        self.read_blocking(|sql| {
+            Ok(channel::is_topic_of_another(sql, channel.id, uri)?
+                || source_set::is_list_of_another(sql, channel.set, uri.url())?)
+        })
     }
 
     /// The next deliveries of a set after the one of that id, in the order of arrival.
@@ -229,14 +221,4 @@ impl Store {
         self.read(move |sql| Ok(package_file::of_source(sql, &source)?))
             .await
     }
-}
-
-fn names_another(
-    sql: &Connection,
-    channel: ChannelId,
-    set: SetId,
-    uri: &TopicUri,
-) -> Result<bool, StoreError> {
-    Ok(channel::is_topic_of_another(sql, channel, uri)?
-        || source_set::is_list_of_another(sql, set, uri.url())?)
 }

@@ -242,7 +242,7 @@ async fn uri_of_another_channel_or_set_is_recognised() {
         ("https://example.org/other.xml", true),
     ] {
         let uri = TopicUri::parse(uri).unwrap();
-        let found = world.store.names_another(&record, &uri).await.unwrap();
+        let found = world.store.names_another(&record, &uri).unwrap();
         assert_eq!(found, expected, "{uri}");
     }
 }

@@ -1,0 +1,144 @@
+//! Reads the deliveries of a channel: whether one is for the set, where it stands among the others, who has sent it, and which of its
+//! changes are news. So it is decided for a run of deliveries and for one by itself.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::changes::note_expiry;
+use super::notification::{News, NotificationBounds, NotificationSender, is_dated, parse_delivery};
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::protocol::{Capability, Document, HubUri, Oddities, TopicUri};
+use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId, SetRecord};
+use crate::sync::{NewsFilter, Sequencer, Verdict};
+
+/// Reads deliveries. For blocking threads.
+#[derive(Clone)]
+pub(super) struct DeliveryReader {
+    context: Arc<SourceContext>,
+    set: SetId,
+    capability_list: Url,
+    channel: ChannelRecord,
+}
+
+/// A change notification that was read.
+pub(super) struct ReadNotification {
+    pub(super) outcome: DeliveryOutcome,
+    /// Those that are news.
+    pub(super) changes: Vec<Change>,
+    pub(super) oddities: Oddities,
+    /// Whether there are others that only what the Source lists may bring.
+    pub(super) needs_poll: bool,
+}
+
+impl DeliveryReader {
+    /// Of a channel of that set.
+    pub(super) fn of(
+        context: &Arc<SourceContext>,
+        set: &SetRecord,
+        channel: &ChannelRecord,
+    ) -> Self {
+        Self {
+            context: Arc::clone(context),
+            set: set.id,
+            capability_list: set.capability_list.clone(),
+            channel: channel.clone(),
+        }
+    }
+
+    /// The document of a delivery. An entry that has expired states a deletion.
+    pub(super) fn document(&self, delivery: &Delivery) -> Result<Document, EngineError> {
+        let (place, kind) = (self.channel.topic.http_form(), &self.channel.kind);
+        let base = self.context.base_uri(&place);
+        let limit = self.context.limits.notification;
+        let bounds = NotificationBounds::of(self.channel.transport, limit);
+        let mut document = parse_delivery(&delivery.body, base, kind, bounds)?;
+        if *kind == Capability::ChangeNotification {
+            let now = clock::now().wall;
+            for entry in &mut document.entries {
+                note_expiry(entry, now);
+            }
+        }
+        Ok(document)
+    }
+
+    /// The error of a delivery that is for another channel or another set: the hub or the document says so. Its entries would become
+    /// resources of this set, and its interval would cover what is not known. An unknown URI is only an oddity: `up` links
+    /// often lead elsewhere.
+    pub(super) fn misdirected(
+        &self,
+        delivery: &Delivery,
+        document: &Document,
+    ) -> Result<Option<EngineError>, EngineError> {
+        let (channel, list) = (&self.channel, &self.capability_list);
+        let up = document.head.link("up");
+        let up = up.and_then(|up| TopicUri::try_from(up.clone()).ok());
+        let is_own = |uri: &TopicUri| {
+            uri.url() == list || *uri == channel.topic || *uri == channel.subscribed_topic
+        };
+        for (link, uri) in [("self", delivery.stated_topic.clone()), ("up", up)] {
+            if let Some(uri) = uri.filter(|uri| !is_own(uri))
+                && self.context.store.names_another(channel, &uri)?
+            {
+                return Ok(Some(EngineError::Misdirected { link, uri }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where a change notification stands among the others, by the `from` and `until` that count: none where each notification is a hint,
+    /// which anybody on the way may have written.
+    pub(super) fn order(
+        &self,
+        sequencer: &mut Sequencer,
+        delivery: &Delivery,
+        document: &Document,
+    ) -> Verdict {
+        let stated = &document.head.md;
+        let (from, until) = match self.channel.transport.states_intervals() {
+            true => (stated.from, stated.until),
+            false => (None, None),
+        };
+        sequencer.handle(clock::now(), delivery.id, from, until)
+    }
+
+    /// The changes of a change notification that are news. `covered`: its outcome if nothing but its interval counts.
+    pub(super) fn news(
+        &self,
+        sender: NotificationSender,
+        document: Document,
+        filter: &NewsFilter,
+        covered: DeliveryOutcome,
+    ) -> Result<ReadNotification, EngineError> {
+        let is_dated = is_dated(&document);
+        let news = News::of(&self.context, self.set, document.entries, filter, sender)?;
+        Ok(ReadNotification {
+            outcome: news.outcome(covered, is_dated),
+            changes: news.changes,
+            oddities: document.oddities,
+            needs_poll: news.needs_poll,
+        })
+    }
+
+    /// Who has sent a delivery.
+    pub(super) fn sender_of(&self, delivery: &Delivery) -> NotificationSender {
+        let channel = &self.channel;
+        if !channel.transport.has_known_sender() {
+            return NotificationSender::Unknown;
+        }
+        let origin = self.capability_list.origin();
+        let is_own = |hub: &HubUri| hub.url().origin() == origin;
+        // The configuration may have a hub, or the server of a connection, speak for the Source.
+        let configured = self.context.source.trust_hub;
+        let is_trusted = configured.unwrap_or_else(|| match channel.transport.has_hubs() {
+            true => delivery.hub.as_ref().is_some_and(is_own),
+            false => channel.topic.http_form().origin() == origin,
+        });
+        match is_trusted {
+            true => NotificationSender::Source,
+            false => NotificationSender::Untrusted,
+        }
+    }
+}
