@@ -214,7 +214,7 @@ fn compare_changes(
             continue;
         };
         if lookup.needs(interval) {
-            let change = change_of(context, entry, Some(changed_at));
+            let change = change_of(&context.source, entry, Some(changed_at));
             lookup.add(interval, change, find)?;
         }
     }

@@ -5,7 +5,6 @@ use chrono::{DateTime, Utc};
 use crate::clock;
 use crate::config;
 use crate::engine::apply::candidates::candidates_of;
-use crate::engine::context::SourceContext;
 use crate::engine::set::linked::linked_of;
 use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime, Standing, content_coding};
 use crate::store::{Change, VersionRule};
@@ -15,10 +14,10 @@ use crate::sync::{Expected, is_plausible};
 pub(super) type ListedChange = (Change, Option<String>);
 
 /// The change that an entry of a Resource List or a manifest states: a deletion if its resource has expired.
-pub(super) fn listed_change(context: &SourceContext, mut entry: Entry) -> Option<ListedChange> {
+pub(super) fn listed_change(source: &config::Source, mut entry: Entry) -> Option<ListedChange> {
     let path = entry.md.path.take();
     let changed_at = note_listed(&mut entry, clock::now().wall);
-    let change = located_change(context, entry, ChangeKind::Created, changed_at)?;
+    let change = located_change(source, entry, ChangeKind::Created, changed_at)?;
     Some((change, path))
 }
 
@@ -52,11 +51,11 @@ pub(super) fn time_of_change(entry: &Entry, now: DateTime<Utc>) -> Option<Source
 /// As [`parse_change`], with the host of the first candidate; also `None` for what is not selected. (An entry of a list proves even so
 /// that its resource exists.) An entry that states no kind is an update.
 pub(super) fn change_of(
-    context: &SourceContext,
+    source: &config::Source,
     entry: Entry,
     changed_at: Option<SourceTime>,
 ) -> Option<Change> {
-    let change = located_change(context, entry, ChangeKind::Updated, changed_at)?;
+    let change = located_change(source, entry, ChangeKind::Updated, changed_at)?;
     let is_irrelevant = change.standing.is_some_and(Standing::is_irrelevant);
     // What the mirror has from before is deleted all the same.
     let deletes = change.kind == ChangeKind::Deleted;
@@ -64,20 +63,19 @@ pub(super) fn change_of(
 }
 
 fn located_change(
-    context: &SourceContext,
+    source: &config::Source,
     entry: Entry,
     kind: ChangeKind,
     changed_at: Option<SourceTime>,
 ) -> Option<Change> {
-    let mut change = parse_change(&context.source, entry, kind, changed_at)?;
+    let mut change = parse_change(source, entry, kind, changed_at)?;
     if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
         let expected = Expected {
             content: change.content.clone(),
             encoding: None,
             modified: None,
         };
-        let hosts = &context.source.hosts;
-        let first = candidates_of(hosts, &change.uri, &expected, &change.links);
+        let first = candidates_of(&source.hosts, &change.uri, &expected, &change.links);
         if let Some(first) = first.into_iter().next() {
             change.authority = first.uri.authority();
         }

@@ -172,7 +172,7 @@ fn read_listed(
                 is_last: true,
             });
         };
-        changes.extend(listed_change(context, entry));
+        changes.extend(listed_change(&context.source, entry));
     }
     Ok(EntryBatch {
         changes,
@@ -215,11 +215,12 @@ impl NewsSelection {
         if let Some(rest) = self.rest.take() {
             return Ok(self.end(changes, rest));
         }
-        while let Some(mut entry) = self.moments.next(context, reader)? {
+        let selection = context.source.filter.selection();
+        while let Some(mut entry) = self.moments.next(selection, reader)? {
             let changed_at = self.time_of(&entry);
             let path = entry.md.path.take();
             if !self.filter.includes(entry.md.change, changed_at) {
-                let change = change_of(context, entry, changed_at);
+                let change = change_of(&context.source, entry, changed_at);
                 if let Some(change) = change {
                     changes.extend(only_version(&change).map(|version| (version, None)));
                     self.late_news.add(context, (change, path))?;
@@ -241,7 +242,7 @@ impl NewsSelection {
             }
             if self.filter.is_late(changed_at) {
                 let loc = entry.loc.clone();
-                let change = change_of(context, entry, changed_at);
+                let change = change_of(&context.source, entry, changed_at);
                 let late = |change| Change {
                     late: true,
                     ..change
@@ -257,7 +258,7 @@ impl NewsSelection {
             let has_same_time = changed_at.is_some() && changed_at == self.last;
             self.last = changed_at;
             let is_full = changes.len() >= BATCH && (!has_same_time || changes.len() >= MAX_BATCH);
-            let change = change_of(context, entry, changed_at);
+            let change = change_of(&context.source, entry, changed_at);
             if let Some(deletion) = change.as_ref().filter(|it| it.kind == ChangeKind::Deleted) {
                 self.late_news.supersede(deletion);
             }

@@ -185,12 +185,12 @@ fn count_needed_members_blocking<R: BufRead>(
         let is_last = entry.is_none();
         let change = entry.and_then(|mut entry| {
             if at.is_some() {
-                return listed_change(context, entry).map(|(change, _)| change);
+                return listed_change(&context.source, entry).map(|(change, _)| change);
             }
             let changed_at = note_change(&mut entry, now);
             let is_included = filter.includes(entry.md.change, changed_at);
             is_included
-                .then(|| change_of(context, entry, changed_at))
+                .then(|| change_of(&context.source, entry, changed_at))
                 .flatten()
         });
         batch.extend(change);

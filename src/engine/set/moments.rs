@@ -9,7 +9,6 @@ use chrono::{DateTime, Utc};
 use url::Url;
 
 use super::changes::note_expiry;
-use crate::engine::context::SourceContext;
 use crate::fetch::OwnedReader;
 use crate::protocol::{ChangeKind, Entry, ReadError, Selection, SourceTime, Standing};
 
@@ -38,13 +37,13 @@ impl Moments {
         }
     }
 
-    /// The next entry; `None` after the last one. One that has expired states that.
+    /// The next entry; `None` after the last one. One that has expired states that. `selection`: by what the types of resources are
+    /// selected.
     pub(super) fn next(
         &mut self,
-        context: &SourceContext,
+        selection: &Selection,
         reader: &mut OwnedReader,
     ) -> Result<Option<Entry>, ReadError> {
-        let selection = context.source.filter.selection();
         if selection.is_empty() {
             return self.read(reader);
         }

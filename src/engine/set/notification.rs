@@ -172,7 +172,7 @@ impl News {
             if is_included && late && !late_uris.insert(entry.loc.clone()) {
                 continue;
             }
-            let mut change = change_of(context, entry, changed_at);
+            let mut change = change_of(&context.source, entry, changed_at);
             if sender == NotificationSender::Unknown {
                 // Whoever it is must not have others requested, nor anything in the name of the account at the Source. What the Source
                 // states of them, a poll finds.
