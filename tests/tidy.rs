@@ -1,5 +1,5 @@
-//! Architecture rules that the compiler can't enforce: which module imports which, that no two files import each other, and
-//! where SQL and the crate `backoff` may be used.
+//! Architecture rules that the compiler can't enforce: which module imports which, that no two files import each other,
+//! where SQL and the crate `backoff` may be used, and that the table of a module's children names each of them.
 //!
 //! Test items (`#[cfg(test)]`) are exempt. Paths within macro calls are read token by token.
 
@@ -165,6 +165,9 @@ const SQL: &[&str] = &[
 /// Where SQL may be.
 const SQL_FILES: &[&str] = &["store/tables/", "store/audit_db/tables/", "store/schema.rs"];
 
+/// How the docs of a module begin the table of its children.
+const MAP: &str = "//! | module |";
+
 /// File names that say nothing, in the singular.
 const EMPTY_NAMES: &[&str] = &["util", "common", "helper", "manager", "misc"];
 
@@ -190,6 +193,8 @@ struct Source {
     /// Modules that only tests have.
     test_modules: Vec<Vec<String>>,
     has_docs: bool,
+    /// Where its docs have a table of its children: those that are files of their own and are not in it.
+    unmapped: Vec<String>,
 }
 
 impl Source {
@@ -208,10 +213,28 @@ impl Source {
             Item::Mod(module) => Some(module.ident.to_string()),
             _ => None,
         });
+        let docs: Vec<&str> = text
+            .lines()
+            .take_while(|it| it.starts_with("//!"))
+            .collect();
+        let has_map = docs.iter().any(|line| line.starts_with(MAP));
+        let of_file = syntax.items.iter().filter_map(|item| match item {
+            Item::Mod(module) if module.content.is_none() => Some(module.ident.to_string()),
+            _ => None,
+        });
+        // In the table or in a diagram.
+        let is_named = |child: &String| {
+            docs.iter().any(|line| {
+                let is_of_diagram = line.contains('─');
+                let mut words = line.split(|it: char| !it.is_alphanumeric() && it != '_');
+                line.contains(&format!("`{child}`")) || is_of_diagram && words.any(|it| it == child)
+            })
+        };
         let mut source = Self {
             file: file.to_owned(),
             children: children.collect(),
             has_docs: syntax.attrs.iter().any(|it| it.path().is_ident("doc")),
+            unmapped: of_file.filter(|it| has_map && !is_named(it)).collect(),
             module,
             ..Self::default()
         };
@@ -471,6 +494,9 @@ fn check_file(source: &Source) -> Vec<String> {
     if is_module && !source.has_docs {
         faults.push("1: a module begins with `//!`: its purpose and its invariants".to_owned());
     }
+    for child in &source.unmapped {
+        faults.push(format!("1: the table of modules lacks `{child}`"));
+    }
     let mut words = source.file.trim_end_matches(".rs").split(['/', '_']);
     if words.any(|word| EMPTY_NAMES.contains(&word.trim_end_matches('s'))) {
         faults.push("1: the name says nothing: name it for what it contains".to_owned());
@@ -644,6 +670,12 @@ fn rules_find_what_breaks_them() {
             Some("SQL (DELETE"),
         ),
         ("store/mod.rs", "use x;", Some("begins with `//!`")),
+        (
+            "store/mod.rs",
+            "//! | module | what it has |\n//! | `a` | A |\nmod a; mod b;",
+            Some("lacks `b`"),
+        ),
+        ("store/mod.rs", "//! A.\nmod a; mod tests { }", None),
         ("store/http_utils.rs", "", Some("says nothing")),
         ("cellar/a.rs", "", Some("has no rule")),
     ] {

@@ -1,5 +1,20 @@
 //! The command line: one file per command. Results go to standard output, logs to standard error.
 //!
+//! | module | what it has |
+//! |---|---|
+//! | `run`, `demo` | the commands that are a daemon |
+//! | `check`, `configuration` (`config`), `discover`, `version` | those that need neither a daemon nor its state |
+//! | `sync`, `audit`, `backup` | those that work on the state by themselves |
+//! | `status`, `failed`, `approve`, `retry`, `poll` | those that ask the running daemon |
+//! | `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
+//! | `daemon`, `reload`, `watchdog`, `service_status` | the daemon: [`Daemon`]; SIGHUP; what systemd gets |
+//! | `daemon_client`, `daemon_requests`, `selection` | requests to the running daemon; what commands share that ask it; the Sources that are named |
+//! | `stop_signals`, `exit_status`, `help` | SIGTERM and SIGINT; exit statuses; the texts of `--help` |
+//! | `logging`, `log_throttle`, `progress`, `output`, `colours` | standard error and standard output |
+//! | `status_text`, `up_to_date`, `human` | the status, times and lengths in words |
+//! | `environment`, `public_url`, `users` | what the machine must have; whether the callback is reached; whose the state is |
+//! | `planned_changes` | the copy of the state for `sync --dry-run` |
+//!
 //! Exit statuses: 0 success, 1 failure or not in sync, 2 a fault in the command line or the configuration, 3 daemon not reachable,
 //! 4 (`run`) a state of a newer version.
 

@@ -20,6 +20,45 @@
 //!
 //! The same set workers and executors also do a [single run](Engine::once), without hubs. An [`Audit`] compares the mirror with the
 //! Source without relying on the database, and has an executor repair what differs.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | | **follows Sources** |
+//! | `lifecycle` | [`Engine`]: starts and stops all workers, executes the operators' requests |
+//! | `reload`, `followed` | replaces the list of the Sources; that list |
+//! | `one_shot` | a single run |
+//! | `source` | one Source: discovery, its worker |
+//! | `context` | the handles that all work on one Source shares |
+//! | | **reads what a Source states** |
+//! | `set` | one set: polls, inbox, ingest |
+//! | `documents` | the documents of a set, for set workers and audits |
+//! | `channels` | the subscriptions of a set, over each transport |
+//! | `package_permits` | how many packages are in progress at once |
+//! | `contradictions` | the Source contradicts a hub: a fault of the channel |
+//! | | **changes the mirror** |
+//! | `apply` | executes tasks, publishes files |
+//! | `versions` | stores the versions beside the mirror |
+//! | `mirror_opening` | opens the mirror that the Source has used so far |
+//! | `audit` | compares, repairs |
+//! | `forget` | deletes what is known of a former Source |
+//! | | **passes on, tidies up** |
+//! | `hooks` | programs and URLs that get the changes from the feed |
+//! | `trimming` | removes old rows from the database |
+//! | | **shows the state** |
+//! | `runtime_status` | what the workers know and the database does not |
+//! | `status_view` | the status: database and runtime status together |
+//! | `attention` | what waits for a person, and the next step |
+//! | `faults`, `oddities` | the counted errors and notices of a set; the oddities of its documents |
+//! | `unencrypted_hubs` | the notice of a secret or callback that goes over plain http |
+//! | `progress`, `recent_changes` | what was done since the start; what was applied in the last hour and day |
+//! | `activity_log`, `attention_log` | log lines: what was done; what begins to wait for a person |
+//! | | **survives faults** |
+//! | `error` | why an operation failed, and its class |
+//! | `restarts` | starts a worker again after a panic; the pause after a database error |
+//! | `heartbeats` | finds workers that no longer respond |
+//! | | **for tests** |
+//! | `simulation` | the engine with a simulated clock, network and Source |
+//! | `test_source` | a Source with an empty database and an empty mirror |
 
 mod activity_log;
 mod apply;

@@ -1,5 +1,34 @@
 //! SHELL, outbound HTTP: the guarded client, documents, content, packages, topics and their hubs, WebSockets, XMPP, discovery.
 //!
+//! | module | what it has |
+//! |---|---|
+//! | | **every request** |
+//! | `client` | [`Client`], through which every request goes: guard, redirects, credentials, limits |
+//! | `guard`, `connections` | which addresses may be contacted; the connections to them |
+//! | `permits`, `host_limit` | how many requests a host gets at once; how that number changes |
+//! | `third_parties` | how many requests a Source can cause to hosts that are not its own |
+//! | `retry`, `retry_after` | tries and pauses; the pause that a server asks for |
+//! | `error` | why a request failed, and its class |
+//! | | **what is fetched** |
+//! | `document`, `spool` | a document, complete and decompressed; its body in memory or in a file |
+//! | `content` | a resource, a chunk at a time |
+//! | `expansion` | how much compressed bytes may become |
+//! | `package` | a package: downloaded, resumed, opened |
+//! | `validators` | `ETag` and `Last-Modified` in requests and answers |
+//! | `probe` | what a server would answer, without the download |
+//! | | **discovery** |
+//! | `discovery` | from any entry point to the sets of a Source |
+//! | `capability_list` | what one document is, and which documents it leads to |
+//! | `web_page`, `link_tags` | the links of web pages and robots.txt; `link` tags |
+//! | `document_summaries` | what the documents of a Source have, for `discover` |
+//! | | **channels and hooks** |
+//! | `topic`, `hub` | the hubs of a topic; requests to a hub, or to an interface of a Source |
+//! | `socket`, `socket_limits` | a WebSocket; how many a Source may have |
+//! | `xmpp`, `node_limits` | a session of the XMPP account; how many there may be |
+//! | `webhook` | requests of web hooks |
+//! | | **for tests** |
+//! | `network`, `test_site` | a simulated network; a small server on loopback |
+//!
 //! Invariants:
 //! - Never from outside to inside: [`Client`] contacts public addresses only, unless the configuration allows others. That is
 //!   checked for every URL, every redirect, and every address that a name resolves to, at the moment of the connection. The host of

@@ -2,6 +2,19 @@
 //!
 //! Above all four operations: [`Mirror::stage`], [`Mirror::publish`], [`Mirror::remove`] and [`Mirror::open_file`].
 //!
+//! | module | what it has |
+//! |---|---|
+//! | `staged` | files that are being written, under `.resyncd/` |
+//! | `publish` | renames and removals, and the syncs that they need |
+//! | `tree` | the folders, looked up from the open root without symlinks |
+//! | `file_system` | one sync of the file system in place of many |
+//! | `links` | hard links or copies of another mirror's files |
+//! | `reader` | a mirror that another process may have open |
+//! | `identity` | the id of a mirror |
+//! | `packages` | the folder of packages in progress |
+//! | `error` | why an operation failed |
+//! | `fault_injection`, `tests` | for tests: I/O errors and crashes at each call; the mirror on a real file system |
+//!
 //! Invariants:
 //! - A published file is complete: all its bytes were on disk before the rename, and what is reported as done survives a power
 //!   failure. Where many are published, one sync of the file system replaces theirs; nothing else changes.

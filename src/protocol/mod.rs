@@ -2,6 +2,37 @@
 //! reader, writer and summary, offers, validators, WebSub forms and signatures, the requests of web hooks; and the
 //! verification of bytes.
 //!
+//! | module | what it has |
+//! |---|---|
+//! | | **documents** |
+//! | `document` | documents as values: capability, head, entries, links |
+//! | `reader`, `writer` | the streaming reader; the writer |
+//! | `summary` | what a document is and spans: one scan to its end |
+//! | `entry_order`, `entry_counts` | the order of its entries; what they state of types and collections |
+//! | `dialect` | what the draft of version 0.1 has in another form |
+//! | `declared_list` | whether an entry is a list or a package, rather than a resource |
+//! | `offer` | what a Capability List, a Source Description or a Sitemap offers |
+//! | `oddity` | deviations that are tolerated and counted |
+//! | | **what an entry states** |
+//! | `content_info` | length, type and digests of a representation |
+//! | `digest`, `verify` | digests; bytes against what is announced |
+//! | `selection`, `linked` | which resources are selected; which linked ones are fetched |
+//! | `link_limit` | how many links count |
+//! | `patch` | patches, applied to bytes |
+//! | | **times** |
+//! | `datetime`, `interval` | [`SourceTime`], a W3C datetime; intervals of them |
+//! | `time_map`, `version_name` | TimeMaps; the names of stored versions |
+//! | `http_date` | dates in HTTP headers |
+//! | | **URIs and HTTP** |
+//! | `uri`, `host` | one type for each purpose; hosts that are private |
+//! | `link_header`, `media_type`, `validators` | headers of HTTP |
+//! | `redaction` | secrets are removed from remote text |
+//! | | **push** |
+//! | `transport` | over what the notifications of a channel come |
+//! | [`websub`] | forms and signatures, for subscriber and hub |
+//! | `pubsub` | URIs of XMPP nodes |
+//! | `webhook` | requests of web hooks |
+//!
 //! Everything here is a pure function of bytes: parse, don't validate. Nothing knows sockets, SQL, the configuration or the
 //! clock. Deviations of real Sources from the specification are accepted here and counted as an [`Oddity`] with a stable
 //! code, so that no other module needs to know of them.

@@ -1,20 +1,26 @@
 //! SHELL, SQLite: what survives the process. The inbox, the tasks, the resources, the channels, the coverage of each set
 //! and the change feed.
 //!
-//! | place | what stands there |
+//! | module | what it has |
 //! |---|---|
 //! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit_db`, transactions begin and end in `writer` |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
 //! | `query_threads` | the threads that run queries |
 //! | `writer` | the thread that commits |
+//! | `wake` | what a commit reports to workers that wait |
+//! | `folder`, `process_start` | the folder of the database; what a process does first: it doubts what a killed one has left |
 //! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
 //! | `copy`, `backup` | a copy of the database |
+//! | `change` | a change, as documents state it and `tx` applies it |
+//! | `ids` | the ids of rows, one type a table |
+//! | `error` | errors of the store |
 //! | `arrival` | a delivery that waits to be received |
 //! | `feed_readers` | where readers of the feed continue, until it is stored |
 //! | `feed_line` | an entry of the feed as readers get it |
 //! | `gap_history` | the gaps that were closed, for people |
 //! | `audit_db` | the temporary database of an audit |
+//! | `commit_hook`, `tests` | for tests: failures and the end of the process at a commit; tests with a database |
 //!
 //! Invariants:
 //! - What belongs together is one transaction: coverage never moves without the tasks of the changes that it covers. A write that

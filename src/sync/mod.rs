@@ -3,6 +3,27 @@
 //!
 //! Every type here is a value: it gets an event and the current time, and returns what to do.
 //!
+//! | module | what it does |
+//! |---|---|
+//! | | **of a set** |
+//! | `coverage` | the intervals of the Source's time in which every change is known |
+//! | `sequencer` | which notification or Change List is next, and when one is missing: it moves the coverage |
+//! | `span` | what one or more Change Lists cover |
+//! | `schedule`, `push_watchdog` | when to poll; whether push has silently stopped |
+//! | `part` | which parts of an index are read again |
+//! | `absence` | whether what a list does not name does not exist |
+//! | | **of a change** |
+//! | `news_filter` | which entries of a document may be news |
+//! | `plan` | what an entry means for the mirror: a task, or nothing |
+//! | `cross_check` | whether a Change List confirms what only a hub has stated |
+//! | `undated` | when a resource is requested again whose entry states nothing of its content |
+//! | | **of a download** |
+//! | `candidates` | from which URIs, in which order |
+//! | `circuit_breaker` | which hosts of duplicates are skipped for a while |
+//! | | **of a channel** |
+//! | `channel` | what is requested of which hub, service or Source, and when |
+//! | `lease` | the dates of one subscription: the inner part of `channel` |
+//!
 //! Invariants: a change is ignored only if something at least as new is known of its own resource; a gap is closed only by
 //! documents that cover it; a deletion requires proof. Times of the Source are [`SourceTime`](crate::protocol::SourceTime)s,
 //! times of this machine are [`Now`](crate::clock::Now). The two are compared only to reject times of the Source that lie in

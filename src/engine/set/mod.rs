@@ -19,11 +19,26 @@
 //! of a closed list is in the Capability List (`change_lists`).
 //!
 //! A set of version 0.1 has Change Sets in place of Change Lists ([`change_sets`]) and packages in place of Resource Dumps
-//! ([`direct_dumps`]); its Sitemap stands for the Capability List.
+//! ([`direct_dumps`], entered from `resource_dumps`); its Sitemap stands for the Capability List.
+//!
+//! What the diagram leaves out:
+//!
+//! | module | what it does | used by |
+//! |---|---|---|
+//! | [`fetch_ahead`] | requests what an index names before its turn | `change_list_index`, `list_parts` |
+//! | [`remembered`] | what was read, from one poll to the next, in memory | `state`, and the readers of Change Lists and dumps |
+//! | [`span`] | the time that a Change List covers | the readers of changes, `cross_check` |
+//! | [`cross_check`] | compares a Change List with what only a hub has stated for its time | `change_lists`, `change_list_index`; of Resource Lists and Resource Dumps it reports what they contradict |
+//! | [`packages`], [`package_files`], [`rejected_packages`] | the packages that dumps name; their files; those that are unusable | the readers of dumps |
+//! | [`entry_batches`] | the entries of a document as changes, a batch at a time | `ingest` |
+//! | [`moments`] | of the entries of one resource at one time the last one counts | `entry_batches`, `notification` |
+//! | [`late_news`] | which entries of a covered time are news, entry by entry | `entry_batches`, `notification` |
+//! | [`changes`] | an entry becomes a change | all that ingest; the audit |
+//! | [`linked`] | which resources that an entry links to are fetched | `changes`; `notification` asks it what a callback may name |
+//! | [`offering`] | offers a package's members to the executor while its manifest is ingested | `ingest` |
+//! | [`notices`] | oddities, and what is left out, for the status | all that read documents; discovery |
 //!
 //! Deliveries of the inbox that need nothing but their turn share transactions ([`inbox_runs`]).
-//! Which entries of a covered time are news is decided in [`late_news`], entry by entry. What an index names is requested before its
-//! turn by [`fetch_ahead`].
 //!
 //! What a document is and what its indexes name is in [`documents`](super::documents), which the audit reads by, too.
 

@@ -1,6 +1,6 @@
 //! The page for people: `GET /`, a page for each Source (`/page/sources/NAME`) and each resource (`/page/resource?uri=URI`).
 //!
-//! | file | what it has |
+//! | module | what it has |
 //! |---|---|
 //! | `front`, `source`, `resource` | the pages: what they read, and their templates |
 //! | `view` | what they show of the status |
@@ -11,6 +11,7 @@
 //! | `live` | the events that make the script of an open page read the page again |
 //! | `assets` | the style, the script and the icon |
 //! | `answer` | the headers of every page; the page of an error |
+//! | `state` | what the handlers need |
 //!
 //! Invariants: a page needs nothing from elsewhere, and its Content-Security-Policy allows nothing else; it works without the script.
 //! Text from outside is escaped by the templates, and only `http` and `https` URIs are links. Forms are guarded as all requests to
