@@ -35,11 +35,6 @@ impl Now {
     }
 }
 
-/// A random number from 0 to 1: it spreads what several Destinations, or several channels, would do at one time.
-pub fn spread() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
-}
-
 /// Detects by the monotonic clock that the wall clock was set back.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockStepDetector {

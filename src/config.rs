@@ -64,7 +64,7 @@ pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
 pub use proxies::Proxies;
 pub use secret::{Secret, WebhookSecret};
-pub use xmpp::{XMPP_PORT, XmppConfig, XmppPassword};
+pub use xmpp::{XmppConfig, XmppPassword};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]

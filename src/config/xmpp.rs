@@ -12,8 +12,8 @@ use super::table_reader::TableReader;
 const LONGEST_PART: usize = 1023;
 /// The longest password, in bytes.
 const LONGEST_PASSWORD: u64 = 1024;
-/// The port of XMPP servers that are named without one, here or by the DNS (RFC 6120, section 3.2.1).
-pub const XMPP_PORT: u16 = 5222;
+/// The port of servers that are named without one.
+const PORT: u16 = 5222;
 
 /// `[xmpp]`: an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ fn parse_server(text: &str) -> Result<Option<(String, u16)>, FaultKind> {
         {
             (host, port.parse().map_err(|_| bad())?)
         }
-        _ => (text, XMPP_PORT),
+        _ => (text, PORT),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let is_address = host.parse::<std::net::IpAddr>().is_ok();

@@ -5,6 +5,7 @@
 //! in order; its subscriptions are ended, its rows and files stay. Hooks have a life of their own: one that stays as it is goes on.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -14,9 +15,11 @@ use super::lifecycle::Engine;
 use super::trimming::TrimRules;
 use crate::clock;
 use crate::config::{self, Config};
-use crate::engine::restarts::STORE_PAUSE;
 use crate::status::{ConfigurationStatus, StatusError};
 use crate::store::{SetRecord, StoreError};
+
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 impl Engine {
     /// Follows the Sources of this configuration instead of the current ones. What it states besides them, and the trimming of the

@@ -1,4 +1,4 @@
-//! Workers that are started again after a panic, and the pause after a database error.
+//! Workers that are started again after a panic.
 //!
 //! A panic is a fault of this program. It must not stop what has nothing to do with it: it is logged, shown in the status, and the
 //! worker is started again, after a pause that grows while that does not help.
@@ -15,8 +15,6 @@ use crate::clock;
 use crate::fetch::{Bounds, pause};
 use crate::status::StatusError;
 
-/// The pause after a database error, before the same is tried again.
-pub(super) const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// The pauses before a worker is started again.
 const PAUSES: Bounds = Bounds {
     tries: u32::MAX,

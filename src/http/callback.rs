@@ -223,7 +223,7 @@ async fn verify(
     let Some(challenge) = verification.challenge.filter(is_challenge) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    let (granted, spread) = (verification.lease_seconds, clock::spread());
+    let (granted, spread) = (verification.lease_seconds, spread());
     let write = || store.verify_channel((channel.id, slot), &topics, intent, granted, spread);
     match with_retries(write).await {
         Ok(true) => (
@@ -474,6 +474,15 @@ fn service_unavailable() -> Response {
         [(header::RETRY_AFTER, RETRY_AFTER)],
     )
         .into_response()
+}
+
+/// A random number from 0 to 1, so that renewals of several channels do not coincide.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "any number between 0 and 1 will do"
+)]
+fn spread() -> f64 {
+    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

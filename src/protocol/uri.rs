@@ -11,11 +11,6 @@ use super::transport::{Transport, http_form};
 /// servers accept in a request, and what links are stored with.
 pub const MAX_URI_BYTES: usize = 8 << 10;
 
-/// Whether a URL has a user name or a password.
-pub fn has_userinfo(url: &Url) -> bool {
-    !url.username().is_empty() || url.password().is_some()
-}
-
 /// What the references of a remote text are resolved against (RFC 3986, section 5.1), and how long they may be then.
 #[derive(Clone, Copy, Debug)]
 pub struct BaseUri<'a> {
@@ -102,7 +97,7 @@ fn parse_web(text: &str) -> Result<Url, UriError> {
 /// credentials belong in the configuration.
 #[must_use]
 pub fn without_userinfo(mut url: Url) -> Url {
-    if !has_userinfo(&url) {
+    if url.username().is_empty() && url.password().is_none() {
         return url;
     }
     // Fails only for URIs without a host, which have nothing to remove.

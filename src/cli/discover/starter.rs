@@ -8,7 +8,6 @@ use url::{Host, Url};
 use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
 use crate::fetch::is_public;
-use crate::protocol::has_userinfo;
 use crate::status::{StatusError, one_line};
 
 /// How many sets are named.
@@ -77,7 +76,7 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
         sets(report),
         callback_protocols(channels())
     ));
-    if has_userinfo(typed) {
+    if !typed.username().is_empty() || typed.password().is_some() {
         text.push_str(&format!(
             "\n# The file has the user name and the password that were typed, as NAME:PASSWORD.\n\
              # [source.auth]\n\

@@ -15,7 +15,7 @@ use super::execute::{TaskOutcome, execute};
 use super::publisher::{ExecutedTask, publish_all};
 use crate::clock::{self, ClockStepDetector, Now};
 use crate::engine::context::SourceContext;
-use crate::engine::restarts::{Panicked, Restarts, STORE_PAUSE, catch_panic};
+use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::versions::worker::store_versions;
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Task, TasksInProgress, Wake};
@@ -27,6 +27,8 @@ const AHEAD: usize = 128;
 const AT_ONCE: usize = 64;
 /// How many executed tasks may wait to be published.
 const FINISHED: usize = 256;
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Executes the tasks of a Source, and stores its versions, until it is stopped.
 pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirror>) {

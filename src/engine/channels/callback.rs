@@ -12,7 +12,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::context::ChannelContext;
-use super::stored::{Ended, StoredChannel, result_of};
+use super::stored::{Ended, StoredChannel, result_of, spread};
 use super::waiting::wait;
 use crate::clock;
 use crate::engine::restarts::Panicked;
@@ -69,7 +69,7 @@ async fn register(stored: StoredChannel<'_>) -> Result<(), Ended> {
         }
         Err(refused) => refused,
     };
-    let (now, spread) = (clock::now().wall, clock::spread());
+    let (now, spread) = (clock::now().wall, spread());
     stored
         .change(move |channel| channel.unconnected(now, retry_after, spread))
         .await?;

@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::context::ChannelContext;
-use super::stored::{Ended, StoredChannel, result_of};
+use super::stored::{Ended, StoredChannel, result_of, spread};
 use super::waiting::wait;
 use crate::clock;
 use crate::engine::restarts::Panicked;
@@ -138,7 +138,7 @@ impl Driver<'_> {
         let Err(failure) = left else {
             return self.stored.change(Channel::ended).await;
         };
-        let (now, spread) = (clock::now().wall, clock::spread());
+        let (now, spread) = (clock::now().wall, spread());
         self.stored
             .change(move |channel| channel.not_ended(now, spread))
             .await?;
@@ -162,14 +162,14 @@ impl Driver<'_> {
                 self.stored.change(Channel::connected).await?;
                 context.clear(channel);
                 self.listen(connector, open, wakes).await?;
-                let (now, spread) = (clock::now().wall, clock::spread());
+                let (now, spread) = (clock::now().wall, spread());
                 self.stored
                     .change(move |channel| channel.disconnected(now, spread))
                     .await?;
             }
             Err(failure) => {
                 self.stored.report(failure.code, &failure.message, UNUSABLE);
-                let (now, spread) = (clock::now().wall, clock::spread());
+                let (now, spread) = (clock::now().wall, spread());
                 self.stored
                     .change(move |channel| channel.unconnected(now, failure.retry_after, spread))
                     .await?;

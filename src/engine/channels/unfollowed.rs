@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -11,13 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::ChannelContext;
 use super::driver::drive;
-use crate::engine::restarts::STORE_PAUSE;
 use crate::engine::runtime_status::RuntimeStatus;
 use crate::fetch::Client;
 use crate::store::{ChannelId, FollowedSets, Store, UnfollowedChannel};
 
 /// How many subscriptions are ended at once.
 const AT_ONCE: usize = 16;
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// What the endings need.
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! WebSub: the driver of the machine of one channel performs its actions and returns their results to it. It decides nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::context::ChannelContext;
 use super::keys::fresh_keys;
@@ -8,13 +9,16 @@ use super::requests::{read_topic, send_request};
 use super::waiting::wait;
 use crate::clock::{self, Now};
 use crate::engine::EngineError;
-use crate::engine::restarts::{Panicked, STORE_PAUSE};
+use crate::engine::restarts::Panicked;
 use crate::engine::unencrypted_hubs::{UNENCRYPTED_CODE, is_unencrypted};
 use crate::protocol::websub::Intent;
 use crate::store::{ChannelId, ChannelRecord, Store, StoreError};
 use crate::sync::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
 };
+
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The machine of one channel, and where its other half is stored.
 pub(super) struct StoredMachine<'a> {
@@ -143,7 +147,6 @@ pub(super) async fn drive_to_end(
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
 
     use tokio::sync::mpsc;
     use url::Url;

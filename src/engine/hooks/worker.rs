@@ -19,7 +19,6 @@ use super::command::{CommandError, CommandRun, run_command};
 use crate::clock;
 use crate::config::{Hook, HookAction};
 use crate::engine::heartbeats::Heartbeats;
-use crate::engine::restarts::STORE_PAUSE;
 use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
 use crate::fetch::{Bounds, Client, FetchError, WebhookAnswer, WebhookReceiver, pause};
 use crate::protocol::{FeedNews, WebhookRequest};
@@ -32,6 +31,8 @@ const PAUSES: Bounds = Bounds {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(15 * 60),
 };
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// How long news are gathered: changes come in groups, and each run of a program costs a process.
 const GATHERING: Duration = Duration::from_secs(1);
 /// How many bytes of lines a run gets at most, but one line at least.

@@ -19,7 +19,7 @@ use crate::engine::apply::executor::execute_tasks;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
 use crate::engine::mirror_opening::{Accepting, open_mirror};
-use crate::engine::restarts::{Panicked, Restarts, STORE_PAUSE, catch_panic};
+use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::runtime_status::SourceState;
 use crate::engine::set::notices::note_description;
 use crate::engine::set::package_files::PackageFiles;
@@ -35,6 +35,8 @@ const SHORTEST_PACE: Duration = Duration::from_secs(60);
 /// The same for a site without ResourceSync: many URIs are requested before it is known to have nothing but its sitemaps, and
 /// those are polled anyway.
 const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// The first pause after an error.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 

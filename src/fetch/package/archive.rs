@@ -9,13 +9,15 @@ use url::Url;
 
 use super::error::PackageError;
 use super::member::MemberReader;
-use crate::fetch::expansion::RATIO;
 
 /// The maximum number of members of a package.
 pub(super) const MAX_MEMBERS: usize = 1_000_000;
 
-/// The length up to which the expansion of a member is not limited, in bytes.
-const UNLIMITED_MEMBER: u64 = 16 << 20;
+/// The maximum expansion of what unpacks to more than [`RATIO_FROM`] bytes.
+pub(super) const RATIO: u64 = 100;
+
+/// The expansion of what is shorter is not limited, in bytes.
+const RATIO_FROM: u64 = 16 << 20;
 
 /// A format of packages.
 pub(super) struct Format {
@@ -56,5 +58,5 @@ pub(super) trait Archive: Send + Sync {
 
 /// Whether a compressed length expands too much.
 pub(super) fn is_out_of_proportion(length: u64, packed: u64) -> bool {
-    length > UNLIMITED_MEMBER && length / RATIO > packed
+    length > RATIO_FROM && length / RATIO > packed
 }
