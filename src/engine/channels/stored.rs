@@ -1,17 +1,13 @@
 //! The stored half of a channel without hubs, as its driver changes it. Database errors are waited for here.
 
-use std::time::Duration;
-
 use super::context::ChannelContext;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::restarts::Panicked;
+use crate::engine::store_retries::STORE_PAUSE;
 use crate::status::StatusError;
 use crate::store::{CallbackSlot, ChannelRecord, StoreError};
 use crate::sync::Channel;
-
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why a driver does not go on.
 pub(super) enum Ended {
