@@ -16,7 +16,7 @@ use crate::config::proxies::{Proxies, parse_proxy, unusable_exceptions};
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{Located, TableReader, parse_path};
 use crate::config::value::{parse_duration, parse_url};
-use crate::protocol::{hide_userinfo, is_in_the_clear, is_private_name};
+use crate::protocol::{has_userinfo, hide_userinfo, is_in_the_clear, is_private_name};
 
 /// The keys of paths, by table.
 const PATHS: [(&str, &str); 12] = [
@@ -201,10 +201,6 @@ fn password_of_proxy(proxy: &Url) -> Option<FaultKind> {
             "the user name and password for the proxy {host} are sent to it unencrypted: use one on this machine, or one that needs none"
         ))
     })
-}
-
-fn has_userinfo(url: &Url) -> bool {
-    !url.username().is_empty() || url.password().is_some()
 }
 
 /// Examines one table.

@@ -8,6 +8,7 @@ use url::{Host, Url};
 use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
 use crate::fetch::is_public;
+use crate::protocol::has_userinfo;
 use crate::status::{StatusError, one_line};
 
 /// How many sets are named.
@@ -76,7 +77,7 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
         sets(report),
         callback_protocols(channels())
     ));
-    if !typed.username().is_empty() || typed.password().is_some() {
+    if has_userinfo(typed) {
         text.push_str(&format!(
             "\n# The file has the user name and the password that were typed, as NAME:PASSWORD.\n\
              # [source.auth]\n\
