@@ -68,7 +68,7 @@ pub use media_type::{
 pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use patch::{MAX_PATCH_BYTES, PatchError, PatchKind, PatchedBytes, apply_patch};
-pub use pubsub::node_of;
+pub use pubsub::{MAX_JID_PART, node_of};
 pub use reader::{DocumentReader, ReadError, TextPosition, read_document};
 pub use redaction::Redaction;
 pub use selection::{Criteria, MediaRange, Selection, Standing};
