@@ -26,6 +26,7 @@ mod discovery;
 mod document;
 mod document_summaries;
 mod error;
+mod expansion;
 mod guard;
 mod host_limit;
 mod hub;
@@ -58,6 +59,7 @@ pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError,
 pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, TriedParts};
 pub use error::FetchError;
+pub use expansion::max_expanded;
 pub use guard::is_public;
 pub use host_limit::Slowed;
 pub use hub::HubAnswer;

@@ -8,15 +8,10 @@ use sha2::{Digest as _, Sha256};
 use tempfile::SpooledTempFile;
 
 use super::FetchError;
+use super::expansion::max_expanded;
 
 /// The maximum length in memory, in bytes; longer documents are stored in an unnamed file.
 const IN_MEMORY: usize = 1 << 20;
-
-/// The maximum expansion of a compressed body once it exceeds [`RATIO_FROM`].
-const RATIO: u64 = 100;
-
-/// The decompressed length up to which the expansion is not limited, in bytes: large lists compress well.
-const RATIO_FROM: u64 = 64 << 20;
 
 /// A body that is being received. It writes to disk: for blocking threads.
 pub(super) struct Spool {
@@ -41,7 +36,7 @@ impl Spool {
                 hash: Sha256::new(),
                 len: 0,
                 limit,
-                max_expanded: RATIO_FROM,
+                max_expanded: max_expanded(0),
             })),
             received: 0,
         }
@@ -71,11 +66,6 @@ impl Spool {
             digest: sink.hash.finalize().into(),
         })
     }
-}
-
-/// The maximum decompressed length of this number of received bytes.
-fn max_expanded(received: u64) -> u64 {
-    received.saturating_mul(RATIO).max(RATIO_FROM)
 }
 
 /// An error of the sink; it passes through the decoders within an `io::Error`.

@@ -7,17 +7,13 @@ use std::sync::Arc;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use url::Url;
 
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, max_expanded};
 use crate::mirror::{Mirror, MirrorError, Staged};
 use crate::protocol::{Mismatch, Verified, Verifier, media_type_essence};
 use crate::sync::Expected;
 
 /// How much is decoded and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;
-/// The maximum expansion of coded bytes once they exceed [`RATIO_FROM`].
-const RATIO: u64 = 100;
-/// The decoded length up to which the expansion is not limited, in bytes.
-const RATIO_FROM: u64 = 64 << 20;
 
 /// A coding that can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +197,7 @@ fn decode(
         if let Some(limit) = limit.filter(|&limit| length > limit) {
             return Err(DecodeError::Fetch(FetchError::TooLarge { limit }));
         }
-        if length > decoder.taken().saturating_mul(RATIO).max(RATIO_FROM) {
+        if length > max_expanded(decoder.taken()) {
             return Err(DecodeError::Fetch(FetchError::Expansion));
         }
         verifier.update(&chunk[..read])?;

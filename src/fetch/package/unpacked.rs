@@ -12,12 +12,9 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::archive::RATIO;
 use super::error::PackageError;
 use super::section::Section;
-
-/// The unpacked length up to which the expansion is not limited, in bytes: headers compress well.
-const RATIO_FROM: u64 = 64 << 20;
+use crate::fetch::expansion::max_expanded;
 
 /// The greatest window of zstd, in bytes: more than its strongest level takes without `--ultra` and `--long`.
 const MAX_WINDOW: u64 = 32 << 20;
@@ -72,7 +69,7 @@ impl PackageCoding {
         let mut unpacked = Unpacked {
             file: output,
             written: 0,
-            max_expanded: length.saturating_mul(RATIO).max(RATIO_FROM),
+            max_expanded: max_expanded(length),
             limit: room.limit,
         };
         match self {

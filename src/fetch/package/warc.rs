@@ -24,9 +24,10 @@ use url::Url;
 use self::head::{HttpHead, RecordHead};
 use self::made::MadeManifest;
 use self::payload::RecordFile;
-use super::archive::{Archive, Format, Opened, is_out_of_proportion};
+use super::archive::{Archive, Format, Opened};
 use super::error::PackageError;
 use super::member::MemberReader;
+use crate::fetch::expansion::is_out_of_proportion;
 use crate::protocol::{Capability, DocumentReader};
 
 /// The maximum number of records with a payload: each takes more memory than a member with the name of a file.

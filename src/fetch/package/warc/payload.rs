@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
 
-use super::super::archive::is_out_of_proportion;
 use super::super::error::PackageError;
 use super::super::member::MemberReader;
 use super::super::section::Section;
 use super::head::{HttpHead, RecordHead};
+use crate::fetch::expansion::is_out_of_proportion;
 use crate::protocol::{Algorithm, Digest, Verifier};
 
 /// How many content codings are undone.
