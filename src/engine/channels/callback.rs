@@ -12,11 +12,12 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::context::ChannelContext;
-use super::stored::{Ended, StoredChannel, result_of, spread};
+use super::stored::{Ended, StoredChannel, result_of};
 use super::waiting::wait;
 use crate::clock;
 use crate::engine::restarts::Panicked;
 use crate::fetch::HubAnswer;
+use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord};
 use crate::sync::{Channel, ConnectionStep};
 

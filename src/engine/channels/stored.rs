@@ -92,8 +92,3 @@ impl StoredChannel<'_> {
         context.runtime_status.note_channel(channel.id, Some(error));
     }
 }
-
-/// A number from 0 to 1 that differs from one Destination to another.
-pub(super) fn spread() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
-}

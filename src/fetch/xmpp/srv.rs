@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
 use crate::config::XmppConfig;
+use crate::random::spread;
 
 /// How long after its last time a name server is asked again: over UDP a question or an answer may be lost.
 const AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(1)];
@@ -244,10 +245,6 @@ fn ordered(mut records: Vec<SrvRecord>, spread: impl Fn() -> f64) -> Vec<ServerA
     addresses.retain(|address| !address.host.trim_end_matches('.').is_empty());
     addresses.truncate(MOST_ADDRESSES);
     addresses
-}
-
-fn spread() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]
