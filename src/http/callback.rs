@@ -19,7 +19,7 @@ use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::websub::{Intent, Mode, Signature, Verification};
-use crate::protocol::{Redaction, TopicUri, parse_link_header};
+use crate::protocol::{GZIP_MAGIC, Redaction, TopicUri, parse_link_header};
 use crate::random::spread;
 use crate::store::{
     CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,
@@ -377,7 +377,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
 
 /// The bytes of a delivery, as many as they may be once it is decompressed.
 fn weight_of(body: &[u8]) -> u64 {
-    let factor = if body.starts_with(&[0x1f, 0x8b]) {
+    let factor = if body.starts_with(&GZIP_MAGIC) {
         USUAL_COMPRESSION
     } else {
         1

@@ -62,7 +62,7 @@ pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use link_limit::LinkLimit;
 pub use linked::{LinkRules, LinkTargets, LinkedAs, LinkedResource};
 pub use media_type::{
-    archive_suffix, content_coding, is_archive, is_package_type, may_be_package,
+    GZIP_MAGIC, archive_suffix, content_coding, is_archive, is_package_type, may_be_package,
     media_type_essence, unread_archive_suffix,
 };
 pub use oddity::{ForeignScheme, Oddities, Oddity};

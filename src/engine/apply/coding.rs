@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::fetch::{FetchError, max_expanded};
 use crate::mirror::{Mirror, MirrorError, Staged};
-use crate::protocol::{Mismatch, Verified, Verifier, media_type_essence};
+use crate::protocol::{GZIP_MAGIC, Mismatch, Verified, Verifier, media_type_essence};
 use crate::sync::Expected;
 
 /// How much is decoded and written at once, in bytes.
@@ -58,7 +58,7 @@ impl ContentCoding {
     /// Whether coded bytes may begin so: some servers leave the header on a body that is not coded.
     pub(super) fn begins(self, bytes: &[u8]) -> bool {
         match self {
-            Self::Gzip => bytes.starts_with(&[0x1f, 0x8b]),
+            Self::Gzip => bytes.starts_with(&GZIP_MAGIC),
             // RFC 1950, section 2.2.
             Self::Deflate => matches!(bytes, [cmf, flags, ..]
                 if cmf & 0x0f == 8 && (u16::from(*cmf) * 256 + u16::from(*flags)) % 31 == 0),

@@ -15,6 +15,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use super::error::PackageError;
 use super::section::Section;
 use crate::fetch::expansion::max_expanded;
+use crate::protocol::GZIP_MAGIC;
 
 /// The greatest window of zstd, in bytes: more than its strongest level takes without `--ultra` and `--long`.
 const MAX_WINDOW: u64 = 32 << 20;
@@ -42,7 +43,7 @@ impl PackageCoding {
     /// The coding of a file that begins so.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {
-            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            start if start.starts_with(&GZIP_MAGIC) => Some(Self::Gzip),
             // A frame, or one to skip before it.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             _ => None,
