@@ -191,10 +191,7 @@ impl SetWorker {
                 state.packages.sweep(set).await?;
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
-            Err(error) => {
-                state.schedule.polled(now, state.pacing_after(&error));
-                state.report_error(&error);
-            }
+            Err(error) => state.fail_reading(&error, now),
         }
         state.retry_failed(None).await?;
         Ok(is_read)
