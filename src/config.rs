@@ -11,7 +11,7 @@
 //! - `changes` compares two configurations, for a reload;
 //! - `proxies` decides which request goes through a proxy;
 //! - `environment` has the environment variables;
-//! - `syntax` parses TOML, or reports its first error with line and key;
+//! - `syntax` parses TOML, or reports its first error with line and key, and writes its strings;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
 //! - `xmpp` reads `[xmpp]`;
 //! - `secret` reads the files of secrets;
@@ -64,6 +64,7 @@ pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
 pub use proxies::Proxies;
 pub use secret::{Secret, WebhookSecret};
+pub use syntax::toml_string;
 pub use xmpp::{XmppConfig, XmppPassword};
 
 /// The configuration of one daemon.

@@ -31,6 +31,7 @@
 //! | [`clock`] | the only place that reads the clocks | everything else |
 //! | [`error_class`] | core: which errors are fatal, are retried, or stay | everything else |
 //! | [`file_lock`] | a lock that keeps other processes out of a folder | everything else |
+//! | `random` | the random numbers that several modules need | everything else |
 //!
 //! `tests/tidy.rs` has the same rules as code, and checks the imports of each file against them; also that no two files import each
 //! other, directly or not, and that statements about tables are in `store/tables`, `store/audit_db/tables` and `store/schema.rs` only. `clippy.toml` bans the
@@ -124,6 +125,7 @@ pub mod metrics;
 pub mod mirror;
 pub mod mirror_path;
 pub mod protocol;
+mod random;
 pub mod status;
 pub mod store;
 pub mod sync;

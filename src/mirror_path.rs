@@ -11,7 +11,7 @@ use std::fmt::{self, Write};
 
 use sha2::{Digest, Sha256};
 
-use crate::protocol::ResourceUri;
+use crate::protocol::{ResourceUri, has_userinfo};
 
 /// The maximum length of a name in a file system, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -129,7 +129,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
 pub fn plain_path(uri: &ResourceUri) -> Option<MirrorPath> {
     let url = uri.url();
     // `user@host` and `host` must not share a path.
-    if !url.username().is_empty() || url.password().is_some() {
+    if has_userinfo(url) {
         return None;
     }
     let segments = url.path().strip_prefix('/')?;

@@ -69,6 +69,9 @@ pub struct ConfigurationStatus {
 }
 
 impl ConfigurationStatus {
+    /// The code of the error of a configuration that a reload has refused.
+    pub const REFUSED: &'static str = "configuration-refused";
+
     /// One that was loaded at that time.
     #[must_use]
     pub fn loaded(at: DateTime<Utc>, restart_required: Vec<String>) -> Self {

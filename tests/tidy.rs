@@ -42,6 +42,7 @@ const RULES: &[Rule] = &[
         &["tokio", "reqwest", "axum", "rusqlite", "std"],
     ),
     rule("file_lock", &[], &["tokio", "reqwest", "axum", "rusqlite"]),
+    rule("random", &[], &["tokio", "reqwest", "axum", "rusqlite"]),
     rule("config", &["protocol"], &["reqwest", "axum", "rusqlite"]),
     rule(
         "protocol",
@@ -67,7 +68,14 @@ const RULES: &[Rule] = &[
     ),
     rule(
         "fetch",
-        &["protocol", "clock", "config", "error_class", "metrics"],
+        &[
+            "protocol",
+            "clock",
+            "config",
+            "error_class",
+            "metrics",
+            "random",
+        ],
         &["axum", "rusqlite"],
     ),
     rule(
@@ -101,7 +109,7 @@ const RULES: &[Rule] = &[
     ),
     rule(
         "http",
-        &["protocol", "status", "store", "clock", "config"],
+        &["protocol", "status", "store", "clock", "config", "random"],
         &["rusqlite", "reqwest", "quick_xml"],
     ),
     rule(
@@ -119,6 +127,7 @@ const RULES: &[Rule] = &[
             "config",
             "error_class",
             "file_lock",
+            "random",
         ],
         &["rusqlite", "quick_xml", "axum"],
     ),
@@ -145,6 +154,7 @@ const ALL: &[&str] = &[
     "cli",
     "error_class",
     "file_lock",
+    "random",
 ];
 
 /// How SQL begins, in capitals.

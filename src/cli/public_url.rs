@@ -13,6 +13,7 @@ use super::daemon_client::DaemonClient;
 use crate::config::{Config, HttpConfig};
 use crate::fetch::{AnswerStart, Client};
 use crate::http::{PROBE, RejectionCounters};
+use crate::random::hex_name;
 
 /// How long the request may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -62,9 +63,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 }
 
 fn random_token() -> Result<String, String> {
-    let mut random = [0_u8; RANDOM];
-    getrandom::fill(&mut random).map_err(|error| error.to_string())?;
-    let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let random = hex_name(RANDOM).map_err(|error| error.to_string())?;
     Ok(format!("{PROBE}{random}"))
 }
 

@@ -10,10 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::daemon::Daemon;
 use crate::clock;
 use crate::config::{Config, ConfigFaults};
-use crate::status::StatusError;
-
-/// The code of a configuration that is not used.
-const CODE_REFUSED: &str = "configuration-refused";
+use crate::status::{ConfigurationStatus, StatusError};
 
 /// The handler of SIGHUP. Once installed, the signal no longer kills the process.
 pub(super) struct ReloadSignal(Signal);
@@ -77,7 +74,7 @@ pub(super) async fn reload(daemon: &Daemon, path: &Path) {
 }
 
 fn refuse(daemon: &Daemon, message: String) {
-    let error = StatusError::new(CODE_REFUSED, message, clock::now().wall);
+    let error = StatusError::new(ConfigurationStatus::REFUSED, message, clock::now().wall);
     daemon.refuse_configuration(error);
 }
 

@@ -16,6 +16,7 @@ use super::fault::FaultKind;
 use super::secret_reader::{NamedSecret, SecretReader};
 use super::table_reader::TableReader;
 use super::value::parse_url;
+use crate::protocol::has_userinfo;
 
 /// The longest token, password or header, in bytes.
 const LONGEST_LINE: u64 = 16 << 10;
@@ -135,7 +136,7 @@ fn has_password(source: &Source, origin: &Origin) -> bool {
 fn parse_origin(text: &str, source: &Url) -> Result<Origin, FaultKind> {
     let url = parse_url(text)?;
     let bad = |why: &str| Err(FaultKind::BadUrl(format!("{:?} {why}", url.as_str())));
-    if !url.username().is_empty() || url.password().is_some() {
+    if has_userinfo(&url) {
         let text = "an origin has neither a user name nor a password".to_owned();
         return Err(FaultKind::BadUrl(text));
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use url::{Origin, Url, form_urlencoded};
 
 use super::certificates::ClientCertificate;
-use crate::protocol::{Redaction, without_userinfo};
+use crate::protocol::{Redaction, has_userinfo, without_userinfo};
 
 /// A user name that is as long as this may be a token, in characters.
 const SHORTEST_TOKEN: usize = 16;
@@ -57,12 +57,11 @@ impl Credentials {
     /// Moves user name and password from the URL into the credentials, unless its origin has some already.
     #[must_use]
     pub fn extract(&mut self, url: Url) -> Url {
-        let password = url.password().map(str::to_owned);
-        if !(url.username().is_empty() && password.is_none()) && self.of(&url).is_none() {
+        if has_userinfo(&url) && self.of(&url).is_none() {
             self.passwords.push(BasicCredential {
                 origin: url.origin(),
                 user: url.username().to_owned(),
-                password,
+                password: url.password().map(str::to_owned),
             });
         }
         without_userinfo(url)

@@ -10,8 +10,8 @@ use super::Config;
 use crate::config::environment::Environment;
 use crate::config::fault::ConfigFaults;
 use crate::config::file::{folder_of, read_text};
-use crate::config::syntax::parse_toml;
-use crate::config::table_reader::{keys_of, parse_path};
+use crate::config::syntax::{parse_toml, toml_string};
+use crate::config::table_reader::{FOLDERS, keys_of, parse_path};
 use crate::protocol::hide_userinfo;
 
 /// The example, which has every key with its default.
@@ -41,9 +41,6 @@ pub(super) fn hook_example() -> String {
 
 /// How the hook of the example begins.
 pub(super) const HOOK: &str = "# [[source.hook]]";
-
-/// The keys of paths that do not end in `_file`.
-const PATHS: [&str; 3] = ["state_dir", "mirror", "versions"];
 
 /// What all values of a file need.
 struct Given<'a> {
@@ -137,23 +134,26 @@ impl Given<'_> {
     fn value(&self, key: &str, value: &DeValue<'_>, source: &str) -> String {
         let text = value.as_str().unwrap_or_default();
         match key {
-            key if (PATHS.contains(&key) || key.ends_with("_file")) && !text.is_empty() => {
+            key if (FOLDERS.contains(&key) || key.ends_with("_file")) && !text.is_empty() => {
                 let path = parse_path(text, self.folder).ok();
-                path.map_or_else(|| source.to_owned(), |path| quoted(&path.to_string_lossy()))
+                path.map_or_else(
+                    || source.to_owned(),
+                    |path| toml_string(&path.to_string_lossy()),
+                )
             }
-            "url" | "hub" | "public_url" | "proxy" => quoted(&hide_userinfo(text)),
+            "url" | "hub" | "public_url" | "proxy" => toml_string(&hide_userinfo(text)),
             "header" => match text.split_once(':') {
-                Some((name, value)) => quoted(&format!("{name}:{}", variables_of(value))),
-                None => quoted(&variables_of(text)),
+                Some((name, value)) => toml_string(&format!("{name}:{}", variables_of(value))),
+                None => toml_string(&variables_of(text)),
             },
             "bearer" | "basic" | "certificate" | "key" | "secret" | "password" => {
-                quoted(&variables_of(text))
+                toml_string(&variables_of(text))
             }
             _ => match value.as_array() {
                 // All are of texts, which may be URLs.
                 Some(array) => {
                     let texts = array.iter().filter_map(|text| text.get_ref().as_str());
-                    let texts = texts.map(|text| quoted(&hide_userinfo(text)));
+                    let texts = texts.map(|text| toml_string(&hide_userinfo(text)));
                     format!("[{}]", texts.collect::<Vec<_>>().join(", "))
                 }
                 None => source.to_owned(),
@@ -165,9 +165,11 @@ impl Given<'_> {
     fn default_of(&self, kind: &str, key: &str) -> Option<String> {
         match key {
             // Each of the two is adapted to the other.
-            "notification" => return Some(quoted(&self.config.limits.notification.to_string())),
-            "inbox" => return Some(quoted(&self.config.limits.inbox.to_string())),
-            "user_agent" => return Some(quoted(&self.config.http.user_agent)),
+            "notification" => {
+                return Some(toml_string(&self.config.limits.notification.to_string()));
+            }
+            "inbox" => return Some(toml_string(&self.config.limits.inbox.to_string())),
+            "user_agent" => return Some(toml_string(&self.config.http.user_agent)),
             key if WITHOUT_DEFAULT.contains(&key) => return None,
             _ => {}
         }
@@ -209,9 +211,4 @@ fn variables_of(text: &str) -> String {
         shown.push('…');
     }
     shown
-}
-
-/// A text as a string of TOML. JSON escapes what TOML does, in the same way.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

@@ -15,6 +15,7 @@ use crate::config::secret::WebhookSecret;
 use crate::config::secret_reader::SecretReader;
 use crate::config::table_reader::{TableReader, parse_path};
 use crate::config::value::{parse_name, parse_nonzero_duration, parse_url};
+use crate::protocol::has_userinfo;
 
 /// How many hooks a Source may have: each may run a process.
 const MOST_HOOKS: usize = 16;
@@ -192,7 +193,7 @@ fn parse_secret(text: &str) -> Result<WebhookSecret, String> {
 
 fn parse_hook_url(text: &str) -> Result<Url, FaultKind> {
     let url = parse_url(text)?;
-    if !url.username().is_empty() || url.password().is_some() {
+    if has_userinfo(&url) {
         let text = "the requests are signed: the URL has neither a user name nor a password";
         return Err(FaultKind::BadUrl(text.to_owned()));
     }

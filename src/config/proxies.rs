@@ -12,7 +12,9 @@ use super::credentials::with_userinfo;
 use super::environment::Environment;
 use super::fault::FaultKind;
 use super::value::parse_host;
-use crate::protocol::{Redaction, address_of, hide_userinfo, is_at_or_below, is_own_machine};
+use crate::protocol::{
+    Redaction, address_of, has_userinfo, hide_userinfo, is_at_or_below, is_own_machine,
+};
 
 /// Which requests go through which proxy; none of them by default.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -162,10 +164,6 @@ pub(super) fn unusable_exceptions(environment: &Environment) -> Vec<String> {
     let mut listed = listed_exceptions(environment);
     listed.retain(|text| parse_exception(text).is_err());
     listed
-}
-
-fn has_userinfo(proxy: &Url) -> bool {
-    !proxy.username().is_empty() || proxy.password().is_some()
 }
 
 impl Exception {

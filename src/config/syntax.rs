@@ -1,4 +1,4 @@
-//! TOML syntax: text → table, or the parser's first error with its line and key.
+//! TOML syntax: text → table, or the parser's first error with its line and key; and a text as a string.
 //!
 //! A file that is not TOML has this one fault. What its keys mean is checked once the syntax is right.
 
@@ -23,6 +23,12 @@ pub(super) fn parse_toml(text: &str) -> Result<DeTable<'_>, SyntaxFault> {
         Ok(document) => Ok(document.into_inner()),
         Err(error) => Err(syntax_fault(text, &error)),
     }
+}
+
+/// A text as a string of TOML. JSON escapes what TOML does, in the same way.
+#[must_use]
+pub fn toml_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 fn syntax_fault(text: &str, error: &Error) -> SyntaxFault {

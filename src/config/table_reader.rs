@@ -9,6 +9,8 @@ use toml::de::{DeTable, DeValue};
 use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
+/// The keys of folders.
+pub(super) const FOLDERS: [&str; 3] = ["state_dir", "mirror", "versions"];
 /// The tables and their keys; `""` is the part before the first table.
 const KEYS: [(&str, &[&str]); 11] = [
     (

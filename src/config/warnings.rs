@@ -14,9 +14,9 @@ use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::file::{folder_of, read_text};
 use crate::config::proxies::{Proxies, parse_proxy, unusable_exceptions};
 use crate::config::syntax::parse_toml;
-use crate::config::table_reader::{Located, TableReader, parse_path};
+use crate::config::table_reader::{FOLDERS, Located, TableReader, parse_path};
 use crate::config::value::{parse_duration, parse_url};
-use crate::protocol::{hide_userinfo, is_in_the_clear, is_private_name};
+use crate::protocol::{has_userinfo, hide_userinfo, is_in_the_clear, is_private_name};
 
 /// The keys of paths, by table.
 const PATHS: [(&str, &str); 12] = [
@@ -33,8 +33,6 @@ const PATHS: [(&str, &str); 12] = [
     ("source.hook", "secret_file"),
     ("xmpp", "password_file"),
 ];
-/// The keys of folders among them.
-const FOLDERS: [&str; 3] = ["state_dir", "mirror", "versions"];
 /// The keys of files among them that hold no secret.
 const PUBLIC_FILES: [&str; 1] = ["ca_file"];
 /// The keys of credentials that systemd loads.
@@ -201,10 +199,6 @@ fn password_of_proxy(proxy: &Url) -> Option<FaultKind> {
             "the user name and password for the proxy {host} are sent to it unencrypted: use one on this machine, or one that needs none"
         ))
     })
-}
-
-fn has_userinfo(url: &Url) -> bool {
-    !url.username().is_empty() || url.password().is_some()
 }
 
 /// Examines one table.

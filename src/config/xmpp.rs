@@ -7,13 +7,10 @@ use super::environment::Environment;
 use super::fault::FaultKind;
 use super::secret_reader::SecretReader;
 use super::table_reader::TableReader;
+use crate::protocol::MAX_JID_PART;
 
-/// The longest part of an address (RFC 7622), in bytes.
-const LONGEST_PART: usize = 1023;
 /// The longest password, in bytes.
 const LONGEST_PASSWORD: u64 = 1024;
-/// The port of servers that are named without one.
-const PORT: u16 = 5222;
 
 /// `[xmpp]`: an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +23,11 @@ pub struct XmppConfig {
     pub password: XmppPassword,
     /// Where the server is; `None`: where the domain's SRV records say.
     pub server: Option<(String, u16)>,
+}
+
+impl XmppConfig {
+    /// The port of a server that is named without one, or found without an SRV record (RFC 6120, section 3.2.2).
+    pub const DEFAULT_PORT: u16 = 5222;
 }
 
 /// The password of an account. It is not shown.
@@ -108,7 +110,7 @@ fn parse_jid(text: &str) -> Result<Option<(String, String)>, FaultKind> {
     };
     let (user, domain) = text.split_once('@').ok_or_else(bad)?;
     let is_user = |c: char| c.is_ascii_graphic() && !"\"&'/:<>@".contains(c);
-    let is_valid = !user.is_empty() && user.len() <= LONGEST_PART && user.chars().all(is_user);
+    let is_valid = !user.is_empty() && user.len() <= MAX_JID_PART && user.chars().all(is_user);
     let domain = domain.to_ascii_lowercase();
     match is_valid && is_host(&domain) {
         true => Ok(Some((user.to_ascii_lowercase(), domain))),
@@ -132,7 +134,7 @@ fn parse_server(text: &str) -> Result<Option<(String, u16)>, FaultKind> {
         {
             (host, port.parse().map_err(|_| bad())?)
         }
-        _ => (text, PORT),
+        _ => (text, XmppConfig::DEFAULT_PORT),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let is_address = host.parse::<std::net::IpAddr>().is_ok();
@@ -144,7 +146,7 @@ fn parse_server(text: &str) -> Result<Option<(String, u16)>, FaultKind> {
 
 fn is_host(text: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    !text.is_empty() && text.len() <= LONGEST_PART && text.chars().all(is_letter)
+    !text.is_empty() && text.len() <= MAX_JID_PART && text.chars().all(is_letter)
 }
 
 #[cfg(test)]

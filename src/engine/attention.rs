@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::mirror::NOT_MOUNTED;
 use crate::protocol::Transport;
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
-use crate::sync::ChannelState;
+use crate::sync::{ChannelState, NOT_VERIFIED};
 
 /// Deletions wait for approval.
 const HELD_DELETIONS: &str = "held-deletions";
@@ -25,10 +25,6 @@ const CHANNEL_EXPIRED: &str = "channel-expired";
 /// A channel over a connection has none.
 const CHANNEL_UNCONNECTED: &str = "channel-unconnected";
 const CHANNEL_UNREGISTERED: &str = "channel-unregistered";
-/// The code of the error of a channel whose hub has accepted a request and not called back in time.
-const NOT_CALLED_BACK: &str = "not-verified";
-/// A configuration was refused by a reload.
-const CONFIGURATION_REFUSED: &str = "configuration-refused";
 /// The mirror can't be opened or written.
 const MIRROR_UNUSABLE: &str = "mirror-unusable";
 /// The code of a folder of versions that can't be used.
@@ -127,7 +123,7 @@ pub(super) fn of_channel(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Opti
     let reachable = "check that the hub can reach `public_url` of [callback] (DNS, reverse proxy, firewall); changes are found by \
                      polling meanwhile";
     let lasting = channel.unverified_since.filter(lasts);
-    let silent = channel.error.filter(|error| error.code == NOT_CALLED_BACK);
+    let silent = channel.error.filter(|error| error.code == NOT_VERIFIED);
     let (code, message, since, next_step) = match (channel.state, silent, lasting) {
         (ChannelState::Denied, ..) => (
             CHANNEL_DENIED,
@@ -307,7 +303,7 @@ pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Vec<Atten
         );
         let next_step = "correct it (`resyncd check` shows every fault) and reload it: `systemctl reload resyncd`; until then the \
                          daemon may not start again";
-        Attention::new(CONFIGURATION_REFUSED, &message, error.at.clone(), next_step)
+        Attention::new(ConfigurationStatus::REFUSED, &message, error.at.clone(), next_step)
     });
     attention.into_iter().collect()
 }

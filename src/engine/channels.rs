@@ -392,18 +392,13 @@ fn message_of(lacking: &LackingKey, uri: &Url) -> String {
 
 /// What the configuration lacks first for the channel that an offer is for.
 fn lacking(context: &ChannelContext, offer: &Offer) -> Option<LackingKey> {
-    let transport = offer.transport().filter(|_| is_channel(offer))?;
+    let transport = offer
+        .transport()
+        .filter(|_| offer.capability.is_channel())?;
     let protocol = context.protocol_error(offer);
     let has_url = context.rules.callback_base.is_some();
     let has_account = context.client.has_xmpp_account();
     LackingKey::all_of(transport, protocol, has_url, has_account).next()
-}
-
-fn is_channel(offer: &Offer) -> bool {
-    matches!(
-        offer.capability,
-        Capability::ChangeNotification | Capability::FrameworkNotification
-    )
 }
 
 /// The place of a transport among all; the first one is preferred.
@@ -439,7 +434,7 @@ fn offered_channel<'a>(
     context: &'a ChannelContext,
     offer: &'a Offer,
 ) -> Option<OfferedChannel<'a>> {
-    if !is_channel(offer) || !context.notifications || context.retired.is_cancelled() {
+    if !offer.capability.is_channel() || !context.notifications || context.retired.is_cancelled() {
         return None;
     }
     let transport = offer.transport()?;

@@ -90,6 +90,7 @@ mod set;
 mod simulation;
 mod source;
 mod status_view;
+mod store_retries;
 #[cfg(test)]
 mod test_source;
 mod trimming;

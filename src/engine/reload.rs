@@ -5,21 +5,18 @@
 //! in order; its subscriptions are ended, its rows and files stay. Hooks have a life of their own: one that stays as it is goes on.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::followed::{FollowedSource, followed_sets};
 use super::hooks::configured_hooks;
 use super::lifecycle::Engine;
+use super::store_retries::rest_unless_stopped;
 use super::trimming::TrimRules;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::status::{ConfigurationStatus, StatusError};
 use crate::store::{SetRecord, StoreError};
-
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 impl Engine {
     /// Follows the Sources of this configuration instead of the current ones. What it states besides them, and the trimming of the
@@ -126,9 +123,8 @@ impl Engine {
                     tracing::error!(code = error.code(), %error, what, "database error; retrying before the reload goes on");
                 }
             }
-            tokio::select! {
-                () = self.stop.cancelled() => return None,
-                () = tokio::time::sleep(STORE_PAUSE) => {}
+            if !rest_unless_stopped(&self.stop).await {
+                return None;
             }
         }
     }

@@ -419,7 +419,7 @@ fn description(head: &Head, entries: &[Entry], mut oddities: Oddities) -> Docume
             None | Some(Capability::CapabilityList | Capability::Description) => {
                 lists.push(entry.loc.clone());
             }
-            Some(capability) if is_channel(capability) => {
+            Some(capability) if capability.is_channel() => {
                 if channels.len() < MAX_CHANNELS {
                     channels.push(offer_of(head, entry, capability, &mut oddities));
                 } else {
@@ -455,7 +455,7 @@ fn describing(links: &[Link]) -> Vec<Url> {
 fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
     let channels = entries.iter().filter_map(|entry| {
         let capability = entry.md.capability.clone()?;
-        let is_other = is_channel(&capability) && !is_usable(entry);
+        let is_other = capability.is_channel() && !is_usable(entry);
         is_other.then(|| UnsupportedChannel {
             capability,
             uri: entry.loc.clone(),
@@ -483,7 +483,7 @@ pub fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Of
     for entry in entries {
         match &entry.md.capability {
             // Reported as what it is.
-            Some(capability) if is_channel(capability) && !is_usable(entry) => {}
+            Some(capability) if capability.is_channel() && !is_usable(entry) => {}
             _ if !is_usable(entry) => oddities.add(Oddity::BadLoc),
             None => oddities.add(Oddity::NoCapability),
             Some(_) if offers.len() == MAX_OFFERS => oddities.add(Oddity::TooManyOffers),
@@ -522,7 +522,7 @@ fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut 
             has_more = true;
         }
     };
-    if is_channel(capability) && is_web(&entry.loc) {
+    if capability.is_channel() && is_web(&entry.loc) {
         entry.links("hub").for_each(&mut add);
         if entry.links("hub").next().is_none() {
             // Some state the hub once, for all channels.
@@ -543,17 +543,10 @@ fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut 
     }
 }
 
-fn is_channel(capability: &Capability) -> bool {
-    matches!(
-        capability,
-        Capability::ChangeNotification | Capability::FrameworkNotification
-    )
-}
-
 /// Whether what an entry is for can be used: it is a document, or a channel over a transport that is supported.
 fn is_usable(entry: &Entry) -> bool {
     match &entry.md.capability {
-        Some(capability) if is_channel(capability) => Transport::of_uri(&entry.loc).is_some(),
+        Some(capability) if capability.is_channel() => Transport::of_uri(&entry.loc).is_some(),
         _ => is_web(&entry.loc),
     }
 }

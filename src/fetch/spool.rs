@@ -8,15 +8,11 @@ use sha2::{Digest as _, Sha256};
 use tempfile::SpooledTempFile;
 
 use super::FetchError;
+use super::expansion::max_expanded;
+use crate::protocol::GZIP_MAGIC;
 
 /// The maximum length in memory, in bytes; longer documents are stored in an unnamed file.
 const IN_MEMORY: usize = 1 << 20;
-
-/// The maximum expansion of a compressed body once it exceeds [`RATIO_FROM`].
-const RATIO: u64 = 100;
-
-/// The decompressed length up to which the expansion is not limited, in bytes: large lists compress well.
-const RATIO_FROM: u64 = 64 << 20;
 
 /// A body that is being received. It writes to disk: for blocking threads.
 pub(super) struct Spool {
@@ -41,7 +37,7 @@ impl Spool {
                 hash: Sha256::new(),
                 len: 0,
                 limit,
-                max_expanded: RATIO_FROM,
+                max_expanded: max_expanded(0),
             })),
             received: 0,
         }
@@ -71,11 +67,6 @@ impl Spool {
             digest: sink.hash.finalize().into(),
         })
     }
-}
-
-/// The maximum decompressed length of this number of received bytes.
-fn max_expanded(received: u64) -> u64 {
-    received.saturating_mul(RATIO).max(RATIO_FROM)
 }
 
 /// An error of the sink; it passes through the decoders within an `io::Error`.
@@ -140,11 +131,9 @@ enum Unzip<W: Write> {
     Broken,
 }
 
-const MAGIC: [u8; 2] = [0x1f, 0x8b];
-
 impl<W: Write> Unzip<W> {
     fn new(inner: W) -> Self {
-        Self::Start(Vec::with_capacity(MAGIC.len()), inner)
+        Self::Start(Vec::with_capacity(GZIP_MAGIC.len()), inner)
     }
 
     fn inner(&mut self) -> Option<&mut W> {
@@ -158,7 +147,7 @@ impl<W: Write> Unzip<W> {
     fn decide(&mut self) -> io::Result<()> {
         match std::mem::replace(self, Self::Broken) {
             Self::Start(first, inner) => {
-                *self = if first == MAGIC {
+                *self = if first == GZIP_MAGIC {
                     Self::Gzip(Box::new(MultiGzDecoder::new(inner)))
                 } else {
                     Self::Plain(inner)
@@ -186,9 +175,9 @@ impl<W: Write> Write for Unzip<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Start(first, _) => {
-                let missing = (MAGIC.len() - first.len()).min(bytes.len());
+                let missing = (GZIP_MAGIC.len() - first.len()).min(bytes.len());
                 first.extend_from_slice(&bytes[..missing]);
-                if first.len() == MAGIC.len() {
+                if first.len() == GZIP_MAGIC.len() {
                     self.decide()?;
                 }
                 Ok(missing)
@@ -288,7 +277,7 @@ mod tests {
         fn compressed_bodies_are_decompressed_from_pieces_of_any_size(
             bytes in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700
         ) {
-            prop_assume!(!bytes.starts_with(&MAGIC));
+            prop_assume!(!bytes.starts_with(&GZIP_MAGIC));
             let once = gzip(&bytes);
             prop_assert_eq!(&spool(&bytes, piece, 9999).unwrap(), &bytes);
             prop_assert_eq!(&spool(&once, piece, 9999).unwrap(), &bytes);
@@ -299,7 +288,7 @@ mod tests {
         fn arbitrary_bytes_after_the_gzip_magic_do_not_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..300), piece in 1_usize..100
         ) {
-            let _ = spool(&[&MAGIC[..], &bytes].concat(), piece, 9999);
+            let _ = spool(&[&GZIP_MAGIC[..], &bytes].concat(), piece, 9999);
         }
     }
 }

@@ -12,7 +12,9 @@ use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::link_tags::LinkTags;
 use super::permits::Pool;
-use crate::protocol::{HubUri, MAX_HUBS, TopicUri, parse_link_header, without_userinfo};
+use crate::protocol::{
+    GZIP_MAGIC, HubUri, MAX_HUBS, TopicUri, parse_link_header, without_userinfo,
+};
 
 /// How much of a body is searched for links, in bytes.
 const MAX_BODY: usize = 256 << 10;
@@ -146,7 +148,7 @@ impl Client {
 /// The beginning of a body as text. Some servers compress without being asked to: gzip is recognized by its bytes.
 fn text(body: &[u8]) -> String {
     let mut plain = Vec::new();
-    if body.starts_with(&[0x1f, 0x8b]) {
+    if body.starts_with(&GZIP_MAGIC) {
         // It may be truncated: the bytes before the error are used.
         let _ = GzDecoder::new(body)
             .take(MAX_BODY as u64)

@@ -19,7 +19,8 @@ use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::websub::{Intent, Mode, Signature, Verification};
-use crate::protocol::{Redaction, TopicUri, parse_link_header};
+use crate::protocol::{GZIP_MAGIC, Redaction, TopicUri, parse_link_header};
+use crate::random::spread;
 use crate::store::{
     CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,
     StoreError,
@@ -376,7 +377,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
 
 /// The bytes of a delivery, as many as they may be once it is decompressed.
 fn weight_of(body: &[u8]) -> u64 {
-    let factor = if body.starts_with(&[0x1f, 0x8b]) {
+    let factor = if body.starts_with(&GZIP_MAGIC) {
         USUAL_COMPRESSION
     } else {
         1
@@ -474,15 +475,6 @@ fn service_unavailable() -> Response {
         [(header::RETRY_AFTER, RETRY_AFTER)],
     )
         .into_response()
-}
-
-/// A random number from 0 to 1, so that renewals of several channels do not coincide.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "any number between 0 and 1 will do"
-)]
-fn spread() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

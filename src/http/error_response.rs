@@ -1,16 +1,33 @@
 //! The JSON body of an error of the status endpoint.
 
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::json;
 
+use super::rejection_counters::RejectionCounters;
 use crate::status::StatusError;
 use crate::store::StoreError;
+
+/// The `Retry-After` of a stream that is one too many, in seconds.
+const STREAM_RETRY: &str = "10";
 
 /// `{"error": {"code", "message"}}` with that status.
 pub(super) fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
     let error = json!({ "error": { "code": code, "message": message } });
     (status, Json(error)).into_response()
+}
+
+/// The answer to a request for a stream that is one too many, which is counted. `most` of those are open: `streams`, or `pages`.
+pub(super) fn too_many_streams(
+    rejections: &RejectionCounters,
+    most: usize,
+    streams: &str,
+) -> Response {
+    let code = "too-many-streams";
+    rejections.count(code);
+    let message = format!("{most} {streams} are open already");
+    let response = error_response(StatusCode::SERVICE_UNAVAILABLE, code, &message);
+    ([(header::RETRY_AFTER, STREAM_RETRY)], response).into_response()
 }
 
 /// The status of the answer with an error of the daemon: what the request is about may be unknown, or not as the request expects.

@@ -23,7 +23,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::error_response::{database_failed, error_response};
+use super::error_response::{database_failed, error_response, too_many_streams};
 use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
@@ -36,8 +36,6 @@ const DEFAULT_LINES: usize = 1000;
 const MAX_LINES: usize = 100_000;
 /// How many streams are open at once: a small part of the connections of the listener, which each one occupies.
 const MAX_STREAMS: usize = 64;
-/// The `Retry-After` of a stream that is one too many, in seconds.
-const STREAM_RETRY: &str = "10";
 /// How often a stream without events sends a keep-alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The media type of one JSON object per line.
@@ -188,7 +186,7 @@ async fn changes(
 /// `last`: the `id` of the last event that the reader has received.
 async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<&str>) -> Response {
     let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
-        return too_many_streams(&state);
+        return too_many_streams(&state.rejections, MAX_STREAMS, "streams");
     };
     let position = match last {
         Some(id) => FeedPosition::of_event(id, query),
@@ -236,7 +234,7 @@ async fn resources(
     Query(ResourcesQuery { source, set }): Query<ResourcesQuery>,
 ) -> Response {
     let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
-        return too_many_streams(&state);
+        return too_many_streams(&state.rejections, MAX_STREAMS, "streams");
     };
     let code = match set {
         Some(_) => "unknown-set",
@@ -297,14 +295,6 @@ fn json_lines(resources: impl Iterator<Item = ResourceLine>) -> Result<String, S
         lines.push('\n');
     }
     Ok(lines)
-}
-
-fn too_many_streams(state: &FeedState) -> Response {
-    let code = "too-many-streams";
-    state.rejections.count(code);
-    let message = format!("{MAX_STREAMS} streams are open already");
-    let response = error_response(StatusCode::SERVICE_UNAVAILABLE, code, &message);
-    ([(header::RETRY_AFTER, STREAM_RETRY)], response).into_response()
 }
 
 /// Whether an error means that a reader has missed changes, or may have: it must begin anew, with the mirror as it is.

@@ -93,6 +93,12 @@ impl Capability {
         }
         Some(capability)
     }
+
+    /// Whether what has this capability is a channel, and no document to fetch.
+    #[must_use]
+    pub fn is_channel(&self) -> bool {
+        matches!(self, Self::ChangeNotification | Self::FrameworkNotification)
+    }
 }
 
 impl fmt::Display for Capability {

@@ -1,5 +1,8 @@
 //! Media types and content codings, as far as they decide something (sections 11 and 13: packages are ZIP files, or of another type
-//! that the dump states).
+//! that the dump states), and how gzip is recognized, whatever is stated.
+
+/// How gzip begins (RFC 1952, section 2.3.1).
+pub const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Whether a media type is that of a ZIP file, in any of the spellings in use.
 fn is_zip(media_type: &str) -> bool {

@@ -93,13 +93,13 @@ pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use link_limit::LinkLimit;
 pub use linked::{LinkRules, LinkTargets, LinkedAs, LinkedResource};
 pub use media_type::{
-    archive_suffix, content_coding, is_archive, is_package_type, may_be_package,
+    GZIP_MAGIC, archive_suffix, content_coding, is_archive, is_package_type, may_be_package,
     media_type_essence, unread_archive_suffix,
 };
 pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use patch::{MAX_PATCH_BYTES, PatchError, PatchKind, PatchedBytes, apply_patch};
-pub use pubsub::node_of;
+pub use pubsub::{MAX_JID_PART, node_of};
 pub use reader::{DocumentReader, ReadError, TextPosition, read_document};
 pub use redaction::Redaction;
 pub use selection::{Criteria, MediaRange, Selection, Standing};
@@ -107,8 +107,8 @@ pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use time_map::{Memento, TimeMap, parse_time_map};
 pub use transport::{Transport, http_form};
 pub use uri::{
-    BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
-    resolve_reference, without_userinfo,
+    BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, has_userinfo,
+    hide_userinfo, resolve_reference, without_userinfo,
 };
 pub use validators::{ServedVersion, Validators};
 pub use verify::{Mismatch, Verified, Verifier};

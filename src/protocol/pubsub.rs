@@ -10,8 +10,8 @@ use super::PushInterface;
 const PROTOCOL: &str = "http://xmpp.org/extensions/xep-0060.html";
 /// How a node is named in a URI.
 const NODE: &str = ";node=";
-/// The longest address and the longest name of a node, in bytes (RFC 7622).
-const LONGEST: usize = 1023;
+/// The length of the longest part of an address, in bytes (RFC 7622, section 3.1). A service, and a node, is named by no more.
+pub const MAX_JID_PART: usize = 1023;
 
 impl PushInterface {
     /// The URI of the channel if it is a node of an XMPP PubSub service.
@@ -50,7 +50,7 @@ pub fn node_of(uri: &Url) -> Option<(String, String)> {
     let node = parts.find_map(|part| part.trim_end_matches(';').strip_prefix("node="))?;
     let node = decoded(node)?;
     let is_valid = |text: &str| {
-        !text.is_empty() && text.len() <= LONGEST && !text.chars().any(char::is_control)
+        !text.is_empty() && text.len() <= MAX_JID_PART && !text.chars().any(char::is_control)
     };
     let is_address = |text: &str| is_valid(text) && !text.contains(char::is_whitespace);
     (is_address(&service) && is_valid(&node)).then_some((service, node))

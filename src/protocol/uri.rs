@@ -93,11 +93,17 @@ fn parse_web(text: &str) -> Result<Url, UriError> {
     Ok(url)
 }
 
+/// Whether a URI has a user name or a password.
+#[must_use]
+pub fn has_userinfo(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
 /// Removes user name and password from a URI (RFC 9110, section 4.2.4): in remote documents they serve to disguise the host;
 /// credentials belong in the configuration.
 #[must_use]
 pub fn without_userinfo(mut url: Url) -> Url {
-    if url.username().is_empty() && url.password().is_none() {
+    if !has_userinfo(&url) {
         return url;
     }
     // Fails only for URIs without a host, which have nothing to remove.

@@ -97,9 +97,10 @@ pub use tables::resource::{Publication, ResourceView, StoredVersion};
 pub use tables::source_set::{BaselineState, SetRecord};
 pub use tables::task::report::{GivenUpTask, HeldBackTask, PlannedTask};
 pub use tables::task::status::CountedFailure;
-pub use tables::task::{Task, TaskFailure};
+pub use tables::task::{Task, TaskFailure, UNSELECTED_TYPE};
 pub use tables::version::{
-    VersionCounts, VersionFailure, VersionKind, VersionTask, VersionedResource, WaitingVersion,
+    VERSION_MISSED, VersionCounts, VersionFailure, VersionKind, VersionTask, VersionedResource,
+    WaitingVersion,
 };
 pub use tx::adopt::Adoption;
 pub use tx::approve::{DecisionResult, DeletionDecision};

@@ -42,6 +42,8 @@ pub use choice::{ChannelChoice, ChannelKey, choose_channels};
 pub use connection::ConnectionStep;
 pub use fault::{DeliveryFault, DeliveryFaultKind, Denial};
 
+/// The code of the failure of a channel whose hub has accepted a request and not verified it in time.
+pub const NOT_VERIFIED: &str = "not-verified";
 /// How many requests a hub gets to end a subscription that is no longer wanted. After that the lease runs out by itself.
 const ENDING_TRIES: u32 = 6;
 /// How often the hub of a lease that runs may fail to renew it before another one is asked.
@@ -525,7 +527,7 @@ impl AcceptedRequest {
             Intent::Unsubscribe => "unsubscribe",
         };
         ChannelFailure {
-            code: "not-verified",
+            code: NOT_VERIFIED,
             message: format!(
                 "{hub} has accepted the request to {wanted} and not verified it; does the public_url {callback_base} lead here? The hub's answer: {}",
                 self.answer

@@ -58,7 +58,7 @@ pub use channel::{
     CallbackChange, CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelAction, ChannelChoice,
     ChannelEvent, ChannelFailure, ChannelKey, ChannelMachine, ChannelReport, ChannelRules,
     ChannelStep, ConnectionStep, DeliveryFault, DeliveryFaultKind, Denial, HubRequest,
-    choose_channels,
+    NOT_VERIFIED, choose_channels,
 };
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;

@@ -313,7 +313,7 @@ impl SetReport {
         let (channels, documents): (Vec<_>, Vec<_>) = set
             .capabilities
             .iter()
-            .partition(|advertised| is_channel(&advertised.capability));
+            .partition(|advertised| advertised.capability.is_channel());
         let offered = |advertised: &Offer| offered(advertised, summaries);
         let mut described_by = found.sets_described_by.get(&set.uri).cloned();
         let described_by = described_by.get_or_insert_default();
@@ -434,13 +434,6 @@ fn unsupported_channel(channel: &UnsupportedChannel) -> AdvertisedChannel {
 
 fn texts(uris: &[Url]) -> Vec<String> {
     uris.iter().map(Url::to_string).collect()
-}
-
-fn is_channel(capability: &Capability) -> bool {
-    matches!(
-        capability,
-        Capability::ChangeNotification | Capability::FrameworkNotification
-    )
 }
 
 fn counts(oddities: &Oddities) -> OddityCounts {

@@ -7,7 +7,9 @@ use url::{Host, Url};
 
 use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
+use crate::config::toml_string;
 use crate::fetch::is_public;
+use crate::protocol::has_userinfo;
 use crate::status::{StatusError, one_line};
 
 /// How many sets are named.
@@ -70,13 +72,13 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
          url = {}\n\
          # The folder of its resources, and of nothing else.\n\
          mirror = {}\n\n{}{}",
-        quoted(&name),
-        quoted(url.as_str()),
-        quoted(&format!("/srv/mirror/{name}")),
+        toml_string(&name),
+        toml_string(url.as_str()),
+        toml_string(&format!("/srv/mirror/{name}")),
         sets(report),
         callback_protocols(channels())
     ));
-    if !typed.username().is_empty() || typed.password().is_some() {
+    if has_userinfo(typed) {
         text.push_str(&format!(
             "\n# The file has the user name and the password that were typed, as NAME:PASSWORD.\n\
              # [source.auth]\n\
@@ -111,7 +113,7 @@ fn sets(report: &DiscoveryReport) -> String {
         ));
     }
     let lists = report.sets.iter().take(MOST_SETS);
-    let lists: Vec<String> = lists.map(|set| quoted(&set.capability_list)).collect();
+    let lists: Vec<String> = lists.map(|set| toml_string(&set.capability_list)).collect();
     text.push_str(&format!(
         "# The sets to follow; without this key all of them.\n# sets = [{}]\n",
         lists.join(", ")
@@ -124,7 +126,7 @@ fn callback_protocols<'a>(channels: impl Iterator<Item = &'a AdvertisedChannel>)
     let protocols = channels.filter_map(AdvertisedChannel::callback_protocol);
     // Others are no URI, which the configuration needs, or too long for a line.
     let protocols = protocols.filter(|it| it.len() <= LONGEST && Url::parse(it).is_ok());
-    let protocols: BTreeSet<String> = protocols.map(quoted).collect();
+    let protocols: BTreeSet<String> = protocols.map(toml_string).collect();
     if protocols.is_empty() {
         return String::new();
     }
@@ -186,11 +188,6 @@ fn is_private(url: &Url) -> bool {
         Some(Host::Domain(domain)) => domain == "localhost" || domain.ends_with(".localhost"),
         None => false,
     }
-}
-
-/// A text as a string of TOML. JSON escapes what TOML does, in the same way.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 #[cfg(test)]

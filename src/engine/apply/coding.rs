@@ -7,17 +7,13 @@ use std::sync::Arc;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use url::Url;
 
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, max_expanded};
 use crate::mirror::{Mirror, MirrorError, Staged};
-use crate::protocol::{Mismatch, Verified, Verifier, media_type_essence};
+use crate::protocol::{GZIP_MAGIC, Mismatch, Verified, Verifier, media_type_essence};
 use crate::sync::Expected;
 
 /// How much is decoded and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;
-/// The maximum expansion of coded bytes once they exceed [`RATIO_FROM`].
-const RATIO: u64 = 100;
-/// The decoded length up to which the expansion is not limited, in bytes.
-const RATIO_FROM: u64 = 64 << 20;
 
 /// A coding that can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +58,7 @@ impl ContentCoding {
     /// Whether coded bytes may begin so: some servers leave the header on a body that is not coded.
     pub(super) fn begins(self, bytes: &[u8]) -> bool {
         match self {
-            Self::Gzip => bytes.starts_with(&[0x1f, 0x8b]),
+            Self::Gzip => bytes.starts_with(&GZIP_MAGIC),
             // RFC 1950, section 2.2.
             Self::Deflate => matches!(bytes, [cmf, flags, ..]
                 if cmf & 0x0f == 8 && (u16::from(*cmf) * 256 + u16::from(*flags)) % 31 == 0),
@@ -201,7 +197,7 @@ fn decode(
         if let Some(limit) = limit.filter(|&limit| length > limit) {
             return Err(DecodeError::Fetch(FetchError::TooLarge { limit }));
         }
-        if length > decoder.taken().saturating_mul(RATIO).max(RATIO_FROM) {
+        if length > max_expanded(decoder.taken()) {
             return Err(DecodeError::Fetch(FetchError::Expansion));
         }
         verifier.update(&chunk[..read])?;

@@ -16,6 +16,7 @@ use super::publisher::{ExecutedTask, publish_all};
 use crate::clock::{self, ClockStepDetector, Now};
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
+use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::versions::worker::store_versions;
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Task, TasksInProgress, Wake};
@@ -27,8 +28,6 @@ const AHEAD: usize = 128;
 const AT_ONCE: usize = 64;
 /// How many executed tasks may wait to be published.
 const FINISHED: usize = 256;
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Executes the tasks of a Source, and stores its versions, until it is stopped.
 pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirror>) {

@@ -20,6 +20,7 @@ use super::task_error::{TaskError, publication_failure};
 use crate::clock;
 use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
+use crate::engine::store_retries::rest_unless_stopped;
 use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
 use crate::mirror_path::{MirrorPath, made_path};
 use crate::protocol::SourceTime;
@@ -36,7 +37,7 @@ const GATHER: Duration = Duration::from_millis(25);
 const MANY: usize = 32;
 /// The number of those threads.
 const WRITERS: usize = 8;
-/// The pause after a database error, or the panic of a batch.
+/// The pause after the panic of a batch.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// An executed task.
@@ -273,13 +274,10 @@ async fn commit_results(context: &ApplyContext, results: Vec<TaskResult>) -> Res
             Err(StoreError::Panicked) => return Err(Panicked),
             Err(error) => {
                 tracing::error!(code = error.code(), source = context.name(), %error, "database error; results of tasks not committed, retrying");
-                tokio::select! {
+                if !rest_unless_stopped(&context.source.stop).await {
                     // The files are complete; tasks without a committed result are executed again.
-                    () = context.source.stop.cancelled() => {
-                        context.source.store.mark_unclean_shutdown();
-                        return Ok(());
-                    }
-                    () = tokio::time::sleep(PAUSE) => {}
+                    context.source.store.mark_unclean_shutdown();
+                    return Ok(());
                 }
             }
         }
@@ -318,13 +316,10 @@ async fn try_to_doubt(context: &ApplyContext, resources: &[ResourceId]) -> Resul
         if matches!(error, StoreError::Panicked) {
             return Err(Panicked);
         }
-        tokio::select! {
+        if !rest_unless_stopped(&context.source.stop).await {
             // They are recorded at the next start.
-            () = context.source.stop.cancelled() => {
-                store.mark_unclean_shutdown();
-                return Ok(());
-            }
-            () = tokio::time::sleep(PAUSE) => {}
+            store.mark_unclean_shutdown();
+            return Ok(());
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::error_class::ErrorClass;
 use crate::fetch::{Bounds, FetchError, pause};
 use crate::mirror::MirrorError;
 use crate::protocol::{Mismatch, SourceTime};
-use crate::store::{Task, TaskFailure};
+use crate::store::{Task, TaskFailure, UNSELECTED_TYPE};
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
 const TRIES: Bounds = Bounds {
@@ -82,7 +82,7 @@ impl TaskError {
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
             Self::TypeMismatch { .. } => "type-mismatch",
-            Self::UnselectedType(_) => "unselected-type",
+            Self::UnselectedType(_) => UNSELECTED_TYPE,
             Self::StillServed => "still-served",
             Self::AwaitsSet(_) => "deletion-waits",
             Self::NoMemento => "no-memento",

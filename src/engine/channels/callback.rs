@@ -12,11 +12,13 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::context::ChannelContext;
-use super::stored::{Ended, StoredChannel, result_of, spread};
+use super::stored::{Ended, StoredChannel, result_of};
 use super::waiting::wait;
 use crate::clock;
+use crate::config::LackingKey;
 use crate::engine::restarts::Panicked;
 use crate::fetch::HubAnswer;
+use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord};
 use crate::sync::{Channel, ConnectionStep};
 
@@ -82,8 +84,8 @@ type Refused = (&'static str, String, Option<Duration>);
 
 async fn request(context: &ChannelContext, channel: &ChannelRecord) -> Result<(), Refused> {
     let Some(base) = &context.rules.callback_base else {
-        let message = "[callback] public_url is not set".to_owned();
-        return Err(("no-public-url", message, None));
+        let lacking = LackingKey::PublicUrl;
+        return Err((lacking.code(), lacking.to_string(), None));
     };
     let callback = format!("{base}{}", channel.keys(CallbackSlot::Own).token);
     let _work = context.asks(channel);

@@ -13,10 +13,11 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::context::ChannelContext;
-use super::stored::{Ended, StoredChannel, result_of, spread};
+use super::stored::{Ended, StoredChannel, result_of};
 use super::waiting::wait;
 use crate::clock;
 use crate::engine::restarts::Panicked;
+use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, Wake};
 use crate::sync::{Channel, ConnectionStep};
 

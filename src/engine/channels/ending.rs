@@ -12,7 +12,7 @@ use super::waiting::wait;
 use super::websub::StoredMachine;
 use super::xmpp::Nodes;
 use crate::clock;
-use crate::config;
+use crate::config::{self, LackingKey};
 use crate::fetch::Client;
 use crate::protocol::Transport;
 use crate::status::UnsubscribeResult;
@@ -120,7 +120,7 @@ impl EndingSource {
         let own = &channel.callbacks.own;
         let base = own.as_ref().and_then(|own| own.base.as_ref());
         if base.or(self.rules.callback_base.as_ref()).is_none() {
-            return Err("[callback] public_url is not set".to_owned());
+            return Err(LackingKey::PublicUrl.to_string());
         }
         let mut wakes = store.wakes();
         let mut stored = StoredMachine::new(store, channel, self.rules.clone());

@@ -1,6 +1,7 @@
 //! Tokens and secrets of callbacks: random, so that they can't be guessed.
 
 use crate::engine::EngineError;
+use crate::random::hex_name;
 use crate::store::CallbackKeys;
 
 /// The length of a secret, in bytes before it is written in hexadecimal: well under the 200 bytes that WebSub allows.
@@ -20,7 +21,5 @@ pub(super) fn fresh_keys(is_signed: bool) -> Result<CallbackKeys, EngineError> {
 
 /// A name that can't be guessed.
 fn random_name(bytes: usize) -> Result<String, EngineError> {
-    let mut random = vec![0; bytes];
-    getrandom::fill(&mut random).map_err(|error| EngineError::Random(error.to_string()))?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    hex_name(bytes).map_err(|error| EngineError::Random(error.to_string()))
 }

@@ -1,17 +1,13 @@
 //! The stored half of a channel without hubs, as its driver changes it. Database errors are waited for here.
 
-use std::time::Duration;
-
 use super::context::ChannelContext;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::restarts::Panicked;
+use crate::engine::store_retries::STORE_PAUSE;
 use crate::status::StatusError;
 use crate::store::{CallbackSlot, ChannelRecord, StoreError};
 use crate::sync::Channel;
-
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why a driver does not go on.
 pub(super) enum Ended {
@@ -95,9 +91,4 @@ impl StoredChannel<'_> {
         let error = StatusError::new(code, message, clock::now().wall);
         context.runtime_status.note_channel(channel.id, Some(error));
     }
-}
-
-/// A number from 0 to 1 that differs from one Destination to another.
-pub(super) fn spread() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
 }

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -13,13 +12,12 @@ use tokio_util::sync::CancellationToken;
 use super::context::ChannelContext;
 use super::driver::drive;
 use crate::engine::runtime_status::RuntimeStatus;
+use crate::engine::store_retries::STORE_PAUSE;
 use crate::fetch::Client;
 use crate::store::{ChannelId, FollowedSets, Store, UnfollowedChannel};
 
 /// How many subscriptions are ended at once.
 const AT_ONCE: usize = 16;
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// What the endings need.
 #[derive(Clone)]

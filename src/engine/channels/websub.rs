@@ -1,8 +1,5 @@
 //! WebSub: the driver of the machine of one channel performs its actions and returns their results to it. It decides nothing.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use super::context::ChannelContext;
 use super::keys::fresh_keys;
 use super::requests::{read_topic, send_request};
@@ -10,15 +7,14 @@ use super::waiting::wait;
 use crate::clock::{self, Now};
 use crate::engine::EngineError;
 use crate::engine::restarts::Panicked;
+use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::unencrypted_hubs::{UNENCRYPTED_CODE, is_unencrypted};
 use crate::protocol::websub::Intent;
 use crate::store::{ChannelId, ChannelRecord, Store, StoreError};
 use crate::sync::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
 };
-
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
+use std::sync::Arc;
 
 /// The machine of one channel, and where its other half is stored.
 pub(super) struct StoredMachine<'a> {
@@ -147,6 +143,7 @@ pub(super) async fn drive_to_end(
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use tokio::sync::mpsc;
     use url::Url;

@@ -15,6 +15,8 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use tokio::sync::oneshot;
 
+use crate::random::hex_name;
+
 /// The variable with the id of a run.
 pub(super) const RUN: &str = "RESYNCD_RUN";
 /// How often the processes are looked through: one may start another meanwhile.
@@ -28,9 +30,7 @@ const MOST_ENVIRONMENT: u64 = 4 << 20;
 
 /// A new id; `None`: the system gives no random bytes.
 pub(super) fn run_id() -> Option<String> {
-    let mut random = [0_u8; 16];
-    getrandom::fill(&mut random).ok()?;
-    Some(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    hex_name(16).ok()
 }
 
 /// Kills every process with that id, as far as they can be found in that time. `processes`: the folder `/proc`.

@@ -20,6 +20,7 @@ use crate::clock;
 use crate::config::{Hook, HookAction};
 use crate::engine::heartbeats::Heartbeats;
 use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
+use crate::engine::store_retries::rest_unless_stopped;
 use crate::fetch::{Bounds, Client, FetchError, WebhookAnswer, WebhookReceiver, pause};
 use crate::protocol::{FeedNews, WebhookRequest};
 use crate::status::StatusError;
@@ -31,8 +32,6 @@ const PAUSES: Bounds = Bounds {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(15 * 60),
 };
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// How long news are gathered: changes come in groups, and each run of a program costs a process.
 const GATHERING: Duration = Duration::from_secs(1);
 /// How many bytes of lines a run gets at most, but one line at least.
@@ -204,7 +203,7 @@ impl HookWorker {
                 }
                 Err(error) => self.note_store_error(&error),
             }
-            if !self.pause(STORE_PAUSE).await {
+            if !rest_unless_stopped(&self.stop).await {
                 return None;
             }
         }
@@ -232,7 +231,7 @@ impl HookWorker {
                 }
                 Err(error) => {
                     self.note_store_error(&error);
-                    self.pause(STORE_PAUSE).await;
+                    rest_unless_stopped(&self.stop).await;
                     continue;
                 }
             };

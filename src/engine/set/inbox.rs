@@ -20,7 +20,7 @@ use crate::protocol::{Capability, ChangeKind, Document};
 use crate::store::{
     BaselineState, ChannelId, ChannelRecord, Delivery, DeliveryOutcome, DocumentEnd, Origin,
 };
-use crate::sync::{Channel, DeliveryFaultKind, Gap, NewsFilter, Pacing, Sequencer, Verdict};
+use crate::sync::{Channel, DeliveryFaultKind, Gap, NewsFilter, Sequencer, Verdict};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -133,10 +133,7 @@ impl SetState {
                     self.schedule.poll_now(clock::now());
                     return Err(error.into());
                 }
-                Err(error) => {
-                    self.schedule.polled(clock::now(), Pacing::Soon);
-                    self.report_error(&error);
-                }
+                Err(error) => self.fail_reading(&error, clock::now()),
                 Ok(pacing) => self.schedule.polled(clock::now(), pacing),
             }
         }
@@ -469,6 +466,7 @@ pub(super) mod tests {
         Entry, Head, ResourceUri, Root, SourceTime, TopicUri, Transport, write_document,
     };
     use crate::store::{CallbackKeys, Receipt, SetRecord};
+    use crate::sync::Pacing;
 
     /// Ordering the held notifications of the set with this path of its Capability List panics.
     const WHEN_HELD: &str = "/panic-when-held";

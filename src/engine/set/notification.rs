@@ -17,7 +17,7 @@ use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
     BaseUri, Capability, ChangeKind, ContentInfo, Document, DocumentReader, Entry, EntryOrder,
-    ReadError, Root, SourceTime, TextPosition, Transport,
+    GZIP_MAGIC, ReadError, Root, SourceTime, TextPosition, Transport,
 };
 use crate::store::{Change, DeliveryOutcome, SetId};
 use crate::sync::{NewsFilter, names_copy, names_version};
@@ -241,7 +241,7 @@ pub(super) fn parse_delivery(
 ) -> Result<Document, EngineError> {
     #[cfg(test)]
     assert!(!body.ends_with(PANIC.as_bytes()));
-    let document = if body.starts_with(&[0x1f, 0x8b]) {
+    let document = if body.starts_with(&GZIP_MAGIC) {
         let plain = unzip(body, bounds.unzipped).map_err(|error| EngineError::Fetch {
             uri: format!("a notification of {}", base.uri),
             error,

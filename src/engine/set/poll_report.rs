@@ -7,7 +7,7 @@ use url::Url;
 use super::notices::note_repeated_index;
 use super::snapshot::{DRAFT_ABSENCE, UNSTATED, absence_notice};
 use super::state::SetState;
-use crate::clock;
+use crate::clock::{self, Now};
 use crate::engine::EngineError;
 use crate::engine::documents::DocumentWalk;
 use crate::status::StatusError;
@@ -34,9 +34,16 @@ impl SetState {
         self.note("dead-index", message);
     }
 
-    /// When the next poll is due after one that failed. Parts of a Resource List that are dead are so for longer than a few seconds,
-    /// and all its other parts would be requested with them.
-    pub(super) fn pacing_after(&self, error: &EngineError) -> Pacing {
+    /// Reports that documents could not be read, by a poll or to fill a gap that the inbox has opened, and makes the next poll due.
+    pub(super) fn fail_reading(&mut self, error: &EngineError, now: Now) {
+        let pacing = self.pacing_after(error);
+        self.schedule.polled(now, pacing);
+        self.report_error(error);
+    }
+
+    /// When the next poll is due after documents could not be read. Parts of a Resource List that are dead are so for longer than a
+    /// few seconds, and all its other parts would be requested with them.
+    fn pacing_after(&self, error: &EngineError) -> Pacing {
         let waits = self.report.has_only_dead_list_parts() && self.sequencer.gaps().is_empty();
         if error.is_unusable() && waits {
             Pacing::Regular

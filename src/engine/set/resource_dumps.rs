@@ -11,7 +11,7 @@ use super::ingest::{count_needed_members, ingest_listed};
 use super::packages::{PackageEntry, manifest_copy};
 use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::UnreadDump;
-use super::snapshot::DRAFT_ABSENCE;
+use super::snapshot::{DRAFT_ABSENCE, UNSTATED};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -374,10 +374,7 @@ impl DumpProof {
 
     fn notice(&self) -> Option<StatusError> {
         let (code, why) = if !self.is_stated {
-            (
-                "unstated-capability",
-                "the Resource Dump does not state that it is one",
-            )
+            (UNSTATED, "the Resource Dump does not state that it is one")
         } else if self.is_of_draft {
             (DRAFT_ABSENCE, "the Resource Dump is of version 0.1")
         } else if self.bad_entries > 0 {

@@ -16,6 +16,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, catch_panic};
+use crate::engine::store_retries::STORE_PAUSE;
 use crate::metrics::PollOutcome;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
 use crate::sync::{ChannelState, Pacing, PushWatchdog};
@@ -23,8 +24,6 @@ use crate::sync::{ChannelState, Pacing, PushWatchdog};
 /// How long the baseline waits for the hubs to verify. Of a hub that takes longer nothing is missed: its verification causes
 /// a poll.
 const SUBSCRIBE_FIRST: Duration = Duration::from_secs(3);
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The loading of a set panics whose Capability List has this path.
 #[cfg(test)]
@@ -192,10 +191,7 @@ impl SetWorker {
                 state.packages.sweep(set).await?;
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
-            Err(error) => {
-                state.schedule.polled(now, state.pacing_after(&error));
-                state.report_error(&error);
-            }
+            Err(error) => state.fail_reading(&error, now),
         }
         state.retry_failed(None).await?;
         Ok(is_read)

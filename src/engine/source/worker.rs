@@ -24,6 +24,7 @@ use crate::engine::runtime_status::SourceState;
 use crate::engine::set::notices::note_description;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
+use crate::engine::store_retries::{STORE_PAUSE, rest_unless_stopped};
 use crate::error_class::ErrorClass;
 use crate::fetch::{Bounds, DiscoveryCache, pause};
 use crate::mirror::{Mirror, MirrorError, MirrorId};
@@ -35,8 +36,6 @@ const SHORTEST_PACE: Duration = Duration::from_secs(60);
 /// The same for a site without ResourceSync: many URIs are requested before it is known to have nothing but its sitemaps, and
 /// those are polled anyway.
 const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
-/// The pause after a database error.
-const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// The first pause after an error.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -200,9 +199,8 @@ impl SourceWorker {
     async fn record_location(&mut self, mirror: &MirrorId, stop: &CancellationToken) -> bool {
         while let Err(error) = record_source_location(&self.context, mirror).await {
             self.fail(error.code(), error.to_string());
-            tokio::select! {
-                () = stop.cancelled() => return false,
-                () = tokio::time::sleep(STORE_PAUSE) => {}
+            if !rest_unless_stopped(stop).await {
+                return false;
             }
         }
         self.failures = 0;

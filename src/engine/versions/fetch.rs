@@ -15,14 +15,17 @@ use crate::mirror::{Mirror, MirrorError};
 use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, Digest, SourceTime, Verifier};
 use crate::store::{
-    Origin, StoreError, Task, VersionFailure, VersionKind, VersionResult, VersionTask,
+    Origin, StoreError, Task, VERSION_MISSED, VersionFailure, VersionKind, VersionResult,
+    VersionTask,
 };
 use crate::sync::{Candidate, Expected, latest_plausible, plan_version};
 
 /// After the usual tries, a version is tried again so often, with that pause: an archive may have it later.
 const LONG_TRIES: u32 = 12;
 const LONG_PAUSE: TimeDelta = TimeDelta::hours(1);
-/// The pause before a version is tried again whose resource is being fetched.
+/// The code of a version whose resource is being fetched.
+pub(super) const WAITS: &str = "version-waits";
+/// The pause before such a version is tried again.
 const WAIT: TimeDelta = TimeDelta::seconds(10);
 
 /// Stores a version. `apply`: whose mirror is the folder of versions; `mirror`: of the resources.
@@ -158,7 +161,7 @@ async fn without_place(
 ) -> VersionResult {
     if version.is_pending {
         return VersionResult::Failed(VersionFailure {
-            code: "version-waits",
+            code: WAITS,
             message: "its resource is being fetched".to_owned(),
             retry_at: Some(clock::now().wall + WAIT),
             counts: false,
@@ -172,7 +175,7 @@ async fn without_place(
         }
     }
     let message = "the Source has replaced it, and links to no other place of it".to_owned();
-    VersionResult::Failed(final_failure("version-missed", message))
+    VersionResult::Failed(final_failure(VERSION_MISSED, message))
 }
 
 /// Whether the mirror's file is recorded as the one of that time.

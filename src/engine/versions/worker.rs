@@ -10,7 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::fetch::store_version;
+use super::fetch::{WAITS, store_version};
 use super::opening::{code_of, open_versions};
 use super::time_map::read_time_map;
 use crate::clock;
@@ -280,7 +280,7 @@ fn report(apply: &ApplyContext, task: &VersionTask, result: &VersionResult) {
         VersionResult::Listed(found, _) => {
             tracing::info!(source, %uri, versions = found.len(), "TimeMap read");
         }
-        VersionResult::Failed(failure) if !failure.counts && failure.code != "version-waits" => {
+        VersionResult::Failed(failure) if !failure.counts && failure.code != WAITS => {
             if let Some(folder) = &context.versions {
                 note(context, folder, failure.code, &failure.message);
             }

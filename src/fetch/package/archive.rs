@@ -1,4 +1,4 @@
-//! What every format of packages provides, and the bounds that hold for all of them.
+//! What every format of packages provides, and the bound on members that holds for all of them.
 //!
 //! A format is a file with a [`Format`]; `format.rs` lists them. Adding one changes nothing else.
 
@@ -12,12 +12,6 @@ use super::member::MemberReader;
 
 /// The maximum number of members of a package.
 pub(super) const MAX_MEMBERS: usize = 1_000_000;
-
-/// The maximum expansion of what unpacks to more than [`RATIO_FROM`] bytes.
-pub(super) const RATIO: u64 = 100;
-
-/// The expansion of what is shorter is not limited, in bytes.
-const RATIO_FROM: u64 = 16 << 20;
 
 /// A format of packages.
 pub(super) struct Format {
@@ -54,9 +48,4 @@ pub(super) trait Archive: Send + Sync {
 
     /// The number of members, including folders and the manifest.
     fn members(&self) -> usize;
-}
-
-/// Whether a compressed length expands too much.
-pub(super) fn is_out_of_proportion(length: u64, packed: u64) -> bool {
-    length > RATIO_FROM && length / RATIO > packed
 }

@@ -12,12 +12,10 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::archive::RATIO;
 use super::error::PackageError;
 use super::section::Section;
-
-/// The unpacked length up to which the expansion is not limited, in bytes: headers compress well.
-const RATIO_FROM: u64 = 64 << 20;
+use crate::fetch::expansion::max_expanded;
+use crate::protocol::GZIP_MAGIC;
 
 /// The greatest window of zstd, in bytes: more than its strongest level takes without `--ultra` and `--long`.
 const MAX_WINDOW: u64 = 32 << 20;
@@ -45,7 +43,7 @@ impl PackageCoding {
     /// The coding of a file that begins so.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {
-            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            start if start.starts_with(&GZIP_MAGIC) => Some(Self::Gzip),
             // A frame, or one to skip before it.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             _ => None,
@@ -72,7 +70,7 @@ impl PackageCoding {
         let mut unpacked = Unpacked {
             file: output,
             written: 0,
-            max_expanded: length.saturating_mul(RATIO).max(RATIO_FROM),
+            max_expanded: max_expanded(length),
             limit: room.limit,
         };
         match self {

@@ -24,10 +24,11 @@ use url::Url;
 use self::head::{HttpHead, RecordHead};
 use self::made::MadeManifest;
 use self::payload::RecordFile;
-use super::archive::{Archive, Format, Opened, is_out_of_proportion};
+use super::archive::{Archive, Format, Opened};
 use super::error::PackageError;
 use super::member::MemberReader;
-use crate::protocol::{Capability, DocumentReader};
+use crate::fetch::expansion::is_out_of_proportion;
+use crate::protocol::{Capability, DocumentReader, GZIP_MAGIC};
 
 /// The maximum number of records with a payload: each takes more memory than a member with the name of a file.
 const MAX_RECORDS: usize = 300_000;
@@ -45,7 +46,7 @@ fn begins(start: &[u8]) -> bool {
         return true;
     }
     let mut unpacked = [0; SIGNATURE.len()];
-    let is_gzip = start.starts_with(&[0x1f, 0x8b]);
+    let is_gzip = start.starts_with(&GZIP_MAGIC);
     is_gzip && GzDecoder::new(start).read_exact(&mut unpacked).is_ok() && unpacked == SIGNATURE
 }
 

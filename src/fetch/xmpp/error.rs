@@ -5,13 +5,14 @@ use std::io;
 use super::element::StanzaFault;
 use super::scram::ScramError;
 use super::stanza::StanzaError;
+use crate::config::LackingKey;
 use crate::fetch::node_limits::{MOST_OF_SOURCE, MOST_SESSIONS};
 
 /// Why a node can't be listened to, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XmppError {
     /// `[xmpp]` is not configured.
-    #[error("[xmpp] jid is not set")]
+    #[error("{}", LackingKey::Account)]
     NoAccount,
     /// The topic names no node.
     #[error("the URI names no node of a PubSub service")]
@@ -76,7 +77,7 @@ impl XmppError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoAccount => "no-xmpp-account",
+            Self::NoAccount => LackingKey::Account.code(),
             Self::NoNode => "no-xmpp-node",
             Self::TooMany => "xmpp-sessions",
             Self::Unreachable(_) => "xmpp-unreachable",

@@ -11,8 +11,9 @@ use simple_dns::{CLASS, Name, Packet, PacketFlag, Question, RCODE, TYPE};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// The port of XMPP servers without an SRV record.
-const PORT: u16 = 5222;
+use crate::config::XmppConfig;
+use crate::random::spread;
+
 /// How long after its last time a name server is asked again: over UDP a question or an answer may be lost.
 const AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(1)];
 /// How many aliases in a row are followed.
@@ -38,7 +39,7 @@ pub(super) struct ServerAddress {
 pub(super) async fn addresses_of(domain: &str) -> Vec<ServerAddress> {
     let itself = vec![ServerAddress {
         host: domain.to_owned(),
-        port: PORT,
+        port: XmppConfig::DEFAULT_PORT,
     }];
     if domain.parse::<IpAddr>().is_ok() || domain.starts_with('[') || !domain.contains('.') {
         return itself;
@@ -244,10 +245,6 @@ fn ordered(mut records: Vec<SrvRecord>, spread: impl Fn() -> f64) -> Vec<ServerA
     addresses.retain(|address| !address.host.trim_end_matches('.').is_empty());
     addresses.truncate(MOST_ADDRESSES);
     addresses
-}
-
-fn spread() -> f64 {
-    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

@@ -9,30 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::state::{MAX_STREAMS, PageState};
-use crate::http::error_response::error_response;
+use crate::http::error_response::too_many_streams;
 use crate::store::Store;
 
 /// What happens within that time after something new is one event.
 const GATHER: Duration = Duration::from_millis(250);
 /// What changes without a commit, such as the error of a poll, is seen after that time.
 const STEADY: Duration = Duration::from_secs(5);
-/// The `Retry-After` of a stream that is one too many, in seconds.
-const RETRY: &str = "10";
 
 pub(super) async fn events(State(state): State<PageState>) -> Response {
     let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
-        let code = "too-many-streams";
-        state.rejections.count(code);
-        let message = format!("{MAX_STREAMS} pages are open already");
-        let response = error_response(StatusCode::SERVICE_UNAVAILABLE, code, &message);
-        return ([(header::RETRY_AFTER, RETRY)], response).into_response();
+        return too_many_streams(&state.rejections, MAX_STREAMS, "pages");
     };
     // Subscribed to before the first event is sent: the page is read after it.
     let later = news(&state.store);

@@ -9,7 +9,8 @@ use url::{Position, Url};
 
 use super::xml::is_readable;
 use crate::protocol::{
-    BaseUri, ForeignScheme, Oddities, Oddity, ReferenceError, resolve_reference, without_userinfo,
+    BaseUri, ForeignScheme, Oddities, Oddity, ReferenceError, has_userinfo, resolve_reference,
+    without_userinfo,
 };
 
 /// How many bytes relative URIs may add to any document: 50,000 entries with a base of 300 bytes.
@@ -112,10 +113,6 @@ impl References {
         self.neighbor = Neighbor::of(text, &url).or(self.neighbor.take());
         Ok(url)
     }
-}
-
-fn has_userinfo(url: &Url) -> bool {
-    !url.username().is_empty() || url.password().is_some()
 }
 
 /// A URI of the server that most URIs of a document are of. To parse an authority takes as long as the rest of a URI.

@@ -266,7 +266,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
 }
 
 /// The code of tasks whose resources are served in a type that is not selected.
-const UNSELECTED_TYPE: &str = "unselected-type";
+pub const UNSELECTED_TYPE: &str = "unselected-type";
 
 /// Lets a task wait that the configuration does not select any more. One that is being executed is completed.
 pub(in crate::store) fn unselect(sql: &Connection, resource: ResourceId) -> Result<()> {

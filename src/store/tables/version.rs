@@ -19,8 +19,8 @@ use crate::store::ids::{ResourceId, SetId};
 /// How many announced versions of one resource wait.
 pub(in crate::store) const MAX_WAITING: usize = 1000;
 /// The code of a version that the Source has replaced before it was fetched, and that is nowhere else.
-pub(in crate::store) const MISSED: &str = "version-missed";
-/// The code of a version that is stored, and of which the Source has served other bytes.
+pub const VERSION_MISSED: &str = "version-missed";
+/// The code of a version that is stored, and of which the Source has served other bytes. The error of the mirror has the same.
 const CONFLICT: &str = "version-conflict";
 /// The code of a version beyond [`MAX_WAITING`].
 const TOO_MANY: &str = "too-many-versions";
@@ -336,7 +336,7 @@ pub(in crate::store) fn put_missed(
     };
     let message =
         "the Source has replaced it before it was fetched, and links to no other place of it";
-    give_up(sql, &missed, MISSED, message)
+    give_up(sql, &missed, VERSION_MISSED, message)
 }
 
 /// Records that the Source has served other bytes than those of a stored version.
@@ -476,7 +476,7 @@ pub(in crate::store) fn retry(sql: &Connection, source: &str, now: DateTime<Utc>
         "UPDATE version_task SET state = 'ready', attempts = 0, not_before = ?2
          WHERE source = ?1 AND state IN ('ready', 'failed') AND error_code NOT IN (?3, ?4)",
     )?
-    .execute(params![source, Micros(now), MISSED, CONFLICT])
+    .execute(params![source, Micros(now), VERSION_MISSED, CONFLICT])
 }
 
 /// Records that a version is stored.

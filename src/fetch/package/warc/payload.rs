@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
 
-use super::super::archive::is_out_of_proportion;
 use super::super::error::PackageError;
 use super::super::member::MemberReader;
 use super::super::section::Section;
 use super::head::{HttpHead, RecordHead};
-use crate::protocol::{Algorithm, Digest, Verifier};
+use crate::fetch::expansion::is_out_of_proportion;
+use crate::protocol::{Algorithm, Digest, GZIP_MAGIC, Verifier};
 
 /// How many content codings are undone.
 const MAX_CODINGS: usize = 2;
@@ -34,7 +34,7 @@ pub(super) struct RecordFile {
 impl RecordFile {
     pub(super) fn of(file: &Arc<File>, length: u64) -> Result<Self, PackageError> {
         let mut first = Section::new(Arc::clone(file), 0, length);
-        let is_gzip = first.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        let is_gzip = first.fill_buf()?.starts_with(&GZIP_MAGIC);
         Ok(Self {
             file: Arc::clone(file),
             length,
@@ -197,7 +197,7 @@ fn dechunked(block: impl BufRead + Send + 'static, digest: Option<&str>) -> Inpu
 /// Whether bytes are coded so: some programs store what they have decoded, with the header of what they have received.
 fn is_coded_as(coding: &str, start: &[u8]) -> Result<bool, PackageError> {
     match coding {
-        "gzip" | "x-gzip" => Ok(start.starts_with(&[0x1f, 0x8b])),
+        "gzip" | "x-gzip" => Ok(start.starts_with(&GZIP_MAGIC)),
         // RFC 1950, section 2.2.
         "deflate" => Ok(matches!(start, [cmf, flags, ..]
             if cmf & 0x0f == 8 && (u16::from(*cmf) * 256 + u16::from(*flags)) % 31 == 0)),

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
 
-use super::super::archive::is_out_of_proportion;
 use super::super::directory::{Method, Stored};
 use super::super::error::PackageError;
 use super::super::member::MemberReader;
 use super::super::section::Section;
 use super::records::find_bytes;
+use crate::fetch::expansion::is_out_of_proportion;
 
 /// Opens the member of an entry.
 pub(super) fn open(file: &Arc<File>, entry: &Stored) -> Result<MemberReader, PackageError> {
