@@ -25,7 +25,7 @@ use crate::mirror_path::{MirrorPath, PublicationPaths};
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
 use crate::store::{
-    Origin, Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
+    Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
 };
 
 /// How many tasks are published at once.
@@ -664,10 +664,8 @@ fn published(placed: PlacedFile) -> TaskResult {
         version,
         is_patched,
     } = description;
-    let same = task.live
-        && task.origin != Origin::Audit
-        && task.live_length == Some(length)
-        && hashes.iter().any(|hash| task.live_hashes.contains(hash));
+    let recorded = task.recorded_file();
+    let same = recorded.is_some_and(|file| file.has_bytes(length, &hashes));
     TaskResult::Published(Publication {
         task,
         path: path.to_string(),
