@@ -16,9 +16,9 @@
 //! | module | what it does | what it must not know |
 //! |---|---|---|
 //! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
-//! | [`sync`] | core: coverage, sequencer, plan, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
+//! | [`sync`] | core: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
 //! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, discovery | coverage, mirror paths, SQL |
-//! | [`mirror_path`] | core: the path of a URI's file in the mirror | files, SQL, the configuration |
+//! | [`mirror_path`] | core: the path of a resource's file in the mirror: the one that it gets, and the one where that is blocked | files, SQL, the configuration |
 //! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, the engine, SQL |

@@ -1,7 +1,17 @@
 //! CORE: the path of a resource's file in the mirror.
 //!
-//! The mapping is pure: a URI always has the same plain path and the same made path. Which of the two a resource gets, the store
-//! decides, because two resources may share a plain path. This module knows no files.
+//! The mapping is pure: a URI always has the same [plain path](plain_path) and the same [made path](made_path). Which of the two a
+//! resource has is decided three times, each time by a function of this file, which knows neither files nor tables. Who calls it
+//! states what is in the way:
+//!
+//! - When a resource becomes known, [`first_path`]: two resources may share a plain path. The store calls it and records the path, which
+//!   stays with the resource, also after a deletion. For an audit, which may know no records, its database calls it.
+//! - When an audit then reads the records, they come first: a resource that has none and whose plain path they give to another one
+//!   has the made path, as it would by [`first_path`].
+//! - When a file is published, [`PublicationPaths`]: in the mirror something may be in the way. The publisher tries them in order, and the
+//!   path that it has used is recorded; the versions of the resource are stored below the same paths.
+//!
+//! All others use the recorded path. The tables leave it out where it is the plain one.
 //!
 //! Invariants: every path is below the mirror and outside its staged files; no name is longer than 255 bytes; two URIs of one
 //! scheme never share a path. The percent-encoding of a URI is preserved: nothing is decoded, so that nothing can become a
@@ -212,6 +222,60 @@ fn readable_name(uri: &ResourceUri) -> Option<String> {
     Some(end.map(|c| if safe(c) { c } else { '_' }).collect())
 }
 
+/// The path of a resource that becomes known: the plain one, or the made one where there is none or it belongs to another resource.
+///
+/// # Errors
+/// Those of `belongs_to_another`, which is called for the plain path.
+pub fn first_path<E>(
+    uri: &ResourceUri,
+    belongs_to_another: impl FnOnce(&MirrorPath) -> Result<bool, E>,
+) -> Result<MirrorPath, E> {
+    match plain_path(uri) {
+        Some(plain) if !belongs_to_another(&plain)? => Ok(plain),
+        _ => Ok(made_path(uri)),
+    }
+}
+
+/// The paths at which the file of a resource is published, in the order in which they are tried: a folder or a file may be in the way
+/// of the first one. The versions of the resource are stored below them.
+///
+/// After a crash there may be a file at each of them, of which only one has a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicationPaths {
+    /// The recorded path; the made one if that is invalid.
+    pub first: MirrorPath,
+    /// The made path; `None`: it is the first one.
+    pub if_blocked: Option<MirrorPath>,
+}
+
+impl PublicationPaths {
+    /// The paths of a resource whose file has a recorded path.
+    #[must_use]
+    pub fn of(recorded: &str, uri: &ResourceUri) -> Self {
+        let made = made_path(uri);
+        match MirrorPath::parse(recorded) {
+            Ok(first) if first != made => Self {
+                first,
+                if_blocked: Some(made),
+            },
+            _ => Self {
+                first: made,
+                if_blocked: None,
+            },
+        }
+    }
+}
+
+impl IntoIterator for PublicationPaths {
+    type Item = MirrorPath;
+    type IntoIter =
+        std::iter::Chain<std::iter::Once<MirrorPath>, std::option::IntoIter<MirrorPath>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        std::iter::once(self.first).chain(self.if_blocked)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -329,6 +393,42 @@ mod tests {
         );
         let nameless = made_path(&uri("http://example.com/"));
         assert_eq!(nameless.name().len(), 64);
+    }
+
+    #[test]
+    fn first_path_is_plain_where_that_is_no_other_resources() {
+        let first = |text: &str, is_taken| {
+            let path = first_path::<()>(&uri(text), |_| Ok(is_taken));
+            path.unwrap().to_string()
+        };
+        let (plain, not_plain) = ("http://h/a", "http://h/a%3Fb");
+        let made = |text: &str| made_path(&uri(text)).to_string();
+        for (text, is_taken, expected) in [
+            (plain, false, "h/a".to_owned()),
+            (plain, true, made(plain)),
+            (not_plain, false, made(not_plain)),
+            (not_plain, true, made(not_plain)),
+        ] {
+            assert_eq!(first(text, is_taken), expected, "{text}, {is_taken}");
+        }
+        assert_eq!(first_path(&uri(plain), |_| Err("unknown")), Err("unknown"));
+    }
+
+    #[test]
+    fn made_path_is_used_where_the_recorded_one_is_blocked_or_invalid() {
+        let uri = uri("http://h/a");
+        let made = made_path(&uri).to_string();
+        for (recorded, expected) in [
+            ("h/a", vec!["h/a", &made]),
+            ("h/b", vec!["h/b", &made]),
+            (&made, vec![&made]),
+            ("../a", vec![&made]),
+            ("", vec![&made]),
+        ] {
+            let paths = PublicationPaths::of(recorded, &uri).into_iter();
+            let paths: Vec<String> = paths.map(|path| path.to_string()).collect();
+            assert_eq!(paths, expected, "{recorded:?}");
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod news_filter;
 mod part;
 mod plan;
 mod push_watchdog;
+mod recorded_file;
 mod schedule;
 mod sequencer;
 mod span;
@@ -71,6 +72,7 @@ pub use plan::{
     plan_change, plan_late, plan_linked, plan_listed,
 };
 pub use push_watchdog::PushWatchdog;
+pub use recorded_file::{ContentMatch, RecordedFile, share_digest};
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Limits, NoCoverage, NotificationId, Sequencer, Verdict, is_plausible,

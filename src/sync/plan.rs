@@ -11,6 +11,7 @@
 //!
 //! Specification: core, sections 10 (Resource Lists) and 12 (Change Lists); Change Notification 1.0.1, section 3.
 
+use super::recorded_file::{ContentMatch, RecordedFile};
 use crate::protocol::{ChangeKind, ContentInfo, Digest, SourceTime};
 
 /// What a document states of a resource.
@@ -63,6 +64,15 @@ impl LocalState {
         match self.kind {
             Some(_) => self.changed_at.map(SourceTime::latest_possible),
             None => self.changed_at,
+        }
+    }
+
+    /// What is recorded of the file.
+    fn file(&self) -> RecordedFile<'_> {
+        RecordedFile {
+            length: self.length,
+            hashes: &self.hashes,
+            is_doubted: self.is_doubted,
         }
     }
 }
@@ -188,7 +198,7 @@ pub fn plan_change(
         (ChangeKind::Deleted, true) => announced.changed_at <= known.changed_at,
         (ChangeKind::Deleted, false) => false,
         (_, true) => false,
-        (_, false) => match compare(announced, known) {
+        (_, false) => match known.file().compare(announced.content) {
             ContentMatch::Same => {
                 announced.changed_at == known.changed_at || announced.changed_at.is_none()
             }
@@ -288,7 +298,7 @@ pub fn plan_late(
         (true, true) => LateChange::Same,
         (true, false) if was_listed => LateChange::Known,
         (true, false) | (false, true) => LateChange::News,
-        (false, false) => match compare(announced, known) {
+        (false, false) => match known.file().compare(announced.content) {
             ContentMatch::Same if is_overtaking => LateChange::News,
             ContentMatch::Same => LateChange::Same,
             _ if !was_listed => LateChange::News,
@@ -352,7 +362,7 @@ pub fn plan_listed(
     if known.deleted {
         return Decision::Task;
     }
-    let (same, proven) = match compare(announced, known) {
+    let (same, proven) = match known.file().compare(announced.content) {
         ContentMatch::Same => (true, true),
         ContentMatch::Different => (false, true),
         ContentMatch::Unknown => {
@@ -409,7 +419,7 @@ pub fn plan_linked(
     };
     let seen = live.lastmod.max(live.changed_at);
     let is_ordered = !live.is_unordered(named) && !live.is_doubted;
-    match compare(named, live) {
+    match live.file().compare(named.content) {
         ContentMatch::Same => Decision::Done,
         // Of two entries the later one counts.
         ContentMatch::Different if is_ordered && is_before(named.changed_at, seen) => {
@@ -442,39 +452,6 @@ pub fn plan_absent(at: SourceTime, known: Option<&LocalState>, pending: Option<&
 )]
 pub fn needs_approval(deletions: u64, resources: u64, max_share: f64) -> bool {
     deletions > 100 && deletions as f64 > resources as f64 * max_share
-}
-
-enum ContentMatch {
-    Same,
-    Different,
-    Unknown,
-}
-
-/// Compares the announced length and digests with those of the file in the mirror.
-fn compare(announced: &Announced<'_>, known: &LocalState) -> ContentMatch {
-    if known.is_doubted {
-        return ContentMatch::Different;
-    }
-    let announced = announced.content;
-    let lengths_differ = matches!((announced.length, known.length), (Some(announced), Some(known)) if announced != known);
-    let mut compared = false;
-    for hash in &announced.hashes {
-        for own in known
-            .hashes
-            .iter()
-            .filter(|own| own.algorithm() == hash.algorithm())
-        {
-            if own != hash {
-                return ContentMatch::Different;
-            }
-            compared = true;
-        }
-    }
-    match (compared, lengths_differ) {
-        (_, true) => ContentMatch::Different,
-        (true, false) => ContentMatch::Same,
-        (false, false) => ContentMatch::Unknown,
-    }
 }
 
 /// Whether both times are known and the first one is earlier.

@@ -18,7 +18,7 @@ use crate::fetch::{AllowedHosts, Content, FetchError};
 use crate::mirror::Mirror;
 use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
-use crate::store::{Origin, Task, TaskFailure};
+use crate::store::{Task, TaskFailure};
 
 /// How long a deletion waits for a set that was never read completely.
 const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
@@ -84,7 +84,9 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
     {
         return TaskOutcome::Adopted(adopted);
     }
-    let by_digest = !task.unconfirmed && is_known_by_digest(task);
+    let recorded = task.recorded_file();
+    let is_proven = recorded.is_some_and(|file| file.is_proven(&task.content));
+    let by_digest = is_proven && !task.unconfirmed;
     let mut known = known_version(task);
     if by_digest || known.is_some() {
         let in_place = is_in_place(mirror, task).await;
@@ -194,34 +196,13 @@ async fn still_served(context: &ApplyContext, task: &Task, is_same: bool) -> Tas
     TaskOutcome::Contradicted { is_same }
 }
 
-/// The version for a conditional request. None where the announced length or digest differs from the file's, or can't be
-/// compared with it: a cache that lags behind would answer 304. None for an audit either, which needs the bytes.
+/// The version for a conditional request; `None` where the answer that it is not modified would not prove that the file is what is
+/// announced.
 fn known_version(task: &Task) -> Option<ServedVersion> {
-    let may_be_same = task.live
-        && !task.live_doubted
-        && task.origin != Origin::Audit
-        && task.content.hashes.is_empty()
-        && task
-            .content
-            .length
-            .is_none_or(|length| task.live_length == Some(length));
-    task.live_version.clone().filter(|_| may_be_same)
-}
-
-/// Whether an announced digest is one that the file had when it was published. An audit has found that it has not.
-fn is_known_by_digest(task: &Task) -> bool {
-    task.live
-        && !task.live_doubted
-        && task.origin != Origin::Audit
-        && task
-            .content
-            .length
-            .is_none_or(|length| task.live_length == Some(length))
-        && task
-            .content
-            .hashes
-            .iter()
-            .any(|hash| task.live_hashes.contains(hash))
+    let recorded = task.recorded_file();
+    let may_be_unmodified = recorded.is_some_and(|file| file.may_be_unmodified(&task.content));
+    let known = task.live_version.as_ref();
+    known.filter(|_| may_be_unmodified).cloned()
 }
 
 /// Whether the file is still there, and as long as it was. It is not hashed: where it may have been replaced without a record, it

@@ -22,11 +22,11 @@ use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::rest_unless_stopped;
 use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
-use crate::mirror_path::{MirrorPath, made_path};
+use crate::mirror_path::{MirrorPath, PublicationPaths};
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
 use crate::store::{
-    Origin, Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
+    Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
 };
 
 /// How many tasks are published at once.
@@ -496,8 +496,7 @@ fn unrecorded_path(task: &Task, path: &str) -> Option<MirrorPath> {
     if task.live && !task.live_doubted {
         return None;
     }
-    let made = made_path(&task.uri);
-    (made.as_str() != path).then_some(made)
+    PublicationPaths::of(path, &task.uri).if_blocked
 }
 
 /// Removes such files of resources that were published elsewhere: nothing else would ever replace or remove them.
@@ -570,6 +569,7 @@ struct PlacedFile {
     task: Task,
     description: Description,
     path: MirrorPath,
+    if_blocked: Option<MirrorPath>,
 }
 
 fn publish_files(
@@ -586,21 +586,28 @@ fn publish_files(
                 continue;
             }
         };
-        let path = MirrorPath::parse(&task.path).unwrap_or_else(|_| made_path(&task.uri));
+        let PublicationPaths {
+            first: path,
+            if_blocked,
+        } = PublicationPaths::of(&task.path, &task.uri);
         let placed = PlacedFile {
             task,
             description,
             path,
+            if_blocked,
         };
         first.push((file, placed));
     }
-    let blocked = place(mirror, first, results);
-    // Where a folder or a file is in the way of the plain path, the made one is used.
-    let again = blocked.into_iter().map(|(file, placed)| {
-        let path = made_path(&placed.task.uri);
-        (file, PlacedFile { path, ..placed })
-    });
-    for (_, placed) in place(mirror, again.collect(), results) {
+    let mut again = Vec::new();
+    let mut blocked = Vec::new();
+    for (file, mut placed) in place(mirror, first, results) {
+        match placed.if_blocked.take() {
+            Some(path) => again.push((file, PlacedFile { path, ..placed })),
+            None => blocked.push((file, placed)),
+        }
+    }
+    blocked.extend(place(mirror, again, results));
+    for (_, placed) in blocked {
         results.push(failed(
             placed.task,
             &MirrorError::Blocked {
@@ -641,6 +648,7 @@ fn published(placed: PlacedFile) -> TaskResult {
         task,
         description,
         path,
+        if_blocked: _,
     } = placed;
     let Description {
         length,
@@ -651,10 +659,8 @@ fn published(placed: PlacedFile) -> TaskResult {
         version,
         is_patched,
     } = description;
-    let same = task.live
-        && task.origin != Origin::Audit
-        && task.live_length == Some(length)
-        && hashes.iter().any(|hash| task.live_hashes.contains(hash));
+    let recorded = task.recorded_file();
+    let same = recorded.is_some_and(|file| file.has_bytes(length, &hashes));
     TaskResult::Published(Publication {
         task,
         path: path.to_string(),
@@ -741,6 +747,7 @@ mod tests {
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
+    use crate::mirror_path::made_path;
     use crate::protocol::{ChangeKind, ResourceUri};
     use crate::store::{Change, TasksInProgress};
 

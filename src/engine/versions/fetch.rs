@@ -18,7 +18,7 @@ use crate::store::{
     Origin, StoreError, Task, VERSION_MISSED, VersionFailure, VersionKind, VersionResult,
     VersionTask,
 };
-use crate::sync::{Candidate, Expected, latest_plausible, plan_version};
+use crate::sync::{Candidate, Expected, latest_plausible, plan_version, share_digest};
 
 /// After the usual tries, a version is tried again so often, with that pause: an archive may have it later.
 const LONG_TRIES: u32 = 12;
@@ -185,8 +185,7 @@ fn is_in_mirror(version: &VersionTask) -> bool {
 
 /// Whether the mirror's file is proven to be the version.
 fn is_proven(version: &VersionTask) -> bool {
-    let stated = &version.content.hashes;
-    version.live && stated.iter().any(|hash| version.live_hashes.contains(hash))
+    version.live && share_digest(&version.live_hashes, &version.content.hashes)
 }
 
 /// Stores a version that is in its place already, or that the mirror has; `false`: it must be fetched.
@@ -285,9 +284,8 @@ async fn publish_fetched(
     paths: &[MirrorPath],
     fetched: ReceivedResource,
 ) -> Result<(), TaskError> {
-    let same = fetched.description.hashes.iter();
-    let mut same = same.filter(|hash| version.live_hashes.contains(hash));
-    if version.live && same.next().is_some() && link(apply, mirror, version, paths).await? {
+    let is_same = share_digest(&version.live_hashes, &fetched.description.hashes);
+    if version.live && is_same && link(apply, mirror, version, paths).await? {
         return Ok(());
     }
     let (versions, paths) = (Arc::clone(&apply.mirror), paths.to_vec());

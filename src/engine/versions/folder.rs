@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::mirror::{CompletedFile, Mirror, MirrorError};
-use crate::mirror_path::{MirrorPath, made_path};
+use crate::mirror_path::{MirrorPath, PublicationPaths};
 use crate::protocol::{ResourceUri, SourceTime, version_name};
 use crate::store::{Publication, StoredVersion, TaskResult};
 use crate::sync::{is_plausible, names_version};
@@ -172,13 +172,10 @@ pub(super) fn version_paths(path: &str, uri: &ResourceUri, at: SourceTime) -> Ve
     let Some(name) = version_name(at) else {
         return Vec::new();
     };
-    let made = made_path(uri).to_string();
-    let mut paths: Vec<MirrorPath> = Vec::new();
-    for folder in [path, &made] {
-        let path = MirrorPath::parse(&format!("{folder}/{name}")).ok();
-        paths.extend(path.filter(|path| !paths.contains(path)));
-    }
-    paths
+    let folders = PublicationPaths::of(path, uri).into_iter();
+    // With the time the path may be too long.
+    let paths = folders.filter_map(|folder| MirrorPath::parse(&format!("{folder}/{name}")).ok());
+    paths.collect()
 }
 
 /// Publishes a file at the first of these paths that is not blocked. A version that is stored at one of them stays as it is: the same
@@ -236,6 +233,7 @@ fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror_path::made_path;
 
     fn paths(path: &str, uri: &str, at: &str) -> Vec<String> {
         let uri = ResourceUri::parse(uri).unwrap();

@@ -8,7 +8,7 @@ use chrono::SecondsFormat;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::mirror::{MirrorError, MirrorReader};
-use crate::mirror_path::{MirrorPath, made_path};
+use crate::mirror_path::PublicationPaths;
 use crate::protocol::{ResourceUri, SourceTime, parse_version_name};
 use crate::status::{ResourceVersion, VersionError};
 
@@ -88,8 +88,7 @@ fn stored(
         Err(MirrorError::Missing { .. }) => return Ok(found),
         Err(error) => return Err(error),
     };
-    let plain = MirrorPath::parse(path).ok();
-    for folder in plain.into_iter().chain([made_path(uri)]) {
+    for folder in PublicationPaths::of(path, uri) {
         for (name, length) in reader.names_in(&folder)? {
             if let Some(at) = parse_version_name(&name) {
                 let path = format!("{folder}/{name}");

@@ -54,7 +54,7 @@ impl AuditDb {
             selected::drop_unselected(sql)?;
             expected::delete_unselected(sql)?;
             expect_linked(sql)?;
-            // Its plain path belongs to another.
+            // Its plain path belongs to another: as `first_path` would have chosen, had the records been read before.
             for (id, uri) in expected::displaced(sql)? {
                 expected::set_path(sql, id, made_path(&uri).as_str())?;
             }

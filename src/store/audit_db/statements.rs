@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::database::AuditDb;
 use super::tables::expected::{self, Expectation, Presence, Statement};
 use super::tables::selected;
-use crate::mirror_path::{made_path, plain_path};
+use crate::mirror_path::first_path;
 use crate::protocol::{ChangeKind, ContentInfo, ResourceUri, SourceTime};
 use crate::store::StoreError;
 use crate::store::change::Change;
@@ -200,9 +200,6 @@ pub(super) fn expect_linked(sql: &Connection) -> Result<(), StoreError> {
 /// Inserts the first statement about a resource, with a path of its own. If there is a later one, that stays.
 fn insert(sql: &Connection, statement: &Statement<'_>) -> Result<(), StoreError> {
     let uri = &statement.entry.uri;
-    let path = match plain_path(uri) {
-        Some(plain) if !expected::has_path(sql, plain.as_str())? => plain,
-        _ => made_path(uri),
-    };
+    let path = first_path(uri, |plain| expected::has_path(sql, plain.as_str()))?;
     Ok(expected::insert(sql, statement, path.as_str())?)
 }

@@ -27,6 +27,7 @@ use crate::protocol::{
 };
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
+use crate::sync::RecordedFile;
 
 /// A pending change of one resource.
 #[derive(Clone, Debug)]
@@ -89,6 +90,15 @@ pub struct Task {
 }
 
 impl Task {
+    /// What is recorded of the file that the mirror has. `None`: it has none, or an audit has found that the file is not as recorded.
+    pub fn recorded_file(&self) -> Option<RecordedFile<'_>> {
+        (self.live && self.origin != Origin::Audit).then_some(RecordedFile {
+            length: self.live_length,
+            hashes: &self.live_hashes,
+            is_doubted: self.live_doubted,
+        })
+    }
+
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let uri: ResourceUri = row.get("uri")?;
         Ok(Self {

@@ -14,7 +14,7 @@ use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, AdoptedFile, ResourceState};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::latest_plausible;
+use crate::sync::{latest_plausible, share_digest};
 
 /// A correct file.
 #[derive(Clone, Debug)]
@@ -79,10 +79,7 @@ fn adopt(
         .changed_at
         .max(known.and_then(|known| known.changed_at));
     let known = known.filter(|known| !known.deleted);
-    let is_known = known.is_some_and(|known| {
-        let mut hashes = known.hashes.iter();
-        hashes.any(|hash| adoption.hashes.contains(hash))
-    });
+    let is_known = known.is_some_and(|known| share_digest(&known.hashes, &adoption.hashes));
     let file = AdoptedFile {
         path: &adoption.path,
         length: adoption.length,

@@ -6,7 +6,7 @@ use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
 use super::put_task::RequestedAgain;
 use super::restore::doubt_and_restore;
-use crate::mirror_path::{made_path, plain_path};
+use crate::mirror_path::first_path;
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
@@ -336,10 +336,9 @@ fn add_resource(
         let known = resource_count::of_source(sql, source)?;
         return Err(StoreError::TooManyResources(known));
     }
-    let path = match plain_path(uri) {
-        Some(plain) if !resource::is_path_of_another(sql, source, plain.as_str(), uri)? => plain,
-        _ => made_path(uri),
-    };
+    let path = first_path(uri, |plain| {
+        resource::is_path_of_another(sql, source, plain.as_str(), uri)
+    })?;
     Ok(resource::insert(
         sql,
         source,
