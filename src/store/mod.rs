@@ -20,7 +20,8 @@
 //! | `feed_line` | an entry of the feed as readers get it |
 //! | `gap_history` | the gaps that were closed, for people |
 //! | `audit_db` | the temporary database of an audit |
-//! | `commit_hook`, `tests` | for tests: failures and the end of the process at a commit; tests with a database |
+//! | `commit_hook`, `test_database` | for tests: failures and the end of the process at a commit; what else they do to a database |
+//! | `tests` | tests with a database |
 //!
 //! Invariants:
 //! - What belongs together is one transaction: coverage never moves without the tasks of the changes that it covers. A write that
@@ -52,6 +53,8 @@ mod query_threads;
 mod reads;
 mod schema;
 mod tables;
+#[cfg(test)]
+pub(crate) mod test_database;
 mod tx;
 mod wake;
 mod write_health;
