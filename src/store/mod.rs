@@ -3,7 +3,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit_db`, transactions begin and end in `writer` |
+//! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit_db`; transactions of use cases begin and end in `writer` |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
 //! | `query_threads` | the threads that run queries |
