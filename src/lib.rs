@@ -15,9 +15,9 @@
 //!
 //! | module | what it does | what it must not know |
 //! |---|---|---|
-//! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
+//! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, WebSub forms and signatures, requests of web hooks | tokio, HTTP clients and servers, SQL, the configuration, the clock |
 //! | [`sync`] | core: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
-//! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, discovery | coverage, mirror paths, SQL |
+//! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, web hooks, discovery | coverage, mirror paths, SQL |
 //! | [`mirror_path`] | core: the path of a resource's file in the mirror: the one that it gets, and the one where that is blocked | files, SQL, the configuration |
 //! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
@@ -34,8 +34,8 @@
 //! | `random` | the random numbers that several modules need | everything else |
 //!
 //! `tests/tidy.rs` has the same rules as code, and checks the imports of each file against them; also that no two files import each
-//! other, directly or not, and that statements about tables are in `store/tables`, `store/audit_db/tables` and `store/schema.rs` only. `clippy.toml` bans the
-//! clocks elsewhere.
+//! other, directly or not, that statements about tables are in `store/tables`, `store/audit_db/tables` and `store/schema.rs` only, and
+//! that a module's table of its children names each of them. `clippy.toml` bans the clocks elsewhere.
 //!
 //! # The data flow
 //!
@@ -70,7 +70,8 @@
 //!
 //! A polled Change List or Change Dump enters at the sequencer, as a notification does (`engine::set::change_lists`, `ingest`). A Resource
 //! List or Resource Dump enters at the plan (`engine::set::resource_lists`, `ingest`; store: `tx::ingest_listed`, `tx::delete_absent`). The
-//! members of a package are offered by `engine::set::offering`; `engine::apply::members` has them until their tasks are executed. [`Engine::once`](engine::Engine::once) is the same without notifications.
+//! members of a package are offered by `engine::set::offering`; `engine::apply::members` has them until their tasks are executed. [`Engine::once`](engine::Engine::once) is the same without subscriptions: what
+//! is in the inbox already is processed.
 //!
 //! A document is summarized completely ([`protocol::DocumentSummary`]) before an entry of it is ingested. The lists of an index and
 //! the pages of a list are read one after the other; only all of them together prove something. An entry of a time that is covered
@@ -102,8 +103,8 @@
 //!
 //! # Absent on purpose
 //!
-//! - No polling of the database: workers are woken by a [`store::Wake`]. Only what is logged for people, and what is removed, is
-//!   looked for from time to time.
+//! - No polling of the database: workers are woken by a [`store::Wake`]. Only what is logged for people, what is removed, and
+//!   versions that wait for nothing any more are looked for from time to time.
 //! - No list in memory as a whole: documents are read an entry at a time, whatever their length. A delivery is in memory, up to the
 //!   limit of its length.
 //! - No clock but [`clock`], so that a test can replace it.

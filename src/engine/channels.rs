@@ -2,6 +2,20 @@
 //!
 //! A channel has a [`Transport`]. What they have in common is here; each transport has a file of its own, which the driver and the
 //! ending choose.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `driver` | drives one channel over its transport |
+//! | `websub`, `callback` | transports by which hubs and Sources deliver to the callback listener |
+//! | `websocket`, `xmpp` | transports by a connection that is opened here |
+//! | `connection` | what these two have in common |
+//! | `requests` | requests to topics, hubs and interfaces |
+//! | `stored` | the stored half of a channel without hubs |
+//! | `keys` | tokens and secrets |
+//! | `waiting` | how a driver waits |
+//! | `ending` | ends a subscription on request |
+//! | `unfollowed` | ends those of sets that are not followed any more |
+//! | `context` | what the channels of a Source need |
 
 mod callback;
 mod connection;

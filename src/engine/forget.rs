@@ -353,12 +353,12 @@ async fn remove_files(
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use rusqlite::Connection;
     use url::Url;
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::protocol::{Algorithm, ChangeKind, Digest, ResourceUri};
+    use crate::store::test_database::TestDatabase;
     use crate::store::{Change, Publication, TaskResult, TasksInProgress};
 
     const CONTENT: &[u8] = b"content";
@@ -441,62 +441,20 @@ mod tests {
             self.files.iter().filter(|file| file.exists()).count()
         }
 
-        fn database(&self) -> Connection {
-            let path = self.mirror.parent().unwrap().join("resyncd.db");
-            Connection::open(path).unwrap()
-        }
-
         /// The URIs of which the feed states that their files were deleted.
-        fn deletions(&self) -> Vec<String> {
-            let database = self.database();
-            let query = "SELECT COALESCE(resource.uri, removed_resource.uri) FROM feed
-                 LEFT JOIN resource ON resource.id = feed.resource_id
-                 LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id
-                 WHERE feed.change = 'd' AND feed.origin = 'forget' ORDER BY 1";
-            let mut query = database.prepare(query).unwrap();
-            let rows = query.query_map([], |row| row.get(0)).unwrap();
-            rows.map(Result::unwrap).collect()
+        async fn deletions(&self) -> Vec<String> {
+            let entries = self.source.store.feed(0, 100).await.unwrap();
+            let deletions = entries
+                .into_iter()
+                .filter(|entry| entry.change == "deleted" && entry.origin == "forget");
+            let mut uris: Vec<String> = deletions.map(|entry| entry.uri).collect();
+            uris.sort();
+            uris
         }
 
         /// Asserts that nothing is left in the database but the feed and what its entries name.
         fn assert_no_rows(&self) {
-            let database = self.database();
-            let mut tables = database
-                .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
-                .unwrap();
-            let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap();
-            let tables: Vec<String> = tables.map(Result::unwrap).collect();
-            let mut checked = 0;
-            for table in tables {
-                let columns: Vec<String> = database
-                    .prepare(&format!("PRAGMA table_info({table})"))
-                    .unwrap()
-                    .query_map([], |row| row.get(1))
-                    .unwrap()
-                    .map(Result::unwrap)
-                    .collect();
-                let has = |name: &str| columns.iter().any(|column| column == name);
-                let concerns = ["source", "set_id", "resource_id", "channel_id", "mirror"];
-                if !concerns.iter().any(|name| has(name)) {
-                    continue;
-                }
-                let but = match table.as_str() {
-                    "feed" => continue,
-                    "source_set" => {
-                        "WHERE ended = 0 OR resources + bytes + was_read > 0 OR baseline <> 'missing'"
-                    }
-                    "task_count" => {
-                        "WHERE ready + checks + failed + held + undecided + rejected > 0"
-                    }
-                    "resource_count" => "WHERE resources > 0",
-                    _ => "",
-                };
-                let count = format!("SELECT COUNT(*) FROM {table} {but}");
-                let left: i64 = database.query_row(&count, [], |row| row.get(0)).unwrap();
-                assert_eq!(left, 0, "{table}");
-                checked += 1;
-            }
-            assert!(checked > 15, "{checked}");
+            TestDatabase::open(self.mirror.parent().unwrap()).assert_source_forgotten();
         }
     }
 
@@ -514,7 +472,7 @@ mod tests {
             assert_eq!(forgotten.deleted_files, files);
             assert_eq!(forgotten.deleted_bytes, files * CONTENT.len() as u64);
             assert_eq!(former.files_left() as u64, 5 - files);
-            assert_eq!(former.deletions().len(), deletions);
+            assert_eq!(former.deletions().await.len(), deletions);
             former.assert_no_rows();
             let again = former.forget(delete_files, &[]).await.unwrap_err();
             assert_eq!(again.code(), "unknown-source");
@@ -547,7 +505,7 @@ mod tests {
         assert!(host.join("foreign").exists() && host.join("folder").exists());
         assert!(!host.join("a").exists());
         // None of them is in the mirror any more.
-        assert_eq!(former.deletions().len(), 5);
+        assert_eq!(former.deletions().await.len(), 5);
     }
 
     #[tokio::test]
@@ -580,7 +538,7 @@ mod tests {
         let refused = former.forget(true, &[]).await.unwrap_err();
         assert_eq!(refused.code(), "mirror-missing");
         assert_eq!(former.files_left(), 1);
-        assert!(former.deletions().is_empty());
+        assert!(former.deletions().await.is_empty());
         former.forget(false, &[]).await.unwrap();
         former.assert_no_rows();
     }
@@ -614,7 +572,7 @@ mod tests {
                 .iter()
                 .map(|name| format!("https://example.org/{name}"))
                 .collect();
-            assert_eq!(former.deletions(), expected, "{killed}: each once");
+            assert_eq!(former.deletions().await, expected, "{killed}: each once");
             former.assert_no_rows();
             killed += 1;
         }

@@ -54,7 +54,8 @@
 //! | `activity_log`, `attention_log` | log lines: what was done; what begins to wait for a person |
 //! | | **survives faults** |
 //! | `error` | why an operation failed, and its class |
-//! | `restarts` | starts a worker again after a panic; the pause after a database error |
+//! | `restarts` | starts a worker again after a panic |
+//! | `store_retries` | the pause after a database error |
 //! | `heartbeats` | finds workers that no longer respond |
 //! | | **for tests** |
 //! | `simulation` | the engine with a simulated clock, network and Source |

@@ -92,9 +92,8 @@ async fn step(
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
+    use crate::store::test_database::TestDatabase;
 
     /// How many days ago the entries were applied; their numbers begin at 1.
     const AGES: [i64; 4] = [200, 100, 95, 1];
@@ -104,17 +103,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         drop(Store::open(folder.path()).unwrap());
         let now = clock::now().wall;
-        let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
-        database
-            .execute_batch("INSERT INTO source_set (id, source, capability_list) VALUES (1, 'a', 'http://a.example/')")
-            .unwrap();
-        for age in AGES {
-            let applied_at = (now - TimeDelta::days(age)).timestamp_micros();
-            let entry = "INSERT INTO feed (applied_at, source, set_id, uri, change, origin)
-                VALUES (?1, 'a', 1, 'http://a.example/a', 'updated', 'change-list')";
-            database.execute(entry, [applied_at]).unwrap();
-        }
-        drop(database);
+        let times = AGES.map(|age| now - TimeDelta::days(age));
+        TestDatabase::open(folder.path()).add_feed_entries("a", times);
         let store = Store::open(folder.path()).unwrap();
         (folder, store)
     }
@@ -164,11 +154,7 @@ mod tests {
         drop(store);
 
         // But not for ever. A hook that goes on later learns that it has missed some.
-        let old = (now - TimeDelta::days(300)).timestamp_micros();
-        let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
-        let older = "UPDATE feed SET applied_at = ?1 WHERE seq = 2";
-        database.execute(older, [old]).unwrap();
-        drop(database);
+        TestDatabase::open(folder.path()).set_applied_at(2, now - TimeDelta::days(300));
         let store = Store::open(folder.path()).unwrap();
         step(&store, &rules, &mut TrimPosition::default())
             .await

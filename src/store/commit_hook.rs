@@ -178,8 +178,8 @@ pub(crate) struct SetSnapshot {
     pub(crate) coverage: Coverage,
     pub(crate) gaps: Vec<Gap>,
     pub(crate) synced_until: Option<SourceTime>,
-    /// The URIs of its members.
-    pub(crate) members: Vec<String>,
+    /// The URIs of its resources.
+    pub(crate) resources: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -220,7 +220,7 @@ impl Snapshot {
                 coverage: coverage::of_set(sql, id)?,
                 gaps: gap::of_set(sql, id)?,
                 synced_until: synced_until(sql, id, baseline)?,
-                members: sql
+                resources: sql
                     .prepare_cached(
                         "SELECT resource.uri FROM member JOIN resource ON resource.id = member.resource_id
                          WHERE member.set_id = ?1",

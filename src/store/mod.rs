@@ -3,7 +3,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit_db`, transactions begin and end in `writer` |
+//! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit_db`; transactions of use cases begin and end in `writer` |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
 //! | `query_threads` | the threads that run queries |
@@ -20,7 +20,8 @@
 //! | `feed_line` | an entry of the feed as readers get it |
 //! | `gap_history` | the gaps that were closed, for people |
 //! | `audit_db` | the temporary database of an audit |
-//! | `commit_hook`, `tests` | for tests: failures and the end of the process at a commit; tests with a database |
+//! | `commit_hook`, `test_database` | for tests: failures and the end of the process at a commit; what else they do to a database |
+//! | `tests` | tests with a database |
 //!
 //! Invariants:
 //! - What belongs together is one transaction: coverage never moves without the tasks of the changes that it covers. A write that
@@ -52,6 +53,8 @@ mod query_threads;
 mod reads;
 mod schema;
 mod tables;
+#[cfg(test)]
+pub(crate) mod test_database;
 mod tx;
 mod wake;
 mod write_health;

@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
 use super::error::StoreError;
-use super::tables::session;
+use super::tables::process;
 use super::wake::Wake;
 use super::write_health::WriteHealth;
 
@@ -347,7 +347,7 @@ impl Writes {
             return;
         }
         if self.ends_in_order.load(Ordering::SeqCst) {
-            let _ = session::end(&self.connection);
+            let _ = process::end(&self.connection);
         }
     }
 

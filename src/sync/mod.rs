@@ -26,7 +26,7 @@
 //!
 //! Invariants: a change is ignored only if something at least as new is known of its own resource; a gap is closed only by
 //! documents that cover it; a deletion requires proof. Times of the Source are [`SourceTime`](crate::protocol::SourceTime)s,
-//! times of this machine are [`Now`](crate::clock::Now). The two are compared only to reject times of the Source that lie in
+//! times of this machine are [`Now`](crate::clock::Now). The two are compared only to recognize times of the Source that lie in
 //! the future, and to detect a time of a part that is not over yet.
 //!
 //! It must not know XML, HTTP, paths, SQL, serde or a clock, and performs no I/O.

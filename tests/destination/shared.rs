@@ -1,4 +1,4 @@
-//! Resources that are members of several sets.
+//! Resources that belong to several sets.
 
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, ChangeKind, Entry, Head, Root, write_document};

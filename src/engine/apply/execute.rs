@@ -146,7 +146,7 @@ async fn ask(context: &ApplyContext, task: &Task) -> Result<Option<Content>, Fet
     asked.await
 }
 
-/// A resource that is a member of another set is removed only if the Source serves it no longer; so is one whose deletion only a
+/// A resource that belongs to another set is removed only if the Source serves it no longer; so is one whose deletion only a
 /// hub has stated. The Source may be behind its own notification: it is asked some times.
 async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     match ask(context, task).await {

@@ -119,7 +119,7 @@ async fn gather<T>(queue: &mut mpsc::Receiver<T>, are_many: impl Fn() -> bool) -
 struct Publisher {
     context: Arc<ApplyContext>,
     committed: mpsc::UnboundedSender<Vec<ResourceId>>,
-    /// The tasks of batches that have panicked: resource and version. At most one a resource.
+    /// The tasks of batches that have panicked: resource and revision. At most one a resource.
     suspects: HashMap<ResourceId, i64>,
     /// The panics that could not even be stored.
     restarts: Restarts,
@@ -133,7 +133,7 @@ impl Publisher {
     ) -> impl Iterator<Item = Vec<ExecutedTask>> + use<> {
         let (suspects, others): (Vec<_>, Vec<_>) =
             finished.into_iter().partition(|ExecutedTask { task, .. }| {
-                self.suspects.remove(&task.resource) == Some(task.version)
+                self.suspects.remove(&task.resource) == Some(task.revision)
             });
         let others = Some(others).filter(|others| !others.is_empty());
         let suspects = suspects.into_iter().map(|suspect| vec![suspect]);
@@ -142,16 +142,16 @@ impl Publisher {
 
     async fn publish_batch(&mut self, batch: Vec<ExecutedTask>) {
         let tasks = batch.iter().map(|ExecutedTask { task, .. }| task);
-        let versions: Vec<(ResourceId, i64)> =
-            tasks.map(|task| (task.resource, task.version)).collect();
-        let ids: Vec<ResourceId> = versions.iter().map(|&(id, _)| id).collect();
+        let revisions: Vec<(ResourceId, i64)> =
+            tasks.map(|task| (task.resource, task.revision)).collect();
+        let ids: Vec<ResourceId> = revisions.iter().map(|&(id, _)| id).collect();
         let only = match &batch[..] {
             [finished] => Some(finished.task.clone()),
             _ => None,
         };
         if self.try_to_publish(batch).await.is_err() {
             // Also one that fails: it may panic again after the next poll.
-            self.suspects.extend(versions);
+            self.suspects.extend(revisions);
             match only {
                 None => self.pause_after_panic(&ids).await,
                 Some(task) => {

@@ -342,6 +342,7 @@ mod tests {
     use super::*;
     use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::protocol::{Capability, TopicUri, Transport};
+    use crate::store::test_database::TestDatabase;
     use crate::store::{
         CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, DocumentEnd, Origin, SetId,
     };
@@ -464,14 +465,13 @@ mod tests {
             };
             assert!(driver.stored.change(Channel::connected).await.is_ok());
             // Nothing can be counted meanwhile; what waits too long for the lock is given up, and is not counted later.
-            let database = source.mirror.root().with_file_name("resyncd.db");
-            let holder = rusqlite::Connection::open(database).unwrap();
-            holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+            let database = TestDatabase::open(source.mirror.root().parent().unwrap());
+            let lock = database.lock();
             let observed = async {
                 while context.runtime_status.channel(channel.id).is_none() {
                     source.store.channel(channel.id).await.unwrap();
                 }
-                holder.execute_batch("ROLLBACK").unwrap();
+                drop(lock);
                 let counted = async || source.store.channel(channel.id).await.unwrap().unwrap();
                 while counted().await.rejected == 0 {}
             };

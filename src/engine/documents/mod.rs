@@ -5,6 +5,13 @@
 //! summarized completely, checked for its capability, and entered into a walk, which yields what the indexes name. What is done with
 //! the entries of a list, and with a part that can't be read, is the caller's.
 //!
+//! | module | what it has |
+//! |---|---|
+//! | `offered` | what a Capability List offers |
+//! | `summarized` | one document, fetched and summarized |
+//! | `walk` | what its indexes and pages name |
+//! | `failures` | which errors end the reading, and which leave something unread |
+//!
 //! Must not know the store's sets, coverage, or whether a document has changed since it was read last.
 
 mod failures;

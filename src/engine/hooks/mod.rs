@@ -3,6 +3,12 @@
 //! Each hook has a worker, which belongs to no worker of its Source: a reload that changes hooks does not touch the Source, and one that
 //! changes the Source does not touch its hooks. A hook is identified by the label of its Source and its name.
 //!
+//! | module | what it does |
+//! |---|---|
+//! | `worker` | the worker of one hook |
+//! | `command` | runs its program |
+//! | `leftover_processes` | ends what the program has started and left behind |
+//!
 //! Invariants: a hook is stopped before another one with its name begins; a hook that is not configured retains nothing of the feed.
 
 mod command;

@@ -510,10 +510,10 @@ mod tests {
     use std::fs;
 
     use chrono::DateTime;
-    use rusqlite::Connection;
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
+    use crate::store::test_database::TestDatabase;
 
     /// Ends a test that would hang.
     const LONG: Duration = Duration::from_secs(180);
@@ -555,19 +555,8 @@ mod tests {
     /// Adds entries to the feed of a database that is not open, which were applied so many days ago.
     fn feed(folder: &Path, ages: &[i64]) {
         let now = clock::now().wall;
-        let database = Connection::open(folder.join("resyncd.db")).unwrap();
-        let set = format!(
-            "INSERT OR IGNORE INTO source_set (id, source, capability_list) VALUES (1, '{NAME}', 'http://a.example/')"
-        );
-        database.execute_batch(&set).unwrap();
-        let entry = format!(
-            "INSERT INTO feed (applied_at, source, set_id, uri, change, origin)
-             VALUES (?1, '{NAME}', 1, 'http://a.example/a', 'updated', 'change-list')"
-        );
-        for &age in ages {
-            let applied_at = (now - TimeDelta::days(age)).timestamp_micros();
-            database.execute(&entry, [applied_at]).unwrap();
-        }
+        let times = ages.iter().map(|&age| now - TimeDelta::days(age));
+        TestDatabase::open(folder).add_feed_entries(NAME, times);
     }
 
     /// Runs a hook until its stored position is that one.

@@ -354,7 +354,7 @@ impl SetState {
 
     async fn unchanged_parts_name_any(&self) -> Result<bool, EngineError> {
         let store = &self.context.store;
-        Ok(store.unchanged_parts_have_members(self.record.id).await?)
+        Ok(store.unchanged_parts_name_resources(self.record.id).await?)
     }
 
     async fn commit_unchanged(&self, parts: &mut ListParts) -> Result<(), EngineError> {

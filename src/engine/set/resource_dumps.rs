@@ -111,7 +111,7 @@ impl SetState {
         ingested?;
         failures.into_result()?;
         let store = &self.context.store;
-        let may_delete = proof.is_complete() && store.has_absent_members(set).await?;
+        let may_delete = proof.is_complete() && store.has_absent_resources(set).await?;
         if proof.has_left_out && (may_delete || !proof.has_read) {
             return Ok(false);
         }

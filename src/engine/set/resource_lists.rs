@@ -139,7 +139,7 @@ impl SetState {
         // What seems absent may be named by a part that was left out. Where there are no others, nothing would show that the selection has
         // changed.
         if parts.has_left_out
-            && (!parts.has_read || (is_proof && store.has_absent_members(set).await?))
+            && (!parts.has_read || (is_proof && store.has_absent_resources(set).await?))
         {
             return Ok(Some(ListReading {
                 is_second: false,
@@ -149,7 +149,7 @@ impl SetState {
             }));
         }
         if is_proof {
-            if store.has_uncertain_members(set).await? {
+            if store.has_uncertain_resources(set).await? {
                 return Ok(Some(ListReading {
                     is_second: false,
                     skips_unchanged: false,
@@ -158,7 +158,7 @@ impl SetState {
             }
             let may_have_moved = parts.pages.is_some_and(|pages| !pages.are_one);
             let is_confirmed = !may_have_moved || reading.is_second;
-            if !is_confirmed && store.has_absent_members(set).await? {
+            if !is_confirmed && store.has_absent_resources(set).await? {
                 // What a skipped page names was named at another time: two whole readings decide.
                 return Ok(Some(ListReading {
                     is_second: !reading.skips_unchanged,

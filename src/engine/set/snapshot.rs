@@ -75,8 +75,8 @@ impl SetState {
         Ok(())
     }
 
-    /// Plans the deletion of members that none of the last `readings` complete readings, this one included, has named. Members that
-    /// the filter excludes stay.
+    /// Plans the deletion of resources of the set that none of the last `readings` complete readings, this one included, has named.
+    /// Those that the filter excludes stay.
     pub(super) async fn delete_absent(
         &self,
         origin: Origin,

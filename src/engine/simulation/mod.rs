@@ -7,6 +7,16 @@
 //! at a time, so that a history that is run twice ends the same way: while a worker waits for the members of a package, nothing
 //! else of the daemon works but `downloads`.
 //!
+//! | module | what it has |
+//! |---|---|
+//! | `world`, `stage` | one clock and everything that happens by it; what is outside of the daemon |
+//! | `daemon`, `downloads` | the daemon without the loops that wait; the execution of tasks |
+//! | `source`, `documents`, `packages`, `handwritten` | the Source; its web server; the packages of its dumps; documents that a scenario writes |
+//! | `network` | between the hub and the Destination: loss, delay, repetition |
+//! | `history` | what happens in a history, one act after the other |
+//! | `properties`, `exhaustive`, `scenarios` | where histories come from |
+//! | `promises` | what must hold after every commit |
+//!
 //! Not simulated, among others: requests to hubs (their machine has tables in `sync::channel`).
 //!
 //! `promises` defines what must hold for every history; the histories come from `properties` (random ones), `exhaustive`

@@ -71,7 +71,7 @@ struct View<'a> {
     database: &'a Snapshot,
     resources: BTreeMap<ResourceNo, &'a ResourceSnapshot>,
     tasks: BTreeMap<ResourceNo, &'a TaskSnapshot>,
-    members: BTreeMap<SetNo, BTreeSet<ResourceNo>>,
+    of_sets: BTreeMap<SetNo, BTreeSet<ResourceNo>>,
 }
 
 impl<'a> View<'a> {
@@ -85,10 +85,10 @@ impl<'a> View<'a> {
                 .map(|row| (Target::resource(&row.uri), row))
                 .collect(),
             tasks: tasks.map(|row| (Target::resource(&row.uri), row)).collect(),
-            members: sets
+            of_sets: sets
                 .map(|row| {
-                    let members = row.members.iter().map(|uri| Target::resource(uri));
-                    (Target::set(&row.capability_list), members.collect())
+                    let resources = row.resources.iter().map(|uri| Target::resource(uri));
+                    (Target::set(&row.capability_list), resources.collect())
                 })
                 .collect(),
         }
@@ -96,8 +96,8 @@ impl<'a> View<'a> {
 
     /// Whether a resource is gone from a set and stays because it belongs to another.
     fn is_left_to_others(&self, set: SetNo, resource: ResourceNo) -> bool {
-        let is_member = |members: &BTreeSet<ResourceNo>| members.contains(&resource);
-        !self.members.get(&set).is_some_and(is_member) && self.members.values().any(is_member)
+        let has = |resources: &BTreeSet<ResourceNo>| resources.contains(&resource);
+        !self.of_sets.get(&set).is_some_and(has) && self.of_sets.values().any(has)
     }
 }
 
@@ -301,8 +301,8 @@ impl Scene {
             });
             let version = version.unwrap_or_default();
             // Not promised: that it stays for the sake of another set whose documents have not named it yet.
-            let is_named = before.members.iter().any(|(&set, members)| {
-                self.source.is_in(resource, set) && members.contains(&resource)
+            let is_named = before.of_sets.iter().any(|(&set, resources)| {
+                self.source.is_in(resource, set) && resources.contains(&resource)
             });
             if !is_named && self.source.has_left_since(resource, version) {
                 continue;
@@ -434,8 +434,8 @@ impl Scene {
             let claim = shown(row.synced_until);
             let _ = writeln!(
                 text,
-                "  {}: {:?}, claims {claim:?}, members {:?}",
-                row.capability_list, row.baseline, row.members
+                "  {}: {:?}, claims {claim:?}, resources {:?}",
+                row.capability_list, row.baseline, row.resources
             );
             for known in row.coverage.intervals() {
                 let _ = writeln!(text, "    known {} - {}", known.from(), known.until());

@@ -354,7 +354,7 @@ fn late_deletion_does_not_undo_a_creation_of_the_same_moment() {
 }
 
 /// A Resource List has left a resource out that another set still has. A notification states its deletion at the very end of its
-/// interval, and an update before that, which the list has covered: the update does not make it a member again.
+/// interval, and an update before that, which the list has covered: the update does not make it belong to the set again.
 #[test]
 fn covered_update_does_not_outlive_the_deletion_in_its_own_document() {
     let habits = Habits {

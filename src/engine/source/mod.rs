@@ -1,4 +1,10 @@
 //! One Source: finds its sets and runs a worker for each.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `worker` | the worker of the Source |
+//! | `discovery` | which of its sets are followed |
+//! | `location` | whether its URL, sets or mirror are others than before |
 
 pub(super) mod discovery;
 pub(super) mod location;

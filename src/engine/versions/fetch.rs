@@ -312,7 +312,7 @@ fn expected_of(version: &VersionTask) -> Expected {
 pub(super) fn task_of(version: &VersionTask) -> Task {
     Task {
         resource: version.resource,
-        version: 0,
+        revision: 0,
         source: version.source.clone(),
         set: version.set,
         uri: version.uri.clone(),

@@ -10,6 +10,12 @@
 //! its entry on, and is fetched from a place of its own. A file is published before it is recorded: what a crash leaves in between is
 //! done again, and changes nothing.
 //!
+//! | module | what it has |
+//! |---|---|
+//! | `worker`, `fetch`, `time_map` | fetch what the mirror does not store by itself |
+//! | `folder`, `opening` | the folder of versions; opens the one that was used so far |
+//! | `view` | the versions of a resource, for people |
+//!
 //! Invariants: a stored version is complete and verified, as a file of the mirror; nothing is written outside of the folder; what
 //! can't be stored is reported, tried again a bounded number of times, and changes nothing of the mirror.
 

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use crate::protocol::{Interval, SourceTime};
 use crate::store::change::Change;
 use crate::store::ids::SetId;
-use crate::store::tables::{member, resource, source_set};
+use crate::store::tables::{membership, resource, source_set};
 use crate::store::{Store, StoreError};
 use crate::sync::{LateChange, Pending, ends_listed, plan_late};
 
@@ -89,7 +89,7 @@ impl Sitemap {
         let Some(state) = resource::state(sql, source, &change.uri, self.set)? else {
             return compare(sql, self.set, source, None, change);
         };
-        let is_named = member::is_named(sql, self.set, state.id, self.generation)?;
+        let is_named = membership::is_named(sql, self.set, state.id, self.generation)?;
         let listed_at = self.at.filter(|_| is_named);
         let announced = change.announced();
         let (known, pending) = (state.known.as_ref(), state.pending.as_ref());
@@ -150,7 +150,7 @@ fn compare(
     };
     let known = state.known.as_ref();
     // A list that was read completely has ended the membership of what it does not name.
-    let listed_at = listed_at.filter(|_| state.member.is_some());
+    let listed_at = listed_at.filter(|_| state.membership.is_some());
     // A request for a resource whose entry states nothing is no change, and a deletion that is interrupted is stated again.
     let is_check = |pending: &&Pending| {
         known.is_some() && state.is_pending_listed && pending.changed_at.is_none()

@@ -23,7 +23,7 @@ pub struct ResourceListing(VecDeque<Remaining>);
 enum Remaining {
     /// All resources of a Source after that URI.
     Source { source: String, after: String },
-    /// All members of a set after that row.
+    /// All resources of a set after that row.
     Set { set: SetId, after: ResourceId },
 }
 

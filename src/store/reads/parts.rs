@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::store::ids::SetId;
 use crate::store::tables::part::{self, Part};
-use crate::store::tables::{member, source_set};
+use crate::store::tables::{membership, source_set};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -52,30 +52,30 @@ impl Store {
         self.read(move |sql| Ok(part::get(sql, set, &uri)?)).await
     }
 
-    /// Whether there are members of which this reading does not show whether they are absent: several parts named them, no part
+    /// Whether a set has resources of which this reading does not show whether they are absent: several parts named them, no part
     /// that was read does any more, and others were skipped.
-    pub async fn has_uncertain_members(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
-        self.read(move |sql| Ok(member::any_uncertain(sql, set)?))
+    pub async fn has_uncertain_resources(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+        self.read(move |sql| Ok(membership::any_uncertain(sql, set)?))
             .await
     }
 
-    /// Whether there are members that this reading has not named.
-    pub async fn has_absent_members(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+    /// Whether a set has resources that this reading has not named.
+    pub async fn has_absent_resources(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
         self.read(move |sql| {
             let generation = source_set::generation(sql, set)?;
-            Ok(member::any_absent(sql, set, generation)?)
+            Ok(membership::any_absent(sql, set, generation)?)
         })
         .await
     }
 
-    /// Whether any member is named by a part that is unchanged in this reading.
-    pub async fn unchanged_parts_have_members(
+    /// Whether any resource of a set is named by a part that is unchanged in this reading.
+    pub async fn unchanged_parts_name_resources(
         self: &Arc<Self>,
         set: SetId,
     ) -> Result<bool, StoreError> {
         self.read(move |sql| {
             let generation = source_set::generation(sql, set)?;
-            Ok(member::any_in_unchanged_parts(sql, set, generation)?)
+            Ok(membership::any_in_unchanged_parts(sql, set, generation)?)
         })
         .await
     }

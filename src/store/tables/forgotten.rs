@@ -152,9 +152,9 @@ pub(in crate::store) fn set_totals(sql: &Connection, source: &str) -> Result<Vec
     .collect()
 }
 
-/// The next members of a set, at most so many, that the mirror has and that are members of no other set than `former`: their numbers,
+/// The next resources of a set, at most so many, that the mirror has and that belong to no other set than `former`: their numbers,
 /// as JSON.
-pub(in crate::store) fn members_of_former(
+pub(in crate::store) fn resources_of_former(
     sql: &Connection,
     set: SetId,
     former: &str,

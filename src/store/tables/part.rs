@@ -2,7 +2,7 @@
 //!
 //! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `told` the time that
 //! the index stated for it, if that is proof; `read` and `kept` the generations in which it was last read, or last found
-//! unchanged; `doubted` is set when a member was deleted since; `bad_entries` how many of its entries could not be read;
+//! unchanged; `doubted` is set when a resource that it names was deleted since; `bad_entries` how many of its entries could not be read;
 //! `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
 
 use std::ops::RangeInclusive;
@@ -16,14 +16,14 @@ use crate::protocol::SourceTime;
 use crate::store::ids::{PartId, ResourceId, SetId};
 use crate::sync::KnownPart;
 
-/// Stands in `member.part` for several parts that name the member. No row has this id.
+/// Stands in `member.part` for several parts that name the resource. No row has this id.
 pub(in crate::store) const SEVERAL: i64 = 0;
 
-/// Stands in `member.part` for no part: only links of other resources name the member, as `linked` has them. No row has this id.
+/// Stands in `member.part` for no part: only links of other resources name it, as `linked` has them. No row has this id.
 pub(in crate::store) const LINKED: i64 = -1;
 
-/// A condition on a `member` row: an unchanged part names it. `?2` is the generation.
-pub(super) const NAMES_MEMBER: &str =
+/// A condition on a `member` row: an unchanged part names the resource. `?2` is the generation.
+pub(super) const NAMES_RESOURCE: &str =
     "EXISTS (SELECT 1 FROM part WHERE part.id = member.part AND part.kept = ?2
     AND member.generation >= part.read)";
 
@@ -215,8 +215,8 @@ pub(in crate::store) fn invalidate(
     Ok(())
 }
 
-/// Deletes the parts that this generation did not name. Ids are not used twice: a member that still has such a part is a
-/// member of none.
+/// Deletes the parts that this generation did not name. Ids are not used twice: a membership that still has such a part has
+/// none.
 pub(in crate::store) fn delete_unnamed(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached(&format!("DELETE FROM part WHERE {IS_UNNAMED}"))?
         .execute([set])?;

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use super::media_type::{MediaType, PackedMediaType};
-use super::member::Membership;
+use super::membership::Membership;
 use super::mirrored_path;
 use super::relation::RelationKind;
 use super::served_version::{PackedETag, PackedTime, served_by};
@@ -123,7 +123,7 @@ pub(in crate::store) struct ResourceState {
     /// The set that announced it last.
     pub(in crate::store) announced_by: SetId,
     /// Its membership in this set.
-    pub(in crate::store) member: Option<Membership>,
+    pub(in crate::store) membership: Option<Membership>,
     /// When it was applied, or confirmed, on our clock.
     pub(in crate::store) applied_at: Option<DateTime<Utc>>,
 }
@@ -210,7 +210,7 @@ impl<'a> StateQuery<'a> {
                 None => None,
             };
             let pending_set: Option<SetId> = row.get(12)?;
-            let member = match row.get(13)? {
+            let membership = match row.get(13)? {
                 Some(generation) => Some(Membership {
                     generation,
                     part: row.get(14)?,
@@ -229,7 +229,7 @@ impl<'a> StateQuery<'a> {
                 is_doubted,
                 has_links: row.get(16)?,
                 announced_by: row.get(1)?,
-                member,
+                membership,
                 applied_at: applied_at.map(DateTime::from),
             })
         });
@@ -351,9 +351,9 @@ pub(in crate::store) fn set_deleted_by(sql: &Connection, id: ResourceId, set: Se
     Ok(())
 }
 
-/// Makes the version of the resource's next task greater than that of the current one, which is dropped. If the Source was to be asked
+/// Makes the revision of the resource's next task greater than that of the current one, which is dropped. If the Source was to be asked
 /// by it, the comparison that led to it is to be made again.
-pub(in crate::store) fn raise_next_version(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(in crate::store) fn raise_next_revision(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1), unused_since = NULL,
              compared = compared AND (SELECT contradicted = 0 FROM task WHERE resource_id = ?1)
@@ -507,7 +507,7 @@ pub(in crate::store) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
 }
 
 /// The Source and the URI of a resource, and a set that is followed: the one that has announced it last or, if that has ended, another
-/// one that it is a member of. `None`: there is no such set, or it has no row.
+/// one that it belongs to. `None`: there is no such set, or it has no row.
 pub(in crate::store) fn followed(
     sql: &Connection,
     id: ResourceId,

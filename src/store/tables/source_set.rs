@@ -312,7 +312,7 @@ pub(in crate::store) fn set_checks(
     update(sql, set_checks, params![set, day, Count(checks)])
 }
 
-/// The last member that the search for absent members has passed in this reading.
+/// The last resource that the search for absent ones has passed in this reading.
 pub(in crate::store) fn absent_until(sql: &Connection, set: SetId) -> Result<ResourceId> {
     get(
         sql,

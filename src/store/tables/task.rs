@@ -1,7 +1,7 @@
 //! `task`: one pending change a resource.
 //!
-//! Columns: `since` is the time from which the mirror is behind because of the task, NULL if unknown; `version` grows with each
-//! change of the task, so that the result of an older one is recognized; `not_before` is when it is due, on our clock,
+//! Columns: `since` is the time from which the mirror is behind because of the task, NULL if unknown; `version` is the revision of
+//! the task, which grows with each change of it, so that the result of an older one is recognized; `not_before` is when it is due, on our clock,
 //! `awaits_since` since when a deletion waits for another set, and `given_up_since` when the task was given up for the first time. `hold`
 //! is the number that a deletion got when it was held back first; it counts only while it is, and while it is decided again because the
 //! same was stated once more.
@@ -34,8 +34,8 @@ use crate::sync::RecordedFile;
 pub struct Task {
     /// The resource.
     pub resource: ResourceId,
-    /// Which task of the resource it is: a newer change raises it.
-    pub version: i64,
+    /// Which task of the resource it is: a newer change raises it. Not the version of the resource.
+    pub revision: i64,
     /// The label of the Source.
     pub source: String,
     /// The set that announced the change.
@@ -81,7 +81,7 @@ pub struct Task {
     pub has_replaced: bool,
     /// Whether the mirror has a version of a later time: which of the two is newer is not known, and only the Source's answer states it.
     pub is_older: bool,
-    /// For a deletion: whether the resource is a member of another set than the one that announced it.
+    /// For a deletion: whether the resource belongs to another set than the one that announced it.
     pub is_shared: bool,
     /// For a deletion: the Capability Lists of the other sets of the Source that are followed and were never read completely.
     pub unread_sets: Vec<Url>,
@@ -103,7 +103,7 @@ impl Task {
         let uri: ResourceUri = row.get("uri")?;
         Ok(Self {
             resource: row.get("resource_id")?,
-            version: row.get("version")?,
+            revision: row.get("revision")?,
             source: row.get("source")?,
             set: row.get("set_id")?,
             authority: row.get("authority")?,
@@ -135,7 +135,7 @@ impl Task {
     }
 }
 
-const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version, task.source AS source,
+const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS revision, task.source AS source,
     task.set_id AS set_id, resource.uri AS uri, task.authority AS authority, task.kind AS kind,
     task.changed_at AS changed_at, task.lastmod AS lastmod, task.length AS length, task.media_type AS media_type, task.encoding AS encoding,
     task.hashes AS hashes, task.links AS links, task.origin AS origin, task.unconfirmed AS unconfirmed,
@@ -315,7 +315,7 @@ pub(in crate::store) fn unselect_type(sql: &Connection, task: &Task, served: &st
         "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL
          WHERE resource_id = ?1 AND version = ?2",
     )?
-    .execute(params![task.resource, task.version, UNSELECTED_TYPE, served])
+    .execute(params![task.resource, task.revision, UNSELECTED_TYPE, served])
     .map(drop)
 }
 
@@ -506,7 +506,7 @@ pub(in crate::store) fn lower_since(
 pub(in crate::store) enum TasksOf {
     /// Those that the set announced.
     Set,
-    /// Those that other sets announced, of resources that are members of this one.
+    /// Those that other sets announced, of resources that belong to this one.
     SharingSets,
 }
 
@@ -545,7 +545,7 @@ pub(in crate::store) fn oldest_since(
     .optional()
 }
 
-/// As [`oldest_since`], of the tasks of `set` whose resources are also members of `shared_with`.
+/// As [`oldest_since`], of the tasks of `set` whose resources also belong to `shared_with`.
 pub(in crate::store) fn oldest_shared_since(
     sql: &Connection,
     set: SetId,
@@ -569,7 +569,7 @@ pub(in crate::store) fn delete(sql: &Connection, resource: ResourceId) -> Result
 /// Deletes a task, unless a newer change has taken its place.
 pub(in crate::store) fn complete(sql: &Connection, task: &Task) -> Result<()> {
     sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1 AND version = ?2")?
-        .execute(params![task.resource, task.version])?;
+        .execute(params![task.resource, task.revision])?;
     Ok(())
 }
 
@@ -612,7 +612,7 @@ pub(in crate::store) fn fail(
     )?
     .execute(params![
         task.resource,
-        task.version,
+        task.revision,
         state,
         failure.counts,
         failure.retry_at.map(Micros),
@@ -679,7 +679,7 @@ pub(in crate::store) fn release_awaiting(
 /// Whether a task is still that of its resource.
 pub(in crate::store) fn is_current(sql: &Connection, task: &Task) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND version = ?2")?
-        .exists(params![task.resource, task.version])
+        .exists(params![task.resource, task.revision])
 }
 
 /// Whether a resource has a task.
@@ -749,7 +749,7 @@ pub(in crate::store) fn make_due(sql: &Connection, task: &Task, now: DateTime<Ut
         "UPDATE task SET state = 'ready', attempts = 0, not_before = ?3
          WHERE resource_id = ?1 AND version = ?2 AND state IN ('ready', 'failed')",
     )?
-    .execute(params![task.resource, task.version, Micros(now)])?;
+    .execute(params![task.resource, task.revision, Micros(now)])?;
     Ok(())
 }
 

@@ -106,7 +106,7 @@ async fn package_record_is_replaced_by_one_that_proves_less() {
 }
 
 #[tokio::test]
-async fn members_named_by_an_interrupted_dump_are_not_absent() {
+async fn resources_named_by_an_interrupted_dump_are_not_absent() {
     let world = World::new().await;
     world
         .list(
@@ -143,12 +143,12 @@ async fn list_after_a_dump_restarts_no_task() {
     world
         .take_dumped(10, vec![announced.clone(), created("b", -1)])
         .await;
-    let versions = |tasks: Vec<Task>| tasks.iter().map(|task| task.version).collect::<Vec<_>>();
-    let before = versions(world.due().await);
+    let revisions = |tasks: Vec<Task>| tasks.iter().map(|task| task.revision).collect::<Vec<_>>();
+    let before = revisions(world.due().await);
     world
         .list(world.set, 10, vec![announced, created("b", -1)])
         .await;
-    assert_eq!(versions(world.due().await), before);
+    assert_eq!(revisions(world.due().await), before);
     world.list(world.set, 20, vec![created("b", -1)]).await;
     assert_eq!(world.due_names().await, ["created b", "deleted a"]);
 }

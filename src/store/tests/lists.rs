@@ -59,7 +59,7 @@ async fn empty_baseline_is_done_at_once() {
 }
 
 #[tokio::test]
-async fn members_may_be_named_in_any_order_and_again() {
+async fn resources_may_be_named_in_any_order_and_again() {
     let world = World::new().await;
     let entries = |names: &str| -> Vec<Change> {
         let names = names.chars().map(String::from);
@@ -86,7 +86,7 @@ async fn members_may_be_named_in_any_order_and_again() {
 }
 
 #[tokio::test]
-async fn member_that_the_list_does_not_name_any_more_is_deleted() {
+async fn resource_that_the_list_does_not_name_any_more_is_deleted() {
     let world = World::new().await;
     world
         .list(
@@ -117,7 +117,7 @@ async fn member_that_the_list_does_not_name_any_more_is_deleted() {
 }
 
 #[tokio::test]
-async fn absent_member_of_another_set_only_leaves() {
+async fn absent_resource_of_another_set_only_leaves() {
     let world = World::new().await;
     let other = begin(&world.store, "other.xml").await;
     world
@@ -148,7 +148,7 @@ async fn listed_resource_is_not_deleted_by_an_older_change() {
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.list(world.set, 20, vec![created("a", -1)]).await;
     assert!(world.due().await.is_empty());
-    // A newer list names the absent member again.
+    // A newer list names the absent resource again.
     world.list(world.set, 30, Vec::new()).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.list(world.set, 40, vec![created("a", -1)]).await;
@@ -177,7 +177,7 @@ async fn newer_list_replaces_the_tasks_of_an_older_one() {
     assert_eq!(a.content.hashes, sha256("new"));
     assert_eq!(world.due_names().await, ["created a", "deleted b"]);
     // The same list again, as after a restart, restarts no task.
-    let version = a.version;
+    let revision = a.revision;
     world
         .list(world.set, 20, vec![with_content(created("a", -1), "new")])
         .await;
@@ -187,8 +187,8 @@ async fn newer_list_replaces_the_tasks_of_an_older_one() {
             .iter()
             .find(|task| kind_and_name(task) == "created a")
             .unwrap()
-            .version,
-        version
+            .revision,
+        revision
     );
 }
 
@@ -277,7 +277,7 @@ async fn deletions_are_undecided_until_their_document_ends() {
 
 /// Each step continues where the last one ended.
 #[tokio::test]
-async fn absent_members_of_a_long_list_are_found_in_steps() {
+async fn absent_resources_of_a_long_list_are_found_in_steps() {
     let world = World::new().await;
     world.list(world.set, 10, many(2500)).await;
     let result = world.list(world.set, 20, many(1)).await;
@@ -288,7 +288,7 @@ async fn absent_members_of_a_long_list_are_found_in_steps() {
 
 /// A list whose pages were made one after the other: what one reading does not name may have moved, what two do not is absent.
 #[tokio::test]
-async fn member_that_was_named_in_one_of_two_readings_is_not_absent() {
+async fn resource_that_was_named_in_one_of_two_readings_is_not_absent() {
     let world = World::new().await;
     let first = vec![created("a", -1), created("b", -1), created("c", -1)];
     world.list(world.set, 10, first).await;
@@ -305,7 +305,7 @@ async fn member_that_was_named_in_one_of_two_readings_is_not_absent() {
         let entries = vec![created(named, -1)];
         let listed = world.store.ingest_listed(&list, world.now, entries);
         listed.done().await.unwrap();
-        assert!(world.store.has_absent_members(world.set).await.unwrap());
+        assert!(world.store.has_absent_resources(world.set).await.unwrap());
     }
     let absent = || world.store.delete_absent(&list, world.now, 2, |_| true);
     while absent().await.unwrap().is_some() {}
@@ -364,7 +364,7 @@ async fn change_that_a_deletion_had_replaced_is_requested_again_if_a_list_has_th
 
 /// The Source has answered that there is none: an update without a time does not show that the resource exists.
 #[tokio::test]
-async fn member_is_absent_although_an_undated_update_of_it_has_failed() {
+async fn resource_is_absent_although_an_undated_update_of_it_has_failed() {
     for is_answered in [true, false] {
         let world = World::new().await;
         world.list(world.set, 10, vec![created("a", 5)]).await;

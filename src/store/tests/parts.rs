@@ -117,7 +117,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             step.begins = false;
         }
     }
-    if store.has_uncertain_members(set).await.unwrap() {
+    if store.has_uncertain_resources(set).await.unwrap() {
         assert!(trusts, "who has read all has no doubts");
         return Box::pin(read(world, parts, time, false, writes)).await;
     }
@@ -282,7 +282,7 @@ async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
         let _ = world.work("1").await;
     }
     assert!(
-        store.has_uncertain_members(set).await.unwrap(),
+        store.has_uncertain_resources(set).await.unwrap(),
         "all parts must be read before it counts as absent"
     );
 }

@@ -1,4 +1,4 @@
-//! Resources that are members of several sets: what one set states of them does not undo what another states.
+//! Resources that belong to several sets: what one set states of them does not undo what another states.
 
 use url::Url;
 
@@ -254,7 +254,7 @@ async fn set_that_is_behind_states_a_deletion_as_well() {
         world.announce_in(other, changes).await;
         assert!(world.due().await.is_empty(), "deleted at {time}");
         let listed = world.list(other, 30, Vec::new()).await;
-        assert_eq!(listed.tasks, 0, "it is not a member");
+        assert_eq!(listed.tasks, 0, "it does not belong to the set");
     }
 }
 

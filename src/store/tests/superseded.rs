@@ -41,7 +41,11 @@ async fn file_removed_by_a_superseded_task_is_fetched_again() {
     assert_eq!(world.totals(world.set).await, (1, 5));
     assert!(world.due().await.is_empty());
     world.list(world.set, 30, Vec::new()).await;
-    assert_eq!(world.due_names().await, ["deleted a"], "it is a member");
+    assert_eq!(
+        world.due_names().await,
+        ["deleted a"],
+        "it belongs to the set"
+    );
 }
 
 #[tokio::test]
@@ -59,7 +63,10 @@ async fn restored_resource_that_the_source_does_not_have_stays_deleted() {
     let statistics = world.statistics().await;
     assert_eq!((statistics.pending, statistics.failed), (0, 0));
     world.list(world.set, 30, Vec::new()).await;
-    assert!(world.due().await.is_empty(), "it is no member");
+    assert!(
+        world.due().await.is_empty(),
+        "it does not belong to the set"
+    );
 }
 
 #[tokio::test]

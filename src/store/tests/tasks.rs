@@ -257,7 +257,7 @@ async fn totals_follow_creation_update_and_deletion_in_every_set() {
         (world.totals(world.set).await, world.totals(other).await),
         ((2, 6), (0, 0))
     );
-    // It becomes a member of another set without a download, and counts in both.
+    // It joins another set without a download, and counts in both.
     world.announce_in(other, vec![created("a", 10)]).await;
     assert_eq!(
         (world.totals(world.set).await, world.totals(other).await),
@@ -285,7 +285,7 @@ async fn totals_follow_creation_update_and_deletion_in_every_set() {
 
 /// Deleted, and created again while the deletion was in progress.
 #[tokio::test]
-async fn resource_created_again_during_its_deletion_stays_a_member() {
+async fn resource_created_again_during_its_deletion_stays_in_its_set() {
     let world = World::new().await;
     world.announce(vec![created("a", 10)]).await;
     world.work("1").await;
@@ -514,7 +514,7 @@ async fn source_that_states_what_a_hub_has_stated_confirms_the_task() {
     };
     world.announce(vec![own]).await;
     let after = world.due().await.remove(0);
-    assert!(!after.unconfirmed && after.version > before.version);
+    assert!(!after.unconfirmed && after.revision > before.revision);
     // A notification that arrives later changes nothing.
     world.announce(vec![stated]).await;
     assert!(!world.due().await.remove(0).unconfirmed);

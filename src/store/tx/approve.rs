@@ -14,7 +14,7 @@ use crate::store::change::Origin;
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{self, TaskState};
 use crate::store::tables::{
-    forgotten, last_hold, member, recent_deletions, source_set, task_count,
+    forgotten, last_hold, membership, recent_deletions, source_set, task_count,
 };
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
@@ -232,7 +232,7 @@ fn request_replaced(
     if !leave_if_shared(tx.sql, set, resource)? {
         return Ok(());
     }
-    let Some(heir) = member::any_set(tx.sql, resource)? else {
+    let Some(heir) = membership::any_set(tx.sql, resource)? else {
         return Ok(());
     };
     let context = BatchContext::read(tx.sql, heir, source, Origin::ChangeList, now)?;

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
-use super::membership::MemberUpdates;
+use super::membership::MembershipUpdates;
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::error::StoreError;
@@ -39,8 +39,8 @@ pub(super) struct BatchContext<'a> {
     any_linked: Cell<Option<bool>>,
     /// How many linked resources were not followed, because the Source has as many resources as it may have.
     pub(super) unfollowed: Cell<u64>,
-    /// The updates of members that are to be written; `None`: each is written at once.
-    pub(super) updates: Option<MemberUpdates>,
+    /// The updates of memberships that are to be written; `None`: each is written at once.
+    pub(super) updates: Option<MembershipUpdates>,
 }
 
 impl<'a> BatchContext<'a> {

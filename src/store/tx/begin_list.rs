@@ -1,6 +1,6 @@
 //! Begins to read a Resource List or a Resource Dump.
 //!
-//! Each reading is a generation. A member that the complete list has not named in this generation is absent from the set
+//! Each reading is a generation. A resource of the set that the complete list has not named in this generation is absent from the set
 //! (section 10.1: a Resource List is a snapshot of all of it).
 
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::store::{Store, StoreError};
 const TASKS_A_STEP: usize = 10_000;
 
 impl Store {
-    /// Begins to read a set's Resource List: from now on, a member that is not named is absent.
+    /// Begins to read a set's Resource List: from now on, a resource of the set that is not named is absent.
     pub async fn begin_list(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
         // Until the last step nothing but `since` of tasks has changed.
         while !self.write(move |tx| begin_list(tx.sql, set)).await? {}
         Ok(())
     }
 
-    /// Begins to read a Resource Dump: from now on, a member that is not named is absent. Returns whether the reading of this
+    /// Begins to read a Resource Dump: from now on, a resource of the set that is not named is absent. Returns whether the reading of this
     /// same dump continues, which was begun before and not superseded by a Resource List.
     pub async fn begin_dump(
         self: &Arc<Self>,

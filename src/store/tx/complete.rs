@@ -16,7 +16,7 @@ use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
 use crate::store::tables::task::{self, Task, TaskFailure};
-use crate::store::tables::{channel, dropped_task, member, part, source_set, version};
+use crate::store::tables::{channel, dropped_task, membership, part, source_set, version};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 use crate::sync::latest_plausible;
@@ -37,7 +37,7 @@ pub enum TaskResult {
         /// Whether the file was left.
         file_stays: bool,
     },
-    /// The deletion of a resource that the Source still serves, and that is a member of another set: it has left the set that
+    /// The deletion of a resource that the Source still serves, and that belongs to another set: it has left the set that
     /// announced the deletion.
     LeftSet {
         /// The task.
@@ -111,7 +111,7 @@ impl Store {
                         task::complete(tx.sql, task)?;
                         unconfirmed::set_answered(tx.sql, task)?;
                         let is_wanted =
-                            task.live || member::any_set(tx.sql, task.resource)?.is_some();
+                            task.live || membership::any_set(tx.sql, task.resource)?.is_some();
                         if !is_same && is_wanted && !task::exists(tx.sql, task.resource)? {
                             let since = since.unwrap_or(task.changed_at);
                             request_again(tx.sql, now, task, task.set, since)?;
@@ -232,7 +232,8 @@ fn leave(
     let since = task::since(sql, task.resource)?;
     task::complete(sql, task)?;
     let has_task = task::exists(sql, task.resource)?;
-    let Some(set) = member::any_set(sql, task.resource)?.filter(|_| !is_same && !has_task) else {
+    let Some(set) = membership::any_set(sql, task.resource)?.filter(|_| !is_same && !has_task)
+    else {
         return Ok(());
     };
     request_again(sql, now, task, set, since.unwrap_or(task.changed_at))
@@ -263,7 +264,7 @@ fn was_absent_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
     if task.live || task.origin.is_listing() || task.origin.is_of_person() {
         return Ok(false);
     }
-    if member::is_listed(sql, task.resource)? {
+    if membership::is_listed(sql, task.resource)? {
         return Ok(false);
     }
     let listed_at = source_set::list_at(sql, task.set)?;
@@ -278,8 +279,8 @@ fn may_be_made_up(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
     let is_only_stated = task.unconfirmed && !task.live && task.kind != ChangeKind::Deleted;
     if !is_only_stated
         || !task::is_current(sql, task)?
-        || member::is_listed(sql, task.resource)?
-        || member::is_named_by_another_set(sql, task.set, task.resource)?
+        || membership::is_listed(sql, task.resource)?
+        || membership::is_named_by_another_set(sql, task.set, task.resource)?
     {
         return Ok(false);
     }
@@ -291,7 +292,7 @@ fn may_be_made_up(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
 }
 
 fn forget_made_up(sql: &Connection, task: &Task) -> Result<(), StoreError> {
-    member::delete_from_all(sql, task.resource, task.version)?;
+    membership::delete_from_all(sql, task.resource, task.revision)?;
     task::complete(sql, task)?;
     request_removal_if_doubted(sql, task)
 }
@@ -322,7 +323,7 @@ fn leave_deleted(
 ) -> Result<(), StoreError> {
     note_deletion(sql, task.set, state)?;
     part::reread_parts_of(sql, task.resource)?;
-    member::delete_from_all(sql, task.resource, task.version)?;
+    membership::delete_from_all(sql, task.resource, task.revision)?;
     end_links(sql, now, task)?;
     task::complete(sql, task)?;
     request_removal_if_doubted(sql, task)
@@ -330,7 +331,7 @@ fn leave_deleted(
 
 /// What a resource that is deleted has linked to is deleted with it, unless a newer task creates the resource again.
 fn end_links(sql: &Connection, now: DateTime<Utc>, task: &Task) -> Result<(), StoreError> {
-    match member::sets_of(sql, task.resource)?.is_empty() {
+    match membership::sets_of(sql, task.resource)?.is_empty() {
         true => end_with_owner(sql, now, task),
         false => Ok(()),
     }
@@ -361,7 +362,7 @@ fn remove(
         }
     }
     part::reread_parts_of(sql, task.resource)?;
-    member::delete_from_all(sql, task.resource, task.version)?;
+    membership::delete_from_all(sql, task.resource, task.revision)?;
     end_links(sql, now, task)?;
     resource::delete(sql, task, now)?;
     if let Some(length) = before {

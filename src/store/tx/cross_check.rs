@@ -15,7 +15,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::resource::unconfirmed::{self, Unconfirmed, UnconfirmedState};
 use crate::store::tables::resource::{self, ResourceState};
-use crate::store::tables::{coverage, member, source_set, task};
+use crate::store::tables::{coverage, membership, source_set, task};
 use crate::store::{Store, StoreError, Wake};
 
 /// What a Change List says about statements of a hub.
@@ -99,7 +99,7 @@ fn conclude(
             if state.known.is_none() && state.is_doubted {
                 request_removal_of_unrecorded(sql, state.id, now)?;
             }
-            member::delete_from_all(sql, state.id, i64::MAX)?;
+            membership::delete_from_all(sql, state.id, i64::MAX)?;
             concluded.forgotten.push(statement.uri.clone());
         } else {
             if statement.state.is_applied() {

@@ -1,4 +1,4 @@
-//! Finds the members that a complete Resource List or Resource Dump does not name, and plans their deletion.
+//! Finds the resources of a set that a complete Resource List or Resource Dump does not name, and plans their deletion.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
 use super::ingest_listed::ListProgress;
-use super::list_deletion::delete_member;
+use super::list_deletion::delete_absent_or_expired;
 use crate::protocol::ResourceUri;
 use crate::store::change::Change;
-use crate::store::tables::{member, source_set};
+use crate::store::tables::{membership, source_set};
 use crate::store::{Store, StoreError};
 
-/// How many members one transaction checks, and how many of them may be absent, so that none keeps the writer for long.
-const MEMBERS_A_STEP: i64 = 20_000;
+/// How many resources one transaction checks, and how many of them may be absent, so that none keeps the writer for long.
+const RESOURCES_A_STEP: i64 = 20_000;
 const ABSENT_A_STEP: usize = 1000;
 
 impl Store {
-    /// Checks some of the members, and plans the deletion of those that the list, now read completely, did not name. Returns
-    /// `None` when there are no more members. The deletions stay undecided until the document ends. Members that `wants`
+    /// Checks some of the resources of the set, and plans the deletion of those that the list, now read completely, did not name. Returns
+    /// `None` when there are no more. The deletions stay undecided until the document ends. Resources that `wants`
     /// excludes were not looked for in the list, and stay. `readings`: how many complete readings, this one and those before
-    /// it, must not have named a member.
+    /// it, must not have named a resource.
     pub async fn delete_absent(
         self: &Arc<Self>,
         list: &ListProgress,
@@ -46,11 +46,11 @@ fn delete_absent(
     let (set, at) = (list.set, list.at);
     let context = BatchContext::read(sql, set, &list.source, list.origin, now)?;
     let begin = source_set::absent_until(sql, set)?;
-    let Some(mut end) = member::last_of_next(sql, set, begin, MEMBERS_A_STEP)? else {
+    let Some(mut end) = membership::last_of_next(sql, set, begin, RESOURCES_A_STEP)? else {
         return Ok(None);
     };
     let first = context.generation - i64::from(readings.saturating_sub(1));
-    let absent = member::absent(
+    let absent = membership::absent(
         sql,
         set,
         first..=context.generation,
@@ -61,13 +61,13 @@ fn delete_absent(
     if let Some(&(last, _)) = absent.get(ABSENT_A_STEP - 1) {
         end = last;
     }
-    // The next step continues here, so that all steps together pass each member once.
+    // The next step continues here, so that all steps together pass each resource once.
     source_set::set_absent_until(sql, set, end)?;
     let mut result = BatchResult::default();
     for (_, uri) in absent {
         let is_wanted = wants(&uri);
         let deletion = Change::deletion(uri, Some(at));
-        let deleted = delete_member(sql, &context, at, is_wanted, &deletion)?;
+        let deleted = delete_absent_or_expired(sql, &context, at, is_wanted, &deletion)?;
         result.count(match deleted {
             None => EntryOutcome::Known,
             Some(known) => {

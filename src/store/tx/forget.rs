@@ -78,7 +78,7 @@ impl Store {
         .await
     }
 
-    /// Plans the deletion of the next members of a set, up to 500, that the mirror has and that no other set has than those in `former`.
+    /// Plans the deletion of the next resources of a set, up to 500, that the mirror has and that no other set has than those in `former`.
     /// Returns the last of them, and how many; `None`: there are no more.
     pub async fn delete_next_of_former(
         self: &Arc<Self>,
@@ -94,7 +94,7 @@ impl Store {
         let former = former.map_err(|_| StoreError::BadRow("a list of sets"))?;
         self.write(move |tx| {
             let most = RESOURCES_A_STEP;
-            let next = forgotten::members_of_former(tx.sql, set, &former, after, most)?;
+            let next = forgotten::resources_of_former(tx.sql, set, &former, after, most)?;
             let context = BatchContext::read(tx.sql, set, &source, Origin::Forget, now)?;
             for (_, uri) in &next {
                 repair(tx.sql, &context, &Change::deletion(uri.clone(), None))?;

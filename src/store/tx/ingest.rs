@@ -19,7 +19,7 @@ use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome, ProcessedDelivery};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{
-    channel, coverage, delivered, dump, dump_package, gap, member, part, source_set, task,
+    channel, coverage, delivered, dump, dump_package, gap, membership, part, source_set, task,
 };
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
@@ -93,7 +93,7 @@ pub struct BatchResult {
     pub unfollowed: u64,
 }
 
-/// What became of one entry of a list, or of a member that it does not name.
+/// What became of one entry of a list, or of a resource of the set that it does not name.
 pub(super) enum EntryOutcome {
     /// It became a task.
     Task,
@@ -225,7 +225,7 @@ fn ingest_change(
         state.known.as_ref(),
         state.pending.as_ref(),
     );
-    // A change that is older than the applied deletion does not make the resource a member again.
+    // A change that is older than the applied deletion does not make the resource belong to the set again.
     let is_before_deletion =
         |known: &LocalState| known.deleted && change.changed_at <= known.changed_at;
     let stays_deleted =
@@ -300,18 +300,16 @@ fn ingest_change(
     }
 }
 
-/// Whether a resource has left the set already, and is a member of another: that set's documents state what becomes of it.
+/// Whether a resource has left the set already, and belongs to another: that set's documents state what becomes of it.
 fn is_only_in_another_set(
     sql: &Connection,
     context: &BatchContext<'_>,
     state: &ResourceState,
 ) -> Result<bool, StoreError> {
     let was_here = state.known.is_some();
-    Ok(
-        was_here
-            && state.member.is_none()
-            && member::is_in_another_set(sql, context.set, state.id)?,
-    )
+    Ok(was_here
+        && state.membership.is_none()
+        && membership::is_in_another_set(sql, context.set, state.id)?)
 }
 
 /// Ends a document and returns how many deletions are held back.

@@ -7,7 +7,7 @@ use url::Url;
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
 use super::list_deletion::delete_expired;
-use super::membership::{MemberUpdates, PartAssignment};
+use super::membership::{MembershipUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
 use super::versions::announce;
@@ -132,7 +132,7 @@ fn ingest_listed(
 ) -> Result<BatchResult, StoreError> {
     let sql = tx.sql;
     let mut context = BatchContext::read(sql, list.set, &list.source, list.origin, now)?;
-    context.updates = Some(MemberUpdates::default());
+    context.updates = Some(MembershipUpdates::default());
     let mut parts = part.map(|part| PartAssignment::new(sql, list.set, context.generation, part));
     let checks = list
         .checks
@@ -172,8 +172,8 @@ fn ingest_listed(
 /// Whether the list has named the resource already, with a later modification.
 fn is_listed_later(context: &BatchContext<'_>, state: &ResourceState, entry: &Change) -> bool {
     let is_named = state
-        .member
-        .is_some_and(|member| member.generation == context.generation);
+        .membership
+        .is_some_and(|membership| membership.generation == context.generation);
     let listed = match (&state.pending, &state.known) {
         (Some(pending), _) if state.is_pending_listed => pending.changed_at,
         (None, Some(known)) => known.lastmod,
@@ -190,7 +190,7 @@ fn name_unwanted(
     entry: &Change,
 ) -> Result<EntryOutcome, StoreError> {
     let state = resource::state(sql, context.source, &entry.uri, context.set)?;
-    let Some(state) = state.filter(|state| state.member.is_some()) else {
+    let Some(state) = state.filter(|state| state.membership.is_some()) else {
         return Ok(EntryOutcome::Known);
     };
     match parts {
@@ -233,7 +233,7 @@ fn ingest_listed_entry(
     }
     let known = state.known.as_ref();
     let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
-    // A resource that was deleted after the snapshot is in the list, and not a member.
+    // A resource that was deleted after the snapshot is in the list, and does not belong to the set.
     let is_before_deletion =
         |known: &LocalState| known.deleted && known.latest_change() >= Some(at);
     let stays_deleted = decision == Decision::Older && known.is_some_and(is_before_deletion);

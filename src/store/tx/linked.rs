@@ -1,7 +1,7 @@
 //! Resources that are fetched because the entries of others link to them: representations of other types, and metadata records.
 //!
 //! Such a resource is an ordinary one, with a row, a path, tasks and a membership, but that no list or change names it: its membership
-//! has the part [`LINKED`](crate::store::tables::part::LINKED). It is a member of a set as long as an entry of that set names it. What
+//! has the part [`LINKED`](crate::store::tables::part::LINKED). It belongs to a set as long as an entry of that set names it. What
 //! a list or a change names itself is not concerned: its own entries state what becomes of it.
 //!
 //! Invariants: what an entry names is stored in the transaction that applies the entry. A resource that nothing names any more is
@@ -25,7 +25,7 @@ use crate::store::ids::ResourceId;
 use crate::store::tables::linked::{self, LinkTarget};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::task::Task;
-use crate::store::tables::{coverage, member, task};
+use crate::store::tables::{coverage, membership, task};
 use crate::sync::{Decision, plan_linked};
 
 /// How many resources are looked at, at the end of a document, that its links name no longer. The rest is at the end of the next one.
@@ -112,7 +112,7 @@ impl ResourceState {
         let is_new = linked::name(sql, self.id, context.set, state.id, target.linked_as)?;
         context.note_linked();
         if state.has_own_entry(sql, context)? {
-            // It is a member also if another set is the one that names it, and does so no longer.
+            // It belongs to this set also if another set is the one that names it, and does so no longer.
             state.join_linked(sql, context)?;
             // Its own entries state what there is to fetch. What they do not select is wanted because of the link.
             if is_new {
@@ -160,8 +160,10 @@ impl ResourceState {
         sql: &Connection,
         context: &BatchContext<'_>,
     ) -> Result<bool, StoreError> {
-        let is_named_here = self.member.is_some_and(|member| !member.is_linked());
-        Ok(is_named_here || member::is_named_by_another_set(sql, context.set, self.id)?)
+        let is_named_here = self
+            .membership
+            .is_some_and(|membership| !membership.is_linked());
+        Ok(is_named_here || membership::is_named_by_another_set(sql, context.set, self.id)?)
     }
 
     /// Has the Source asked for a resource to which an entry links that only a hub has stated: neither its time nor what it states of the
@@ -197,7 +199,7 @@ impl ResourceState {
         self.relate(sql, context, &check)
     }
 
-    /// Makes a member that a list does not name any more one that only links name; `false`: none does.
+    /// Makes a resource that a list does not name any more one that only links name; `false`: none does.
     pub(super) fn remain_linked(
         &self,
         sql: &Connection,
@@ -217,7 +219,7 @@ impl ResourceState {
         if self.is_deletion_pending() {
             self.drop_deletion(sql, context, uri)?;
         }
-        if member::is_named_by_another_set(sql, context.set, self.id)? {
+        if membership::is_named_by_another_set(sql, context.set, self.id)? {
             return Ok(true);
         }
         let named = Change {
@@ -276,8 +278,11 @@ fn end(
     let set = context.set;
     let is_named = linked::is_named_in(sql, target.id, set)?;
     let state = context.state_of(&target.uri)?;
-    let Some(state) = state.filter(|state| state.member.is_some_and(|member| member.is_linked()))
-    else {
+    let Some(state) = state.filter(|state| {
+        state
+            .membership
+            .is_some_and(|membership| membership.is_linked())
+    }) else {
         linked::forget_ended(sql, target.id, set)?;
         return Ok(false);
     };

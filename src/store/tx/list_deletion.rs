@@ -1,4 +1,4 @@
-//! Plans the deletion of members that a list does not name, or states to be deleted.
+//! Plans the deletion of resources of a set that a list does not name, or states to be deleted.
 
 use rusqlite::Connection;
 
@@ -9,12 +9,12 @@ use super::put_task::put_task;
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::StoreError;
 use crate::store::change::Change;
-use crate::store::tables::member::{self, Membership};
+use crate::store::tables::membership::{self, Membership};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{part, task};
 use crate::sync::{LocalState, plan_absent};
 
-/// Plans the deletion of a member that a list states to have expired, unless it has changed since, as the same list may state, too.
+/// Plans the deletion of a resource that a list states to have expired, unless it has changed since, as the same list may state, too.
 pub(super) fn delete_expired(
     sql: &Connection,
     context: &BatchContext<'_>,
@@ -26,12 +26,12 @@ pub(super) fn delete_expired(
     };
     let update = state.pending.filter(|it| it.kind != ChangeKind::Deleted);
     let is_later = update.is_some_and(|update| update.changed_at >= Some(expired));
-    if state.member.is_none() || is_later {
+    if state.membership.is_none() || is_later {
         return Ok(EntryOutcome::Known);
     }
     // Of two statements of one time the later one counts.
     let at = SourceTime::from_micros(expired.micros().saturating_add(1));
-    let deleted = delete_member(sql, context, at, true, deletion)?;
+    let deleted = delete_absent_or_expired(sql, context, at, true, deletion)?;
     // The Source itself states it: that contradicts nobody.
     Ok(match deleted {
         Some(_) => EntryOutcome::Task,
@@ -39,9 +39,9 @@ pub(super) fn delete_expired(
     })
 }
 
-/// Plans the deletion of a member that is absent, or has expired, if that is proven at the time `at`. If it becomes a task, returns what
+/// Plans the deletion of a resource that is absent, or has expired, if that is proven at the time `at`. If it becomes a task, returns what
 /// is known of the resource.
-pub(super) fn delete_member(
+pub(super) fn delete_absent_or_expired(
     sql: &Connection,
     context: &BatchContext<'_>,
     at: SourceTime,
@@ -62,7 +62,7 @@ pub(super) fn delete_member(
             part: Some(part::LINKED),
             named_at: None,
         };
-        member::update(sql, context.set, state.id, linked)?;
+        membership::update(sql, context.set, state.id, linked)?;
         return Ok(None);
     }
     if is_proven && leave_if_shared(sql, context.set, state.id)? {
@@ -89,7 +89,7 @@ pub(super) fn delete_member(
         context.set,
         state.id,
         live_length,
-        state.member,
+        state.membership,
         unnamed,
         None,
     )?;

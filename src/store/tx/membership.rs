@@ -1,9 +1,9 @@
 //! Membership of resources in sets, and the totals of the sets, which move with it.
 //!
-//! A member remembers the part of the Resource List that named it. Three things must never happen:
-//! - A member is removed although a skipped part names it. A member that several parts name belongs to [`part::SEVERAL`];
+//! A membership has the part of the Resource List that named the resource. Three things must never happen:
+//! - A resource is removed although a skipped part names it. One that several parts name has [`part::SEVERAL`];
 //!   only a reading of all parts can show that it is absent.
-//! - A member stays although its part does not name it any more: a part vouches only for members that it named when it was
+//! - A resource stays although its part does not name it any more: a part vouches only for resources that it named when it was
 //!   last read (`member.generation >= part.read`).
 //! - A part is skipped that was read in part only: it is complete (it has a `filter`) from its end on.
 
@@ -15,11 +15,11 @@ use rusqlite::Connection;
 
 use crate::store::error::StoreError;
 use crate::store::ids::{PartId, ResourceId, SetId};
-use crate::store::tables::member::{self, Membership};
+use crate::store::tables::membership::{self, Membership};
 use crate::store::tables::resource::ResourceState;
 use crate::store::tables::{coverage, linked, part, resource, source_set};
 
-/// Makes a resource a member of a set, or updates its membership. `before`: its membership until now; `live_length`: the length of
+/// Makes a resource belong to a set, or updates its membership. `before`: its membership until now; `live_length`: the length of
 /// its file, if the mirror has one; `updates`: with which an update is written, if not at once.
 pub(super) fn join(
     sql: &Connection,
@@ -28,14 +28,14 @@ pub(super) fn join(
     live_length: Option<i64>,
     before: Option<Membership>,
     now: Membership,
-    updates: Option<&MemberUpdates>,
+    updates: Option<&MembershipUpdates>,
 ) -> Result<(), StoreError> {
     match (before, updates) {
         (Some(before), _) if before == now => {}
         (Some(_), Some(updates)) => updates.add(sql, set, resource, now)?,
-        (Some(_), None) => member::update(sql, set, resource, now)?,
+        (Some(_), None) => membership::update(sql, set, resource, now)?,
         (None, _) => {
-            member::insert(sql, set, resource, now)?;
+            membership::insert(sql, set, resource, now)?;
             if let Some(length) = live_length {
                 source_set::add_totals(sql, set, 1, length)?;
             }
@@ -44,32 +44,32 @@ pub(super) fn join(
     Ok(())
 }
 
-/// Updates of members that a list names one after the other. A list mostly names resources in the order in which they were added
-/// when it was read first: one statement updates all of them.
+/// Updates of the memberships of resources that a list names one after the other. A list mostly names resources in the order in which
+/// they were added when it was read first: one statement updates all of them.
 ///
-/// Invariant: between two updates every resource of a run was named, so that a run updates no other member.
+/// Invariant: between two updates every resource of a run was named, so that a run updates no other membership.
 #[derive(Default)]
 #[must_use = "the last run is to be written"]
-pub(super) struct MemberUpdates {
-    run: Cell<Option<MemberRun>>,
+pub(super) struct MembershipUpdates {
+    run: Cell<Option<MembershipRun>>,
 }
 
 /// Resources with consecutive ids, and the membership that they get.
 #[derive(Clone, Copy)]
-struct MemberRun {
+struct MembershipRun {
     set: SetId,
     first: ResourceId,
     last: ResourceId,
     now: Membership,
 }
 
-impl MemberRun {
+impl MembershipRun {
     fn resources(&self) -> RangeInclusive<ResourceId> {
         self.first..=self.last
     }
 }
 
-impl MemberUpdates {
+impl MembershipUpdates {
     /// The membership of a resource. `stored`: what is stored of it.
     pub(super) fn membership(
         &self,
@@ -101,7 +101,7 @@ impl MemberUpdates {
                 resource
             }
         };
-        self.run.set(Some(MemberRun {
+        self.run.set(Some(MembershipRun {
             set,
             first,
             last: resource,
@@ -113,19 +113,19 @@ impl MemberUpdates {
     /// Writes what is not written yet.
     pub(super) fn write(&self, sql: &Connection) -> Result<(), StoreError> {
         if let Some(run) = self.run.take() {
-            member::update_range(sql, run.set, run.resources(), run.now)?;
+            membership::update_range(sql, run.set, run.resources(), run.now)?;
         }
         Ok(())
     }
 }
 
-/// Ends a resource's membership in a set if it is a member of another, and returns whether it is.
+/// Ends a resource's membership in a set if it belongs to another, and returns whether it does.
 pub(super) fn leave_if_shared(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
 ) -> Result<bool, StoreError> {
-    if !member::is_in_another_set(sql, set, resource)? {
+    if !membership::is_in_another_set(sql, set, resource)? {
         return Ok(false);
     }
     leave(sql, set, resource)?;
@@ -147,11 +147,11 @@ pub(super) fn note_deletion(
     Ok(())
 }
 
-/// Ends a resource's membership in a set, if it is a member.
+/// Ends a resource's membership in a set, if it has one.
 pub(super) fn leave(sql: &Connection, set: SetId, resource: ResourceId) -> Result<(), StoreError> {
-    let was_member = member::delete(sql, set, resource)?;
+    let had_belonged = membership::delete(sql, set, resource)?;
     linked::end_all_of(sql, resource, set)?;
-    if was_member && let Some(length) = resource::live_length(sql, resource)? {
+    if had_belonged && let Some(length) = resource::live_length(sql, resource)? {
         source_set::add_totals(sql, set, -1, -length)?;
     }
     Ok(())
@@ -179,7 +179,7 @@ impl TotalsChange {
         }
     }
 
-    /// Counts the removal of a file of `length` bytes. The resource is a member of its sets still.
+    /// Counts the removal of a file of `length` bytes. The resource still belongs to its sets.
     pub(super) fn count_removal(
         &mut self,
         sql: &Connection,
@@ -189,7 +189,7 @@ impl TotalsChange {
         self.add(sql, resource, -1, -length)
     }
 
-    /// Adds to each set that a resource is a member of.
+    /// Adds to each set that a resource belongs to.
     fn add(
         &mut self,
         sql: &Connection,
@@ -200,7 +200,7 @@ impl TotalsChange {
         if (resources, bytes) == (0, 0) {
             return Ok(());
         }
-        for set in member::sets_of(sql, resource)? {
+        for set in membership::sets_of(sql, resource)? {
             let change = self.0.entry(set).or_default();
             change.0 += resources;
             change.1 = change.1.saturating_add(bytes);
@@ -217,22 +217,22 @@ impl TotalsChange {
     }
 }
 
-/// The part of a member that a change names: its own, if that named it when it was last read.
+/// The part of a resource that a change names: its own, if that named it when it was last read.
 pub(super) fn part_if_named(
     sql: &Connection,
-    member: Membership,
+    membership: Membership,
 ) -> Result<Option<i64>, StoreError> {
-    if member.is_linked() {
+    if membership.is_linked() {
         return Ok(None);
     }
-    let Some(part) = member.part.filter(|&part| part != part::SEVERAL) else {
-        return Ok(member.part);
+    let Some(part) = membership.part.filter(|&part| part != part::SEVERAL) else {
+        return Ok(membership.part);
     };
-    let was_left_out = part::was_read_after(sql, part, member.generation)?;
-    Ok(member.part.filter(|_| !was_left_out))
+    let was_left_out = part::was_read_after(sql, part, membership.generation)?;
+    Ok(membership.part.filter(|_| !was_left_out))
 }
 
-/// Assigns members to a part that is being read.
+/// Assigns resources to a part that is being read.
 pub(super) struct PartAssignment<'a> {
     sql: &'a Connection,
     set: SetId,
@@ -255,11 +255,11 @@ impl<'a> PartAssignment<'a> {
 
     /// The part of a resource that this part names. `before`: its membership until now.
     pub(super) fn part_of(&mut self, before: Option<Membership>) -> Result<i64, StoreError> {
-        let Some(member) = before else {
+        let Some(membership) = before else {
             return Ok(self.part.0);
         };
-        let is_first_name = member.generation < self.generation;
-        let may_have_another = match member.part {
+        let is_first_name = membership.generation < self.generation;
+        let may_have_another = match membership.part {
             None | Some(part::LINKED) => false,
             Some(part) if part == self.part.0 => false,
             _ if !is_first_name => true,

@@ -9,7 +9,7 @@ use super::batch_context::BatchContext;
 use crate::protocol::{ChangeKind, ResourceUri};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
-use crate::store::tables::member::Membership;
+use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::task::{self, NewTask, TaskState};
 use crate::store::{Store, StoreError, Wake};
@@ -75,8 +75,8 @@ pub(super) fn repair(
         _ if known.is_some_and(|known| !known.deleted) => ChangeKind::Updated,
         _ => ChangeKind::Created,
     };
-    // What only links name is a member because of them.
-    if !deletes && !state.member.is_some_and(Membership::is_linked) {
+    // What only links name belongs to the set because of them.
+    if !deletes && !state.membership.is_some_and(Membership::is_linked) {
         state.join_changed(sql, context)?;
     }
     // A list may state an older change than the one that was applied: its time does not go back.

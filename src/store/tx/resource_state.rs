@@ -12,7 +12,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::feed::{self, LINKED, NewEntry};
-use crate::store::tables::member::Membership;
+use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{
     coverage, dropped_task, part, resource_count, source_set, task, version,
@@ -29,7 +29,7 @@ impl ResourceState {
         let state = context.state_of(&change.uri)?;
         if let Some(mut state) = state {
             if let Some(updates) = &context.updates {
-                state.member = updates.membership(context.set, state.id, state.member);
+                state.membership = updates.membership(context.set, state.id, state.membership);
             }
             if state.announced_by != context.set {
                 source_set::set_sharing(sql, context.set, state.announced_by)?;
@@ -46,7 +46,7 @@ impl ResourceState {
             is_doubted: false,
             has_links: false,
             announced_by: context.set,
-            member: None,
+            membership: None,
             applied_at: None,
         })
     }
@@ -54,7 +54,7 @@ impl ResourceState {
     /// The state once it is known which set decides: if another one has announced the deletion that is pending, the resource
     /// leaves that set at once, and this one decides. A deletion of another set that was applied already decides nothing about a
     /// resource that this one names, unless this one has been read up to then, or the other one is no longer followed.
-    /// A `change` that is a deletion does not name the resource: that counts only if it is a member.
+    /// A `change` that is a deletion does not name the resource: that counts only if it belongs to the set.
     pub(super) fn decided_for(
         mut self,
         sql: &Connection,
@@ -80,15 +80,15 @@ impl ResourceState {
         if !counts {
             return Ok(self);
         }
-        if names && self.member.is_none() {
+        if names && self.membership.is_none() {
             self.join_changed(sql, context)?;
-            self.member = Some(Membership {
+            self.membership = Some(Membership {
                 generation: context.generation,
                 part: None,
                 named_at: None,
             });
         }
-        if self.member.is_some() && leave_if_shared(sql, other, self.id)? {
+        if self.membership.is_some() && leave_if_shared(sql, other, self.id)? {
             self.pending = self.drop_deletion(sql, context, &change.uri)?;
             self.pending_set = self.pending.is_some().then_some(context.set);
             self.is_interrupted = false;
@@ -126,7 +126,7 @@ impl ResourceState {
         self.is_interrupted && self.pending_set == Some(set)
     }
 
-    /// Makes the resource a member of the set because a change names it.
+    /// Makes the resource belong to the set because a change names it.
     pub(super) fn join_changed(
         &self,
         sql: &Connection,
@@ -142,9 +142,9 @@ impl ResourceState {
         context: &BatchContext<'_>,
         changed_at: Option<SourceTime>,
     ) -> Result<(), StoreError> {
-        let named_at = match self.member {
+        let named_at = match self.membership {
             None => changed_at,
-            Some(member) => member
+            Some(membership) => membership
                 .named_at
                 .zip(changed_at)
                 .map(|(one, other)| one.max(other)),
@@ -158,11 +158,13 @@ impl ResourceState {
         context: &BatchContext<'_>,
         named_at: Option<SourceTime>,
     ) -> Result<(), StoreError> {
-        let part = match self.member {
-            Some(member) if member.generation < context.generation => part_if_named(sql, member)?,
-            member => member
-                .filter(|member| !member.is_linked())
-                .and_then(|member| member.part),
+        let part = match self.membership {
+            Some(membership) if membership.generation < context.generation => {
+                part_if_named(sql, membership)?
+            }
+            membership => membership
+                .filter(|membership| !membership.is_linked())
+                .and_then(|membership| membership.part),
         };
         let now = Membership {
             generation: context.generation,
@@ -175,7 +177,7 @@ impl ResourceState {
     /// Whether a change that is older than what another set has stated says that the resource has left this one: the set has not named
     /// it since. What only a hub states does not count, because nobody would be asked.
     pub(super) fn has_left(&self, change: &Change) -> bool {
-        let named_at = self.member.and_then(|member| member.named_at);
+        let named_at = self.membership.and_then(|membership| membership.named_at);
         let (Some(named_at), Some(changed_at)) = (named_at, change.changed_at) else {
             return false;
         };
@@ -183,7 +185,7 @@ impl ResourceState {
         change.kind == ChangeKind::Deleted && !change.unconfirmed && is_later
     }
 
-    /// Makes the resource a member of the set because a part of its Resource List names it.
+    /// Makes the resource belong to the set because a part of its Resource List names it.
     pub(super) fn join_listed(
         &self,
         sql: &Connection,
@@ -192,19 +194,19 @@ impl ResourceState {
     ) -> Result<(), StoreError> {
         let now = Membership {
             generation: context.generation,
-            part: Some(parts.part_of(self.member)?),
+            part: Some(parts.part_of(self.membership)?),
             named_at: None,
         };
         self.join(sql, context, now)
     }
 
-    /// Makes the resource a member of the set, as one that only links name, unless it is a member.
+    /// Makes the resource belong to the set, as one that only links name, unless it belongs to it already.
     pub(super) fn join_linked(
         &self,
         sql: &Connection,
         context: &BatchContext<'_>,
     ) -> Result<(), StoreError> {
-        if self.member.is_some() {
+        if self.membership.is_some() {
             return Ok(());
         }
         let now = Membership {
@@ -223,7 +225,15 @@ impl ResourceState {
     ) -> Result<(), StoreError> {
         let live_length = self.live_length();
         let (set, updates) = (context.set, context.updates.as_ref());
-        join(sql, set, self.id, live_length, self.member, now, updates)
+        join(
+            sql,
+            set,
+            self.id,
+            live_length,
+            self.membership,
+            now,
+            updates,
+        )
     }
 
     /// The length of the resource's file, in bytes; `None`: the mirror has none.
@@ -309,7 +319,7 @@ impl ResourceState {
     ) -> Result<(), StoreError> {
         if self.pending.is_some() {
             // It may be in progress: its result must not be taken for that of the resource's next task.
-            resource::raise_next_version(sql, self.id)?;
+            resource::raise_next_revision(sql, self.id)?;
             dropped_task::insert(sql, self.id)?;
             task::delete(sql, self.id)?;
             if version::release(sql, self.id, None)? {

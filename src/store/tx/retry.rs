@@ -33,7 +33,7 @@ impl Store {
             for &id in &unwanted {
                 // It may be due again, or in progress, by now.
                 if task::is_failed(tx.sql, id)? {
-                    resource::raise_next_version(tx.sql, id)?;
+                    resource::raise_next_revision(tx.sql, id)?;
                     task::delete(tx.sql, id)?;
                 }
             }
@@ -75,7 +75,7 @@ impl Store {
             self.write(move |tx| {
                 for &id in &unwanted {
                     if task::is_unselected(tx.sql, id)? {
-                        resource::raise_next_version(tx.sql, id)?;
+                        resource::raise_next_revision(tx.sql, id)?;
                         task::delete(tx.sql, id)?;
                     }
                 }

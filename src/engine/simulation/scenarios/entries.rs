@@ -97,8 +97,8 @@ fn crash_within(case: OneMoment, step: u64) -> bool {
     is_applied
 }
 
-/// A set's list states late that a resource was created and updated, and that it has left the set since, which was never a
-/// member of it: only another set has it. Then the update is no news of this set.
+/// A set's list states late that a resource was created and updated, and that it has left the set since, to which it
+/// never belonged: only another set has it. Then the update is no news of this set.
 #[test]
 fn late_update_before_a_deletion_in_its_list_is_no_news() {
     let habits = Habits {
@@ -127,11 +127,11 @@ fn late_update_before_a_deletion_in_its_list_is_no_news() {
         poll_requests(world).await;
         assert_eq!(version(world, 5), Some(1));
         let database = world.database().await;
-        let is_member = |set: usize| {
-            let mut members = database.sets[set].members.iter();
-            members.any(|it| it.ends_with("/5"))
+        let has_resource = |set: usize| {
+            let mut resources = database.sets[set].resources.iter();
+            resources.any(|it| it.ends_with("/5"))
         };
-        assert_eq!([0, 1].map(is_member), [false, true]);
+        assert_eq!([0, 1].map(has_resource), [false, true]);
     });
 }
 

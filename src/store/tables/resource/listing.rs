@@ -42,7 +42,7 @@ pub(in crate::store) fn of_source(
     ListedRows::read(&mut rows, |row| row.get("uri"))
 }
 
-/// The next members of a set, by row.
+/// The next resources of a set, by row.
 pub(in crate::store) fn of_set(
     sql: &Connection,
     set: SetId,

@@ -1,4 +1,4 @@
-//! `session`: whether a process works on the database; one row.
+//! `session`: whether a process works on the database; one row. (In the code a session is one of XMPP.)
 
 use rusqlite::{Connection, OptionalExtension, Result};
 

@@ -1,4 +1,4 @@
-//! `member`: which resources belong to which sets.
+//! `member`: which resources belong to which sets. (In the code a member is one of a package.)
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use super::part;
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 
-/// How a resource is a member of a set.
+/// How a resource belongs to a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Membership {
     /// The generation of the Resource List in which it was last named.
@@ -58,7 +58,7 @@ pub(in crate::store) fn update(
     Ok(())
 }
 
-/// Updates the memberships of all members among these resources.
+/// Updates the memberships of those of these resources that belong to the set.
 pub(in crate::store) fn update_range(
     sql: &Connection,
     set: SetId,
@@ -95,21 +95,21 @@ pub(in crate::store) fn delete(sql: &Connection, set: SetId, resource: ResourceI
     Ok(deleted > 0)
 }
 
-/// Removes a deleted resource from all sets, unless a task newer than `version` creates it again.
+/// Removes a deleted resource from all sets, unless a task of a later revision creates it again.
 pub(in crate::store) fn delete_from_all(
     sql: &Connection,
     resource: ResourceId,
-    version: i64,
+    revision: i64,
 ) -> Result<()> {
     sql.prepare_cached(
         "DELETE FROM member WHERE resource_id = ?1 AND NOT EXISTS (
              SELECT 1 FROM task WHERE resource_id = ?1 AND version > ?2 AND kind <> 'deleted')",
     )?
-    .execute(params![resource, version])?;
+    .execute(params![resource, revision])?;
     Ok(())
 }
 
-/// Whether a resource is a member of another set than this one that is followed.
+/// Whether a resource belongs to another set than this one that is followed.
 pub(in crate::store) fn is_in_another_set(
     sql: &Connection,
     set: SetId,
@@ -135,7 +135,7 @@ pub(in crate::store) fn is_named_by_another_set(
     .exists(params![resource, set, part::LINKED])
 }
 
-/// A set that is followed and that a resource is a member of.
+/// A set that is followed and that a resource belongs to.
 pub(in crate::store) fn any_set(sql: &Connection, resource: ResourceId) -> Result<Option<SetId>> {
     sql.prepare_cached(
         "SELECT set_id FROM member JOIN source_set ON source_set.id = member.set_id
@@ -145,7 +145,7 @@ pub(in crate::store) fn any_set(sql: &Connection, resource: ResourceId) -> Resul
     .optional()
 }
 
-/// The sets that a resource is a member of, also those that are not followed any more.
+/// The sets that a resource belongs to, also those that are not followed any more.
 pub(in crate::store) fn sets_of(sql: &Connection, resource: ResourceId) -> Result<Vec<SetId>> {
     sql.prepare_cached("SELECT set_id FROM member WHERE resource_id = ?1")?
         .query_map([resource], |row| row.get(0))?
@@ -158,7 +158,7 @@ pub(in crate::store) fn is_listed(sql: &Connection, resource: ResourceId) -> Res
         .exists([resource])
 }
 
-/// The last of the next `limit` members after a resource; `None`: there are no more.
+/// The last of the next `limit` resources of a set after a resource; `None`: there are no more.
 pub(in crate::store) fn last_of_next(
     sql: &Connection,
     set: SetId,
@@ -172,7 +172,7 @@ pub(in crate::store) fn last_of_next(
     .query_row(params![set, after, limit], |row| row.get(0))
 }
 
-/// Members between `after` and `until`, at most `limit` of them, that none of these generations has named, neither itself nor,
+/// Resources of a set between `after` and `until`, at most `limit` of them, that none of these generations has named, neither itself nor,
 /// in the last one, by an unchanged part. Those that only links name are none of them.
 pub(in crate::store) fn absent(
     sql: &Connection,
@@ -187,7 +187,7 @@ pub(in crate::store) fn absent(
          WHERE member.set_id = ?1 AND member.generation < ?5 AND member.resource_id > ?3 AND member.resource_id <= ?4
            AND member.part IS NOT -1 AND NOT {}
          ORDER BY member.resource_id LIMIT {limit}",
-        part::NAMES_MEMBER
+        part::NAMES_RESOURCE
     ))?
     .query_map(
         params![set, generations.end(), after, until, generations.start()],
@@ -196,16 +196,16 @@ pub(in crate::store) fn absent(
     .collect()
 }
 
-/// Whether there are members that this generation has not named, neither itself nor by an unchanged part.
+/// Whether a set has resources that this generation has not named, neither itself nor by an unchanged part.
 pub(in crate::store) fn any_absent(sql: &Connection, set: SetId, generation: i64) -> Result<bool> {
     sql.prepare_cached(&format!(
         "SELECT 1 FROM member WHERE set_id = ?1 AND generation < ?2 AND part IS NOT -1 AND NOT {} LIMIT 1",
-        part::NAMES_MEMBER
+        part::NAMES_RESOURCE
     ))?
     .exists(params![set, generation])
 }
 
-/// Whether this generation has named a member, itself or by an unchanged part.
+/// Whether this generation has named a resource of the set, itself or by an unchanged part.
 pub(in crate::store) fn is_named(
     sql: &Connection,
     set: SetId,
@@ -214,12 +214,12 @@ pub(in crate::store) fn is_named(
 ) -> Result<bool> {
     sql.prepare_cached(&format!(
         "SELECT 1 FROM member WHERE set_id = ?1 AND resource_id = ?3 AND (generation >= ?2 OR {})",
-        part::NAMES_MEMBER
+        part::NAMES_RESOURCE
     ))?
     .exists(params![set, generation, resource])
 }
 
-/// Whether any member is named by a part that is unchanged in this generation.
+/// Whether any resource of a set is named by a part that is unchanged in this generation.
 pub(in crate::store) fn any_in_unchanged_parts(
     sql: &Connection,
     set: SetId,
@@ -227,12 +227,12 @@ pub(in crate::store) fn any_in_unchanged_parts(
 ) -> Result<bool> {
     sql.prepare_cached(&format!(
         "SELECT 1 FROM member WHERE set_id = ?1 AND {} LIMIT 1",
-        part::NAMES_MEMBER
+        part::NAMES_RESOURCE
     ))?
     .exists(params![set, generation])
 }
 
-/// Whether there are members of which this generation does not show whether they are absent: several parts named them, no part
+/// Whether a set has resources of which this generation does not show whether they are absent: several parts named them, no part
 /// that was read in this generation does, and others were skipped as unchanged.
 pub(in crate::store) fn any_uncertain(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(

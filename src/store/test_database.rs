@@ -1,0 +1,99 @@
+//! For tests of other modules: what [`Store`](super::Store) does not do or show, over a connection of its own.
+
+use std::path::Path;
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, params};
+
+use super::schema::DATABASE;
+use super::tables::values::Micros;
+
+/// The database of a folder.
+pub(crate) struct TestDatabase(Connection);
+
+impl TestDatabase {
+    /// Opens a database that a [`Store`](super::Store) has created. It may be open there as well.
+    pub(crate) fn open(folder: &Path) -> Self {
+        Self(Connection::open(folder.join(DATABASE)).unwrap())
+    }
+
+    /// Adds entries to the feed, of updates of one resource that were applied at these times.
+    pub(crate) fn add_feed_entries(
+        &self,
+        source: &str,
+        applied_at: impl IntoIterator<Item = DateTime<Utc>>,
+    ) {
+        let set = "INSERT OR IGNORE INTO source_set (id, source, capability_list) VALUES (1, ?1, 'http://a.example/')";
+        self.0.execute(set, [source]).unwrap();
+        for applied_at in applied_at {
+            let entry = "INSERT INTO feed (applied_at, source, set_id, uri, change, origin)
+                VALUES (?1, ?2, 1, 'http://a.example/a', 'updated', 'change-list')";
+            self.0
+                .execute(entry, params![Micros(applied_at), source])
+                .unwrap();
+        }
+    }
+
+    /// Lets an entry of the feed have been applied at another time.
+    pub(crate) fn set_applied_at(&self, number: i64, applied_at: DateTime<Utc>) {
+        let older = "UPDATE feed SET applied_at = ?1 WHERE seq = ?2";
+        self.0
+            .execute(older, params![Micros(applied_at), number])
+            .unwrap();
+    }
+
+    /// Lets nothing else write until what it returns is dropped.
+    pub(crate) fn lock(&self) -> TestLock<'_> {
+        self.0.execute_batch("BEGIN IMMEDIATE").unwrap();
+        TestLock(&self.0)
+    }
+
+    /// Asserts that nothing is left of the only Source but the feed and what its entries name.
+    pub(crate) fn assert_source_forgotten(&self) {
+        let mut tables = self
+            .0
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            .unwrap();
+        let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        let tables: Vec<String> = tables.map(Result::unwrap).collect();
+        let mut checked = 0;
+        for table in tables {
+            let columns: Vec<String> = self
+                .0
+                .prepare(&format!("PRAGMA table_info({table})"))
+                .unwrap()
+                .query_map([], |row| row.get(1))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            let has = |name: &str| columns.iter().any(|column| column == name);
+            let concerns = ["source", "set_id", "resource_id", "channel_id", "mirror"];
+            if !concerns.iter().any(|name| has(name)) {
+                continue;
+            }
+            let but = match table.as_str() {
+                "feed" => continue,
+                "source_set" => {
+                    "WHERE ended = 0 OR resources + bytes + was_read > 0 OR baseline <> 'missing'"
+                }
+                "task_count" => "WHERE ready + checks + failed + held + undecided + rejected > 0",
+                "resource_count" => "WHERE resources > 0",
+                _ => "",
+            };
+            let count = format!("SELECT COUNT(*) FROM {table} {but}");
+            let left: i64 = self.0.query_row(&count, [], |row| row.get(0)).unwrap();
+            assert_eq!(left, 0, "{table}");
+            checked += 1;
+        }
+        assert!(checked > 15, "{checked}");
+    }
+}
+
+/// The lock of a database, until it is dropped.
+pub(crate) struct TestLock<'a>(&'a Connection);
+
+impl Drop for TestLock<'_> {
+    fn drop(&mut self) {
+        self.0.execute_batch("ROLLBACK").unwrap();
+    }
+}
