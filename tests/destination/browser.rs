@@ -290,6 +290,8 @@ async fn pages_suit_phones_keyboards_screen_readers_and_browsers_without_scripts
     }
     browser.open(&pages[0]).await;
     browser.click("#poll-sample-source").await;
+    // A click does not wait for the page that answers it.
+    browser.until("document.querySelector('.done')").await;
     let done = browser
         .run("return document.querySelector('.done').textContent")
         .await;
