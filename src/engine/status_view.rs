@@ -328,7 +328,7 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
         gaps: numbers.gaps.iter().map(gap).collect(),
         closed_gaps: context
             .store
-            .closed_gaps(record.id)
+            .closed_gaps(record.id, &numbers.gaps)
             .iter()
             .map(closed_gap)
             .collect(),
