@@ -178,7 +178,8 @@ async fn programs_get_text_at_the_first_page() {
 #[tokio::test(flavor = "multi_thread")]
 async fn applied_changes_are_shown_with_their_delay_and_in_the_diagrams() {
     let mut rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    // A poll would apply the change before its notification.
+    rig.idle().await;
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0001.txt", "new");
     rig.source.notify_and_publish(SET).await.unwrap();
