@@ -395,6 +395,11 @@ impl SampleSource {
         self.shared.state.lock().hits(path).1
     }
 
+    /// [`hits`](Self::hits) and [`hits_not_modified`](Self::hits_not_modified) of the same moment.
+    pub fn hits_and_not_modified(&self, path: &str) -> (u64, u64) {
+        self.shared.state.lock().hits(path)
+    }
+
     /// The number of requests, and the bytes of all response bodies.
     pub fn traffic(&self) -> (u64, u64) {
         let state = self.shared.state.lock();

@@ -299,30 +299,42 @@ impl RuntimeStatus {
         self.0.lock().disk_errors.contains_key(source)
     }
 
-    /// Records why a Source's mirror can't be opened, or that it is open. The time stays that of the first such error.
-    pub(super) fn note_mirror(&self, source: &str, error: Option<StatusError>) {
+    /// Records that a Source fails because its mirror can't be opened. In one step: neither is shown without the other. The time of the
+    /// mirror's error stays that of the first one.
+    pub(super) fn note_unopened_mirror(
+        &self,
+        source: &str,
+        error: StatusError,
+        mirror_error: StatusError,
+    ) {
         self.change_source(source, |facts| {
+            (facts.state, facts.error) = (SourceState::Failing, Some(error));
             let since = facts.mirror_error.take().map(|before| before.at);
-            facts.mirror_error = error.map(|error| StatusError {
-                at: since.unwrap_or_else(|| error.at.clone()),
-                ..error
+            facts.mirror_error = Some(StatusError {
+                at: since.unwrap_or_else(|| mirror_error.at.clone()),
+                ..mirror_error
             });
         });
     }
 
-    /// Why a Source's mirror can't be opened or written, and since when.
-    pub(super) fn mirror_error(&self, source: &str) -> Option<StatusError> {
+    /// Records that a Source's mirror is open.
+    pub(super) fn note_opened_mirror(&self, source: &str) {
+        self.change_source(source, |facts| facts.mirror_error = None);
+    }
+
+    /// What is known of a Source, and why its mirror can't be opened or written, and since when.
+    pub(super) fn source_and_mirror(&self, source: &str) -> (SourceFacts, Option<StatusError>) {
         let facts = self.0.lock();
-        let of_source = facts.sources.get(source);
-        let of_opening = of_source.and_then(|facts| facts.mirror_error.clone());
+        let of_source = facts.sources.get(source).cloned().unwrap_or_default();
         // Until something is written, however long that takes.
         let of_writing = facts.disk_errors.get(source);
-        of_opening.or_else(|| {
+        let mirror_error = of_source.mirror_error.clone().or_else(|| {
             of_writing.map(|error| StatusError {
                 at: error.since.clone(),
                 ..error.status_error.clone()
             })
-        })
+        });
+        (of_source, mirror_error)
     }
 
     /// A mirror that can't be written: the name of its Source, and the error.
@@ -331,5 +343,28 @@ impl RuntimeStatus {
         let mut errors = facts.disk_errors.iter();
         let recent = errors.find(|(_, error)| error.is_recent(now));
         recent.map(|(source, error)| (source.clone(), error.status_error.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirror_that_cannot_be_opened_is_shown_with_a_source_that_fails_since_the_first_time() {
+        let at = |second: i64| DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(second);
+        let error = |second| StatusError::new("mirror-missing", "it is not mounted", at(second));
+        let (status, name) = (RuntimeStatus::default(), "example");
+        for second in [1, 2] {
+            status.note_unopened_mirror(name, error(second), error(second));
+            let (facts, mirror_error) = status.source_and_mirror(name);
+            assert_eq!(facts.state, SourceState::Failing);
+            assert_eq!(facts.error.unwrap().at, error(second).at);
+            assert_eq!(mirror_error.unwrap().at, error(1).at);
+        }
+        status.note_opened_mirror(name);
+        let (facts, mirror_error) = status.source_and_mirror(name);
+        assert_eq!(facts.state, SourceState::Failing, "until it is discovered");
+        assert!(mirror_error.is_none());
     }
 }

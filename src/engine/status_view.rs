@@ -54,11 +54,10 @@ struct WorkerReports {
 
 impl WorkerReports {
     fn of(runtime_status: &RuntimeStatus, source: &str) -> Self {
-        // Before the state, which is noted first: a mirror that cannot be used is never shown with a Source that works.
-        let mirror_error = runtime_status.mirror_error(source);
+        let (facts, mirror_error) = runtime_status.source_and_mirror(source);
         Self {
             mirror_error,
-            facts: runtime_status.source(source),
+            facts,
             hooks: runtime_status.hooks(source),
         }
     }
@@ -329,7 +328,7 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
         gaps: numbers.gaps.iter().map(gap).collect(),
         closed_gaps: context
             .store
-            .closed_gaps(record.id)
+            .closed_gaps(record.id, &numbers.gaps)
             .iter()
             .map(closed_gap)
             .collect(),

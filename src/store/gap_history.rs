@@ -1,7 +1,8 @@
 //! The gaps that were closed since the start, for people to see what has happened.
 //!
 //! Invariants: of each set the newest ones are remembered, a bounded number, and a set that never had a gap takes no room. The open gaps
-//! are in the database; what is closed is lost when the process ends.
+//! are in the database; what is closed is lost when the process ends. A gap is noted as closed before that is committed, and shown as
+//! closed only to whoever does not find it open: so it is never shown as neither.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,14 +27,36 @@ pub struct ClosedGap {
 #[derive(Debug, Default)]
 pub(super) struct GapHistory(Mutex<HashMap<SetId, GapsOfSet>>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct GapsOfSet {
     open: Vec<Gap>,
     closed: VecDeque<ClosedGap>,
 }
 
+/// What was known of some sets, and of which sets nothing was.
+#[derive(Debug)]
+pub(super) struct FormerGaps(Vec<(SetId, Option<GapsOfSet>)>);
+
 impl GapHistory {
-    /// The gaps of a set are these now: what is missing of those before was closed.
+    /// What is known of these sets, for [`restore`](Self::restore).
+    pub(super) fn of_sets(&self, sets: impl Iterator<Item = SetId>) -> FormerGaps {
+        let known = self.0.lock();
+        let gaps = sets.map(|set| (set, known.get(&set).cloned()));
+        FormerGaps(gaps.collect())
+    }
+
+    /// Takes back what was noted of these sets since: it was not committed.
+    pub(super) fn restore(&self, former: FormerGaps) {
+        let mut sets = self.0.lock();
+        for (set, gaps) in former.0 {
+            match gaps {
+                Some(gaps) => sets.insert(set, gaps),
+                None => sets.remove(&set),
+            };
+        }
+    }
+
+    /// The gaps of a set are these now, or once they are committed: what is missing of those before was closed.
     pub(super) fn note(&self, set: SetId, gaps: &[Gap], now: DateTime<Utc>) {
         let mut sets = self.0.lock();
         if gaps.is_empty() && !sets.contains_key(&set) {
@@ -59,11 +82,17 @@ impl GapHistory {
         }
     }
 
-    /// The gaps of a set that were closed, the one that was closed first at the begin.
-    pub(super) fn closed(&self, set: SetId) -> Vec<ClosedGap> {
+    /// The gaps of a set that were closed, the one that was closed first at the begin; not those that the caller has found `open`.
+    pub(super) fn closed(&self, set: SetId, open: &[Gap]) -> Vec<ClosedGap> {
         let sets = self.0.lock();
         let closed = sets.get(&set).map(|gaps| &gaps.closed);
-        closed.into_iter().flatten().cloned().collect()
+        let is_open = |closed: &ClosedGap| {
+            let interval = closed.gap.interval;
+            let mut open = open.iter();
+            open.any(|gap| gap.interval.intersection(&interval).is_some())
+        };
+        let closed = closed.into_iter().flatten();
+        closed.filter(|gap| !is_open(gap)).cloned().collect()
     }
 }
 
@@ -102,8 +131,8 @@ mod tests {
                 gap: gap(from, until, since),
                 closed_at: at(closed),
             });
-        assert_eq!(history.closed(SetId(1)), expected.collect::<Vec<_>>());
-        assert_eq!(history.closed(SetId(2)), []);
+        assert_eq!(history.closed(SetId(1), &[]), expected.collect::<Vec<_>>());
+        assert_eq!(history.closed(SetId(2), &[]), []);
     }
 
     #[test]
@@ -127,7 +156,7 @@ mod tests {
             let gaps = [gap(10 * number, 10 * number + 5, number)];
             history.note(SetId(1), &gaps, at(number));
         }
-        let closed = history.closed(SetId(1));
+        let closed = history.closed(SetId(1), &[]);
         assert_eq!(closed.len(), REMEMBERED);
         assert_eq!(closed[REMEMBERED - 1].closed_at, at(999));
         // Most sets never have a gap.

@@ -159,7 +159,8 @@ async fn dump_that_is_not_read_completely_deletes_nothing() {
         .await
         .unwrap();
         let rig = Rig::follow(source, |_| {}).await;
-        rig.settled().await;
+        // A poll would read the dump before it is spoilt.
+        rig.idle().await;
         let deleted = rig.mirrored("r0001.txt");
         rig.source.delete(SET, "r0001.txt");
         rig.source.update(SET, "r0002.txt", "new");

@@ -104,7 +104,7 @@ fn requests_since(rig: &Rig, before: &[(u64, u64)]) -> Vec<(u64, u64)> {
 
 fn hits(rig: &Rig) -> Vec<(u64, u64)> {
     [INDEX, A, B, C]
-        .map(|path| (rig.source.hits(path), rig.source.hits_not_modified(path)))
+        .map(|path| rig.source.hits_and_not_modified(path))
         .to_vec()
 }
 

@@ -449,12 +449,13 @@ async fn generic_uri_is_answered_with_its_representations() {
     rig.settled().await;
     let generic = rig.source.resource_uri(SET, "generic");
     assert_eq!(rig.operator.resource(generic.as_str()).await, None);
+    // A poll may apply the updates before they are pushed.
+    let since = rig.operator.last_change().await;
     for name in ["r0001.txt", "r0002.txt"] {
         let link = Link::new("canonical", generic.clone());
         rig.source.set_links(SET, name, vec![link]);
         rig.source.update(SET, name, format!("new {name}"));
     }
-    let since = rig.operator.last_change().await;
     rig.source.notify_and_publish(SET).await.unwrap();
     for name in ["r0001.txt", "r0002.txt"] {
         let line = rig.until_in_feed(since, name).await;

@@ -17,15 +17,16 @@ pub(super) fn put_package(
     members: &[(&str, &str)],
 ) {
     let until = source.boundary();
+    let manifest = format!(
+        r#"{HEAD}<rs:md capability="changedump-manifest" from="2020-01-01T00:00:00Z" until="{until}"/>{manifest}</urlset>"#
+    );
+    put_zip(source, "/set1/own.zip", &manifest, members);
+    // The dump comes last: whoever polls meanwhile finds no former package at its place, or none.
     let dump = format!(
         r#"{HEAD}<rs:md capability="{capability}" from="2020-01-01T00:00:00Z"/>
         <url><loc>/set1/own.zip</loc><rs:md type="application/zip" until="{until}"/></url></urlset>"#
     );
     source.put_document(DUMP, "application/xml", dump);
-    let manifest = format!(
-        r#"{HEAD}<rs:md capability="changedump-manifest" from="2020-01-01T00:00:00Z" until="{until}"/>{manifest}</urlset>"#
-    );
-    put_zip(source, "/set1/own.zip", &manifest, members);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -120,7 +120,8 @@ async fn feed_is_served_in_pages_of_lines() {
 #[tokio::test(flavor = "multi_thread")]
 async fn feed_continues_as_a_stream_of_events() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    // A poll would apply the change before its notification.
+    rig.idle().await;
     let mut events = rig.operator.events(1).await;
     assert_eq!(events.headers()["content-type"], "text/event-stream");
     let mut text = String::new();

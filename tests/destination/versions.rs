@@ -177,6 +177,8 @@ async fn baseline_push_and_poll_store_what_they_announce() {
     })
     .await;
     rig.idle().await;
+    // What was published before the folder was open is stored after it.
+    until_counted(&rig, 0, 0).await;
     let stored = files(&folder(&rig));
     assert_eq!(stored.len(), 3, "{:?}", stored.keys());
     let state = rig.source.state(SET);
@@ -203,7 +205,9 @@ async fn baseline_push_and_poll_store_what_they_announce() {
     rig.operator.poll(NAME).await;
     until_stored(&rig, RESOURCE, polled, "polled").await;
     until_stored(&rig, "new.txt", created, "new").await;
-    rig.until_mirrored().await;
+    // The files are in place before they are recorded.
+    rig.settled().await;
+    until_counted(&rig, 0, 0).await;
     // The earlier ones are as they were.
     let now = files(&folder(&rig));
     let unchanged: Files = stored
@@ -548,12 +552,13 @@ async fn folder_that_cannot_be_used_does_not_stop_the_mirror() {
     })
     .await;
     rig.settled().await;
-    let status = rig.operator.status().await;
-    let attention = &status.sources[0].attention;
-    assert!(
-        attention.iter().any(|it| it.code == "versions-unusable"),
-        "{attention:?}"
-    );
+    // It is opened beside the tasks.
+    eventually("the attention", Some(rig.wakes()), async || {
+        let attention = rig.operator.status().await.sources.remove(0).attention;
+        let is_shown = attention.iter().any(|it| it.code == "versions-unusable");
+        is_shown.then_some(()).ok_or(format!("{attention:?}"))
+    })
+    .await;
     let set = rig.set().await;
     assert!(set.state == "in-sync" && set.failed == 0, "{set:?}");
     until_counted(&rig, 3, 0).await;

@@ -13,6 +13,8 @@ use crate::protocol::websub::{Mode, Signature, SubscriptionRequest, Verification
 
 const TOPIC: &str = "http://source.example/set1/changes/";
 const SECRET: &str = "a secret";
+/// Ends a test that would hang.
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// A request that the subscriber received: the query of a GET, or the signature and body of a POST.
 #[derive(Debug)]
@@ -91,7 +93,7 @@ impl RunningSubscriber {
             lease_seconds,
             secret: Some(SECRET.to_owned()),
         };
-        let sent = serving::client(Duration::from_secs(10))
+        let sent = serving::client(LIMIT)
             .unwrap()
             .post(hub.uri().url().clone())
             .header("Content-Type", "application/x-www-form-urlencoded")

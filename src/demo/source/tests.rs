@@ -9,6 +9,8 @@ mod dumps;
 
 const START: i64 = 1_700_000_000_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
+/// Ends a test that would hang.
+const LIMIT: Duration = Duration::from_secs(180);
 
 async fn source(options: SampleOptions) -> SampleSource {
     let options = SampleOptions {
@@ -19,7 +21,7 @@ async fn source(options: SampleOptions) -> SampleSource {
 }
 
 async fn get(uri: Url) -> (u16, HeaderMap, Bytes) {
-    let client = serving::client(Duration::from_secs(10)).unwrap();
+    let client = serving::client(LIMIT).unwrap();
     let answer = client.get(uri).send().await.unwrap();
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
     (status, headers, answer.bytes().await.unwrap())
@@ -233,7 +235,7 @@ async fn unchanged_documents_are_answered_304_and_counted() {
     let source = source(SampleOptions::default()).await;
     let uri = source.document_uri("set1", "changelist.xml");
     let (_, headers, _) = get(uri.clone()).await;
-    let client = serving::client(Duration::from_secs(10)).unwrap();
+    let client = serving::client(LIMIT).unwrap();
     let again = || {
         let request = client
             .get(uri.clone())
@@ -267,7 +269,7 @@ async fn faults_apply_as_planned() {
     assert_ne!(wrong, whole);
 
     source.fail(uri.path(), Fault::Truncated, 1);
-    let client = serving::client(Duration::from_secs(10)).unwrap();
+    let client = serving::client(LIMIT).unwrap();
     let cut = client.get(uri.clone()).send().await.unwrap();
     assert_eq!(cut.content_length(), Some(whole.len() as u64));
     assert!(cut.bytes().await.is_err());

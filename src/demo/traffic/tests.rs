@@ -4,6 +4,9 @@ use super::*;
 use crate::demo::{ChannelHub, SampleOptions};
 use crate::protocol::SourceTime;
 
+/// Ends a test that would hang.
+const LIMIT: Duration = Duration::from_secs(180);
+
 async fn source() -> SampleSource {
     let options = SampleOptions {
         hub: ChannelHub::None,
@@ -61,7 +64,7 @@ async fn nothing_grows_without_bound() {
 }
 
 async fn served(source: &SampleSource, file: &str) -> String {
-    let client = crate::demo::serving::client(Duration::from_secs(10)).unwrap();
+    let client = crate::demo::serving::client(LIMIT).unwrap();
     let answer = client.get(source.document_uri("set1", file)).send().await;
     answer.unwrap().text().await.unwrap()
 }

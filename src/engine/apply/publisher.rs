@@ -409,7 +409,6 @@ fn count(context: &ApplyContext, result: &TaskResult) {
 /// Counts a change that was applied.
 fn count_change(context: &ApplyContext, task: &Task) {
     let (counters, origin) = (&context.source.counters, task.origin.code());
-    counters.count_change(task.set.0, origin, task.kind.as_str());
     let now = clock::now().wall;
     let changed_at = task.changed_at.map(SourceTime::to_datetime);
     let delay = apply_delay(origin, changed_at, now);
@@ -418,6 +417,8 @@ fn count_change(context: &ApplyContext, task: &Task) {
     }
     let recent_changes = &context.source.recent_changes;
     recent_changes.count(now, task.kind.as_str(), delay);
+    // Last: a change that is counted is so with its delay.
+    counters.count_change(task.set.0, origin, task.kind.as_str());
 }
 
 /// Logs once that the mirror can't be written.

@@ -217,22 +217,12 @@ impl SourceWorker {
                         .clear_disk_error(self.context.name(), None);
                     self.context
                         .runtime_status
-                        .note_mirror(self.context.name(), None);
+                        .note_opened_mirror(self.context.name());
                     self.failures = 0;
                     return Some(mirror);
                 }
                 Err(EngineError::Interrupted) => return None,
-                Err(EngineError::Mirror(error)) => {
-                    if error.class() == ErrorClass::Fatal {
-                        self.note_disk_error(&error);
-                    }
-                    self.fail(error.code(), error.of_opening());
-                    self.note_mirror(&EngineError::from(error));
-                }
-                Err(error) => {
-                    self.fail(error.code(), error.to_string());
-                    self.note_mirror(&error);
-                }
+                Err(error) => self.fail_to_open_mirror(&error),
             }
             let pause = self.pause().min(LONGEST_MIRROR_PAUSE);
             tokio::select! {
@@ -418,6 +408,29 @@ impl SourceWorker {
     }
 
     fn fail(&mut self, code: &str, message: String) {
+        let status_error = self.log_failure(code, message);
+        let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
+        runtime_status.note_source(name, SourceState::Failing, Some(status_error));
+    }
+
+    /// Records why the mirror can't be opened.
+    fn fail_to_open_mirror(&mut self, error: &EngineError) {
+        let message = match error {
+            EngineError::Mirror(error) => error.of_opening(),
+            error => error.to_string(),
+        };
+        let status_error = self.log_failure(error.code(), message);
+        let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
+        runtime_status.note_unopened_mirror(name, status_error, error.status_error());
+        if let EngineError::Mirror(error) = error
+            && error.class() == ErrorClass::Fatal
+        {
+            self.note_disk_error(error);
+        }
+    }
+
+    /// Counts an error of the Source, and logs it unless it is shown already. Returns it as it is to be shown.
+    fn log_failure(&mut self, code: &str, message: String) -> StatusError {
         let name = self.context.name();
         let known = self.context.runtime_status.source(name).error;
         if !known.is_some_and(|known| known.code == code && known.message == message) {
@@ -428,19 +441,8 @@ impl SourceWorker {
                 "Source failing; retrying"
             );
         }
-        let status_error = StatusError::new(code, message, clock::now().wall);
-        self.context
-            .runtime_status
-            .note_source(name, SourceState::Failing, Some(status_error));
         self.failures = self.failures.saturating_add(1);
-    }
-
-    /// Records why the mirror can't be opened.
-    fn note_mirror(&self, error: &EngineError) {
-        let status_error = error.status_error();
-        self.context
-            .runtime_status
-            .note_mirror(self.context.name(), Some(status_error));
+        StatusError::new(code, message, clock::now().wall)
     }
 
     fn note_disk_error(&self, error: &MirrorError) {

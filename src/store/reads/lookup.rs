@@ -44,9 +44,10 @@ impl Store {
         Ok((coverage, gaps))
     }
 
-    /// The gaps of a set that were closed since the start: the newest ones, oldest first.
-    pub fn closed_gaps(&self, set: SetId) -> Vec<ClosedGap> {
-        self.gap_history.closed(set)
+    /// The gaps of a set that were closed since the start: the newest ones, oldest first. `open`: the gaps that the caller has read, which
+    /// may be closed meanwhile.
+    pub fn closed_gaps(&self, set: SetId, open: &[Gap]) -> Vec<ClosedGap> {
+        self.gap_history.closed(set, open)
     }
 
     /// The stored validators of a document.

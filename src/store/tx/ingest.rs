@@ -149,11 +149,14 @@ impl Store {
             }
             Ok(sum)
         });
-        let sum = write.await?;
+        // Noted first: the database may show that a gap is closed before this goes on.
+        let former = self.gap_history.of_sets(gaps.iter().map(|(set, ..)| *set));
         for (set, gaps, now) in gaps {
             self.gap_history.note(set, &gaps, now);
         }
-        Ok(sum)
+        write
+            .await
+            .inspect_err(|_| self.gap_history.restore(former))
     }
 }
 

@@ -205,7 +205,7 @@ async fn range_requests_are_answered_for_the_stated_version() {
     let source = source(both()).await;
     let uri = source.document_uri("set1", "resourcedump-0000.zip");
     let (_, headers, whole) = get(uri.clone()).await;
-    let client = serving::client(Duration::from_secs(10)).unwrap();
+    let client = serving::client(LIMIT).unwrap();
     let ask = async |range: &str, etag: &str| {
         let request = client.get(uri.clone()).header(RANGE, range);
         let answer = request.header(IF_RANGE, etag).send().await.unwrap();
