@@ -29,6 +29,7 @@ async fn mirror_with_each_key(way: Way) {
                     && has_no_poll_due(set, &rig.config.sources[0])
             })
             .await;
+            Examples::until_bases_are_stored(&rig.operator).await;
             since = rig.operator.last_change().await;
             examples.publish().await;
         }

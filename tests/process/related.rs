@@ -26,6 +26,7 @@ async fn examples_are_mirrored_with_each_key_after_a_kill() {
                 })
                 .await;
                 until_verified(source).await;
+                Examples::until_bases_are_stored(&home.operator).await;
                 since = home.operator.last_change().await;
                 source.fail(&last, Fault::Stalled, usize::MAX);
                 examples.publish().await;

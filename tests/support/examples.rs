@@ -487,6 +487,17 @@ impl Examples {
         self.put_list(capability, md, &package);
     }
 
+    /// Waits until no version of the bases is pending. The folder of versions is opened beside the tasks: what is replaced before that is
+    /// missed.
+    pub(crate) async fn until_bases_are_stored(operator: &Operator) {
+        eventually("the versions are stored", None, async || {
+            let source = operator.status().await.sources.remove(0);
+            let pending = source.versions.as_ref().map_or(0, |it| it.pending);
+            (pending == 0).then_some(()).ok_or(format!("{source:#?}"))
+        })
+        .await;
+    }
+
     /// Publishes the examples. Only a push needs no poll afterwards.
     pub(crate) async fn publish(&self) {
         for path in [JSON, IMAGE] {
