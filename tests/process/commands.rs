@@ -186,12 +186,14 @@ async fn deletions_held_back_are_listed_and_rejected() {
         "{listed}"
     );
     // The last line names the command that decides about these and no others.
-    let through = home.set().await.unwrap().held_through.unwrap();
+    let set = home.until("the status", |_| true).await;
+    let through = set.held_through.unwrap();
     let command = format!("`resyncd approve {NAME} --through {through}`");
     assert!(listed.contains(&command), "{listed}");
     assert!(run(&["--through", "0"]).contains(r#"{"approved":0}"#));
     assert!(run(&["--reject", "--through", "0"]).contains(r#"{"rejected":0}"#));
-    assert_eq!(home.set().await.unwrap().held_deletions, 120);
+    let set = home.until("the status", |_| true).await;
+    assert_eq!(set.held_deletions, 120);
     let would_delete = run(&["--dry-run"]);
     assert_eq!(would_delete.matches("would delete: ").count(), 120);
     let would_keep = run(&["--dry-run", "--reject"]);
