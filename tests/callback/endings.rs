@@ -5,7 +5,7 @@ use resyncd::status::UnsubscribeResult;
 use crate::callback_site::{
     CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, deliver, listed, sitemap,
 };
-use crate::support::NAME;
+use crate::support::{NAME, was_polled_since};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interface_that_is_no_longer_named_gets_410() {
@@ -44,10 +44,14 @@ async fn unsubscribe_has_deliveries_answered_with_410() {
     assert!(results[0].confirmed, "{results:?}");
     assert_eq!(results[0].message, "deliveries are answered 410");
     assert_eq!(follower.site.push(&change_set(&[])).await, 410);
+    let before = follower.until("the status", |_| true).await;
     follower.destination.operator.poll(NAME).await;
-    follower
-        .until_channel("ended", |channel| channel.state == "unsubscribed")
+    let followed = &follower.destination.config.sources[0];
+    let set = follower
+        .until("polled", |set| was_polled_since(&before, set, followed))
         .await;
+    let mut states = set.channels.iter().map(|channel| &channel.state);
+    assert!(states.all(|state| state == "unsubscribed"), "{set:#?}");
     assert_eq!(follower.site.posted(), [SUBSCRIBE]);
     // So the operator gets another address.
     follower.destination.stop().await;

@@ -20,7 +20,9 @@ use url::Url;
 
 use crate::PROCESSOR;
 use crate::site::{Site, entry, ok, redirect, status};
-use crate::support::{self, Destination, SET, eventually, expected_files, files, resources, soon};
+use crate::support::{
+    self, Destination, SET, eventually, expected_files, files, resources, soon, until_verified,
+};
 
 /// The bytes of an endless body that are sent in one write. Clients stop only after some hundred thousand bytes: small writes would
 /// take many thousand system calls.
@@ -340,6 +342,18 @@ async fn slow_source_is_reported_and_delays_no_other() {
     // On a busy machine, a pause between two bytes may be longer than the timeout: such a download is tried again.
     let given_up = slow_set().await.map_or(0, |set| set.failed);
     assert!(given_up < SLOW as u64, "slow downloads remain");
+    eventually("the other Source is subscribed to", None, async || {
+        let status = destination.operator.status().await;
+        let source = status.sources.iter().find(|it| it.name == support::NAME);
+        let mut channels = source
+            .iter()
+            .flat_map(|it| &it.sets)
+            .flat_map(|it| &it.channels);
+        let is_active = channels.clone().count() == 2 && channels.all(|it| it.state == "active");
+        is_active.then_some(()).ok_or(format!("{source:#?}"))
+    })
+    .await;
+    until_verified(&source).await;
     source.update(SET, "r0001.txt", "beside a slow Source");
     source.notify_and_publish(SET).await.unwrap();
     eventually("the change is mirrored", None, async || {

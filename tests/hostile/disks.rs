@@ -9,7 +9,7 @@ use resyncd::demo::{DumpOptions, SampleOptions, SampleSource};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::process::{Home, Running};
-use crate::support::{SET, eventually, resources};
+use crate::support::{SET, eventually, resources, until_verified};
 
 const MIB: usize = 1 << 20;
 
@@ -51,6 +51,15 @@ async fn mirror_on_a_failing_disk_waits_and_everything_else_continues() {
     let home = Home::new(&source.url(), &more);
     let running = home.run_in_shell("trap '' XFSZ; exec \"$0\" \"$@\" 2>\"${2%/*}/log\"");
     home.settled(&source).await;
+    home.until_status("the other Source is in sync, too", |status| {
+        let mut sets = status.sources[1].sets.iter();
+        sets.any(|set| {
+            let mut channels = set.channels.iter();
+            set.state == "in-sync" && channels.all(|channel| channel.state == "active")
+        })
+    })
+    .await;
+    until_verified(&other).await;
     until_ready(&home, 200).await;
 
     // Longer than the database and its log become in this test.

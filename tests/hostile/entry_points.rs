@@ -188,12 +188,14 @@ impl GuardedSet {
             })
             .await;
         } else {
-            let before = self.rig.set().await.last_poll_at;
+            let mut last = self.rig.set().await.last_poll_at;
             self.put(bytes);
-            self.rig.operator.poll(NAME).await;
-            self.rig
-                .until(&what, |set| set.last_poll_at != before)
-                .await;
+            // Once the second poll begins, the first one has ended.
+            for _ in 0..2 {
+                self.rig.operator.poll(NAME).await;
+                let set = self.rig.until(&what, |set| set.last_poll_at != last).await;
+                last = set.last_poll_at;
+            }
         }
         self.assert_unchanged(&what).await;
     }

@@ -2,7 +2,7 @@
 
 use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
 
-use crate::support::{NAME, Rig, SET, client, resources};
+use crate::support::{NAME, Rig, SET, client, resources, was_polled_since};
 
 /// A Source whose hub has another port, and so counts as somebody else's.
 async fn source() -> SampleSource {
@@ -47,7 +47,13 @@ async fn one_channel_of_each_kind_is_subscribed_to() {
     let notice = set.notices.iter().find(|it| it.code == "surplus-channels");
     assert_eq!(notice.map(|it| it.count), Some(MORE as u64));
     // A poll changes nothing.
+    rig.idle().await;
+    let before = rig.set().await;
     rig.operator.poll(NAME).await;
+    rig.until("polled", |set| {
+        was_polled_since(&before, set, &rig.config.sources[0])
+    })
+    .await;
     rig.settled().await;
     assert_eq!(rig.hub().counts().requested, 2);
 }

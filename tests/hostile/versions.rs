@@ -38,7 +38,8 @@ impl VersionsCycle {
         );
         let running = home.run();
         home.settled(&source).await;
-        let from = time(home.set().await.unwrap().synced_until.unwrap());
+        let set = home.until("the status", |_| true).await;
+        let from = time(set.synced_until.unwrap());
         assert_eq!(running.stop().await.code(), Some(0));
         let mut expected = files(&folder(&home));
         assert_eq!(expected.len(), NAMES.len());

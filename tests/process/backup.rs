@@ -58,7 +58,7 @@ async fn restored_backup_catches_up_and_is_another_feed() {
     source.create(SET, "newer.txt", "newer");
     source.notify_and_publish(SET).await.unwrap();
     home.settled(&source).await;
-    let set = home.set().await.unwrap();
+    let set = home.until("the status", |_| true).await;
     assert_eq!((set.resources, set.failed), (21, 0));
     // The numbers that the lost database has given are given again: they must be no positions any more.
     assert_ne!(home.operator.changes(0).await[0].feed, feed);

@@ -4,7 +4,15 @@ use resyncd::demo::SampleSource;
 
 use crate::process::{Home, text};
 use crate::reload::{reload, table, until_settled, write_sources};
-use crate::support::{NAME, SET, files, resources};
+use crate::support::{NAME, SET, files, resources, soon, until_verified};
+
+/// Waits until the hub has ended both subscriptions: it does so a moment after they were confirmed.
+async fn until_unsubscribed(source: &SampleSource) {
+    let hub = source.hub().unwrap();
+    let ended = hub.wait_for_counts(|counts| counts.unsubscribed == 2);
+    soon("unsubscribed", ended).await;
+    assert!(hub.subscriptions().is_empty());
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn removed_source_is_forgotten_beside_the_daemon_with_its_files() {
@@ -64,7 +72,7 @@ async fn removed_source_is_forgotten_beside_the_daemon_with_its_files() {
     }
     let status = until_settled(&home, &[NAME]).await;
     assert!(status.former_sources.is_empty());
-    assert!(removed.hub().unwrap().subscriptions().is_empty());
+    until_unsubscribed(&removed).await;
     let (status, shown) = run(&["removed"]);
     assert_eq!(status, 2, "{shown}");
 
@@ -72,6 +80,7 @@ async fn removed_source_is_forgotten_beside_the_daemon_with_its_files() {
     write_sources(&home, &[of_kept, of_removed]);
     reload(&home, &running).await;
     until_settled(&home, &[NAME, "removed"]).await;
+    until_verified(&removed).await;
     assert_eq!(files(&mirror).len(), 4);
     removed.create(SET, "new.txt", "new");
     removed.notify_and_publish(SET).await.unwrap();
@@ -114,10 +123,7 @@ async fn removed_source_is_forgotten_without_a_daemon() {
         "{shown}"
     );
     assert_eq!(files(&home.folder().join("mirror-of-one")).len(), 3);
-    assert!(
-        one.hub().unwrap().subscriptions().is_empty(),
-        "it was unsubscribed"
-    );
+    until_unsubscribed(&one).await;
     let (status, shown) = run(&["one", "--delete-files"]);
     assert_eq!(status, 2, "{shown}");
     let (status, shown) = run(&["other", "--delete-files"]);

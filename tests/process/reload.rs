@@ -8,7 +8,7 @@ use resyncd::status::{SetStatus, SourceStatus, Status};
 use tokio::net::UnixDatagram;
 
 use crate::process::{Home, Running, text};
-use crate::support::{FeedLine, NAME, SET, eventually, files, resources, soon};
+use crate::support::{FeedLine, NAME, SET, eventually, files, resources, soon, until_verified};
 
 /// A `[[source]]`; `more`: further lines.
 pub(crate) fn table(name: &str, url: &str, more: &str) -> String {
@@ -145,6 +145,7 @@ async fn reload_adds_changes_and_removes_sources_and_touches_no_other() {
 
     // The others are followed still.
     for source in [&kept, &added, &changed] {
+        until_verified(source).await;
         source.create(SET, "new.txt", "new");
         source.notify_and_publish(SET).await.unwrap();
     }
@@ -174,6 +175,7 @@ async fn download_of_an_untouched_source_goes_on_during_a_reload() {
     std::fs::write(&home.config, format!("{patient}{of_kept}{of_removed}")).unwrap();
     let running = home.run();
     until_settled(&home, &["kept", "removed"]).await;
+    until_verified(&kept).await;
     let path = format!("/{SET}/res/stalled.txt");
     kept.fail(&path, Fault::Stalled, 1);
     kept.create(SET, "stalled.txt", "it takes an hour");
@@ -287,6 +289,7 @@ async fn reload_adds_changes_and_removes_hooks_and_touches_no_source() {
         is_idle(&status.sources[0].sets[0])
     })
     .await;
+    until_verified(&sample).await;
     let traffic = sample.traffic();
 
     let lines = hook(&home, "lines", "cat > \"$0.new\"; mv \"$0.new\" \"$0\"");

@@ -375,11 +375,10 @@ async fn public_url_that_leads_elsewhere_fails_the_check_of_the_environment() {
     let _running = home.run();
     home.until("in sync", |set| set.state == "in-sync").await;
     failing("leads elsewhere (answered 404");
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    set_url(&format!("http://{free}/"));
+    // Bound, so that no other test gets the port, and not listening.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    set_url(&format!("http://{}/", closed.local_addr().unwrap()));
     failing("can't be requested from here");
 }
 

@@ -69,7 +69,8 @@ async fn dry_run_prints_what_would_be_done_and_changes_nothing() {
     assert_eq!(source.hits(&path("r0000.txt")), 0);
 
     let running = home.run();
-    home.settled(&source).await;
+    // A poll would find the changes.
+    home.idle(&source).await;
     let nothing = home.run_command(&["sync", "--dry-run"]);
     assert_output(&nothing, 0, &["nothing to do"]);
     source.update(SET, "r0001.txt", "another text");
@@ -119,7 +120,8 @@ async fn dry_run_prints_what_would_be_done_and_changes_nothing() {
     );
     assert_eq!(files(&home.mirror), before);
     assert_eq!(source.hits(&path("r0001.txt")), hits);
-    assert_eq!(home.set().await.unwrap().pending, 0);
+    let set = home.until("the status", |_| true).await;
+    assert_eq!(set.pending, 0);
     assert_eq!(running.stop().await.code(), Some(0));
 
     assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);

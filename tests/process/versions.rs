@@ -39,7 +39,7 @@ fn path(source: &SampleSource, name: &str, at: SourceTime) -> String {
 
 /// Publishes a Change List of these changes, and has it polled.
 async fn announce(source: &SampleSource, home: &Home, entries: &[Entry]) {
-    let set = home.set().await.unwrap();
+    let set = home.until("the status", |_| true).await;
     let from = time(set.synced_until.unwrap());
     let list = change_list(from, None, None, entries);
     source.put_document(CHANGES, "application/xml", list);

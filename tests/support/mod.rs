@@ -117,6 +117,15 @@ pub(crate) fn has_no_poll_due(set: &SetStatus, followed: &config::Source) -> boo
     last + followed.poll_interval <= next && verified.flatten().all(|verified| verified <= last)
 }
 
+/// Whether a poll of a set has begun after a status of it, and has ended; no other one is due.
+pub(crate) fn was_polled_since(
+    before: &SetStatus,
+    set: &SetStatus,
+    followed: &config::Source,
+) -> bool {
+    set.last_poll_at != before.last_poll_at && has_no_poll_due(set, followed)
+}
+
 /// Parses a time of the Source as the status and the feed write it.
 pub(crate) fn time(text: impl AsRef<str>) -> SourceTime {
     text.as_ref().parse().unwrap()

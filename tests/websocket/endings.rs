@@ -3,7 +3,7 @@
 use resyncd::status::UnsubscribeResult;
 
 use crate::socket_site::{CHANGES, Follower, SocketSite};
-use crate::support::NAME;
+use crate::support::{NAME, was_polled_since};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn channel_that_is_no_longer_offered_is_closed() {
@@ -38,11 +38,14 @@ async fn unsubscribe_closes_connections_for_good() {
         );
     }
     follower.site.until_ended().await;
+    let before = follower.until("the status", |_| true).await;
     follower.destination.operator.poll(NAME).await;
+    let followed = &follower.destination.config.sources[0];
     follower
-        .until("ended", |set| {
+        .until("ended, and polled", |set| {
             let mut states = set.channels.iter().map(|channel| &channel.state);
-            states.all(|state| state == "unsubscribed")
+            let have_ended = states.all(|state| state == "unsubscribed");
+            have_ended && was_polled_since(&before, set, followed)
         })
         .await;
     assert_eq!(follower.site.opened(), 2);

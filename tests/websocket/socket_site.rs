@@ -292,32 +292,31 @@ async fn head_of(stream: &TcpStream) -> String {
 
 #[allow(clippy::result_large_err, reason = "the crate's type")]
 async fn serve_socket<S: AsyncRead + AsyncWrite + Unpin>(shared: &Arc<Shared>, stream: S) {
-    let (mut path, mut authorization) = (String::new(), None);
+    let (messages, received) = mpsc::unbounded_channel();
     let refuses = *shared.refuses.lock().unwrap();
     let accepting = accept_hdr_async(stream, |request: &Request, response: Response| {
-        path = request.uri().path().to_owned();
-        let header = request.headers().get("authorization");
-        authorization = header.map(|header| header.to_str().unwrap().to_owned());
-        match refuses {
-            false => Ok(response),
-            true => {
-                let mut refusal = ErrorResponse::new(None);
-                *refusal.status_mut() = 403.try_into().unwrap();
-                Err(refusal)
-            }
+        if refuses {
+            let mut refusal = ErrorResponse::new(None);
+            *refusal.status_mut() = 403.try_into().unwrap();
+            return Err(refusal);
         }
+        // Before the answer: to the client the connection is open as soon as that comes.
+        let header = request.headers().get("authorization");
+        shared.connections.lock().unwrap().push(Open {
+            path: request.uri().path().to_owned(),
+            authorization: header.map(|header| header.to_str().unwrap().to_owned()),
+            messages,
+        });
+        shared.counts.send_modify(|(opened, _)| *opened += 1);
+        Ok(response)
     });
-    let Ok(socket) = accepting.await else {
+    let accepted = accepting.await;
+    if refuses {
         return;
-    };
-    let (messages, received) = mpsc::unbounded_channel();
-    shared.connections.lock().unwrap().push(Open {
-        path,
-        authorization,
-        messages,
-    });
-    shared.counts.send_modify(|(opened, _)| *opened += 1);
-    send_all(socket, received).await;
+    }
+    if let Ok(socket) = accepted {
+        send_all(socket, received).await;
+    }
     shared.counts.send_modify(|(_, ended)| *ended += 1);
 }
 

@@ -15,13 +15,20 @@ pub(crate) type Session = XmppEnd<TcpStream>;
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
     listener: TcpListener,
+    /// The same socket. It does not block, and needs no event of the runtime to see what has come.
+    backlog: std::net::TcpListener,
 }
 
 impl Scripted {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        Self { address, listener }
+        let backlog = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        backlog.set_nonblocking(true).unwrap();
+        let listener = TcpListener::from_std(backlog.try_clone().unwrap()).unwrap();
+        Self {
+            address: backlog.local_addr().unwrap(),
+            listener,
+            backlog,
+        }
     }
 
     /// The next connection.
@@ -50,14 +57,16 @@ impl Scripted {
         session
     }
 
-    /// Ends each connection at once until something has happened.
+    /// Ends each connection at once until something has happened, also those that have come by then and were not accepted.
     pub(crate) async fn refusing<T>(&self, until: impl Future<Output = T>) -> T {
         let mut until = std::pin::pin!(until);
-        loop {
+        let done = loop {
             tokio::select! {
-                done = &mut until => return done,
+                done = &mut until => break done,
                 _ = self.listener.accept() => {}
             }
-        }
+        };
+        while self.backlog.accept().is_ok() {}
+        done
     }
 }
