@@ -15,6 +15,7 @@
 //! | | **of a change** |
 //! | `news_filter` | which entries of a document may be news |
 //! | `plan` | what an entry means for the mirror: a task, or nothing |
+//! | `recorded_file` | what a record of a file proves about what is announced |
 //! | `cross_check` | whether a Change List confirms what only a hub has stated |
 //! | `undated` | when a resource is requested again whose entry states nothing of its content |
 //! | | **of a download** |

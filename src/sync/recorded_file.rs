@@ -1,7 +1,7 @@
 //! Compares the recorded file of a resource with what a document announces, and with bytes that were received.
 //!
-//! The file itself is not read here: what is recorded was computed when the file was published. The questions differ in what an error
-//! costs, so each of them has its own criteria:
+//! The file itself is not read here: what is recorded was computed when the file was published. There are four questions, each with
+//! criteria of its own:
 //!
 //! | question | who asks | a file in doubt | length | digests |
 //! |---|---|---|---|---|
@@ -63,7 +63,7 @@ impl RecordedFile<'_> {
     }
 
     /// Whether it is proven to be what is announced, so that no request is necessary. One equal digest is enough, also where another one
-    /// differs, for which [`compare`](Self::compare) makes a task: the bytes that a request would bring could hardly have both.
+    /// differs, for which [`compare`](Self::compare) makes a task: unless a digest collides, no bytes have both.
     #[must_use]
     pub fn is_proven(&self, announced: &ContentInfo) -> bool {
         !self.is_doubted
