@@ -110,7 +110,8 @@ async fn baseline_from_a_dump_continues_after_kills_with_the_current_package() {
     assert!(watch.end() > 0);
     let hits = |number| {
         let path = format!("/set1/resourcedump-{number:04}.zip");
-        source.hits(&path) - source.hits_not_modified(&path)
+        let (hits, not_modified) = source.hits_and_not_modified(&path);
+        hits - not_modified
     };
     let fetched: Vec<u64> = (0..3).map(hits).collect();
     assert!(
