@@ -8,8 +8,8 @@
 //!   stays with the resource, also after a deletion. For an audit, which may know no records, its database calls it.
 //! - When an audit then reads the records, they come first: a resource that has none and whose plain path they give to another one
 //!   has the made path, as it would by [`first_path`].
-//! - When a file is published, [`PublicationPaths`]: in the mirror something may be in the way. The publisher tries them in order, and the
-//!   path that it has used is recorded; the versions of the resource are stored below the same paths.
+//! - When a file is published, [`publication_path`] and [`path_if_blocked`]: in the mirror something may be in the way. The path that the
+//!   publisher has used is recorded; the versions of the resource are stored below the same [two paths](publication_paths).
 //!
 //! All others use the recorded path. The tables leave it out where it is the plain one.
 //!
@@ -236,44 +236,28 @@ pub fn first_path<E>(
     }
 }
 
-/// The paths at which the file of a resource is published, in the order in which they are tried: a folder or a file may be in the way
-/// of the first one. The versions of the resource are stored below them.
-///
-/// After a crash there may be a file at each of them, of which only one has a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublicationPaths {
-    /// The recorded path; the made one if that is invalid.
-    pub first: MirrorPath,
-    /// The made path; `None`: it is the first one.
-    pub if_blocked: Option<MirrorPath>,
+/// The path at which the file of a resource is published first: the recorded one, or the made one if that is invalid.
+#[must_use]
+pub fn publication_path(recorded: &str, uri: &ResourceUri) -> MirrorPath {
+    MirrorPath::parse(recorded).unwrap_or_else(|_| made_path(uri))
 }
 
-impl PublicationPaths {
-    /// The paths of a resource whose file has a recorded path.
-    #[must_use]
-    pub fn of(recorded: &str, uri: &ResourceUri) -> Self {
-        let made = made_path(uri);
-        match MirrorPath::parse(recorded) {
-            Ok(first) if first != made => Self {
-                first,
-                if_blocked: Some(made),
-            },
-            _ => Self {
-                first: made,
-                if_blocked: None,
-            },
-        }
-    }
+/// The path at which it is published where a folder or a file is in the way of that one: the made one; `None`: it was that.
+#[must_use]
+pub fn path_if_blocked(blocked: &str, uri: &ResourceUri) -> Option<MirrorPath> {
+    let made = made_path(uri);
+    (made.as_str() != blocked).then_some(made)
 }
 
-impl IntoIterator for PublicationPaths {
-    type Item = MirrorPath;
-    type IntoIter =
-        std::iter::Chain<std::iter::Once<MirrorPath>, std::option::IntoIter<MirrorPath>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        std::iter::once(self.first).chain(self.if_blocked)
-    }
+/// Both, in this order. After a crash there may be a file at each of them, of which only one has a record. The versions of the resource
+/// are stored below them.
+pub fn publication_paths(
+    recorded: &str,
+    uri: &ResourceUri,
+) -> impl Iterator<Item = MirrorPath> + use<> {
+    let first = publication_path(recorded, uri);
+    let second = path_if_blocked(first.as_str(), uri);
+    std::iter::once(first).chain(second)
 }
 
 #[cfg(test)]
@@ -425,7 +409,7 @@ mod tests {
             ("../a", vec![&made]),
             ("", vec![&made]),
         ] {
-            let paths = PublicationPaths::of(recorded, &uri).into_iter();
+            let paths = publication_paths(recorded, &uri);
             let paths: Vec<String> = paths.map(|path| path.to_string()).collect();
             assert_eq!(paths, expected, "{recorded:?}");
         }

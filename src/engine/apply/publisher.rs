@@ -22,7 +22,7 @@ use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::rest_unless_stopped;
 use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
-use crate::mirror_path::{MirrorPath, PublicationPaths};
+use crate::mirror_path::{MirrorPath, path_if_blocked, publication_path};
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
 use crate::store::{
@@ -497,7 +497,7 @@ fn unrecorded_path(task: &Task, path: &str) -> Option<MirrorPath> {
     if task.live && !task.live_doubted {
         return None;
     }
-    PublicationPaths::of(path, &task.uri).if_blocked
+    path_if_blocked(path, &task.uri)
 }
 
 /// Removes such files of resources that were published elsewhere: nothing else would ever replace or remove them.
@@ -570,7 +570,6 @@ struct PlacedFile {
     task: Task,
     description: Description,
     path: MirrorPath,
-    if_blocked: Option<MirrorPath>,
 }
 
 fn publish_files(
@@ -587,22 +586,18 @@ fn publish_files(
                 continue;
             }
         };
-        let PublicationPaths {
-            first: path,
-            if_blocked,
-        } = PublicationPaths::of(&task.path, &task.uri);
+        let path = publication_path(&task.path, &task.uri);
         let placed = PlacedFile {
             task,
             description,
             path,
-            if_blocked,
         };
         first.push((file, placed));
     }
     let mut again = Vec::new();
     let mut blocked = Vec::new();
-    for (file, mut placed) in place(mirror, first, results) {
-        match placed.if_blocked.take() {
+    for (file, placed) in place(mirror, first, results) {
+        match path_if_blocked(placed.path.as_str(), &placed.task.uri) {
             Some(path) => again.push((file, PlacedFile { path, ..placed })),
             None => blocked.push((file, placed)),
         }
@@ -649,7 +644,6 @@ fn published(placed: PlacedFile) -> TaskResult {
         task,
         description,
         path,
-        if_blocked: _,
     } = placed;
     let Description {
         length,

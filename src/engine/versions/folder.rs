@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::mirror::{CompletedFile, Mirror, MirrorError};
-use crate::mirror_path::{MirrorPath, PublicationPaths};
+use crate::mirror_path::{MirrorPath, publication_paths};
 use crate::protocol::{ResourceUri, SourceTime, version_name};
 use crate::store::{Publication, StoredVersion, TaskResult};
 use crate::sync::{is_plausible, names_version};
@@ -172,7 +172,7 @@ pub(super) fn version_paths(path: &str, uri: &ResourceUri, at: SourceTime) -> Ve
     let Some(name) = version_name(at) else {
         return Vec::new();
     };
-    let folders = PublicationPaths::of(path, uri).into_iter();
+    let folders = publication_paths(path, uri);
     // With the time the path may be too long.
     let paths = folders.filter_map(|folder| MirrorPath::parse(&format!("{folder}/{name}")).ok());
     paths.collect()

@@ -8,7 +8,7 @@ use chrono::SecondsFormat;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::mirror::{MirrorError, MirrorReader};
-use crate::mirror_path::PublicationPaths;
+use crate::mirror_path::publication_paths;
 use crate::protocol::{ResourceUri, SourceTime, parse_version_name};
 use crate::status::{ResourceVersion, VersionError};
 
@@ -88,7 +88,7 @@ fn stored(
         Err(MirrorError::Missing { .. }) => return Ok(found),
         Err(error) => return Err(error),
     };
-    for folder in PublicationPaths::of(path, uri) {
+    for folder in publication_paths(path, uri) {
         for (name, length) in reader.names_in(&folder)? {
             if let Some(at) = parse_version_name(&name) {
                 let path = format!("{folder}/{name}");
