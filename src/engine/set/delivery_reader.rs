@@ -15,12 +15,11 @@ use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId, SetR
 use crate::sync::{NewsFilter, Sequencer, Verdict};
 
 /// Reads deliveries. For blocking threads.
-#[derive(Clone)]
 pub(super) struct DeliveryReader {
     context: Arc<SourceContext>,
     set: SetId,
     capability_list: Url,
-    channel: ChannelRecord,
+    pub(super) channel: ChannelRecord,
 }
 
 /// A change notification that was read.
@@ -38,13 +37,13 @@ impl DeliveryReader {
     pub(super) fn of(
         context: &Arc<SourceContext>,
         set: &SetRecord,
-        channel: &ChannelRecord,
+        channel: ChannelRecord,
     ) -> Self {
         Self {
             context: Arc::clone(context),
             set: set.id,
             capability_list: set.capability_list.clone(),
-            channel: channel.clone(),
+            channel,
         }
     }
 

@@ -150,16 +150,16 @@ impl SetState {
             self.sequencer.forget(id);
             return Ok(());
         };
-        let channel = self.channel(delivery.channel).await?;
-        let (delivery, document) = self.read_delivery(delivery, &channel).await?;
+        let reader = self.reader_of(&delivery).await?;
+        let (delivery, document) = self.read_delivery(delivery, &reader).await?;
         match document {
             Ok(document) => {
-                self.ingest_notification(trial, (delivery, &channel), document, verdict)
+                self.ingest_notification(trial, (delivery, &reader), document, verdict)
                     .await
             }
             Err(error) => {
                 self.sequencer.forget(id);
-                self.reject(&delivery, &channel, &error).await
+                self.reject(&delivery, &reader.channel, &error).await
             }
         }
     }
@@ -187,28 +187,30 @@ impl SetState {
     }
 
     async fn handle_delivery(&mut self, delivery: Delivery) -> Result<(), EngineError> {
-        let channel = self.channel(delivery.channel).await?;
-        let (delivery, document) = self.read_delivery(delivery, &channel).await?;
+        let reader = self.reader_of(&delivery).await?;
+        let channel = &reader.channel;
+        let (delivery, document) = self.read_delivery(delivery, &reader).await?;
         let document = match document {
             Ok(document) => document,
-            Err(error) => return self.reject(&delivery, &channel, &error).await,
+            Err(error) => return self.reject(&delivery, channel, &error).await,
         };
         #[cfg(test)]
         super::notification::panic_in_order(&document)?;
         let (set, topic) = (self.record.id, channel.topic.url());
         note_notification(&self.context, set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
-            return self.act_on_framework(&delivery, &channel, &document).await;
+            return self.act_on_framework(&delivery, channel, &document).await;
         }
         let mut trial = self.sequencer.clone();
-        let reader = self.reader(&channel);
         let verdict = reader.order(&mut trial, &delivery, &document);
-        self.ingest_notification(trial, (delivery, &channel), document, verdict)
+        self.ingest_notification(trial, (delivery, &reader), document, verdict)
             .await
     }
 
-    fn reader(&self, channel: &ChannelRecord) -> DeliveryReader {
-        DeliveryReader::of(&self.context, &self.record, channel)
+    async fn reader_of(&self, delivery: &Delivery) -> Result<Arc<DeliveryReader>, EngineError> {
+        let channel = self.channel(delivery.channel).await?;
+        let reader = DeliveryReader::of(&self.context, &self.record, channel);
+        Ok(Arc::new(reader))
     }
 
     /// Reads a delivery on a blocking thread; an error of its document: it is to be rejected. One that makes the reader panic is: it would
@@ -216,16 +218,16 @@ impl SetState {
     async fn read_delivery(
         &self,
         delivery: Delivery,
-        channel: &ChannelRecord,
+        reader: &Arc<DeliveryReader>,
     ) -> Result<(Delivery, Result<Document, EngineError>), EngineError> {
-        let topic = channel.topic.clone();
+        let topic = reader.channel.topic.clone();
         let panicked = move || EngineError::Panicked(format!("a notification of {topic}"));
         let panics = &self.context.delivery_panics;
         let panics = panics.lock().get(&delivery.id).copied();
         if panics.is_some_and(|panics| panics >= MOST_PANICS) {
             return Ok((delivery, Err(panicked())));
         }
-        let reader = self.reader(channel);
+        let reader = Arc::clone(reader);
         let reading = tokio::task::spawn_blocking(move || {
             let document = catch_unwind(AssertUnwindSafe(|| reader.document(&delivery)));
             let document = match document.unwrap_or_else(|_| Err(panicked())) {
@@ -244,10 +246,11 @@ impl SetState {
     async fn ingest_notification(
         &mut self,
         trial: Sequencer,
-        (delivery, channel): (Delivery, &ChannelRecord),
+        (delivery, reader): (Delivery, &Arc<DeliveryReader>),
         document: Document,
         verdict: Verdict,
     ) -> Result<(), EngineError> {
+        let channel = &reader.channel;
         let (filter, outcome) = match verdict {
             Verdict::Hold => {
                 self.sequencer = trial;
@@ -275,10 +278,11 @@ impl SetState {
             trial.forget(delivery.id);
             self.poll_after(channel);
         }
-        let reader = self.reader(channel);
         let sender = reader.sender_of(&delivery);
-        let reading =
-            tokio::task::spawn_blocking(move || reader.news(sender, document, &filter, outcome));
+        let reading = {
+            let reader = Arc::clone(reader);
+            tokio::task::spawn_blocking(move || reader.news(sender, document, &filter, outcome))
+        };
         let read = reading
             .await
             .map_err(|error| EngineError::of_join(&error, "a notification"));

@@ -18,7 +18,7 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::protocol::{Capability, ChangeKind, Document, ResourceUri};
 use crate::store::{
-    ChangeBatch, ChannelId, Delivery, DeliveryOutcome, DocumentEnd, Origin, ProcessedDelivery,
+    ChangeBatch, Delivery, DeliveryOutcome, DocumentEnd, Origin, ProcessedDelivery,
 };
 use crate::sync::{NewsFilter, Sequencer, Verdict};
 
@@ -47,8 +47,7 @@ impl SetState {
         let topic = channel.topic.clone();
         let planner = Planner {
             context: Arc::clone(&self.context),
-            reader: DeliveryReader::of(&self.context, &self.record, &channel),
-            channel: channel.id,
+            reader: DeliveryReader::of(&self.context, &self.record, channel),
         };
         let (sequencer, waiting) = (self.sequencer.clone(), std::mem::take(deliveries));
         let planning = tokio::task::spawn_blocking(move || {
@@ -130,7 +129,6 @@ struct PlannedNotification {
 struct Planner {
     context: Arc<SourceContext>,
     reader: DeliveryReader,
-    channel: ChannelId,
 }
 
 impl Planner {
@@ -142,7 +140,7 @@ impl Planner {
         };
         let mut changes = 0;
         for delivery in deliveries {
-            if changes >= MOST_CHANGES || delivery.channel != self.channel {
+            if changes >= MOST_CHANGES || delivery.channel != self.reader.channel.id {
                 break;
             }
             let planning = AssertUnwindSafe(|| self.next_of_run(&run, delivery));
