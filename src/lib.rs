@@ -70,8 +70,8 @@
 //!
 //! A polled Change List or Change Dump enters at the sequencer, as a notification does (`engine::set::change_lists`, `ingest`). A Resource
 //! List or Resource Dump enters at the plan (`engine::set::resource_lists`, `ingest`; store: `tx::ingest_listed`, `tx::delete_absent`). The
-//! members of a package are offered by `engine::set::offering`; `engine::apply::members` has them until their tasks are executed. [`Engine::once`](engine::Engine::once) is the same without subscriptions: what
-//! is in the inbox already is processed.
+//! members of a package are offered by `engine::set::offering`; `engine::apply::members` has them until their tasks are executed.
+//! [`Engine::once`](engine::Engine::once) is the same without subscriptions: what is in the inbox already is processed.
 //!
 //! A document is summarized completely ([`protocol::DocumentSummary`]) before an entry of it is ingested. The lists of an index and
 //! the pages of a list are read one after the other; only all of them together prove something. An entry of a time that is covered

@@ -41,8 +41,8 @@
 //!   exactly as it is served, a chunk at a time. A package is written to disk, and an interrupted download is resumed.
 //!
 //! It knows URLs, documents and hubs. It does not know why something is fetched, where it is stored or what it means for the
-//! state of a set. It imports the protocol, the clock, the configuration, the error classes, the metrics
-//! and the random numbers, and nothing else of this program.
+//! state of a set. It imports the protocol, the clock, the configuration, the error classes, the metrics and the random numbers, and
+//! nothing else of this program.
 //!
 //! Specification: ANSI/NISO Z39.99-2014, sections 6.3 (discovery), 11 and 13 (packages); WebSub, sections 4 (topics) and 5.1 (requests
 //! to hubs); RFC 9110; RFC 6455 (WebSockets); RFC 6120 and XEP-0060 (XMPP PubSub).

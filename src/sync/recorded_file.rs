@@ -41,7 +41,7 @@ pub enum ContentMatch {
 }
 
 impl RecordedFile<'_> {
-    /// Whether it is what is announced. One in doubt is like no description.
+    /// Whether it is what is announced. One in doubt never is.
     #[must_use]
     pub fn compare(&self, announced: &ContentInfo) -> ContentMatch {
         if self.is_doubted {

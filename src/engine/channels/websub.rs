@@ -1,5 +1,7 @@
 //! WebSub: the driver of the machine of one channel performs its actions and returns their results to it. It decides nothing.
 
+use std::sync::Arc;
+
 use super::context::ChannelContext;
 use super::keys::fresh_keys;
 use super::requests::{read_topic, send_request};
@@ -14,7 +16,6 @@ use crate::store::{ChannelId, ChannelRecord, Store, StoreError};
 use crate::sync::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
 };
-use std::sync::Arc;
 
 /// The machine of one channel, and where its other half is stored.
 pub(super) struct StoredMachine<'a> {

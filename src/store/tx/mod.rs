@@ -1,7 +1,7 @@
 //! The use cases that write, one a file: what one transaction does, from the tables that it reads to the wakes that it sends.
 //!
-//! Each is a method of [`Store`](super::Store), which runs it as one job of the writer, or as several where it goes in steps. The steps that several of them share
-//! have files of their own, such as [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`] and
+//! Each is a method of [`Store`](super::Store), which runs it as one job of the writer, or as several where it goes in steps. What several
+//! of them share has files of its own, such as [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`] and
 //! [`restore`]. What a single change means is decided by `plan_*` of [`sync`](crate::sync); here, whether it is one of a set.
 
 mod batch_context;
