@@ -145,7 +145,7 @@ fn announced(entry: &Entry, kind: ChangeKind) -> Announced<'_> {
         changed_at: entry.changed_at(),
         lastmod: entry.lastmod,
         content: &entry.md.content,
-        late: false,
+        overtaken: false,
         unconfirmed: false,
     }
 }

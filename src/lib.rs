@@ -48,7 +48,7 @@
 //!          → engine::set::worker       woken; engine::set::inbox_runs: deliveries that need only their turn, many in one transaction;
 //!                                      engine::set::inbox: all others, one by one
 //!                                      both: engine::set::delivery_reader: can it be read, is it for the set, who has sent it
-//!          → sync::Sequencer           handle(now, …) → Verdict: apply, hold, known, covers nothing; a wait that ends opens a gap
+//!          → sync::Sequencer           handle(now, …) → Verdict: ingest, hold, known, covers nothing; a wait that ends opens a gap
 //!          → engine::set::notification News::of: which entries are news
 //!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
@@ -68,9 +68,10 @@
 //! A version that is announced but not published in the mirror gets its own row in the commit of its entry; the Source's version worker
 //! fetches it from where the entry links to.
 //!
-//! A polled Change List or Change Dump enters at the sequencer, as a notification does (`engine::set::change_lists`, `ingest`). A Resource
-//! List or Resource Dump enters at the plan (`engine::set::resource_lists`, `ingest`; store: `tx::ingest_listed`, `tx::delete_absent`). The
-//! members of a package are offered by `engine::set::offering`; `engine::apply::members` has them until their tasks are executed.
+//! A polled Change List or Change Dump enters at the sequencer (`engine::set::change_lists`, `ingest`): it says which entries may be news,
+//! and covers the interval. A Resource List or Resource Dump enters at the plan (`engine::set::resource_lists`, `ingest`; store:
+//! `tx::ingest_listed`, `tx::delete_absent`). The members of a package are offered by `engine::set::offering`; `engine::apply::members` has
+//! them until their tasks are executed.
 //! [`Engine::once`](engine::Engine::once) is the same without subscriptions: what is in the inbox already is processed.
 //!
 //! A document is summarized completely ([`protocol::DocumentSummary`]) before an entry of it is ingested. The lists of an index and

@@ -85,7 +85,7 @@ pub struct Change {
     /// The host of its first candidate.
     pub authority: String,
     /// Whether a later document has been read that covers the same time.
-    pub late: bool,
+    pub overtaken: bool,
     /// How often the resource changes, as the entry states.
     pub frequency: Option<ChangeFrequency>,
     /// Whether only a hub states it that is not the Source.
@@ -124,7 +124,7 @@ impl Change {
             lastmod: None,
             content: ContentInfo::default(),
             links: Vec::new(),
-            late: false,
+            overtaken: false,
             frequency: None,
             encoding: None,
             unconfirmed: false,
@@ -154,7 +154,7 @@ impl Change {
             changed_at: self.changed_at,
             lastmod: self.lastmod,
             content: &self.content,
-            late: self.late,
+            overtaken: self.overtaken,
             unconfirmed: self.unconfirmed,
         }
     }

@@ -73,7 +73,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         content: ContentInfo::default(),
         links: Vec::new(),
         authority: uri(name).authority(),
-        late: false,
+        overtaken: false,
         frequency: None,
         encoding: None,
         unconfirmed: false,

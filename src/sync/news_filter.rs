@@ -18,8 +18,8 @@ pub struct NewsFilter {
     pub(super) missing: Vec<Interval>,
     /// The end of what was covered and read.
     pub(super) front: Option<SourceTime>,
-    /// The time from which on later documents have been read already.
-    pub(super) late_from: Option<SourceTime>,
+    /// The time from which on changes are overtaken: later documents have been read.
+    pub(super) overtaken_from: Option<SourceTime>,
     /// Whether the document is a Change Set of version 0.1.
     pub(super) of_change_set: bool,
 }
@@ -32,7 +32,7 @@ impl NewsFilter {
             stated: None,
             missing: Vec::new(),
             front: None,
-            late_from: None,
+            overtaken_from: None,
             of_change_set: false,
         }
     }
@@ -51,10 +51,10 @@ impl NewsFilter {
         self.of_change_set
     }
 
-    /// Whether a change of that time is late: a later document of the same time has been read. The change may be unknown
+    /// Whether a change of that time is overtaken: a later document of the same time has been read. The change may be unknown
     /// nevertheless, but it does not replace one of the same time.
-    pub fn is_late(&self, changed_at: Option<SourceTime>) -> bool {
-        matches!((self.late_from, changed_at), (Some(from), Some(changed_at)) if from <= changed_at)
+    pub fn is_overtaken(&self, changed_at: Option<SourceTime>) -> bool {
+        matches!((self.overtaken_from, changed_at), (Some(from), Some(changed_at)) if from <= changed_at)
     }
 
     /// Whether a change of that time may be news. Times are often whole seconds, so that a change at a boundary may belong to
@@ -63,7 +63,7 @@ impl NewsFilter {
     /// remove what those have stated.
     pub fn includes(&self, change: Option<ChangeKind>, changed_at: Option<SourceTime>) -> bool {
         let Some(changed_at) = changed_at else {
-            return change != Some(ChangeKind::Deleted) || !self.is_overtaken();
+            return change != Some(ChangeKind::Deleted) || !self.is_document_overtaken();
         };
         let Some(stated) = self.stated else {
             return true;
@@ -78,9 +78,9 @@ impl NewsFilter {
 
     /// Whether the document is covered by later ones, up to its end and beyond. Where it states no end, what it states without a time may
     /// be later than the newest of its changes.
-    pub fn is_overtaken(&self) -> bool {
+    pub fn is_document_overtaken(&self) -> bool {
         let is_passed = |until: SourceTime| {
-            self.front.is_some_and(|front| until < front) && self.is_late(Some(until))
+            self.front.is_some_and(|front| until < front) && self.is_overtaken(Some(until))
         };
         let until = self.stated.map(|stated| stated.until());
         self.missing.is_empty() && until.is_some_and(is_passed)

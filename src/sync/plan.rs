@@ -26,8 +26,8 @@ pub struct Announced<'a> {
     /// Its representation.
     pub content: &'a ContentInfo,
     /// Whether a later document of that time has been read already: then, with equal times, the later document wins. Without a time:
-    /// whether later documents cover the one that states it.
-    pub late: bool,
+    /// whether later documents cover the notification that states it.
+    pub overtaken: bool,
     /// Whether only a hub states it that is not the Source.
     pub unconfirmed: bool,
 }
@@ -47,7 +47,7 @@ pub struct LocalState {
     pub hashes: Vec<Digest>,
     /// Whether it was deleted.
     pub deleted: bool,
-    /// Whether the file may be another than the recorded one: then it is like no description.
+    /// Whether the file may be another than the recorded one: then it matches no description.
     pub is_doubted: bool,
     /// Whether only a hub that is not the Source has stated the change. The file is the Source's own answer to a request, but the
     /// time is the hub's: it does not prove that an update which the Source states is older.
@@ -165,9 +165,9 @@ pub fn plan_change(
     pending: Option<&Pending>,
 ) -> Decision {
     let is_older = |than: Option<SourceTime>| {
-        let is_overtaken =
-            announced.late && announced.changed_at.is_some() && announced.changed_at == than;
-        is_overtaken || is_before(announced.changed_at, than)
+        let has_lost =
+            announced.overtaken && announced.changed_at.is_some() && announced.changed_at == than;
+        has_lost || is_before(announced.changed_at, than)
     };
     let pending = pending.filter(|pending| !pending.is_confirmed_by(announced));
     if pending.is_some_and(|pending| is_older(pending.changed_at)) {
@@ -235,7 +235,7 @@ fn is_listed_since(
         (None, Some(known)) => known.kind.is_none() && !known.deleted,
         (None, None) => false,
     };
-    is_update && announced.changed_at.is_none() && announced.late && is_listed
+    is_update && announced.changed_at.is_none() && announced.overtaken && is_listed
 }
 
 /// What an entry means whose time was covered before its document was read.

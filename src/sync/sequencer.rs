@@ -7,8 +7,10 @@
 //! Invariants: every hole of the coverage is recorded as a gap, once; the coverage never shrinks; a time too far ahead of our
 //! clock moves nothing; the number of held notifications is bounded.
 //!
-//! Must not know the entries of documents, the store, or how a document was received: a polled Change List and a notification
-//! enter here alike.
+//! A notification is put in order by [`handle`](Sequencer::handle). For a Change List, [`news_of_list`](Sequencer::news_of_list)
+//! returns which of its changes may be news, and [`cover_list`](Sequencer::cover_list) covers its interval.
+//!
+//! Must not know the entries of documents, the store, or how a document was received.
 //!
 //! Specification: Change Notification 1.0.1, section 3 (consecutive, non-overlapping intervals); core, sections 10.1 and 12.1
 //! (`at`, `from`, `until`).
@@ -113,8 +115,8 @@ impl NoCoverage {
 /// What to do with a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Apply those of its changes that are news. The coverage includes its interval now.
-    Apply(NewsFilter),
+    /// Ingest those of its changes that are news. The coverage includes its interval now.
+    Ingest(NewsFilter),
     /// It is early and held: [`Sequencer::next_ready`] will return it.
     Hold,
     /// Its interval is covered already. Changes at the very end of the coverage may still be news: times are often whole
@@ -128,7 +130,7 @@ pub enum Verdict {
 struct Held {
     interval: Interval,
     deadline: Instant,
-    /// Whether a gap was opened for it: it is applied in its turn, although the one before it is missing.
+    /// Whether a gap was opened for it: it is ingested in its turn, although the one before it is missing.
     overdue: bool,
 }
 
@@ -219,11 +221,11 @@ impl Sequencer {
             });
             return Verdict::Hold;
         }
-        self.apply(now, interval)
+        self.accept(now, interval)
     }
 
-    /// Applies a notification that is not early.
-    fn apply(&mut self, now: Now, interval: Interval) -> Verdict {
+    /// Covers the interval of a notification that is not early.
+    fn accept(&mut self, now: Now, interval: Interval) -> Verdict {
         let mut missing = self.coverage.missing(interval);
         if interval.is_empty() {
             // An empty interval covers nothing, and its moment is never certainly covered: with times of whole seconds, the
@@ -231,25 +233,25 @@ impl Sequencer {
             missing.push(interval);
         }
         let is_known = missing.is_empty();
-        let is_late = self.coverage.contains(interval.until());
-        if is_known && !is_late {
+        let is_overtaken = self.coverage.contains(interval.until());
+        if is_known && !is_overtaken {
             missing.extend(Interval::new(interval.until(), interval.until()));
         }
         let filter = NewsFilter {
             stated: Some(interval),
             missing,
             front: self.coverage.front(),
-            late_from: is_late.then_some(interval.until()),
+            overtaken_from: is_overtaken.then_some(interval.until()),
             of_change_set: false,
         };
         if is_known {
             return Verdict::Known(filter);
         }
         self.cover(now, interval, GapReason::MissingNotification);
-        Verdict::Apply(filter)
+        Verdict::Ingest(filter)
     }
 
-    /// The next held notification that can be applied: the one before it has arrived, or [`open_gap`](Self::open_gap) has
+    /// The next held notification that can be ingested: the one before it has arrived, or [`open_gap`](Self::open_gap) has
     /// opened a gap before it. Never returns [`Verdict::Hold`].
     pub fn next_ready(&mut self, now: Now) -> Option<(NotificationId, Verdict)> {
         let (&key, &held) = self.held.first_key_value()?;
@@ -261,7 +263,7 @@ impl Sequencer {
             return None;
         }
         self.held.remove(&key);
-        Some((key.2, self.apply(now, held.interval)))
+        Some((key.2, self.accept(now, held.interval)))
     }
 
     /// Drops a held notification that is no longer available. Its interval stays missing.
@@ -279,7 +281,7 @@ impl Sequencer {
     }
 
     /// Opens gaps if a reorder window has ended or too many notifications are held, and returns the oldest of them. The caller
-    /// should read the Change List for it, and then apply the held notifications by [`next_ready`](Self::next_ready).
+    /// should read the Change List for it, and then ingest the held notifications by [`next_ready`](Self::next_ready).
     pub fn open_gap(&mut self, now: Now) -> Option<Gap> {
         let too_many = self.held.len() > self.limits.held_notifications;
         let reason = if too_many {
@@ -291,7 +293,7 @@ impl Sequencer {
             .held
             .iter()
             .rfind(|(_, held)| !held.overdue && (too_many || held.deadline <= now.mono))?;
-        // Those held before an overdue one are overdue with it: they are applied in order.
+        // Those held before an overdue one are overdue with it: they are ingested in order.
         let mut reached = self.coverage.front()?;
         let mut holes = Vec::new();
         for held in self.held.range(..=last).map(|(_, held)| held.interval) {
@@ -325,11 +327,18 @@ impl Sequencer {
         self.gaps.sort_by_key(|gap| gap.interval);
     }
 
-    /// Which changes of a Change List of that interval, or of an index of them, may be news; `None`: it states no interval. To be called
-    /// before [`cover_list`](Self::cover_list) moves the coverage.
-    pub fn news_of_list(&self, interval: Option<Interval>) -> NewsFilter {
+    /// Which changes of a Change List may be news. To be called before [`cover_list`](Self::cover_list) moves the coverage.
+    ///
+    /// `interval`: that of the list, or of an index of them, if it states one. `end`: where the list ends, or the time of its newest
+    /// entry. If that second is covered already, its changes are marked as overtaken: the list may have been written or closed
+    /// within it, and then the document that covered it is the newer one.
+    pub fn news_of_list(&self, interval: Option<Interval>, end: Option<SourceTime>) -> NewsFilter {
+        let overtaken_from = end.filter(|&end| self.coverage.contains(end));
         let Some(interval) = interval else {
-            return NewsFilter::everything();
+            return NewsFilter {
+                overtaken_from,
+                ..NewsFilter::everything()
+            };
         };
         let front = self.coverage.front();
         NewsFilter {
@@ -338,7 +347,7 @@ impl Sequencer {
             front: self
                 .read_until
                 .map_or(front, |read| front.map(|front| front.min(read))),
-            late_from: None,
+            overtaken_from,
             of_change_set: false,
         }
     }
@@ -350,10 +359,10 @@ impl Sequencer {
         {
             self.cover(now, interval, GapReason::ChangeListStartsLate);
             // A list without entries covers nothing, but it states as well that it does not reach back to the front.
-            let late = Interval::new(front, interval.from()).filter(|late| !late.is_empty());
+            let hole = Interval::new(front, interval.from()).filter(|hole| !hole.is_empty());
             self.record(
                 now,
-                late.into_iter().collect(),
+                hole.into_iter().collect(),
                 GapReason::ChangeListStartsLate,
             );
             self.read_until = self.read_until.max(Some(interval.until()));
@@ -372,17 +381,6 @@ impl Sequencer {
                 .read_until
                 .or(front)
                 .is_some_and(|read| interval.until() < read)
-    }
-
-    /// Marks the changes of a Change List's last second as late, if that second is covered already: the list may have been
-    /// written or closed within it, and then the document that covered it is the newer one. To be called before
-    /// [`cover_list`](Self::cover_list) moves the coverage. `end`: where the list ends, or the time of its newest entry.
-    #[must_use]
-    pub fn mark_late_end(&self, filter: NewsFilter, end: Option<SourceTime>) -> NewsFilter {
-        NewsFilter {
-            late_from: end.filter(|&end| self.coverage.contains(end)),
-            ..filter
-        }
     }
 
     /// Covers everything before the time of a Resource List that was read completely.

@@ -303,7 +303,7 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         lastmod: expectation.lastmod,
         content: expectation.content,
         links: expectation.links,
-        late: false,
+        overtaken: false,
         frequency: None,
         encoding: None,
         unconfirmed: false,

@@ -323,8 +323,8 @@ impl SetState {
     /// Which changes of a package are news.
     fn news_filter(&self, package: &PackageEntry, summary: &DocumentSummary) -> NewsFilter {
         let (span, _) = spans_of(package, summary);
-        let filter = self.sequencer.news_of_list(span.interval());
-        self.sequencer.mark_late_end(filter, end_of(summary))
+        self.sequencer
+            .news_of_list(span.interval(), end_of(summary))
     }
 }
 

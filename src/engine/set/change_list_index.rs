@@ -310,8 +310,8 @@ impl SetState {
             until: own.until.or(until),
         };
         // The index as a whole moves the coverage; here only the filter is of interest.
-        let filter = self.sequencer.news_of_list(span.interval());
-        let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
+        let end = end_of(&read.summary);
+        let filter = self.sequencer.news_of_list(span.interval(), end);
         let end = self.end_without_proof(record);
         self.ingest_news(read, filter, end).await?;
         Ok(span)

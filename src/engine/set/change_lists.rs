@@ -230,8 +230,8 @@ impl SetState {
         let ChangedDocument { read, record } = changed;
         let read = self.cross_check(read, None).await?;
         let damaged = read.expect_undamaged();
-        let filter = self.sequencer.news_of_list(span.interval());
-        let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
+        let end = end_of(&read.summary);
+        let filter = self.sequencer.news_of_list(span.interval(), end);
         let mut trial = self.sequencer.clone();
         if let Some(interval) = span.interval().filter(|_| damaged.is_ok()) {
             trial.cover_list(clock::now(), interval);

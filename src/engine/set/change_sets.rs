@@ -1,6 +1,6 @@
 //! Change Sets (version 0.1, sections 5.1 and 6.1): Change Lists without an interval, each of which names the one before it.
 //!
-//! They are followed backwards until one states a change that is known and was covered, and then applied, the oldest first. So all of
+//! They are followed backwards until one states a change that is known and was covered, and then ingested, the oldest first. So all of
 //! them together reach from what was covered to the newest change. Where none of them states a known change, they begin at their earliest
 //! change that was not covered, and what is before it is a gap.
 //!
@@ -22,7 +22,7 @@ use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
 use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{Change, DocumentEnd, SetId};
-use crate::sync::{NewsFilter, Span};
+use crate::sync::Span;
 
 /// How many sets are read back in one poll.
 const MAX_SETS: usize = 1000;
@@ -100,12 +100,13 @@ impl SetState {
         if let Some(interval) = span.interval().filter(|_| failed.is_none()) {
             trial.cover_list(clock::now(), interval);
         }
-        let filter = self.news_of_change_sets(span.until);
+        // What was covered before is compared with what is known, as a newer Sitemap has it.
+        let interval = span.until.map(Interval::before);
         let mut left = chain.sets.len();
         for ChangedDocument { read, record } in chain.sets.into_iter().rev() {
             left -= 1;
-            let filter = filter.clone();
-            let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
+            let filter = self.sequencer.news_of_list(interval, end_of(&read.summary));
+            let filter = filter.of_change_set();
             let mut end = DocumentEnd::new(self.deletion_rules());
             if left == 0 && failed.is_none() {
                 end = self.document_end(&trial, None);
@@ -120,12 +121,6 @@ impl SetState {
                 Ok(span)
             }
         }
-    }
-
-    /// Which changes of Change Sets may be news: what was covered before is compared with what is known, as a newer Sitemap has it.
-    fn news_of_change_sets(&self, until: Option<SourceTime>) -> NewsFilter {
-        let interval = until.map(Interval::before);
-        self.sequencer.news_of_list(interval).of_change_set()
     }
 
     /// Follows Change Sets backwards. `covered`: the covered intervals.

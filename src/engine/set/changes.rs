@@ -114,7 +114,7 @@ pub(in crate::engine) fn parse_change(
         content: entry.md.content,
         encoding: entry.md.encoding.as_deref().and_then(content_coding),
         links: entry.links,
-        late: false,
+        overtaken: false,
         frequency: entry.frequency,
         unconfirmed: false,
         standing,

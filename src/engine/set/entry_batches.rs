@@ -90,7 +90,7 @@ impl EntryBatches {
             now,
             moment: None,
             seen: HashSet::new(),
-            late: BTreeMap::new(),
+            overtaken: BTreeMap::new(),
             rest: None,
             before: None,
             last: None,
@@ -191,8 +191,8 @@ struct NewsSelection {
     /// entries with one time the later one counts, and that is the one that is read first.
     moment: Option<SourceTime>,
     seen: HashSet<Url>,
-    /// The late changes. Of those of a resource only the last one of the document counts.
-    late: BTreeMap<Url, ListedChange>,
+    /// The overtaken changes. Of those of a resource only the last one of the document counts.
+    overtaken: BTreeMap<Url, ListedChange>,
     /// Those whose time was covered before.
     late_news: LateNews,
     /// After the last entry: what was not ingested yet.
@@ -240,16 +240,16 @@ impl NewsSelection {
             if self.is_replaced(&entry.loc, changed_at) {
                 continue;
             }
-            if self.filter.is_late(changed_at) {
+            if self.filter.is_overtaken(changed_at) {
                 let loc = entry.loc.clone();
                 let change = change_of(&context.source, entry, changed_at);
-                let late = |change| Change {
-                    late: true,
+                let overtaken = |change| Change {
+                    overtaken: true,
                     ..change
                 };
                 if let Some(change) = change {
                     changes.extend(only_version(&change).map(|version| (version, None)));
-                    self.late.insert(loc, (late(change), path));
+                    self.overtaken.insert(loc, (overtaken(change), path));
                 }
                 continue;
             }
@@ -273,7 +273,7 @@ impl NewsSelection {
             changes.extend(change);
         }
         let mut rest = self.late_news.finish(context)?;
-        rest.extend(std::mem::take(&mut self.late).into_values());
+        rest.extend(std::mem::take(&mut self.overtaken).into_values());
         Ok(self.end(changes, rest))
     }
 

@@ -1,7 +1,7 @@
 //! How a set works through its inbox: parse a delivery, put it in order, and commit its changes and its coverage in one
 //! transaction.
 //!
-//! Those that need nothing but their turn are applied together ([`inbox_runs`](super::inbox_runs)); this file has the rest.
+//! Those that need nothing but their turn are ingested together ([`inbox_runs`](super::inbox_runs)); this file has the rest.
 //!
 //! A delivery whose parsing panics is rejected at once. Another panic restarts the worker, or is an error of the store: the delivery
 //! is processed again, and rejected in the end.
@@ -50,7 +50,7 @@ impl SetState {
     async fn work_inbox_to(&mut self, end: InboxEnd) -> Result<(), EngineError> {
         loop {
             self.context.counters.step();
-            self.apply_held().await?;
+            self.ingest_ready().await?;
             let deliveries = self
                 .context
                 .store
@@ -69,7 +69,7 @@ impl SetState {
                     let handled = self.handle_delivery(delivery).await;
                     self.end_processing(handled)?;
                     self.last_delivery = id;
-                    self.apply_held().await?;
+                    self.ingest_ready().await?;
                 }
                 let is_poll_due = self.schedule.next_deadline() <= clock::now().mono;
                 if end == InboxEnd::PollDue && is_poll_due {
@@ -101,8 +101,8 @@ impl SetState {
         }
     }
 
-    /// Applies held notifications whose turn has come, and opens a gap where a wait is over.
-    async fn apply_held(&mut self) -> Result<(), EngineError> {
+    /// Ingests held notifications whose turn has come, and opens a gap where a wait is over.
+    async fn ingest_ready(&mut self) -> Result<(), EngineError> {
         loop {
             let now = clock::now();
             let mut trial = self.sequencer.clone();
@@ -117,8 +117,8 @@ impl SetState {
             self.processing = Processing::Nothing;
             if let Some((id, verdict)) = ready {
                 self.processing = Processing::Delivery(id);
-                let applied = self.ingest_held(trial, id, verdict).await;
-                self.end_processing(applied)?;
+                let ingested = self.ingest_held(trial, id, verdict).await;
+                self.end_processing(ingested)?;
                 continue;
             }
             let Some(gap) = gap else {
@@ -126,7 +126,7 @@ impl SetState {
             };
             self.commit_gap(&trial, &gap).await?;
             self.sequencer = trial;
-            // Once the Change List is read, what was held is applied, whether the gap is closed or not.
+            // Once the Change List is read, what was held is ingested, whether the gap is closed or not.
             match self.fill_gaps(false).await {
                 Err(EngineError::Store(error)) => {
                     // The gap is on record and does not open again: only a poll reads the documents that fill it.
@@ -139,7 +139,7 @@ impl SetState {
         }
     }
 
-    /// Applies a notification that was held. One that is gone from the inbox, or can't be read any more, covers nothing.
+    /// Ingests a notification that was held. One that is gone from the inbox, or can't be read any more, covers nothing.
     async fn ingest_held(
         &mut self,
         trial: Sequencer,
@@ -213,8 +213,8 @@ impl SetState {
         Ok(Arc::new(reader))
     }
 
-    /// Reads a delivery on a blocking thread; an error of its document: it is to be rejected. One that makes the reader panic is: it would
-    /// do so again. So is one that has been processed often, each time with a panic.
+    /// Reads a delivery on a blocking thread. The inner error is a reason to reject the delivery. One at which the reader panics gets
+    /// such an error, because it would panic again; so does one whose processing has panicked [`MOST_PANICS`] times.
     async fn read_delivery(
         &self,
         delivery: Delivery,
@@ -242,7 +242,7 @@ impl SetState {
         reading.await.map_err(|_| EngineError::Interrupted)?
     }
 
-    /// Applies a change notification as the sequencer's verdict says, and then adopts the trial.
+    /// Ingests a change notification as the sequencer's verdict says. The trial becomes the sequencer when that is committed.
     async fn ingest_notification(
         &mut self,
         trial: Sequencer,
@@ -257,7 +257,7 @@ impl SetState {
                 return Ok(());
             }
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
-            Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
+            Verdict::Ingest(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::CoversNothing(reason) => {
                 // Over other transports none is expected.
                 if channel.transport.states_intervals() {

@@ -1,4 +1,4 @@
-//! Deliveries that need nothing but their turn: consecutive ones are applied in one transaction.
+//! Deliveries that need nothing but their turn: consecutive ones are ingested in one transaction.
 //!
 //! Such a delivery can be read, is for this set, and is neither early nor a mere hint. Whatever is not like that ends the run: it is
 //! processed by itself. So is what panics, and each delivery of a run that fails.
@@ -110,7 +110,7 @@ impl SetState {
     }
 }
 
-/// Notifications that are applied together.
+/// Notifications that are ingested together.
 struct Run {
     notifications: Vec<PlannedNotification>,
     /// The state after all of them.
@@ -174,7 +174,7 @@ impl Planner {
         super::notification::panic_in_order(&document).ok()?;
         let mut sequencer = run.sequencer.clone();
         let (filter, covered) = match self.reader.order(&mut sequencer, delivery, &document) {
-            Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
+            Verdict::Ingest(filter) => (filter, DeliveryOutcome::Applied),
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
             Verdict::Hold | Verdict::CoversNothing(_) => return None,
         };
@@ -191,8 +191,8 @@ impl Planner {
     }
 }
 
-/// Whether an entry of a time that was covered is to be compared with what is known of a resource that the run changes: that is not
-/// in the database yet.
+/// Whether an entry of a time that was covered is to be compared with what is known of a resource that the run changes: that change
+/// is not in the database yet.
 fn compares_changed(run: &Run, document: &Document, filter: &NewsFilter) -> bool {
     let now = clock::now().wall;
     let compared = document

@@ -51,7 +51,7 @@ pub(super) async fn ingest_changes(
     let mut sum = BatchResult::default();
     let mut begins = true;
     while let Some(batch) = batches.next().await? {
-        let applied = context.store.ingest(ChangeBatch {
+        let ingested = context.store.ingest(ChangeBatch {
             set,
             source: context.name().to_owned(),
             origin,
@@ -60,7 +60,7 @@ pub(super) async fn ingest_changes(
             changes: offering.offer(batch.changes),
             end: end.take_if(|_| batch.is_last),
         });
-        sum.add(applied.await?);
+        sum.add(ingested.await?);
         begins = false;
         #[cfg(test)]
         let _unfailing = batch.is_last.then(|| context.store.without_failures());

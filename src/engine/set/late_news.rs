@@ -102,8 +102,14 @@ impl LateNews {
         context.counters.step();
         for ((change, path), planned) in entries.into_iter().zip(compared) {
             // What ends a listed resource of the same time is the later statement.
-            let late = planned != LateChange::Ends;
-            let entry = (Change { late, ..change }, path);
+            let overtaken = planned != LateChange::Ends;
+            let entry = (
+                Change {
+                    overtaken,
+                    ..change
+                },
+                path,
+            );
             match planned {
                 LateChange::Known => {}
                 LateChange::Same => self.remember(entry, false),

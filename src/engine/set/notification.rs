@@ -156,8 +156,8 @@ impl News {
         if !newest_first {
             entries.reverse();
         }
-        // From the newest to the oldest: of the late changes of a resource only the last one of the document counts.
-        let mut late_uris = HashSet::new();
+        // From the newest to the oldest: of the overtaken changes of a resource only the last one of the document counts.
+        let mut overtaken_uris = HashSet::new();
         let mut late_news = LateNews::of(set, true);
         let mut changes = Vec::new();
         let mut foreign = 0;
@@ -165,11 +165,11 @@ impl News {
         for entry in entries {
             let changed_at = time_of_change(&entry, now);
             let is_included = filter.includes(entry.md.change, changed_at);
-            let late = match changed_at {
-                Some(_) => filter.is_late(changed_at),
-                None => filter.is_overtaken(),
+            let overtaken = match changed_at {
+                Some(_) => filter.is_overtaken(changed_at),
+                None => filter.is_document_overtaken(),
             };
-            if is_included && late && !late_uris.insert(entry.loc.clone()) {
+            if is_included && overtaken && !overtaken_uris.insert(entry.loc.clone()) {
                 continue;
             }
             let mut change = change_of(&context.source, entry, changed_at);
@@ -193,7 +193,10 @@ impl News {
                     if change.kind == ChangeKind::Deleted {
                         late_news.supersede(&change);
                     }
-                    changes.push(Change { late, ..change });
+                    changes.push(Change {
+                        overtaken,
+                        ..change
+                    });
                 }
                 Some(change) => {
                     changes.extend(only_version(&change));

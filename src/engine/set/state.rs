@@ -122,7 +122,7 @@ impl SetState {
         })
     }
 
-    /// Whether notifications may be applied. They wait for the baseline, unless there is no document to make one from or
+    /// Whether notifications may be ingested. They wait for the baseline, unless there is no document to make one from or
     /// the Source's documents don't allow a complete one.
     pub(in crate::engine) fn can_follow(&self) -> bool {
         self.record.baseline != BaselineState::Missing

@@ -227,7 +227,7 @@ impl SetWorker {
         state.retry_failed(Some(now.wall)).await?;
         while state.can_follow() {
             state.work_inbox().await?;
-            // Nothing more is received; but a held notification is applied only when its wait is over.
+            // Nothing more is received; but a held notification is ingested only when its wait is over.
             let Some(deadline) = state.sequencer.next_deadline() else {
                 break;
             };

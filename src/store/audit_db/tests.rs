@@ -25,7 +25,7 @@ fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Cha
             hashes: vec![Digest::of(Algorithm::Sha256, content.as_bytes())],
         },
         links: Vec::new(),
-        late: false,
+        overtaken: false,
         frequency: None,
         encoding: None,
         unconfirmed: false,

@@ -51,7 +51,7 @@ impl World {
 
     fn late(&self, change: Change) -> LateChange {
         let late = Change {
-            late: true,
+            overtaken: true,
             ..change
         };
         let compared = self

@@ -661,7 +661,7 @@ async fn resource_does_not_leave_a_set_by_what_only_a_hub_states_or_an_earlier_d
         ..deleted("a", 4)
     };
     let of_earlier_document = Change {
-        late: true,
+        overtaken: true,
         ..deleted("a", 3)
     };
     for change in [by_hub, of_earlier_document] {
@@ -678,7 +678,7 @@ async fn resource_that_a_change_without_a_time_names_does_not_leave_a_set_that_w
     // The list of the other set is later than its document.
     let untimed = Change {
         changed_at: None,
-        late: true,
+        overtaken: true,
         ..updated("a", 5)
     };
     world.announce_in(world.set, vec![untimed]).await;

@@ -433,7 +433,7 @@ async fn resource_that_was_gone_when_the_list_was_made_is_no_failure() {
     world.work("1").await;
     for (time, remains) in [(50, false), (150, true)] {
         let late = Change {
-            late: true,
+            overtaken: true,
             ..created(&format!("gone{time}"), time)
         };
         world.announce(vec![late.clone()]).await;
@@ -459,7 +459,7 @@ async fn file_in_doubt_of_a_resource_that_was_gone_when_the_list_was_made_is_rem
     }
     world.list(world.set, 100, Vec::new()).await;
     let late = Change {
-        late: true,
+        overtaken: true,
         ..created("a", 50)
     };
     world.announce(vec![late]).await;
@@ -478,7 +478,7 @@ async fn file_without_record_of_a_resource_that_was_gone_when_the_list_was_made_
     let world = World::new().await;
     world.list(world.set, 100, Vec::new()).await;
     let late = |name| Change {
-        late: true,
+        overtaken: true,
         ..created(name, 50)
     };
     world.announce(vec![late("a")]).await;

@@ -181,7 +181,7 @@ impl ResourceState {
         let (Some(named_at), Some(changed_at)) = (named_at, change.changed_at) else {
             return false;
         };
-        let is_later = named_at < changed_at || named_at == changed_at && !change.late;
+        let is_later = named_at < changed_at || named_at == changed_at && !change.overtaken;
         change.kind == ChangeKind::Deleted && !change.unconfirmed && is_later
     }
 

@@ -61,7 +61,7 @@ impl StateToRestore {
             content,
             links: applied.links,
             authority: uri.authority(),
-            late: false,
+            overtaken: false,
             frequency: None,
             encoding: None,
             unconfirmed: applied.unconfirmed,

@@ -46,7 +46,7 @@ impl State {
             changed_at: self.changed_at,
             lastmod: self.lastmod,
             content: &self.content,
-            late: false,
+            overtaken: false,
             unconfirmed: false,
         }
     }
@@ -249,7 +249,7 @@ fn late_change_does_not_replace_one_of_the_same_time() {
     let check = |announced: &str, known: &str, pending: &str, expected: Decision| {
         let announced = State::parse(announced);
         let announced = Announced {
-            late: true,
+            overtaken: true,
             unconfirmed: false,
             ..announced.announced()
         };
@@ -290,7 +290,7 @@ fn any_known_digest_that_differs_is_a_difference() {
                 changed_at: at(20),
                 lastmod: None,
                 content: &content,
-                late: false,
+                overtaken: false,
                 unconfirmed: false,
             },
             Some(&known),
@@ -612,7 +612,7 @@ fn what_is_in_doubt_is_never_up_to_date() {
         changed_at: known.changed_at,
         lastmod: known.changed_at,
         content: &content,
-        late: false,
+        overtaken: false,
         unconfirmed: false,
     };
     for (is_doubted, expected) in [(false, Decision::Done), (true, Decision::Task)] {
@@ -637,7 +637,7 @@ fn times_of_a_hub_hide_nothing_that_the_source_states() {
             changed_at: at(time),
             lastmod: None,
             content: &content,
-            late: true,
+            overtaken: true,
             unconfirmed,
         };
         let known = LocalState {
@@ -680,7 +680,7 @@ fn times_of_a_hub_hide_nothing_that_the_source_states() {
             changed_at: at(time),
             lastmod: None,
             content: &content,
-            late: true,
+            overtaken: true,
             unconfirmed,
         };
         let planned = plan_late(&announced, None, Some(&pending), None);

@@ -27,7 +27,7 @@ fn check_with(held_notifications: usize, script: &str, log: &str, state: &str) {
 fn next_notification_in_order_is_applied() {
     check(
         "base:100 1:100-110 2:110-120",
-        "1:apply 2:apply",
+        "1:ingest 2:ingest",
         "front 120",
     );
 }
@@ -36,7 +36,7 @@ fn next_notification_in_order_is_applied() {
 fn covered_notification_is_known() {
     check(
         "base:100 1:100-110 2:100-110 3:50-100 4:90-105 5:0-10",
-        "1:apply 2:known 3:known 4:known 5:known",
+        "1:ingest 2:known 3:known 4:known 5:known",
         "front 110",
     );
 }
@@ -45,7 +45,7 @@ fn covered_notification_is_known() {
 fn partly_covered_notification_is_applied() {
     check(
         "base:100 1:90-105 2:100-110 3:104-112",
-        "1:apply 2:apply 3:apply",
+        "1:ingest 2:ingest 3:ingest",
         "front 112",
     );
 }
@@ -55,17 +55,17 @@ fn early_notification_waits_for_the_one_before_it() {
     check("base:100 1:110-120", "1:hold", "front 100, held 1");
     check(
         "base:100 1:110-120 +4 2:100-110",
-        "1:hold 2:apply 1:apply",
+        "1:hold 2:ingest 1:ingest",
         "front 120",
     );
     check(
         "base:100 1:110-120 +4 2:100-112",
-        "1:hold 2:apply 1:apply",
+        "1:hold 2:ingest 1:ingest",
         "front 120",
     );
     check(
         "base:100 1:110-120 +4 2:100-130",
-        "1:hold 2:apply 1:known",
+        "1:hold 2:ingest 1:known",
         "front 130",
     );
 }
@@ -78,7 +78,7 @@ fn twenty_notifications_in_reverse_order_are_applied_in_order() {
         .map(|n| format!("{n}:{}-{}", at(n).0, at(n).1))
         .collect();
     let held: Vec<String> = (1..20).rev().map(|n| format!("{n}:hold")).collect();
-    let applied: Vec<String> = (0..20).map(|n| format!("{n}:apply")).collect();
+    let applied: Vec<String> = (0..20).map(|n| format!("{n}:ingest")).collect();
     check(
         &format!("base:100 {}", script.join(" ")),
         &format!("{} {}", held.join(" "), applied.join(" ")),
@@ -89,19 +89,19 @@ fn twenty_notifications_in_reverse_order_are_applied_in_order() {
 #[test]
 fn gap_opens_when_the_reorder_window_ends() {
     let open = "front 120, gap 100-110 missing-notification";
-    let log = "1:hold gap:100-110:missing-notification 1:apply";
+    let log = "1:hold gap:100-110:missing-notification 1:ingest";
     check("base:100 1:110-120 +5", log, open);
     // It has the time of its detection, and does not open twice.
     check("base:100 1:110-120 +5 +60", log, open);
     // A notification that is held behind the overdue one stays held.
     check(
         "base:100 1:110-120 +3 2:130-140 +2",
-        "1:hold 2:hold gap:100-110:missing-notification 1:apply",
+        "1:hold 2:hold gap:100-110:missing-notification 1:ingest",
         "front 120, gap 100-110 missing-notification, held 1",
     );
     check(
         "base:100 1:130-140 +3 2:110-120 +2",
-        "1:hold 2:hold gap:100-110:missing-notification 2:apply 1:apply",
+        "1:hold 2:hold gap:100-110:missing-notification 2:ingest 1:ingest",
         "front 140, gap 100-110 missing-notification, gap 120-130 missing-notification",
     );
 }
@@ -109,7 +109,7 @@ fn gap_opens_when_the_reorder_window_ends() {
 #[test]
 fn gap_stays_recorded_until_a_change_list_covers_it() {
     let lost = "base:100 source:100-105 1:110-120 +5";
-    let log = "1:hold gap:100-110:missing-notification 1:apply";
+    let log = "1:hold gap:100-110:missing-notification 1:ingest";
     check(lost, log, "front 120, gap 105-110 missing-notification");
     check(
         &format!("{lost} list:100-108"),
@@ -127,7 +127,7 @@ fn gap_stays_recorded_until_a_change_list_covers_it() {
     );
     check(
         "base:100 source:100-115 1:110-120 +5",
-        "1:hold gap:100-110:missing-notification 1:apply",
+        "1:hold gap:100-110:missing-notification 1:ingest",
         "front 120",
     );
 }
@@ -135,7 +135,7 @@ fn gap_stays_recorded_until_a_change_list_covers_it() {
 #[test]
 fn gap_is_closed_by_a_late_notification() {
     let lost = "base:100 1:110-120 +5";
-    let log = "1:hold gap:100-110:missing-notification 1:apply 2:apply";
+    let log = "1:hold gap:100-110:missing-notification 1:ingest 2:ingest";
     check(&format!("{lost} 2:100-110"), log, "front 120");
     check(
         &format!("{lost} 2:102-104"),
@@ -148,7 +148,7 @@ fn gap_is_closed_by_a_late_notification() {
 #[test]
 fn gap_is_closed_by_a_resource_list_not_older_than_its_end() {
     let lost = "base:100 1:110-120 +5";
-    let log = "1:hold gap:100-110:missing-notification 1:apply";
+    let log = "1:hold gap:100-110:missing-notification 1:ingest";
     check(
         &format!("{lost} base:99"),
         log,
@@ -169,20 +169,20 @@ fn too_many_held_notifications_open_a_gap_at_once() {
     check_with(
         2,
         "base:100 1:110-120 2:120-130 3:130-140",
-        "1:hold 2:hold 3:hold gap:100-110:too-many-held 1:apply 2:apply 3:apply",
+        "1:hold 2:hold 3:hold gap:100-110:too-many-held 1:ingest 2:ingest 3:ingest",
         "front 140, gap 100-110 too-many-held",
     );
     check_with(
         2,
         "base:100 3:150-160 2:130-140 1:110-120",
-        "3:hold 2:hold 1:hold gap:100-110:too-many-held 1:apply 2:apply 3:apply",
+        "3:hold 2:hold 1:hold gap:100-110:too-many-held 1:ingest 2:ingest 3:ingest",
         "front 160, gap 100-110 too-many-held, gap 120-130 too-many-held, gap 140-150 too-many-held",
     );
     // Duplicates count as well.
     check_with(
         1,
         "base:100 1:110-120 2:110-120",
-        "1:hold 2:hold gap:100-110:too-many-held 1:apply 2:known",
+        "1:hold 2:hold gap:100-110:too-many-held 1:ingest 2:known",
         "front 120, gap 100-110 too-many-held",
     );
 }
@@ -192,7 +192,7 @@ fn with_a_limit_of_zero_each_early_notification_opens_a_gap() {
     check_with(
         0,
         "base:100 1:100-110 2:120-130 3:130-140 4:110-120",
-        "1:apply 2:hold gap:110-120:too-many-held 2:apply 3:apply 4:apply",
+        "1:ingest 2:hold gap:110-120:too-many-held 2:ingest 3:ingest 4:ingest",
         "front 140",
     );
 }
@@ -221,47 +221,47 @@ fn repeated_open_gap_before_held_notifications_are_applied_opens_no_second_gap()
 fn duplicates_of_a_held_notification_are_known_when_it_is_applied() {
     check(
         "base:100 1:110-120 2:110-120 3:100-110 4:110-120",
-        "1:hold 2:hold 3:apply 1:apply 2:known 4:known",
+        "1:hold 2:hold 3:ingest 1:ingest 2:known 4:known",
         "front 120",
     );
     // A duplicate does not extend the wait of the first one.
     check(
         "base:100 1:110-120 +4 2:110-120 1:110-120 +1",
-        "1:hold 2:hold 1:hold gap:100-110:missing-notification 1:apply 2:known",
+        "1:hold 2:hold 1:hold gap:100-110:missing-notification 1:ingest 2:known",
         "front 120, gap 100-110 missing-notification",
     );
 }
 
 #[test]
 fn empty_interval_is_applied_and_covers_nothing() {
-    let log = "1:apply";
+    let log = "1:ingest";
     for before_or_at in ["0-0", "99-99", "100-100"] {
         check(&format!("base:100 1:{before_or_at}"), log, "front 100");
     }
     check(
         "base:100 1:105-105 2:100-110",
-        "1:hold 2:apply 1:apply",
+        "1:hold 2:ingest 1:ingest",
         "front 110",
     );
     check(
         "base:100 1:110-110 2:100-110",
-        "1:hold 2:apply 1:apply",
+        "1:hold 2:ingest 1:ingest",
         "front 110",
     );
     // It proves that something before it is missing, but does not cover its own moment.
     check(
         "base:100 1:110-110 +5",
-        "1:hold gap:100-110:missing-notification 1:apply",
+        "1:hold gap:100-110:missing-notification 1:ingest",
         "front 100, gap 100-110 missing-notification",
     );
     check(
         "base:100 1:110-110 +5 2:100-105 3:105-120",
-        "1:hold gap:100-110:missing-notification 1:apply 2:apply 3:apply",
+        "1:hold gap:100-110:missing-notification 1:ingest 2:ingest 3:ingest",
         "front 120",
     );
     check(
         "base:100 1:110-110 +5 2:120-130 +5",
-        "1:hold gap:100-110:missing-notification 1:apply 2:hold gap:100-120:missing-notification 2:apply",
+        "1:hold gap:100-110:missing-notification 1:ingest 2:hold gap:100-120:missing-notification 2:ingest",
         "front 130, gap 100-110 missing-notification, gap 110-120 missing-notification",
     );
 }
@@ -275,7 +275,7 @@ fn notifications_within_one_second_are_all_applied_in_any_order() {
         let mut world = World::new(1024);
         world.run(&format!("base:100 {script}"));
         assert!(
-            world.log.contains(&"2:apply".to_owned()),
+            world.log.contains(&"2:ingest".to_owned()),
             "{script}: {:?}",
             world.log
         );
@@ -302,14 +302,14 @@ fn hints_cover_nothing() {
     check("list:0-110", "", "front none");
     let mut world = World::new(1024);
     world.run("base:100 1:100-now+599");
-    assert_eq!(world.log, ["1:apply"], "a clock may be a little ahead");
+    assert_eq!(world.log, ["1:ingest"], "a clock may be a little ahead");
 }
 
 #[test]
 fn documents_from_the_future_cover_nothing_beyond_our_time() {
     check(
         "base:100 list:100-now+601 1:100-110",
-        "1:apply",
+        "1:ingest",
         "front 110",
     );
     let mut world = World::new(1024);
@@ -334,16 +334,16 @@ fn change_list_that_starts_late_leaves_a_gap() {
         "",
         "front 100, gap 100-150 change-list-starts-late",
     );
-    check("base:100 list:150-150 1:100-160", "1:apply", "front 160");
+    check("base:100 list:150-150 1:100-160", "1:ingest", "front 160");
     check(
         "base:100 list:150-150 1:150-160 +5",
-        "1:hold gap:100-150:missing-notification 1:apply",
+        "1:hold gap:100-150:missing-notification 1:ingest",
         "front 160, gap 100-150 change-list-starts-late",
     );
     check("base:100 list:100-160", "", "front 160");
     check(
         "base:100 1:110-120 list:115-118 +5",
-        "1:hold 1:apply",
+        "1:hold 1:ingest",
         "front 120, gap 100-110 change-list-starts-late",
     );
 }
@@ -352,12 +352,12 @@ fn change_list_that_starts_late_leaves_a_gap() {
 fn restart_continues_from_the_stored_state() {
     check(
         "base:100 1:100-110 restart 2:110-120 1:100-110",
-        "1:apply 2:apply 1:known",
+        "1:ingest 2:ingest 1:known",
         "front 120",
     );
     check(
         "base:100 1:110-120 2:120-130 restart 3:100-110",
-        "1:hold 2:hold 1:hold 2:hold 3:apply 1:apply 2:apply",
+        "1:hold 2:hold 1:hold 2:hold 3:ingest 1:ingest 2:ingest",
         "front 130",
     );
     // The wait begins anew: how long the process was down is unknown.
@@ -368,7 +368,7 @@ fn restart_continues_from_the_stored_state() {
     );
     check(
         "base:100 1:110-120 +5 restart 2:130-140 +5 3:120-130 4:100-110",
-        "1:hold gap:100-110:missing-notification 1:apply 2:hold gap:120-130:missing-notification 2:apply 3:apply 4:apply",
+        "1:hold gap:100-110:missing-notification 1:ingest 2:hold gap:120-130:missing-notification 2:ingest 3:ingest 4:ingest",
         "front 140",
     );
 }
@@ -393,7 +393,7 @@ fn only_changes_in_missing_intervals_are_news() {
     let mut world = World::new(1024);
     world.run("base:100 1:100-110 2:120-130 +5");
     let verdict = world.deliver(3, Some(world.moment(105)), Some(world.moment(125)));
-    let Verdict::Apply(filter) = verdict else {
+    let Verdict::Ingest(filter) = verdict else {
         panic!("{verdict:?}");
     };
     // Boundaries belong to both sides; a change that is dated outside its own document is included.
@@ -416,7 +416,9 @@ fn only_changes_in_missing_intervals_are_news() {
     }
     assert!(filter.includes(UPDATED, None));
     assert!(filter.includes(Some(ChangeKind::Deleted), None));
-    let filter = world.sequencer.news_of_list(Some(world.span(90, 130)));
+    let filter = world
+        .sequencer
+        .news_of_list(Some(world.span(90, 130)), None);
     for (second, news) in [(99, false), (100, true), (130, true)] {
         assert_eq!(
             filter.includes(UPDATED, Some(world.moment(second))),
@@ -460,8 +462,10 @@ fn closed_change_list_is_fully_covered_once_documents_were_read_beyond_its_end()
 fn next_change_list_includes_changes_from_the_end_of_the_last_one() {
     let mut world = World::new(1024);
     world.run("base:100 list:100-120 1:115-120 2:120-130");
-    assert_eq!(world.log, ["1:known", "2:apply"]);
-    let again = world.sequencer.news_of_list(Some(world.span(100, 130)));
+    assert_eq!(world.log, ["1:known", "2:ingest"]);
+    let again = world
+        .sequencer
+        .news_of_list(Some(world.span(100, 130)), None);
     assert!(again.includes(UPDATED, Some(world.moment(120))));
     assert!(!again.includes(UPDATED, Some(world.moment(119))));
 }
@@ -475,11 +479,11 @@ fn undated_deletion_counts_unless_later_documents_cover_its_document() {
         world.run(base);
         let verdict = world.deliver(1, Some(world.moment(100)), Some(world.moment(110)));
         let filter = match verdict {
-            Verdict::Apply(filter) | Verdict::Known(filter) => filter,
+            Verdict::Ingest(filter) | Verdict::Known(filter) => filter,
             other => panic!("{base}: {other:?}"),
         };
         assert_eq!(filter.includes(deleted, None), is_news, "{base}");
-        assert_eq!(filter.is_overtaken(), !is_news, "{base}");
+        assert_eq!(filter.is_document_overtaken(), !is_news, "{base}");
         assert!(filter.includes(UPDATED, None), "{base}");
         assert!(filter.includes(None, None), "{base}");
     }

@@ -194,7 +194,7 @@ impl World {
 
     fn note(&mut self, id: NotificationId, verdict: &Verdict) {
         let verdict = match verdict {
-            Verdict::Apply(_) => "apply",
+            Verdict::Ingest(_) => "ingest",
             Verdict::Hold => "hold",
             Verdict::Known(_) => "known",
             Verdict::CoversNothing(reason) => reason.code(),
