@@ -60,7 +60,7 @@ impl Origin {
     }
 
     /// Whether it states what exists, and not what happened.
-    pub(super) fn is_listing(self) -> bool {
+    pub(crate) fn is_listing(self) -> bool {
         matches!(self, Self::ResourceList | Self::ResourceDump)
     }
 }

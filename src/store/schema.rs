@@ -668,6 +668,10 @@ pub(super) const STEPS: &[&str] = &[
     -- When the set has named the resource last, where another set has stated something later of it.
     ALTER TABLE member ADD COLUMN named_at INTEGER;
     ",
+    "
+    -- The filter with which the documents of a set were read; NULL: an earlier version has read them.
+    ALTER TABLE source_set ADD COLUMN filter TEXT;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

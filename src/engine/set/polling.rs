@@ -87,10 +87,13 @@ impl SetState {
         }
     }
 
-    /// Whether the Resource List was read with another filter, or not to its end: no Change List may state again what is
-    /// wanted now and was not wanted then.
+    /// Whether the Resource List, or the Resource Dump, was read with another filter, or not to its end: no Change List may state again
+    /// what is wanted now and was not wanted then.
     async fn filter_has_changed(&self) -> Result<bool, EngineError> {
         let filter = self.context.source.filter.fingerprint();
+        if self.record.filter.as_deref() != Some(filter) {
+            return Ok(true);
+        }
         let store = &self.context.store;
         Ok(store.has_incomplete_parts(self.record.id, filter).await?)
     }

@@ -58,6 +58,8 @@ impl SetState {
         let mut end = self.document_end(&trial, None);
         let list_at = self.record.list_at.max(Some(at));
         end.listed = list_at;
+        let filter = self.context.source.filter.fingerprint().to_owned();
+        end.filter = Some(filter.clone());
         end.documents.extend(record);
         end.rules.holds_all = !names_any;
         // The deletions of what it does not name were planned before.
@@ -68,6 +70,7 @@ impl SetState {
         let result = self.context.store.ingest(batch).await?;
         self.sequencer = trial;
         self.record.list_at = list_at;
+        self.record.filter = Some(filter);
         if self.record.baseline == BaselineState::Missing {
             self.record.baseline = BaselineState::Listed;
         }

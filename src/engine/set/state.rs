@@ -94,6 +94,8 @@ impl SetState {
         let (store, name) = (&context.store, context.name());
         let wants = |uri: &ResourceUri| filter.wants(uri);
         store.reselect(record.id, name, wants, selects).await?;
+        let record = store.read_with_filter(record.id, filter.fingerprint());
+        let record = record.await?;
         let (coverage, gaps) = context.store.progress(record.id).await?;
         let limits = Limits {
             reorder_window: context.source.reorder_window,

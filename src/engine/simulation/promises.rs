@@ -30,12 +30,21 @@ pub(super) struct Witness {
     /// What is in the inbox; nothing for what can't be read.
     inbox: BTreeMap<i64, Option<Arc<Notification>>>,
     /// Whether one resource is excluded now.
-    pub(super) excludes: bool,
+    excludes: bool,
     /// Whether it ever was.
-    pub(super) excluded_once: bool,
+    excluded_once: bool,
+    /// Whether it was before the last start, and no Resource List was read since.
+    includes_again: bool,
 }
 
 impl Witness {
+    /// The daemon begins again. `excludes`: whether it excludes one resource from now on.
+    pub(super) fn restarting(&mut self, excludes: bool) {
+        self.includes_again |= self.excludes && !excludes;
+        self.excludes = excludes;
+        self.excluded_once |= excludes;
+    }
+
     /// A notification is being delivered.
     pub(super) fn arriving(&mut self, notification: &Arc<Notification>) {
         self.arriving = Some(Arc::clone(notification));
@@ -236,16 +245,16 @@ impl Scene {
         if generation != Some(row.generation) {
             // A Resource List is being read: claims begin anew. Where sets share resources, those of all of them.
             self.witness.claimed.clear();
+            self.witness.includes_again = false;
         }
-        let is_listing = database
-            .tasks
-            .iter()
-            .any(|task| task.origin == Origin::ResourceList);
+        let is_listing = database.tasks.iter().any(|task| task.origin.is_listing());
         let habits = &self.source.habits;
         // Not promised: where a document lists changes of a moment that is not over, the rest is found out later. A document
         // that does not state where it begins lists changes of any time. A change that is listed late shows that the claim was
-        // wrong. And where sets share a resource, what one of them learns of it late holds back the claim of the other.
+        // wrong. And where sets share a resource, what one of them learns of it late holds back the claim of the other. What was not
+        // wanted may have changed before what was claimed without it.
         let is_exempt = !self.is_exact()
+            || self.witness.includes_again
             || self.source.lists_late()
             || !habits.lists_say_from
             || self.requests.hints > 0

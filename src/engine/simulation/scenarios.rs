@@ -7,7 +7,7 @@ use super::daemon::Filtering;
 use super::history::{Act, History};
 use super::network::Fate;
 use super::source::{
-    Boundary, ChangeLists, Fault, Habits, Offered, PartForm, RESOURCES, ResourceNo,
+    Boundary, ChangeLists, DumpOffer, Fault, Habits, Offered, PartForm, RESOURCES, ResourceNo,
     ServerValidators, SimulatedDocument,
 };
 use super::stage::Order;
@@ -740,6 +740,74 @@ fn resource_that_is_included_again_is_fetched() {
         ];
         let file = version_after(habits(ChangeLists::Open), &acts, 4);
         assert_eq!(file, Some(1), "{filtering:?}");
+    }
+}
+
+/// The same where nothing but the Resource Dump was read before.
+#[test]
+fn resource_that_is_included_again_is_fetched_after_a_baseline_from_a_dump() {
+    for resource_dump in [DumpOffer::Beside, DumpOffer::InPlace] {
+        let habits = Habits {
+            resource_dump,
+            ..habits(ChangeLists::Open)
+        };
+        let restart = |filtering| Act::Order(Order::Restart { filtering });
+        simulate(habits, settings(), async |world| {
+            let acts = [
+                Act::Documents(false),
+                restart(Filtering::Exclude),
+                Act::Change(4),
+                Act::Pass(2000),
+                Act::WriteResourceList(0),
+                Act::WriteResourceDump(0),
+                Act::RollOver(0),
+                Act::DropOldLists(0),
+                Act::Pass(2000),
+                Act::Documents(true),
+                Act::Pass(60_000),
+            ];
+            world.run(&acts).await;
+            assert!(world.requests().packages > 0);
+            assert_eq!(version(world, 4), None);
+            world.act(&restart(Filtering::Nothing));
+            world.pass(60_000).await;
+            assert_eq!(version(world, 4), Some(1), "{resource_dump:?}");
+        });
+    }
+}
+
+/// What the filter excluded when a Change List was read is read again with that list, although it is closed and its time is covered.
+#[test]
+fn change_that_was_excluded_is_found_in_a_closed_change_list() {
+    for validators in [ServerValidators::Etag, ServerValidators::Nothing] {
+        let habits = Habits {
+            validators,
+            ..habits(ChangeLists::Index)
+        };
+        let restart = |filtering| Act::Order(Order::Restart { filtering });
+        simulate(habits, settings(), async |world| {
+            world.pass(5000).await;
+            let acts = [
+                restart(Filtering::Exclude),
+                Act::Change(4),
+                Act::WriteChangeLists(0),
+                Act::Pass(10),
+                poll(),
+                Act::Pass(5000),
+                Act::RollOver(0),
+                Act::Pass(5000),
+                Act::Change(1),
+                Act::Pass(5000),
+                Act::WriteChangeLists(0),
+                poll(),
+                Act::Pass(5000),
+            ];
+            world.run(&acts).await;
+            assert_eq!((version(world, 1), version(world, 4)), (Some(2), None));
+            world.act(&restart(Filtering::Nothing));
+            world.pass(60_000).await;
+            assert_eq!(version(world, 4), Some(1), "{validators:?}");
+        });
     }
 }
 

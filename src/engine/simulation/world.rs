@@ -390,11 +390,7 @@ impl World {
             Order::Restart { filtering } => {
                 self.filtering = filtering;
                 let excludes = filtering != Filtering::Nothing;
-                {
-                    let witness = &mut self.stage.scene().witness;
-                    witness.excludes = excludes;
-                    witness.excluded_once |= excludes;
-                }
+                self.stage.scene().witness.restarting(excludes);
                 self.start().await;
             }
         }

@@ -63,6 +63,12 @@ pub(in crate::store) fn delete(sql: &Connection, set: SetId, uri: &str) -> Resul
     Ok(())
 }
 
+pub(in crate::store) fn delete_all(sql: &Connection, set: SetId) -> Result<()> {
+    sql.prepare_cached("DELETE FROM document WHERE set_id = ?1")?
+        .execute([set])?;
+    Ok(())
+}
+
 /// Deletes the documents of the parts that this reading of the Resource List did not name.
 pub(in crate::store) fn delete_of_unnamed_parts(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached(&format!(

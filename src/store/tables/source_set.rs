@@ -64,6 +64,9 @@ pub struct SetRecord {
     pub open_list: Option<Url>,
     /// Whether it was ever read completely: a Resource List or Resource Dump, and then the changes since.
     pub was_read: bool,
+    /// The fingerprint of the filter with which the newest Resource List was read, and what was read before there was one; `None`: an
+    /// earlier version has read them.
+    pub filter: Option<String>,
 }
 
 impl SetRecord {
@@ -84,8 +87,7 @@ impl SetRecord {
     }
 }
 
-const COLUMNS: &str =
-    "id, source, capability_list, offers, baseline, list_at, read_until, open_list, was_read";
+const COLUMNS: &str = "id, source, capability_list, offers, baseline, list_at, read_until, open_list, was_read, filter";
 
 impl SetRecord {
     fn from_row(row: &Row<'_>) -> Result<Self> {
@@ -99,6 +101,7 @@ impl SetRecord {
             read_until: row.get("read_until")?,
             open_list: row.get("open_list")?,
             was_read: row.get("was_read")?,
+            filter: row.get("filter")?,
         })
     }
 }
@@ -339,12 +342,34 @@ pub(in crate::store) fn set_reading(sql: &Connection, set: SetId, at: SourceTime
     .map(drop)
 }
 
-/// Notes that a Resource List of the time `at` was read completely.
-pub(in crate::store) fn set_listed(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
-    let set_listed = "UPDATE source_set SET list_at = ?2, reading_at = NULL,
+/// Notes that a Resource List of the time `at` was read completely, with the filter if one is given.
+pub(in crate::store) fn set_listed(
+    sql: &Connection,
+    set: SetId,
+    at: SourceTime,
+    filter: Option<&str>,
+) -> Result<()> {
+    let set_listed =
+        "UPDATE source_set SET list_at = ?2, reading_at = NULL, filter = COALESCE(?3, filter),
              baseline = CASE baseline WHEN 'missing' THEN 'listed' ELSE baseline END
          WHERE id = ?1";
-    update(sql, set_listed, params![set, at])
+    update(sql, set_listed, params![set, at, filter])
+}
+
+pub(in crate::store) fn record(sql: &Connection, set: SetId) -> Result<SetRecord> {
+    sql.prepare_cached(&format!("SELECT {COLUMNS} FROM source_set WHERE id = ?1"))?
+        .query_row([set], SetRecord::from_row)
+}
+
+pub(in crate::store) fn set_filter(sql: &Connection, set: SetId, filter: &str) -> Result<()> {
+    let set_filter = "UPDATE source_set SET filter = ?2 WHERE id = ?1";
+    update(sql, set_filter, params![set, filter])
+}
+
+/// Lowers the time up to which documents have been read to that of the newest Resource List.
+pub(in crate::store) fn read_again(sql: &Connection, set: SetId) -> Result<()> {
+    let read_again = "UPDATE source_set SET read_until = COALESCE(list_at, 0) WHERE id = ?1";
+    update(sql, read_again, params![set])
 }
 
 pub(in crate::store) fn set_read_until(

@@ -57,6 +57,8 @@ pub struct DocumentEnd {
     pub documents: Vec<DocumentRecord>,
     /// The time of the Resource List that was read completely.
     pub listed: Option<SourceTime>,
+    /// The fingerprint of the filter with which that was read; `None`: as before.
+    pub filter: Option<String>,
     /// The time up to which the Source's documents have been read; `None`: as before.
     pub read_until: Option<SourceTime>,
     /// The channels of which a gap was opened.
@@ -72,6 +74,7 @@ impl DocumentEnd {
             deliveries: Vec::new(),
             documents: Vec::new(),
             listed: None,
+            filter: None,
             read_until: None,
             missed_by: Vec::new(),
         }
@@ -338,7 +341,7 @@ fn end_document(
     if let Some(at) = end.listed {
         dump_package::delete_all(sql, set)?;
         dump::delete(sql, set)?;
-        source_set::set_listed(sql, set, at)?;
+        source_set::set_listed(sql, set, at, end.filter.as_deref())?;
     }
     if let Some(read_until) = end.read_until {
         source_set::set_read_until(sql, set, read_until)?;

@@ -14,7 +14,7 @@ use crate::store::change::Origin;
 use crate::store::ids::SetId;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{channel, task, task_count};
+use crate::store::tables::{channel, dump, dump_package, task, task_count};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -30,6 +30,33 @@ impl Store {
             let followed = source_set::follow(tx.sql, &source, &uri)?;
             task_count::begin(tx.sql, followed.id)?;
             Ok(followed)
+        })
+        .await
+    }
+
+    /// Notes the filter, by its fingerprint, with which the documents of a set are read from now on. If another one was in force, all of them
+    /// are read again, changed or not, and so are the packages of a Resource Dump that was read in part: they may state what was not
+    /// wanted then. The filter of the record remains another one until a Resource List is read with this one, unless none was read yet.
+    pub async fn read_with_filter(
+        self: &Arc<Self>,
+        set: SetId,
+        filter: &str,
+    ) -> Result<SetRecord, StoreError> {
+        let filter = filter.to_owned();
+        self.write(move |tx| {
+            let sql = tx.sql;
+            let before = source_set::record(sql, set)?;
+            let is_other = before.filter.as_ref().is_some_and(|it| *it != filter);
+            if is_other {
+                document::delete_all(sql, set)?;
+                dump_package::delete_all(sql, set)?;
+                dump::delete(sql, set)?;
+                source_set::read_again(sql, set)?;
+            }
+            if before.filter.is_none() || is_other && before.list_at.is_none() {
+                source_set::set_filter(sql, set, &filter)?;
+            }
+            Ok(source_set::record(sql, set)?)
         })
         .await
     }
