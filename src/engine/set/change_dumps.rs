@@ -220,7 +220,9 @@ impl SetState {
             // A package that does not state its begin begins where the one before it ends.
             package.from = package.from.or(reached.filter(|_| follow_each_other));
             progress.begin(package.from);
-            match self.ingest_change_package(&package, read).await {
+            // What follows one that was not read proves nothing, or that one would not be read later.
+            let proves = follow_each_other && progress.failed.is_none();
+            match self.ingest_change_package(&package, read, proves).await {
                 Ok(reach) => {
                     reached = reach.closed;
                     progress.until = progress.until.max(reach.until);
@@ -241,10 +243,12 @@ impl SetState {
     }
 
     /// Ingests the changes of a package that are news. Fails if entries of its manifest are damaged, once the others are ingested.
+    /// `proves`: whether it may prove its interval.
     async fn ingest_change_package(
         &mut self,
         package: &PackageEntry,
         record: Option<DocumentRecord>,
+        proves: bool,
     ) -> Result<PackageReach, EngineError> {
         let set = self.record.id;
         let interval = package
@@ -267,8 +271,10 @@ impl SetState {
             let (document, needed) = counting.await?;
             if needed.are_few() {
                 let entries = EntrySource::Document(document);
-                let reach = self.ingest_package_changes(package, entries, &copy.summary, record);
-                let reach = reach.await?;
+                let summary = &copy.summary;
+                let reach = self
+                    .ingest_package_changes(package, entries, summary, record, proves)
+                    .await?;
                 return expect_undamaged(&copy.summary, &package.uri).map(|()| reach);
             }
             copied = Some((document, copy.summary));
@@ -278,7 +284,7 @@ impl SetState {
         let (opened, summary, file) = opening.await?.split(copied);
         let entries = EntrySource::Package(opened);
         let reach = self
-            .ingest_package_changes(package, entries, &summary, record)
+            .ingest_package_changes(package, entries, &summary, record, proves)
             .await?;
         self.packages.end(package, &summary, file).await?;
         Ok(reach)
@@ -290,6 +296,7 @@ impl SetState {
         entries: EntrySource,
         summary: &DocumentSummary,
         record: Option<DocumentRecord>,
+        proves: bool,
     ) -> Result<PackageReach, EngineError> {
         let (span, closed) = spans_of(package, summary);
         let filter = self.news_filter(package, summary);
@@ -297,8 +304,8 @@ impl SetState {
         let front = self.sequencer.coverage().front();
         let mut trial = self.sequencer.clone();
         let is_whole = summary.oddities.damaged_entries() == 0;
-        let proven =
-            closed.filter(|closed| is_whole && front.is_some_and(|front| closed.from() <= front));
+        let follows = |closed: &Interval| front.is_some_and(|front| closed.from() <= front);
+        let proven = closed.filter(|closed| proves && is_whole && follows(closed));
         if let Some(proven) = proven {
             trial.cover_list(clock::now(), proven);
         }

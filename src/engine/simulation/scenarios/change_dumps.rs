@@ -5,6 +5,7 @@ use super::super::handwritten::uri;
 use super::super::source::bytes;
 use super::dump_documents::*;
 use super::dumps::files;
+use super::notifications::{announce, front};
 use super::*;
 use crate::protocol::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
@@ -339,6 +340,40 @@ fn package_that_fails_leaves_open_what_follows_it() {
             assert_eq!(claim(world).await, Some(second));
         });
     }
+}
+
+/// A package that can't be read is read later, also if notifications cover its time and a later package was read: the hub may have withheld
+/// what it states.
+#[test]
+fn package_that_fails_is_read_later_although_its_time_is_covered() {
+    begun(async |world, start| {
+        let channel = Capability::ChangeNotification;
+        let topic = format!("set0/{}", channel.as_str());
+        let offered = [
+            (Capability::ResourceList, LIST),
+            (Capability::ChangeDump, DUMP),
+            (channel, &topic),
+        ];
+        offer(world, &offered);
+        poll_now(world).await;
+        let first = after(world, Act::ChangeLate(0)).await;
+        let one = write_changes(world, "one.zip", start, first);
+        let second = after(world, Act::ChangeLate(1)).await;
+        let two = write_changes(world, "two.zip", first, second);
+        world.pass(5000).await;
+        announce(world, &[]).await;
+        world.pass(5000).await;
+        assert_eq!(claim(world).await, Some(front(world).await));
+        write_dump(world, start, &[one, two]);
+        world.write_status("one.zip", 503);
+        poll_now(world).await;
+        assert_eq!(files(world), [(0, 1), (1, 2), (2, 1)]);
+        assert!(error(world).await.is_some());
+        write_changes(world, "one.zip", start, first);
+        poll_now(world).await;
+        assert_eq!(files(world), [(0, 2), (1, 2), (2, 1)]);
+        assert_eq!(error(world).await, None);
+    });
 }
 
 /// A damaged entry of a manifest may state a change that nothing else states: what the others state is applied, and nothing is covered. The
