@@ -6,7 +6,7 @@
 //! | question | who asks | a file in doubt | length | digests |
 //! |---|---|---|---|---|
 //! | [`compare`](RecordedFile::compare): is it what is announced? | the plan, for each entry | differs | differs if both are known and not equal | the same if one is equal and none differs |
-//! | [`is_proven`](RecordedFile::is_proven): must nothing be fetched? | the executor | no | as announced, if it is | one is equal |
+//! | [`is_proven`](RecordedFile::is_proven): must nothing be fetched? | the executor | no | as announced, if it is | the same as for `compare` |
 //! | [`may_be_unmodified`](RecordedFile::may_be_unmodified): would a 304 prove that? | the executor | no | as announced, if it is | none is announced |
 //! | [`has_bytes`](RecordedFile::has_bytes): do readers of the feed have these bytes? | the publisher | not asked | equal | one is equal |
 //!
@@ -62,13 +62,11 @@ impl RecordedFile<'_> {
         }
     }
 
-    /// Whether it is proven to be what is announced, so that no request is necessary. One equal digest is enough, also where another one
-    /// differs, for which [`compare`](Self::compare) makes a task: unless a digest collides, no bytes have both.
+    /// Whether it is proven to be what is announced, so that no request is necessary. Where an announced digest is equal and another one
+    /// differs, the Source contradicts itself, and nothing is proven.
     #[must_use]
     pub fn is_proven(&self, announced: &ContentInfo) -> bool {
-        !self.is_doubted
-            && self.has_announced_length(announced)
-            && share_digest(self.hashes, &announced.hashes)
+        self.has_announced_length(announced) && self.compare(announced) == ContentMatch::Same
     }
 
     /// Whether the answer to a conditional request, that it is not modified, would prove that it is what is announced. Not where the
@@ -146,8 +144,8 @@ mod tests {
             (both, (None, &[(Md5, "a"), (Sha256, "a")]), (Same, true, false)),
             (both, (None, &[(Md5, "b"), (Sha256, "b")]), (Different, false, false)),
             // The Source contradicts itself.
-            (both, (None, &[(Md5, "a"), (Sha256, "b")]), (Different, true, false)),
-            (both, (None, &[(Sha256, "a"), (Sha256, "b")]), (Different, true, false)),
+            (both, (None, &[(Md5, "a"), (Sha256, "b")]), (Different, false, false)),
+            (both, (None, &[(Sha256, "a"), (Sha256, "b")]), (Different, false, false)),
             // Only one of two can be compared, or none.
             (sha256, (None, &[(Md5, "b"), (Sha256, "a")]), (Same, true, false)),
             (sha256, (Some(5), &[(Md5, "a")]), (Unknown, false, false)),

@@ -18,7 +18,9 @@ use crate::store::{
     Origin, StoreError, Task, VERSION_MISSED, VersionFailure, VersionKind, VersionResult,
     VersionTask,
 };
-use crate::sync::{Candidate, Expected, latest_plausible, plan_version, share_digest};
+use crate::sync::{
+    Candidate, ContentMatch, Expected, RecordedFile, latest_plausible, plan_version, share_digest,
+};
 
 /// After the usual tries, a version is tried again so often, with that pause: an archive may have it later.
 const LONG_TRIES: u32 = 12;
@@ -185,7 +187,12 @@ fn is_in_mirror(version: &VersionTask) -> bool {
 
 /// Whether the mirror's file is proven to be the version.
 fn is_proven(version: &VersionTask) -> bool {
-    version.live && share_digest(&version.live_hashes, &version.content.hashes)
+    let file = RecordedFile {
+        length: None,
+        hashes: &version.live_hashes,
+        is_doubted: false,
+    };
+    version.live && file.compare(&version.content) == ContentMatch::Same
 }
 
 /// Stores a version that is in its place already, or that the mirror has; `false`: it must be fetched.
