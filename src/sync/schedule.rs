@@ -100,7 +100,17 @@ impl Schedule {
             true => self.causes.saturating_add(1),
             false => 0,
         };
-        let pause = match pacing {
+        self.next = now.mono + self.pause_after(pacing);
+    }
+
+    /// Records that documents were read to fill a gap that a notification has opened. That is less than a poll, and postpones none.
+    pub fn gap_read(&mut self, now: Now, pacing: Pacing) {
+        self.last = Some(now.mono);
+        self.next = self.next.min(now.mono + self.pause_after(pacing));
+    }
+
+    fn pause_after(&mut self, pacing: Pacing) -> Duration {
+        match pacing {
             Pacing::Regular => {
                 self.pauses = 0;
                 self.interval
@@ -110,8 +120,7 @@ impl Schedule {
                 self.pauses = self.pauses.saturating_add(1);
                 pause
             }
-        };
-        self.next = now.mono + pause;
+        }
     }
 
     /// Records whether a gap is open.
@@ -160,6 +169,25 @@ mod tests {
             pauses.push((schedule.next_deadline() - start.mono).as_secs());
         }
         pauses
+    }
+
+    #[test]
+    fn reading_for_a_gap_postpones_no_poll() {
+        let start = clock::now();
+        let (interval, minute) = (Duration::from_secs(900), Duration::from_secs(60));
+        let mut schedule = Schedule::new(start, interval);
+        schedule.polled(start, Pacing::Regular);
+        let later = Now {
+            mono: start.mono + minute,
+            ..start
+        };
+        schedule.gap_read(later, Pacing::Regular);
+        assert_eq!(schedule.next_deadline(), start.mono + interval);
+        for pause in [2, 2] {
+            schedule.gap_read(later, Pacing::Soon);
+            let pause = Duration::from_secs(pause);
+            assert_eq!(schedule.next_deadline(), later.mono + pause);
+        }
     }
 
     #[test]

@@ -17,9 +17,7 @@ use super::state::{Processing, SetState};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::protocol::{Capability, ChangeKind, Document};
-use crate::store::{
-    BaselineState, ChannelId, ChannelRecord, Delivery, DeliveryOutcome, DocumentEnd, Origin,
-};
+use crate::store::{BaselineState, ChannelRecord, Delivery, DeliveryOutcome, DocumentEnd, Origin};
 use crate::sync::{Channel, DeliveryFaultKind, Gap, NewsFilter, Sequencer, Verdict};
 
 /// How many deliveries are read from the inbox at once.
@@ -127,15 +125,16 @@ impl SetState {
             self.commit_gap(&trial, &gap).await?;
             self.sequencer = trial;
             // Once the Change List is read, what was held is ingested, whether the gap is closed or not.
-            match self.fill_gaps(false).await {
+            let pacing = match self.fill_gaps(false).await {
                 Err(EngineError::Store(error)) => {
                     // The gap is on record and does not open again: only a poll reads the documents that fill it.
                     self.schedule.poll_now(clock::now());
                     return Err(error.into());
                 }
-                Err(error) => self.fail_reading(&error, clock::now()),
-                Ok(pacing) => self.schedule.polled(clock::now(), pacing),
-            }
+                Err(error) => self.fail_reading(&error),
+                Ok(pacing) => pacing,
+            };
+            self.schedule.gap_read(clock::now(), pacing);
         }
     }
 
@@ -157,10 +156,7 @@ impl SetState {
                 self.ingest_notification(trial, (delivery, &reader), document, verdict)
                     .await
             }
-            Err(error) => {
-                self.sequencer.forget(id);
-                self.reject(&delivery, &reader.channel, &error).await
-            }
+            Err(error) => self.reject(&delivery, &reader.channel, &error).await,
         }
     }
 
@@ -288,7 +284,8 @@ impl SetState {
             .map_err(|error| EngineError::of_join(&error, "a notification"));
         let notification = match read.flatten() {
             Err(error @ EngineError::Panicked(_)) => {
-                return self.reject_unreadable((&delivery, channel), &error).await;
+                self.show_error(&error);
+                return self.reject(&delivery, channel, &error).await;
             }
             read => read?,
         };
@@ -311,24 +308,11 @@ impl SetState {
                 Ok(())
             }
             Err(error @ (EngineError::TooManyResources(_) | EngineError::Panicked(_))) => {
-                self.reject_unreadable((&delivery, channel), &error).await
+                self.show_error(&error);
+                self.reject(&delivery, channel, &error).await
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Rejects a notification that states changes which can't be read: it covers nothing, and a poll brings them.
-    async fn reject_unreadable(
-        &mut self,
-        (delivery, channel): (&Delivery, &ChannelRecord),
-        error: &EngineError,
-    ) -> Result<(), EngineError> {
-        self.sequencer.forget(delivery.id);
-        self.report_error(error);
-        self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
-            .await?;
-        self.poll_after(channel);
-        Ok(())
     }
 
     /// Makes a poll due that finds what a notification does not prove, or was to state.
@@ -401,7 +385,8 @@ impl SetState {
         })
     }
 
-    /// Rejects a delivery that can't be read, or is not for this set. A poll brings what it would have stated.
+    /// Rejects a delivery that can't be read, is not for this set, or states more than there is room for: it covers nothing, and a poll
+    /// brings what it would have stated.
     async fn reject(
         &mut self,
         delivery: &Delivery,
@@ -429,6 +414,8 @@ impl SetState {
         }
         self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
             .await?;
+        // Only now: if the commit had failed, its turn would never have come again.
+        self.sequencer.forget(delivery.id);
         self.context.delivery_panics.lock().remove(&delivery.id);
         self.poll_after(channel);
         Ok(())
@@ -444,11 +431,6 @@ impl SetState {
         let end = self.document_end(&self.sequencer, concluded);
         self.end_document(Origin::Notification, end).await?;
         Ok(())
-    }
-
-    pub(super) async fn channel(&self, id: ChannelId) -> Result<ChannelRecord, EngineError> {
-        let found = Arc::clone(&self.context.store).channel(id).await?;
-        found.ok_or(EngineError::Interrupted)
     }
 }
 
@@ -469,7 +451,7 @@ pub(super) mod tests {
     use crate::protocol::{
         Entry, Head, ResourceUri, Root, SourceTime, TopicUri, Transport, write_document,
     };
-    use crate::store::{CallbackKeys, Receipt, SetRecord};
+    use crate::store::{CallbackKeys, ChannelId, Receipt, SetRecord};
     use crate::sync::Pacing;
 
     /// Ordering the held notifications of the set with this path of its Capability List panics.
@@ -678,6 +660,31 @@ pub(super) mod tests {
         let most = 2 * MOST_PANICS;
         assert_eq!(panics(&receiving, most).await, most);
         receiving.check(2).await;
+    }
+
+    /// What is concluded is not held any more, and what could not be concluded is.
+    #[tokio::test]
+    async fn held_delivery_is_rejected_although_a_commit_fails() {
+        for commits in 0..5 {
+            let now = clock::now().wall;
+            let at = |seconds: i64| SourceTime::from(now + TimeDelta::seconds(seconds));
+            let bodies = [
+                notification_of(PANIC, Some((at(60), at(120)))),
+                notification_of("/fine", Some((at(0), at(60)))),
+            ];
+            let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
+            let mut state = receiving.state_read(at(0)).await;
+            let hook = receiving.source.store.commit_hook();
+            hook.let_fail(true);
+            hook.fail_after(commits);
+            for _ in 0..4 {
+                if state.work_inbox().await.is_ok() {
+                    break;
+                }
+            }
+            receiving.check(1).await;
+            assert_eq!(state.sequencer.held(), 0, "{commits}");
+        }
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use url::Url;
 use super::notices::note_repeated_index;
 use super::snapshot::{DRAFT_ABSENCE, UNSTATED, absence_notice};
 use super::state::SetState;
-use crate::clock::{self, Now};
+use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::DocumentWalk;
 use crate::status::StatusError;
@@ -34,11 +34,10 @@ impl SetState {
         self.note("dead-index", message);
     }
 
-    /// Reports that documents could not be read, by a poll or to fill a gap that the inbox has opened, and makes the next poll due.
-    pub(super) fn fail_reading(&mut self, error: &EngineError, now: Now) {
-        let pacing = self.pacing_after(error);
-        self.schedule.polled(now, pacing);
+    /// Reports that documents could not be read, by a poll or to fill a gap that the inbox has opened. Returns when the next poll is due.
+    pub(super) fn fail_reading(&self, error: &EngineError) -> Pacing {
         self.report_error(error);
+        self.pacing_after(error)
     }
 
     /// When the next poll is due after documents could not be read. Parts of a Resource List that are dead are so for longer than a

@@ -20,8 +20,8 @@ use crate::engine::oddities::MAX_UNREAD;
 use crate::protocol::{Capability, Link, ResourceUri, SourceTime, Standing};
 use crate::status::StatusError;
 use crate::store::{
-    BaselineState, BatchResult, Change, ChangeBatch, DeletionRules, DocumentEnd, DocumentRecord,
-    ListProgress, Origin, ProcessedDelivery, SetRecord,
+    BaselineState, BatchResult, Change, ChangeBatch, ChannelId, ChannelRecord, DeletionRules,
+    DocumentEnd, DocumentRecord, ListProgress, Origin, ProcessedDelivery, SetRecord,
 };
 use crate::sync::{CheckRules, Gap, Limits, Schedule, Sequencer, Span};
 
@@ -293,26 +293,38 @@ impl SetState {
         }
     }
 
-    /// Shows an error in the status; logs it unless it is shown already.
+    /// The channel with that id, as it is stored.
+    pub(super) async fn channel(&self, id: ChannelId) -> Result<ChannelRecord, EngineError> {
+        let found = Arc::clone(&self.context.store).channel(id).await?;
+        found.ok_or(EngineError::Interrupted)
+    }
+
+    /// Reports the error of a poll: shows it in the status, and logs it unless it was shown already.
     pub(in crate::engine) fn report_error(&self, error: &EngineError) {
-        let status_error = error.status_error();
-        let shown = self.context.runtime_status.set(self.record.id).failing;
-        if !shown.is_some_and(|shown| {
-            shown.code == status_error.code && shown.message == status_error.message
-        }) {
-            let (code, message) = (&status_error.code, &status_error.message);
-            let (source, set) = (self.context.name(), &self.record.capability_list);
-            match error {
-                // Not the Source's fault.
-                EngineError::Panicked(_) => {
-                    tracing::error!(code, source, %set, error = message, "poll of a set failed")
-                }
-                _ => tracing::warn!(code, source, %set, error = message, "poll of a set failed"),
-            }
+        if !self.show_error(error) {
+            return;
         }
-        self.context
-            .runtime_status
-            .note_set(self.record.id, |facts| facts.failing = Some(status_error));
+        let StatusError { code, message, .. } = error.status_error();
+        let (source, set) = (self.context.name(), &self.record.capability_list);
+        match error {
+            // Not the Source's fault.
+            EngineError::Panicked(_) => {
+                tracing::error!(code, source, %set, error = message, "poll of a set failed")
+            }
+            _ => tracing::warn!(code, source, %set, error = message, "poll of a set failed"),
+        }
+    }
+
+    /// Shows an error in the status, until a poll succeeds. Returns whether it was not shown already.
+    pub(super) fn show_error(&self, error: &EngineError) -> bool {
+        let status_error = error.status_error();
+        let runtime_status = &self.context.runtime_status;
+        let shown = runtime_status.set(self.record.id).failing;
+        let is_shown = shown.is_some_and(|shown| {
+            shown.code == status_error.code && shown.message == status_error.message
+        });
+        runtime_status.note_set(self.record.id, |facts| facts.failing = Some(status_error));
+        !is_shown
     }
 
     /// Shows, or clears, what is notable but does not keep the set from being followed.

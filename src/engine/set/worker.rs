@@ -191,7 +191,10 @@ impl SetWorker {
                 state.packages.sweep(set).await?;
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
-            Err(error) => state.fail_reading(&error, now),
+            Err(error) => {
+                let pacing = state.fail_reading(&error);
+                state.schedule.polled(now, pacing);
+            }
         }
         state.retry_failed(None).await?;
         Ok(is_read)

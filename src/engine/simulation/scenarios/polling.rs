@@ -1,10 +1,13 @@
 //! The worker of a set: what the Capability List offers, when polls are due, gaps, retries, and errors of the database.
 
+use chrono::{DateTime, TimeDelta};
+
 use super::super::handwritten::uri;
 use super::super::packages::archive;
 use super::super::source::DumpOffer;
 use super::resource_lists::{CAPABILITIES, LIST, md, standalone_settings, urlset};
 use super::*;
+use crate::clock;
 
 /// Where the Source Description is.
 const DESCRIPTION: &str = ".well-known/resourcesync";
@@ -52,6 +55,37 @@ fn capability_list_is_read_once_after_each_start() {
             world.act(&restart());
             world.pass(5000).await;
         }
+    });
+}
+
+/// Notifications that are lost again and again open gaps, which the Change List fills. That is no poll, and postpones none.
+#[test]
+fn gaps_that_are_filled_postpone_no_poll() {
+    simulate(habits(ChangeLists::Open), settings(), async |world| {
+        world.pass(5000).await;
+        for _ in 0..10 {
+            world
+                .run(&[
+                    Act::Change(0),
+                    Act::Pass(10),
+                    Act::Publish(0, Fate::Lost),
+                    Act::Pass(1000),
+                    Act::Change(1),
+                    Act::WriteChangeLists(0),
+                    Act::Pass(10),
+                    Act::Publish(0, AT_ONCE),
+                    Act::Pass(200_000),
+                ])
+                .await;
+            assert_eq!(gaps(world).await, 0);
+        }
+        let set = world.status().await.remove(0);
+        let last = DateTime::parse_from_rfc3339(&set.last_poll_at.unwrap()).unwrap();
+        let age = clock::now().wall - last.to_utc();
+        assert!(
+            age <= TimeDelta::seconds(900),
+            "the last poll was {age} ago"
+        );
     });
 }
 

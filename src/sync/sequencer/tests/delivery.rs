@@ -123,9 +123,9 @@ proptest! {
             world.settle();
         }
         prop_assert!(!world.log.iter().any(|line| line.starts_with("gap")), "{:?}", world.log);
-        let applied: Vec<String> = world.log.iter().filter(|line| line.ends_with("apply")).cloned().collect();
+        let ingested: Vec<String> = world.log.iter().filter(|line| line.ends_with("ingest")).cloned().collect();
         let in_order: Vec<String> = (0..chain.len()).map(|n| format!("{n}:ingest")).collect();
-        prop_assert_eq!(applied, in_order);
+        prop_assert_eq!(ingested, in_order);
         prop_assert_eq!(world.sequencer.coverage().unbroken_until(), Some(world.moment(chain.last().unwrap().1)));
     }
 }
