@@ -12,9 +12,11 @@ use crate::engine::EngineError;
 use crate::engine::documents::{
     Alternatives, Child, DocumentWalk, SummarizedDocument, fetch_document, offered,
 };
-use crate::engine::source::discovery::{DiscoveredSet, KnownSets, find_sets, had_resourcesync};
+use crate::engine::source::discovery::{
+    DiscoveredSet, DiscoveredSets, KnownSets, find_sets, had_resourcesync,
+};
 use crate::fetch::{CapabilityList, DiscoveryCache};
-use crate::protocol::{Capability, SourceTime};
+use crate::protocol::{Capability, Oddities, Oddity, SourceTime};
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, StatementKind};
 use crate::sync::{AbsenceFacts, AbsenceProof};
 
@@ -99,6 +101,7 @@ impl AuditContext {
         };
         match find_sets(&self.client, &self.source, &limits, known, &mut cache).await {
             Ok(found) => {
+                documents.is_complete = self.are_all_sets(audit_db, &found)?;
                 documents.sets = found.sets;
                 if let Some(error) = found.error {
                     documents.is_complete = false;
@@ -125,6 +128,11 @@ impl AuditContext {
                     continue;
                 }
             };
+            if !list.is_implied() {
+                // An entry that can't be read may name a list.
+                documents.is_complete &=
+                    expect_readable(audit_db, Some(number), &set.uri, &list.oddities)?;
+            }
             let (listed, changes) = self.read_set(audit_db, number, &set.uri, &list).await?;
             set.list = Some(list);
             documents.is_complete &= listed.any && listed.is_complete && changes.is_complete;
@@ -139,6 +147,25 @@ impl AuditContext {
             };
         }
         Ok(documents)
+    }
+
+    /// Whether there is no set but those that were found, unless the configuration names the sets. Records as findings what may name
+    /// others.
+    fn are_all_sets(
+        &self,
+        audit_db: &AuditDb,
+        found: &DiscoveredSets,
+    ) -> Result<bool, EngineError> {
+        if !self.source.sets.is_empty() {
+            return Ok(true);
+        }
+        for (uri, oddities) in &found.oddities {
+            expect_readable(audit_db, None, uri, oddities)?;
+        }
+        if let Some(error) = &found.left_out {
+            unread(audit_db, None, &self.source.url, &error.clone().into())?;
+        }
+        Ok(found.advertised.is_some())
     }
 
     async fn capability_list(&self, uri: &Url) -> Result<CapabilityList, EngineError> {
@@ -398,6 +425,20 @@ impl CapabilityReader<'_> {
         self.read.is_complete = false;
         unread(self.audit_db, Some(self.set), uri, &error)
     }
+}
+
+/// Whether all entries of a document that names others were read. Records it as a finding if not.
+fn expect_readable(
+    audit_db: &AuditDb,
+    set: Option<u32>,
+    uri: &Url,
+    oddities: &Oddities,
+) -> Result<bool, EngineError> {
+    let count = oddities.damaged_entries() + oddities.count(Oddity::TooManyOffers);
+    if count > 0 {
+        unread(audit_db, set, uri, &EngineError::BadEntries(count))?;
+    }
+    Ok(count == 0)
 }
 
 /// Records a document that can't be read as a finding.

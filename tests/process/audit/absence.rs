@@ -49,6 +49,41 @@ async fn no_file_is_extra_while_a_list_is_unreadable() {
     assert!(!stray.exists());
 }
 
+/// An entry that can't be read may name a set, or the Change List that states the newest resources.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_file_is_extra_while_what_names_the_lists_is_damaged() {
+    let other = "set2";
+    let options = SampleOptions {
+        sets: vec![SET.to_owned(), other.to_owned()],
+        ..resources(2)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    source.create(other, "new.txt", "new");
+    sync(&home);
+    let before = files(&home.mirror);
+    assert!(file(&source, &home, other, "new.txt").exists());
+    for (path, named) in [
+        ("/.well-known/resourcesync", "/set2/capabilitylist.xml"),
+        ("/set2/capabilitylist.xml", "/set2/changelist.xml"),
+    ] {
+        let uri = source.base().join(path).unwrap();
+        let answer = client().get(uri).send().await.unwrap();
+        let document = answer.text().await.unwrap();
+        let damaged = document.replacen(named, "&unknown;", 1);
+        assert_ne!(damaged, document);
+        source.put_document(path, "application/xml", damaged);
+        let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
+        let name = path.rsplit('/').next().unwrap();
+        assert_found(&output, 1, &[&format!("unreachable {name} bad-entries")]);
+        assert_eq!(lines(&output).1["whole"], false);
+        assert_eq!(files(&home.mirror), before);
+        source.remove_document(path);
+    }
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 0, &[]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_file_is_extra_if_the_lists_do_not_prove_absence() {
     let source = SampleSource::start(resources(3)).await.unwrap();
