@@ -554,3 +554,32 @@ async fn power_loss_where_the_source_states_no_digests_breaks_no_promise() {
 async fn power_loss_where_each_file_is_synced_by_itself_breaks_no_promise() {
     lose_power(true, Syncs::Each).await;
 }
+
+/// Somebody may have copied the files into the mirror a moment ago.
+#[allow(clippy::print_stdout, reason = "the test reports that it does nothing")]
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_syncs_the_files_that_it_adopts() {
+    let tracer = match Tracer::new() {
+        Ok(tracer) => tracer,
+        Err(why) => return println!("SKIPPED, nothing was recorded: {why}"),
+    };
+    let _permit = PROCESSOR.read().await;
+    let world = World::new(true, Syncs::Each).await;
+    let home = &world.home;
+    let output = home.run_command(&["sync"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    fs::remove_dir_all(home.folder().join("state")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut command = tracer.recording(home, &log, Syncs::Each);
+    let output = command.args(["audit", "--repair"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let steps = read_log(&fs::read(&log).unwrap(), home.folder());
+    let last_commit = steps.iter().rposition(is_commit).unwrap();
+    for path in world.versions.borrow().keys() {
+        let file = format!("mirror/{path}");
+        let mut before = steps[..last_commit].iter();
+        let is_synced = |step: &Step| matches!(step, Step::Sync { path } if *path == file);
+        assert!(before.any(is_synced), "{file} is not synced");
+    }
+}

@@ -166,18 +166,20 @@ impl RepairJob<'_> {
         Ok(())
     }
 
-    /// Sets the stated time of a file that has the right bytes; `false`: that failed.
+    /// Sets the stated time of a file that has the right bytes, and syncs it, because somebody may have copied it there a moment ago;
+    /// `false`: that failed.
     async fn date(&self, expectation: &Expectation) -> Result<bool, EngineError> {
         let (mirror, path) = (Arc::clone(self.mirror), expectation.path.clone());
         let time = expectation.lastmod;
         blocking(move || {
-            let parsed = MirrorPath::parse(&path).map_err(MirrorError::from);
-            let opened = parsed.and_then(|path| mirror.open_file(&path));
-            match (opened, time) {
-                (Ok(file), Some(time)) => file.set_modified(file_time(time)).is_ok(),
-                (opened, None) => opened.is_ok(),
-                (Err(_), _) => false,
-            }
+            let Ok(path) = MirrorPath::parse(&path) else {
+                return false;
+            };
+            let Ok(file) = mirror.open_file(&path) else {
+                return false;
+            };
+            let is_dated = time.is_none_or(|time| file.set_modified(file_time(time)).is_ok());
+            is_dated && file.sync_all().is_ok() && mirror.sync_entry(&path).is_ok()
         })
         .await
     }
