@@ -408,6 +408,10 @@ impl Lease {
             self.end();
             return;
         }
+        if self.state == ChannelState::Denied && self.asked.is_none() {
+            // Said again, it must not postpone the request to the next hub.
+            return;
+        }
         self.state = ChannelState::Denied;
         self.asked = None;
         self.expires_at = None;

@@ -706,8 +706,8 @@ fn denial_overrules_the_answer_and_is_retried_after_a_growing_pause() {
         Case::active("a").denied(100).denied(101),
         101,
         Woken,
-        "wait until 109",
-        "denied, hub a, failures 3, try 109",
+        "wait until 104",
+        "denied, hub a, failures 2, try 104",
     );
     check(
         Case::active("a").left(100).after(100, Woken).denied(101),

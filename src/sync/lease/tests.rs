@@ -172,8 +172,21 @@ fn denied_subscription_is_requested_again_after_a_growing_pause() {
         lease.deny(at(now));
         assert_eq!(lease.state, ChannelState::Denied);
         pauses.push((lease.next_try_at.unwrap() - at(now)).num_seconds());
+        lease.begin_request(at(now + 50), asked(600));
     }
-    assert_eq!(pauses, [4, 8, 16, 32]);
+    assert_eq!(pauses, [4, 16, 64, 256]);
+}
+
+/// A hub that denies again and again must not keep the next one from being asked.
+#[test]
+fn repeated_denial_does_not_postpone_the_next_request() {
+    let mut lease = active(None);
+    lease.deny(at(0));
+    let (due, failures) = (lease.next_try_at, lease.failures);
+    for now in [1, 2, 3] {
+        lease.deny(at(now));
+        assert_eq!((lease.next_try_at, lease.failures), (due, failures));
+    }
 }
 
 #[test]
