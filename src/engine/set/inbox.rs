@@ -363,7 +363,7 @@ impl SetState {
                 self.context.rediscover.notify_one();
             }
             if names_news {
-                self.schedule.poll_now(now);
+                self.schedule.poll_soon(now);
             }
         }
         let outcome = if is_dated(document) {

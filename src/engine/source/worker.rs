@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -33,6 +33,8 @@ use crate::store::{SetId, SetRecord};
 
 /// Sets are discovered at the pace of the polls, but no more often than this.
 const SHORTEST_PACE: Duration = Duration::from_secs(60);
+/// The shortest pause between two discoveries that notifications request.
+const SHORTEST_REST: Duration = Duration::from_secs(2);
 /// The same for a site without ResourceSync: many URIs are requested before it is known to have nothing but its sitemaps, and
 /// those are polled anyway.
 const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
@@ -397,7 +399,7 @@ impl SourceWorker {
     async fn rest(&mut self, pause: Duration) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = self.context.rediscover.notified() => {}
+            () = rediscovery_due(&self.context.rediscover) => {}
             Some(command) = self.commands.recv() => {
                 for set in self.sets.values() {
                     // A full queue has a command already.
@@ -463,6 +465,12 @@ impl SourceWorker {
     }
 }
 
+/// Waits until something requests a discovery, and a moment has passed since the last one: a hub that sends one framework notification
+/// after the other must not have the Source requested without a pause.
+async fn rediscovery_due(request: &Notify) {
+    tokio::join!(request.notified(), tokio::time::sleep(SHORTEST_REST));
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -473,6 +481,30 @@ mod tests {
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
+
+    #[tokio::test(start_paused = true)]
+    async fn discoveries_that_notifications_request_have_a_pause_between_them() {
+        for (requested_after, expected) in [(0, 2), (1, 2), (5, 5)] {
+            let is_due_after = async |millis| {
+                let request = Notify::new();
+                let requesting = async {
+                    tokio::time::sleep(Duration::from_secs(requested_after)).await;
+                    request.notify_one();
+                };
+                let both = async { tokio::join!(requesting, rediscovery_due(&request)) };
+                let limited = tokio::time::timeout(Duration::from_millis(millis), both);
+                limited.await.is_ok()
+            };
+            assert!(
+                !is_due_after(expected * 1000 - 10).await,
+                "{requested_after}"
+            );
+            assert!(
+                is_due_after(expected * 1000 + 10).await,
+                "{requested_after}"
+            );
+        }
+    }
 
     /// A Source that answers no request, and what receives the URLs that are requested. `panics_first`: whether the first request
     /// panics.
