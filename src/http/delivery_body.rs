@@ -32,6 +32,8 @@ pub(super) async fn read_body(
     budget: &DeliveryBudget,
     channel: ChannelId,
 ) -> Result<DeliveryBody, (&'static str, StatusCode)> {
+    let too_many = ("too-many-deliveries", StatusCode::SERVICE_UNAVAILABLE);
+    let _body = budget.begin_body(channel).ok_or(too_many)?;
     let stated = body.size_hint().exact();
     let mut reading = BodyReader {
         body,
@@ -52,7 +54,6 @@ pub(super) async fn read_body(
         }
         time_left = time_left.saturating_sub(clock::now().mono.saturating_duration_since(begun));
     }
-    let too_many = ("too-many-deliveries", StatusCode::SERVICE_UNAVAILABLE);
     let reserving = budget.reserve(channel, stated.unwrap_or(longest));
     let reservation = reserving.await.ok_or(too_many)?;
     reading.read_in(time_left, u64::MAX).await?;

@@ -1,8 +1,7 @@
-//! Limits how many bytes of deliveries of one channel are in memory at once. A hub that sends slowly, or too much, delays its own
-//! channel only.
+//! Limits how many deliveries of one channel are received at once, and how many bytes of them are in memory. A hub that sends slowly, or
+//! too much, delays its own channel only.
 //!
-//! A short delivery needs no room in the budget: how many of them there are is limited by the connections of the listener. So they
-//! do not wait for long ones, and all that wait share a commit.
+//! A short delivery needs no room in the budget of bytes. So it does not wait for long ones, and all that wait share a commit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +14,8 @@ use crate::store::ChannelId;
 
 /// How many deliveries of the greatest length a channel may have in memory at once.
 const LONGEST_AT_ONCE: usize = 4;
+/// How many deliveries of a channel may be received at once, whatever their length: a part of the connections of the listener.
+const BODIES_AT_ONCE: usize = 64;
 /// The budget counts in units of so many bytes.
 const UNIT: u64 = 1024;
 /// How long a delivery waits for room.
@@ -25,7 +26,14 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct DeliveryBudget {
     /// The greatest length of a delivery, in units.
     longest: u32,
-    channels: Arc<Mutex<HashMap<ChannelId, Arc<Semaphore>>>>,
+    channels: Arc<Mutex<HashMap<ChannelId, ChannelBudget>>>,
+}
+
+#[derive(Clone)]
+struct ChannelBudget {
+    bodies: Arc<Semaphore>,
+    /// In units.
+    bytes: Arc<Semaphore>,
 }
 
 /// The room of one delivery in the budget of its channel, until it is dropped.
@@ -40,18 +48,29 @@ impl DeliveryBudget {
         }
     }
 
+    /// Counts a delivery whose body is received from now on, until what is returned is dropped; `None`: there are as many as there may be.
+    pub(super) fn begin_body(&self, channel: ChannelId) -> Option<OwnedSemaphorePermit> {
+        self.of_channel(channel).bodies.try_acquire_owned().ok()
+    }
+
     /// Reserves room for a delivery of so many bytes, or of the greatest length if it has more; `None` if that takes too long.
     pub(super) async fn reserve(&self, channel: ChannelId, bytes: u64) -> Option<Reservation> {
-        let budget = {
-            let mut channels = self.channels.lock();
-            let entry = channels.entry(channel);
-            let all = LONGEST_AT_ONCE.saturating_mul(self.longest as usize);
-            let all = all.min(Semaphore::MAX_PERMITS);
-            Arc::clone(entry.or_insert_with(|| Arc::new(Semaphore::new(all))))
-        };
+        let budget = self.of_channel(channel).bytes;
         let needed = units(bytes).min(self.longest);
         let reserving = tokio::time::timeout(RESERVE_TIMEOUT, budget.acquire_many_owned(needed));
         reserving.await.ok()?.ok()
+    }
+
+    fn of_channel(&self, channel: ChannelId) -> ChannelBudget {
+        let mut channels = self.channels.lock();
+        let budget = channels.entry(channel).or_insert_with(|| {
+            let all = LONGEST_AT_ONCE.saturating_mul(self.longest as usize);
+            ChannelBudget {
+                bodies: Arc::new(Semaphore::new(BODIES_AT_ONCE)),
+                bytes: Arc::new(Semaphore::new(all.min(Semaphore::MAX_PERMITS))),
+            }
+        });
+        budget.clone()
     }
 }
 
@@ -83,6 +102,20 @@ mod tests {
             reserved.push(budget.reserve(busy, LONGEST / 2).await.unwrap());
         }
         assert!(budget.reserve(busy, 1).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_of_a_channel_at_once_are_bounded_and_independent_of_other_channels() {
+        let budget = DeliveryBudget::new(LONGEST);
+        let mut bodies = Vec::new();
+        for _ in 0..BODIES_AT_ONCE {
+            bodies.push(budget.begin_body(ChannelId(1)).unwrap());
+        }
+        assert!(budget.begin_body(ChannelId(1)).is_none());
+        assert!(budget.begin_body(ChannelId(2)).is_some());
+        assert!(budget.reserve(ChannelId(1), LONGEST).await.is_some());
+        drop(bodies.pop());
+        assert!(budget.begin_body(ChannelId(1)).is_some());
     }
 
     #[tokio::test(start_paused = true)]

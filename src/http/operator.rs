@@ -469,7 +469,7 @@ fn unknown_source(name: &str) -> Response {
     error_response(
         StatusCode::NOT_FOUND,
         "unknown-source",
-        &format!("no Source {name:?} in the configuration"),
+        &format!("no Source {name:?} in the configuration that the daemon uses"),
     )
 }
 

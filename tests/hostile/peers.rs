@@ -101,6 +101,26 @@ async fn stalled_peers_are_disconnected_and_block_no_other_channel() {
     rig.until_mirrored().await;
 }
 
+/// A hub that keeps many short deliveries unfinished leaves connections for the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn stalled_short_deliveries_of_a_channel_are_limited() {
+    const MANY: usize = 300;
+    let _permit = PROCESSOR.read().await;
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let changes = subscription(&rig.source, &rig.changes()).await;
+    let framework = subscription(&rig.source, &rig.framework()).await;
+    let callback = address(&changes.callback);
+    let stalled = (0..MANY).map(|_| send_partial(callback, partial_delivery(&changes, b"<", 10)));
+    let stalled = tokio::spawn(futures_util::future::join_all(stalled));
+    let other = || client().post(&framework.callback).body("unsigned");
+    assert_eq!(send(other).await.status(), 403);
+    let answers = soon("the connections are closed", stalled).await.unwrap();
+    let is_refused = |answer: &&String| answer.starts_with("HTTP/1.1 503 ");
+    let refused = answers.iter().filter(is_refused).count();
+    assert!(refused > 0, "{answers:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn truncated_delivery_is_rejected_even_if_its_beginning_is_signed() {
     let rig = Rig::start(resources(3)).await;
