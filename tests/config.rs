@@ -50,6 +50,16 @@ fn example_url() -> Url {
 }
 
 #[test]
+fn zero_means_never() {
+    for never in ["0", "0s"] {
+        let feed = format!("[feed]\nkeep = \"{never}\"\n{MINIMAL}stale_after = \"{never}\"\n");
+        let config = parse(&feed).unwrap();
+        assert_eq!(config.feed.keep, None, "{never}");
+        assert_eq!(config.sources[0].stale_after, None, "{never}");
+    }
+}
+
+#[test]
 fn example_shows_the_defaults() {
     let example = parse(EXAMPLE).unwrap();
     // These keys have no default; all other values must be the defaults.

@@ -22,7 +22,7 @@ use crate::config::source::{DURATION, assign, read_sources};
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{Located, TableReader, parse_path, table_of};
 use crate::config::value::{
-    parse_address, parse_duration, parse_host, parse_nonzero_duration, parse_nonzero_size,
+    parse_address, parse_duration_or_never, parse_host, parse_nonzero_duration, parse_nonzero_size,
     parse_public_url, parse_size, parse_uri_length, parse_user_agent,
 };
 use crate::config::xmpp::read_xmpp;
@@ -202,7 +202,7 @@ fn read<'t>(
 
 fn read_feed(mut section: TableReader<'_, '_>) -> FeedConfig {
     let mut feed = FeedConfig::default();
-    if let Some(keep) = section.text("keep", DURATION, parse_duration) {
+    if let Some(keep) = section.text("keep", DURATION, parse_duration_or_never) {
         feed.keep = Some(keep).filter(|keep| !keep.is_zero());
     }
     feed

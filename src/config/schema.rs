@@ -13,16 +13,12 @@ use crate::config::effective::{EXAMPLE, HOOK, TABLES, WITHOUT_DEFAULT, hook_exam
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::keys_of;
 
-/// The keys of durations, which may be `"0"` where that means never.
-const DURATIONS: [&str; 6] = [
-    "timeout",
-    "keep",
-    "poll_interval",
-    "reorder_window",
-    "lease",
-    "stale_after",
-];
-const DURATION: &str = "^(0|[0-9]+(ms|s|m|h|d))$";
+/// The keys of durations.
+const DURATIONS: [&str; 4] = ["timeout", "poll_interval", "reorder_window", "lease"];
+const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
+/// The keys of durations that may be `"0"`, for never.
+const DURATIONS_OR_NEVER: [&str; 2] = ["keep", "stale_after"];
+const DURATION_OR_NEVER: &str = "^(0|[0-9]+(ms|s|m|h|d))$";
 /// The keys of sizes.
 const SIZES: [&str; 6] = [
     "document",
@@ -119,6 +115,7 @@ fn property(key: &str, value: Option<&DeValue<'_>>) -> Value {
     }
     let pattern = match key {
         key if DURATIONS.contains(&key) => Some(DURATION),
+        key if DURATIONS_OR_NEVER.contains(&key) => Some(DURATION_OR_NEVER),
         key if SIZES.contains(&key) => Some(SIZE),
         "max_delete" => Some("^[0-9.]+%$"),
         "name" => Some("^[a-z0-9-]+$"),

@@ -1,7 +1,6 @@
 //! Reads the `[[source]]` tables of the configuration file.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -14,8 +13,8 @@ use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::hook::read_hooks;
 use crate::config::table_reader::{Located, TableReader, table_of, wrong_type};
 use crate::config::value::{
-    parse_duration, parse_host, parse_lease, parse_name, parse_nonzero_duration, parse_share,
-    parse_url,
+    parse_duration, parse_duration_or_never, parse_host, parse_lease, parse_name,
+    parse_nonzero_duration, parse_share, parse_url,
 };
 use crate::protocol::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
 
@@ -123,7 +122,7 @@ fn read_source(
         &mut source.undated_per_day,
         undated.map(|undated| undated as u64),
     );
-    let stale = section.text("stale_after", DURATION, parse_stale);
+    let stale = section.text("stale_after", DURATION, parse_duration_or_never);
     source.stale_after = stale.filter(|after| !after.is_zero());
     assign(&mut source.delete, section.flag("delete"));
     let share = section.text("max_delete", "a percentage such as \"10%\"", parse_share);
@@ -191,14 +190,6 @@ const SIGNATURES: &str = "\"required\" or \"off\"";
 pub(super) fn assign<T>(default: &mut T, configured: Option<T>) {
     if let Some(value) = configured {
         *default = value;
-    }
-}
-
-/// "0" is no duration, but off, as for the limits.
-fn parse_stale(text: &str) -> Result<Duration, FaultKind> {
-    match text {
-        "0" => Ok(Duration::ZERO),
-        text => parse_duration(text),
     }
 }
 

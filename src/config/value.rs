@@ -36,6 +36,14 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, FaultKind> {
         })
 }
 
+/// A duration, or `"0"` for never, which needs no unit.
+pub(super) fn parse_duration_or_never(text: &str) -> Result<Duration, FaultKind> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        text => parse_duration(text),
+    }
+}
+
 /// A duration longer than zero.
 pub(super) fn parse_nonzero_duration(text: &str) -> Result<Duration, FaultKind> {
     match parse_duration(text)? {
