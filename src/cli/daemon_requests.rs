@@ -114,7 +114,8 @@ pub(super) async fn each_row<T: Row>(
     }
 }
 
-/// Requests an operation for each Source of those names, or for all; `show` prints the answer for one. Returns the exit status.
+/// Requests an operation for each Source of those names, or for all, also after one for which it is rejected: the daemon may not know a
+/// new one yet. `show` prints the answer for one. Returns the exit status.
 pub(super) async fn post_for_each(
     config: &Config,
     names: &[String],
@@ -129,12 +130,18 @@ pub(super) async fn post_for_each(
         Ok(sources) => sources,
         Err(status) => return status,
     };
+    let mut status = OK;
     for source in &sources {
         let path = format!("/sources/{source}/{operation}");
         match client.post(&path).await {
             Ok(answer) => show(source, &answer),
-            Err(error) => return print_failure(&error),
+            Err(error) => {
+                status = print_failure(&error);
+                if error.is_unreachable() {
+                    break;
+                }
+            }
         }
     }
-    OK
+    status
 }

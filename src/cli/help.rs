@@ -118,7 +118,8 @@ Examples:
   resyncd failed
   resyncd failed example --json
 
-Exit status: 0, or 3 if the daemon can't be reached.";
+Exit status: 0, 1 if the daemon rejects the request, 2 if there is no such
+Source, or 3 if the daemon can't be reached.";
 
 pub(super) const VERSIONS: &str = "\
 Examples:
@@ -140,7 +141,8 @@ Examples:
   resyncd retry
   resyncd retry example
 
-Exit status: 0 if it is tried, 3 if the daemon can't be reached.";
+Exit status: 0 if it is tried, 1 if the daemon rejects the request, 2 if there
+is no such Source, 3 if the daemon can't be reached.";
 
 pub(super) const POLL: &str = "\
 Examples:
@@ -149,12 +151,14 @@ Examples:
 
 Does not wait for the end of the poll.
 
-Exit status: 0 if it is requested, 3 if the daemon can't be reached.";
+Exit status: 0 if it is requested, 1 if the daemon rejects the request, 2 if
+there is no such Source, 3 if the daemon can't be reached.";
 
 pub(super) const BACKUP: &str = "\
 Examples:
-  sudo -u resyncd resyncd backup /var/backups/resyncd.db
+  sudo -u resyncd resyncd backup /var/backups/resyncd/resyncd.db
 
+The user who runs it must be able to write to the folder of the file.
 The mirrors are not in it. To restore it, stop the daemon, remove resyncd.db*
 from state_dir and copy the file there as resyncd.db, for the same user.
 

@@ -293,7 +293,7 @@ async fn command(arguments: &CliArguments) -> u8 {
         CliCommand::Backup(backup) => backup::backup(&config, backup).await,
         CliCommand::Unsubscribe(unsubscribe) => {
             let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
-            unsubscribe::unsubscribe(config, unsubscribe).await
+            unsubscribe::unsubscribe(config, unsubscribe, config_of_environment().as_deref()).await
         }
         CliCommand::Forget(forget) => {
             forget::forget(config, forget, config_of_environment().as_deref()).await
@@ -315,11 +315,13 @@ fn config_of_environment() -> Option<PathBuf> {
     named.filter(|_| !words.any(is_typed))
 }
 
-/// Loads the configuration, or prints its faults. What only asks the daemon needs no secrets of the Sources.
+/// Loads the configuration, or prints its faults. What only asks the daemon, or copies the database, needs no secrets of the Sources,
+/// which may be for the daemon only.
 fn load(path: &Path, command: &CliCommand) -> Result<Config, u8> {
-    let loaded = match command.daemon() {
-        Some(_) => Config::load_without_secrets(path),
-        None => Config::load(path),
+    let needs_no_secrets = command.daemon().is_some() || matches!(command, CliCommand::Backup(_));
+    let loaded = match needs_no_secrets {
+        true => Config::load_without_secrets(path),
+        false => Config::load(path),
     };
     loaded.map_err(|faults| print_faults(&faults))
 }

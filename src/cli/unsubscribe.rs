@@ -2,11 +2,13 @@
 //! are no longer in the configuration.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use super::daemon::{RunningListener, StartError, bind_callback};
 use super::daemon_client::{DaemonClient, DaemonError};
 use super::exit_status::{FAILED, FAULTS, OK};
+use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::{EndingSource, end_subscriptions};
 use crate::fetch::Client;
@@ -31,13 +33,23 @@ enum UnsubscribeFailure {
     Unknown(Vec<String>),
     Daemon(DaemonError),
     Start(StartError),
+    /// It was printed; the exit status.
+    Refused(u8),
 }
 
-pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments) -> u8 {
+/// `environment`: the configuration file, if the environment names it.
+pub(super) async fn unsubscribe(
+    config: Config,
+    arguments: &UnsubscribeArguments,
+    environment: Option<&Path>,
+) -> u8 {
     let names = &arguments.sources;
     let ended = match through_daemon(&config, names).await {
         Err(UnsubscribeFailure::Daemon(DaemonError::Unreachable { .. })) => {
-            without_daemon(config, names).await
+            match refuse_another_user(&config.state_dir, environment) {
+                Ok(()) => without_daemon(config, names).await,
+                Err(status) => Err(UnsubscribeFailure::Refused(status)),
+            }
         }
         ended => ended,
     };
@@ -55,6 +67,7 @@ pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments
             eprintln!("resyncd: {error}");
             return FAILED;
         }
+        Err(UnsubscribeFailure::Refused(status)) => return status,
         Err(UnsubscribeFailure::Start(error)) => {
             eprintln!("resyncd: {error} [{}]", error.code());
             return FAILED;

@@ -41,6 +41,15 @@ async fn restored_backup_catches_up_and_is_another_feed() {
     );
     assert_eq!(fs::read(&file).unwrap(), copy);
 
+    // A secret that only the service has is not needed.
+    let text = fs::read_to_string(&home.config).unwrap();
+    let secret = format!("{text}[source.auth]\nbearer_credential = \"absent\"\n");
+    fs::write(&home.config, secret).unwrap();
+    let other = home.folder().join("other.db");
+    let output = home.run_command(&["backup", other.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    fs::write(&home.config, text).unwrap();
+
     // What happens after the backup is not in it, but in the mirror.
     source.update(SET, "r0002.txt", "after the backup");
     source.create(SET, "new.txt", "new");

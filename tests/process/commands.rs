@@ -51,6 +51,25 @@ async fn status_shows_sets_and_its_exit_status_shows_failures() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
+/// A Source that the daemon does not know yet keeps none of the others from being polled.
+#[tokio::test(flavor = "multi_thread")]
+async fn poll_of_all_sources_goes_on_after_one_that_the_daemon_does_not_know() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let _running = home.run();
+    home.settled(&source).await;
+    let config = std::fs::read_to_string(&home.config).unwrap();
+    let new = "[[source]]\nname = \"new\"\nurl = \"https://example.org/\"\nmirror = \"new\"\n";
+    let with_new = config.replacen("[[source]]", &format!("{new}[[source]]"), 1);
+    std::fs::write(&home.config, with_new).unwrap();
+    for command in ["poll", "retry"] {
+        let output = home.run_command(&[command]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains("no Source \"new\""));
+        assert!(text(&output.stdout).contains(NAME), "{output:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn status_of_named_sources_and_again_and_again() {
     let source = SampleSource::start(resources(3)).await.unwrap();

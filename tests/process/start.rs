@@ -428,6 +428,9 @@ async fn sync_refuses_to_write_to_the_state_of_another_user() {
             assert!(message.contains(part), "{part}: {message}");
         }
     }
+    let output = home.run_command(&["unsubscribe"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("[another-user]"));
     assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0);
     // A comparison alone writes nothing.
     assert_ne!(home.run_command(&["audit"]).status.code(), Some(0));
