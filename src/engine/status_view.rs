@@ -22,7 +22,7 @@ use super::unencrypted_hubs;
 use crate::clock;
 use crate::config;
 use crate::fetch::HostLoad;
-use crate::protocol::{Capability, SourceTime, TopicUri};
+use crate::protocol::{Capability, HubUri, SourceTime, TopicUri};
 use crate::status::{
     Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, CoveredStatus,
     FailedResource, FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus,
@@ -508,7 +508,7 @@ fn channel_attention(
         transport: channel.transport,
         topic: channel.topic.as_str(),
         server: context.client.xmpp_server(),
-        hub: channel.hub_name(),
+        hub: denying_hub(channel).unwrap_or(channel.hub_name()),
         state: channel.lease.state,
         unverified_since: channel.unverified_since,
         denied_at: channel.denial.as_ref().map(|denial| denial.at),
@@ -516,6 +516,15 @@ fn channel_attention(
     };
     let attention = is_wanted.then(|| attention::of_channel(&needs, now));
     attention.flatten().into_iter().collect()
+}
+
+/// The hub that denies a subscription. Since then another one may have been asked.
+fn denying_hub(channel: &ChannelRecord) -> Option<&str> {
+    let denial = channel.denial.as_ref();
+    let denial = denial.filter(|_| channel.lease.state == ChannelState::Denied);
+    denial
+        .and_then(|denial| denial.hub.as_ref())
+        .map(HubUri::as_str)
 }
 
 /// What the running subscription is for, or else what was asked for last.
@@ -535,7 +544,10 @@ fn state_of(channel: &ChannelRecord) -> ChannelState {
 
 /// Why the channel does not work, or will not for long.
 fn channel_error(runtime_status: &RuntimeStatus, channel: &ChannelRecord) -> Option<StatusError> {
+    // What was reported before the subscription was verified is shown until the driver of the channel goes on.
+    let has_hub = channel.transport.has_hubs();
     let request = runtime_status.channel(channel.id);
+    let request = request.filter(|_| !(has_hub && channel.lease.is_healthy()));
     let denial = channel.denial.as_ref();
     let denial = denial.map(|denial| StatusError::new("denied", denial.message(), denial.at));
     let fault = channel.fault;
@@ -618,6 +630,8 @@ pub(super) fn unfollowed(
 mod tests {
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
+    use crate::store::{CallbackKeys, ChannelId};
+    use crate::sync::{Channel, Denial};
 
     /// Ends a test that would hang; nothing relies on the time that something takes.
     const LIMIT: Duration = Duration::from_secs(180);
@@ -664,6 +678,75 @@ mod tests {
         );
         let status = tokio::time::timeout(LIMIT, status).await;
         status.unwrap().unwrap()
+    }
+
+    /// A channel of that set at a hub.
+    async fn add_channel(source: &TestSource, set: SetId, hub: &str) -> ChannelId {
+        let topic = TopicUri::parse("https://example.org/topic").unwrap();
+        let hubs = [HubUri::parse(hub).unwrap()];
+        let keys = CallbackKeys {
+            token: "token".to_owned(),
+            secret: None,
+        };
+        let now = clock::now().wall;
+        let kind = Capability::ChangeNotification;
+        let (store, channel) = (&source.store, Channel::new(now, &topic, &hubs));
+        store
+            .insert_channel(set, &kind, channel, keys)
+            .await
+            .unwrap()
+            .id
+    }
+
+    async fn shown_channel(source: &TestSource) -> ChannelStatus {
+        let mut status = status_of(source, 1).await;
+        status.sources[0].sets[0].channels.remove(0)
+    }
+
+    /// The driver may still wait for the answer of a hub that has verified the subscription.
+    #[tokio::test]
+    async fn running_subscription_is_shown_without_an_earlier_failure() {
+        let source = followed().await;
+        let set = source.store.sets(NAME).await.unwrap()[0].id;
+        let id = add_channel(&source, set, "https://hub.example/").await;
+        let failure = StatusError::new("not-verified", "answered 202", clock::now().wall);
+        let runtime_status = &source.context.runtime_status;
+        runtime_status.note_channel(id, Some(failure));
+        for (failures, code) in [(1, Some("not-verified")), (0, None)] {
+            let activate = move |channel: &mut Channel| {
+                channel.lease.state = ChannelState::Active;
+                channel.lease.failures = failures;
+            };
+            let store = &source.store;
+            store.change_channel(id, false, activate).await.unwrap();
+            let shown = shown_channel(&source).await;
+            assert_eq!(shown.state, "active");
+            assert_eq!(shown.error.as_ref().map(|it| it.code.as_str()), code);
+        }
+    }
+
+    #[tokio::test]
+    async fn denial_is_of_the_hub_that_has_denied() {
+        let source = followed().await;
+        let set = source.store.sets(NAME).await.unwrap()[0].id;
+        let id = add_channel(&source, set, "https://one.example/").await;
+        let hub = |uri: &str| HubUri::parse(uri).unwrap();
+        let (one, other) = (hub("https://one.example/"), hub("https://other.example/"));
+        let deny = move |channel: &mut Channel| {
+            channel.lease.state = ChannelState::Denied;
+            channel.denial = Some(Denial {
+                hub: Some(one),
+                reason: "no".to_owned(),
+                at: clock::now().wall,
+            });
+            channel.hub = Some(other);
+        };
+        source.store.change_channel(id, false, deny).await.unwrap();
+        let shown = shown_channel(&source).await;
+        assert_eq!(shown.hub.as_deref(), Some("https://other.example/"));
+        let message = &shown.attention[0].message;
+        assert!(message.contains("https://one.example/"), "{message}");
+        assert!(!message.contains("other"), "{message}");
     }
 
     #[tokio::test]

@@ -185,6 +185,12 @@ fn is_prefix(callback: &Callback, channel: &ChannelRecord, path: Path<'_>) -> bo
     prefix == callback.prefix || prefix == "/" || is_of_base() == Some(true)
 }
 
+/// The hub that a callback was given to.
+fn hub_of(channel: &ChannelRecord, slot: CallbackSlot) -> &str {
+    let owner = channel.callbacks.owner(slot);
+    owner.map_or(channel.hub_name(), |owner| owner.hub.as_str())
+}
+
 /// Answers a hub's verification of intent, or stores its denial (WebSub, sections 5.2 and 5.3).
 async fn verify(
     callback: &Callback,
@@ -212,7 +218,7 @@ async fn verify(
             let write = || store.deny_channel((channel.id, slot), now, &topics, &reason);
             return match with_retries(write).await {
                 Ok(true) => {
-                    tracing::warn!(code = "denied", source = channel.source, topic = %channel.topic, hub = channel.hub_name(), ?reason, "subscription denied by the hub");
+                    tracing::warn!(code = "denied", source = channel.source, topic = %channel.topic, hub = hub_of(channel, slot), ?reason, "subscription denied by the hub");
                     StatusCode::OK.into_response()
                 }
                 Ok(false) => StatusCode::NOT_FOUND.into_response(),

@@ -671,6 +671,8 @@ pub(super) const STEPS: &[&str] = &[
     "
     -- The filter with which the documents of a set were read; NULL: an earlier version has read them.
     ALTER TABLE source_set ADD COLUMN filter TEXT;
+    -- The hub that has denied a subscription.
+    ALTER TABLE channel ADD COLUMN denial_hub TEXT;
     ",
 ];
 

@@ -214,6 +214,7 @@ impl Channel {
         if !self.has_asked(slot, topics) {
             return false;
         }
+        let hub = self.callbacks.owner(slot).map(|owner| owner.hub.clone());
         match (slot, self.callbacks.of_request()) {
             // The subscription that is to be replaced ends early; the request for the other one continues.
             (CallbackSlot::Own, CallbackSlot::Next) => {
@@ -232,7 +233,7 @@ impl Channel {
             _ => self.lease.deny(now),
         }
         let has_ended = self.lease.state == ChannelState::Unsubscribed;
-        self.denial = (!has_ended).then(|| Denial::new(reason, now));
+        self.denial = (!has_ended).then(|| Denial::new(hub, reason, now));
         true
     }
 
@@ -630,7 +631,7 @@ impl ChannelMachine {
         };
         // A request counts as failed until it is verified, so only an undisturbed lease is healthy.
         let is_healthy =
-            step.action == ChannelAction::End || is_active && channel.lease.failures == 0;
+            step.action == ChannelAction::End || is_active && channel.lease.is_healthy();
         let unverified = unverified.map(|accepted| ChannelReport::Failed(accepted.failure()));
         let report = unverified.or(step.report);
         ChannelStep {

@@ -151,6 +151,11 @@ impl Lease {
             && self.failures <= 1
     }
 
+    /// Whether the subscription runs, and no request since was left without a verification.
+    pub fn is_healthy(&self) -> bool {
+        self.state == ChannelState::Active && self.failures == 0
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) has something to do; `None` once the subscription has ended.
     pub(super) fn next_deadline(&self) -> Option<DateTime<Utc>> {
         let expiry = self

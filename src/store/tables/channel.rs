@@ -187,6 +187,7 @@ impl ChannelRecord {
         let next_token: Option<String> = row.get("next_token")?;
         let next_secret: Option<String> = row.get("next_secret")?;
         let denial_reason: Option<String> = row.get("denial")?;
+        let denial_hub: Option<HubUri> = row.get("denial_hub")?;
         let fault_kind: Option<DeliveryFaultKind> = row.get("fault")?;
         Ok(Self {
             id: row.get("id")?,
@@ -229,7 +230,11 @@ impl ChannelRecord {
             is_unwanted: row.get("left_for_good")?,
             denial: denial_reason
                 .zip(time("denied_at")?)
-                .map(|(reason, at)| Denial { reason, at }),
+                .map(|(reason, at)| Denial {
+                    hub: denial_hub,
+                    reason,
+                    at,
+                }),
             fault: fault_kind
                 .zip(time("fault_at")?)
                 .map(|(kind, at)| DeliveryFault { kind, at }),
@@ -253,7 +258,7 @@ const COLUMNS: &str =
     state, asked, asked_lease, asked_at, expires_at, renew_at, next_try_at, failures, left_for_good,
     last_notification_at, received, applied, duplicate, rejected, gaps,
     own_hub, own_topic, own_base, next_hub, next_topic, next_base, next_token, next_secret, working_hub, former_of, not_before,
-    denial, denied_at, fault, fault_at, silences, rejected_verifications, begun, paced_until,
+    denial, denied_at, denial_hub, fault, fault_at, silences, rejected_verifications, begun, paced_until,
     waiting, waiting_bytes, unverified_since, transport,
     (SELECT source FROM source_set WHERE source_set.id = channel.set_id) AS source";
 
@@ -400,7 +405,7 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
              next_try_at = ?7, failures = ?8, asked_at = ?9, hub = ?10, subscribed_topic = ?11, advertised_hubs = ?12,
              known_hubs = ?13, left_for_good = ?14, own_hub = ?15, own_topic = ?16, own_base = ?17, next_hub = ?18,
              next_topic = ?19, next_base = ?20, working_hub = ?21, not_before = ?22, denial = ?23, denied_at = ?24,
-             fault = ?25, fault_at = ?26, silences = ?27, begun = ?28, paced_until = ?29,
+             fault = ?25, fault_at = ?26, silences = ?27, begun = ?28, paced_until = ?29, denial_hub = ?30,
              unverified_since = CASE ?2 WHEN 'pending' THEN COALESCE(unverified_since, ?9, ?7)
                  WHEN 'expired' THEN COALESCE(unverified_since, ?7) END
          WHERE id = ?1";
@@ -435,6 +440,10 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
         channel.silences,
         channel.begun,
         lease.paced_until.map(Micros),
+        channel
+            .denial
+            .as_ref()
+            .and_then(|denial| denial.hub.as_ref()),
     ];
     update(sql, save, values)
 }

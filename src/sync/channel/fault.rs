@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::protocol::Transport;
+use crate::protocol::{HubUri, Transport};
 
 /// What is wrong with the deliveries of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +88,8 @@ pub struct DeliveryFault {
 /// A hub's denial of the subscription. It ends with the next verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
+    /// The hub; `None`: an earlier version has stored the denial.
+    pub hub: Option<HubUri>,
     /// The reason that the hub states; may be empty.
     pub reason: String,
     /// When it was received.
@@ -99,8 +101,9 @@ const MAX_REASON: usize = 300;
 
 impl Denial {
     /// A denial with the beginning of the reason.
-    pub(super) fn new(reason: &str, at: DateTime<Utc>) -> Self {
+    pub(super) fn new(hub: Option<HubUri>, reason: &str, at: DateTime<Utc>) -> Self {
         Self {
+            hub,
             reason: reason.chars().take(MAX_REASON).collect(),
             at,
         }
@@ -144,9 +147,9 @@ mod tests {
 
     #[test]
     fn reason_of_a_denial_is_cut() {
-        let denial = Denial::new(&"é".repeat(1000), DateTime::UNIX_EPOCH);
+        let denial = Denial::new(None, &"é".repeat(1000), DateTime::UNIX_EPOCH);
         assert_eq!(denial.reason.chars().count(), MAX_REASON);
-        let silent = Denial::new(" ", DateTime::UNIX_EPOCH);
+        let silent = Denial::new(None, " ", DateTime::UNIX_EPOCH);
         assert!(silent.message().ends_with("without a reason"));
     }
 }
