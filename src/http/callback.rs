@@ -123,9 +123,9 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
         Err(answer) => return *answer,
     };
     let slot = channel.slot_of(Path::of(&request).token);
-    let is_verified = channel.transport.has_hubs();
+    let has_hubs = channel.transport.has_hubs();
     match *request.method() {
-        _ if !is_verified => not_allowed("POST"),
+        _ if !has_hubs => not_allowed("POST"),
         Method::GET | Method::HEAD => {
             verify(
                 &callback,

@@ -1,7 +1,7 @@
 //! Verification of bytes: their length and digests against the announced ones (section 7, `length` and `hash`).
 //!
-//! It exists once: a download, a member of a package, a package, a file to adopt and an audited file all pass through a
-//! [`Verifier`].
+//! It exists once: whatever is compared with announced digests passes through a [`Verifier`], be it a download, a package and its members,
+//! a patch and its result, a file to adopt, an audited file or a stored version.
 
 use std::io::{self, Read};
 

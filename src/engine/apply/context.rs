@@ -12,9 +12,10 @@ use crate::sync::HostCircuitBreaker;
 /// So many queued tasks are many.
 const MANY: usize = 32;
 
-/// The handles of a Source's executor.
+/// The handles of a Source's executor, or of what fetches its versions.
 pub(in crate::engine) struct ApplyContext {
     pub(in crate::engine) source: Arc<SourceContext>,
+    /// Where files are staged and published: the mirror, or the folder of versions.
     pub(in crate::engine) mirror: Arc<Mirror>,
     /// Which hosts of duplicates are skipped because they keep failing.
     pub(super) breaker: Mutex<HostCircuitBreaker>,

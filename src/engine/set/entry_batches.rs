@@ -240,6 +240,7 @@ impl NewsSelection {
             if self.is_replaced(&entry.loc, changed_at) {
                 continue;
             }
+            // What has no time is not, other than in a notification: a list that is open has no end, and it may be the newest change of it.
             if self.filter.is_overtaken(changed_at) {
                 let loc = entry.loc.clone();
                 let change = change_of(&context.source, entry, changed_at);

@@ -89,8 +89,8 @@ const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
 /// Marks a change that only a hub states, or anybody: the Source itself is asked for it, and nobody whom they name.
 ///
-/// A time that is yet to come would hide what the Source states until then: it counts as that of the receipt. A little later it
-/// may be that a hub states, because clocks differ and Sources round. Anybody could state it to hide a change.
+/// A time that is yet to come would hide what the Source states until then: it counts as that of the receipt. What a hub states may be up to
+/// [`AHEAD`] in the future, because clocks differ and Sources round; what anybody may have sent may not.
 fn mark_unconfirmed(change: &mut Change, sender: NotificationSender) {
     let now = clock::now().wall;
     let ahead = match sender {

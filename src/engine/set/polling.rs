@@ -20,17 +20,17 @@ impl SetState {
             refreshed?;
             return Err(EngineError::NoResourceList);
         }
-        let (mut list_is_fresh, mut failed) = (false, None);
+        let (mut skips_snapshot, mut failed) = (false, None);
         if self.record.baseline == BaselineState::Missing {
             match Box::pin(self.read_baseline()).await {
-                Ok(is_fresh) => list_is_fresh = is_fresh,
+                Ok(is_all) => skips_snapshot = is_all,
                 // It may last: changes are followed meanwhile.
-                Err(error) if error.is_unusable() => (list_is_fresh, failed) = (true, Some(error)),
+                Err(error) if error.is_unusable() => (skips_snapshot, failed) = (true, Some(error)),
                 Err(error) => return Err(error),
             }
         }
         self.baseline_failed = failed.is_some();
-        let filled = self.fill_gaps(list_is_fresh).await;
+        let filled = self.fill_gaps(skips_snapshot).await;
         match filled {
             Err(error) if error.is_fatal() => Err(error),
             filled => {
@@ -40,9 +40,9 @@ impl SetState {
         }
     }
 
-    /// Reads the Change Lists and Change Dumps, and the Resource List if a gap needs it, or if nothing else states changes;
-    /// not if it was read in this poll (`list_is_fresh`).
-    pub(super) async fn fill_gaps(&mut self, list_is_fresh: bool) -> Result<Pacing, EngineError> {
+    /// Reads the Change Lists and Change Dumps, and the Resource List if a gap needs it, or if nothing else states changes.
+    /// `skips_snapshot`: whether it was read in this poll, or could not be, and is not read again.
+    pub(super) async fn fill_gaps(&mut self, skips_snapshot: bool) -> Result<Pacing, EngineError> {
         let (span, read) = Box::pin(self.read_changes()).await;
         if let Err(EngineError::Store(error)) = read {
             // It says nothing about the Source's documents.
@@ -50,7 +50,7 @@ impl SetState {
         }
         let gaps = self.sequencer.gaps();
         let is_needed = self.schedule.needs_resource_list(clock::now(), span, gaps);
-        if !list_is_fresh && (is_needed || self.filter_has_changed().await?) {
+        if !skips_snapshot && (is_needed || self.filter_has_changed().await?) {
             Box::pin(self.read_snapshot()).await?;
         }
         let now = clock::now();

@@ -185,7 +185,7 @@ impl SetState {
 /// One reading of a Resource List, of perhaps several.
 #[derive(Clone, Copy, Debug)]
 struct ListReading {
-    /// Whether the list changed while its pages were read: what it does not name now, and did not name a moment ago, is absent.
+    /// Whether the reading before this one was whole, too: what neither of them names is absent.
     is_second: bool,
     /// Whether unchanged parts are not read again.
     skips_unchanged: bool,

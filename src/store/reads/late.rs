@@ -153,7 +153,7 @@ fn compare(
     let listed_at = listed_at.filter(|_| state.membership.is_some());
     // A request for a resource whose entry states nothing is no change, and a deletion that is interrupted is stated again.
     let is_check = |pending: &&Pending| {
-        known.is_some() && state.is_pending_listed && pending.changed_at.is_none()
+        known.is_some() && state.is_pending_of_own_list && pending.changed_at.is_none()
     };
     let pending = state.pending.as_ref();
     let pending = pending.filter(|pending| !state.is_interrupted && !is_check(pending));

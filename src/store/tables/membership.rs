@@ -82,7 +82,7 @@ pub(in crate::store) fn update_range(
 
 impl Membership {
     /// Whether only links of other resources name it.
-    pub(in crate::store) fn is_linked(self) -> bool {
+    pub(in crate::store) fn is_only_linked(self) -> bool {
         self.part == Some(part::LINKED)
     }
 }

@@ -1,6 +1,6 @@
 //! `relation`: which resources are metadata of which others (section 14.5), and which are representations of which (section 14.3), as the
-//! links of either state. `standing`: what
-//! resources lack and give where the configuration selects by collections and kinds of metadata.
+//! links of either of the two state it. `standing`: what resources lack and give where the configuration selects by collections and
+//! kinds of metadata.
 //!
 //! Columns of `relation`: `target` is a hash of the URI that a link of the resource names, `kind` what the link states. Two URIs may
 //! have one hash: what is shown of a relation is compared with the links themselves. Columns of `standing`: `selection` is the

@@ -1,4 +1,6 @@
-//! `resource`: what the mirror has, and what was last applied.
+//! `resource`: what the mirror has, and what was last applied. A row exists from the first entry that names the resource on, also while
+//! nothing was applied. When it is deleted, triggers delete the rows that depend on it (relations, standing, versions), and move its URI
+//! to `removed_resource` if the feed names it.
 
 pub(in crate::store) mod audit;
 pub(in crate::store) mod listing;
@@ -111,7 +113,7 @@ pub(in crate::store) struct ResourceState {
     /// Its task.
     pub(in crate::store) pending: Option<Pending>,
     /// Whether the task was announced by a Resource List or Resource Dump of this set.
-    pub(in crate::store) is_pending_listed: bool,
+    pub(in crate::store) is_pending_of_own_list: bool,
     /// The set that announced the task.
     pub(in crate::store) pending_set: Option<SetId>,
     /// Whether the task is a deletion of a document that was not ingested to its end.
@@ -141,7 +143,9 @@ impl ResourceState {
 
     /// The pending change as a Resource List compares it: a task that an earlier list of the set announced does not count.
     pub(in crate::store) fn pending_for_listing(&self) -> Option<&Pending> {
-        self.pending.as_ref().filter(|_| !self.is_pending_listed)
+        self.pending
+            .as_ref()
+            .filter(|_| !self.is_pending_of_own_list)
     }
 }
 
@@ -222,7 +226,7 @@ impl<'a> StateQuery<'a> {
                 id: row.get(0)?,
                 known,
                 pending,
-                is_pending_listed: pending_origin.is_some_and(Origin::is_listing)
+                is_pending_of_own_list: pending_origin.is_some_and(Origin::is_listing)
                     && pending_set == Some(set),
                 pending_set,
                 is_interrupted: row.get(15)?,

@@ -211,7 +211,7 @@ fn ingest_change(
     }
     let state = ResourceState::of_change(sql, context, change)?;
     let mut state = state.decided_for(sql, context, change)?;
-    if deletes && state.is_pending_listed {
+    if deletes && state.is_pending_of_own_list {
         // The set's own list is older than a deletion that is later than it.
         let listed_at = source_set::newest_list_at(sql, context.set)?;
         let is_later = change.changed_at > listed_at.map(SourceTime::latest_possible);

@@ -175,7 +175,7 @@ fn is_listed_later(context: &BatchContext<'_>, state: &ResourceState, entry: &Ch
         .membership
         .is_some_and(|membership| membership.generation == context.generation);
     let listed = match (&state.pending, &state.known) {
-        (Some(pending), _) if state.is_pending_listed => pending.changed_at,
+        (Some(pending), _) if state.is_pending_of_own_list => pending.changed_at,
         (None, Some(known)) => known.lastmod,
         _ => None,
     };
@@ -198,7 +198,7 @@ fn name_unwanted(
         None => state.join_changed(sql, context)?,
     }
     state.relate(sql, context, entry)?;
-    if state.is_deletion_pending() && state.is_pending_listed {
+    if state.is_deletion_pending() && state.is_pending_of_own_list {
         // An earlier list did not name it.
         state.drop_task(sql, context)?;
     } else if state.pending.is_some() && !context.is_linked(state.id)? {

@@ -162,7 +162,7 @@ impl ResourceState {
     ) -> Result<bool, StoreError> {
         let is_named_here = self
             .membership
-            .is_some_and(|membership| !membership.is_linked());
+            .is_some_and(|membership| !membership.is_only_linked());
         Ok(is_named_here || membership::is_named_by_another_set(sql, context.set, self.id)?)
     }
 
@@ -210,7 +210,7 @@ impl ResourceState {
             return Ok(false);
         }
         // A deletion that was stated counts until a later entry links to the resource.
-        let is_stated = self.pending_at().is_some() && !self.is_pending_listed;
+        let is_stated = self.pending_at().is_some() && !self.is_pending_of_own_list;
         if self.is_deletion_pending() && is_stated {
             return Ok(false);
         }
@@ -281,7 +281,7 @@ fn end(
     let Some(state) = state.filter(|state| {
         state
             .membership
-            .is_some_and(|membership| membership.is_linked())
+            .is_some_and(|membership| membership.is_only_linked())
     }) else {
         linked::forget_ended(sql, target.id, set)?;
         return Ok(false);

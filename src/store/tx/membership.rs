@@ -222,7 +222,7 @@ pub(super) fn part_if_named(
     sql: &Connection,
     membership: Membership,
 ) -> Result<Option<i64>, StoreError> {
-    if membership.is_linked() {
+    if membership.is_only_linked() {
         return Ok(None);
     }
     let Some(part) = membership.part.filter(|&part| part != part::SEVERAL) else {

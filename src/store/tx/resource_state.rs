@@ -40,7 +40,7 @@ impl ResourceState {
             id: add_resource(sql, context, change)?,
             known: None,
             pending: None,
-            is_pending_listed: false,
+            is_pending_of_own_list: false,
             pending_set: None,
             is_interrupted: false,
             is_doubted: false,
@@ -163,7 +163,7 @@ impl ResourceState {
                 part_if_named(sql, membership)?
             }
             membership => membership
-                .filter(|membership| !membership.is_linked())
+                .filter(|membership| !membership.is_only_linked())
                 .and_then(|membership| membership.part),
         };
         let now = Membership {

@@ -17,7 +17,7 @@ use crate::sync::{CheckRules, Pending, is_undated, may_have_changed};
 pub(super) fn is_planned(state: &ResourceState, entry: &Change) -> bool {
     let is_update = |pending: &Pending| pending.kind == ChangeKind::Updated;
     is_undated(entry.lastmod, &entry.content)
-        && state.is_pending_listed
+        && state.is_pending_of_own_list
         && state.pending.as_ref().is_some_and(is_update)
 }
 
