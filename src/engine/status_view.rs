@@ -742,11 +742,10 @@ mod tests {
             channel.hub = Some(other);
         };
         source.store.change_channel(id, false, deny).await.unwrap();
-        let shown = shown_channel(&source).await;
-        assert_eq!(shown.hub.as_deref(), Some("https://other.example/"));
-        let message = &shown.attention[0].message;
-        assert!(message.contains("https://one.example/"), "{message}");
-        assert!(!message.contains("other"), "{message}");
+        let channel = source.store.channel(id).await.unwrap().unwrap();
+        assert_eq!(channel.hub_name(), "https://other.example/");
+        assert_eq!(denying_hub(&channel), Some("https://one.example/"));
+        assert_eq!(shown_channel(&source).await.error.unwrap().code, "denied");
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use crate::engine::store_retries::STORE_PAUSE;
 use crate::fetch::Client;
 use crate::store::{ChannelId, FollowedSets, Store, UnfollowedChannel};
 
-/// How many subscriptions are ended at once.
+/// How many subscriptions are ended at once; as many at hubs, and as many elsewhere, where it may be tried without end.
 const AT_ONCE: usize = 16;
 
 /// What the endings need.
@@ -43,7 +43,7 @@ impl Unfollowed {
 
     async fn end_each(&self) {
         let mut followed = self.followed.clone();
-        let slots = Semaphore::new(AT_ONCE);
+        let (at_hubs, elsewhere) = (Semaphore::new(AT_ONCE), Semaphore::new(AT_ONCE));
         let mut running: HashSet<ChannelId> = HashSet::new();
         let mut endings = FuturesUnordered::new();
         loop {
@@ -53,7 +53,10 @@ impl Unfollowed {
                 if !running.insert(id) {
                     continue;
                 }
-                let slots = &slots;
+                let slots = match channel.record.transport.has_hubs() {
+                    true => &at_hubs,
+                    false => &elsewhere,
+                };
                 endings.push(async move {
                     // It is never closed.
                     let _slot = slots.acquire().await;
@@ -106,5 +109,82 @@ impl Unfollowed {
             self.stop.clone(),
         );
         drive(Arc::new(context), record).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::mpsc;
+    use url::Url;
+
+    use super::*;
+    use crate::clock;
+    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::protocol::{Capability, HubUri, TopicUri, Transport};
+    use crate::store::CallbackKeys;
+    use crate::sync::{CallbackOwner, Channel, ChannelState};
+
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    /// Nodes whose account or service is gone are tried again without end.
+    #[tokio::test]
+    async fn nodes_that_cannot_be_left_delay_no_hub() {
+        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        let (requests, mut requested) = mpsc::unbounded_channel();
+        let source = TestSource::new(&list, |client| {
+            client.with_network(Arc::new(Answering(move |url: &Url| {
+                let _ = requests.send(url.clone());
+                None
+            })))
+        });
+        let (store, now) = (&source.store, clock::now().wall);
+        let set = store.begin_set(NAME, &list).await.unwrap().id;
+        let add = async |token: String, mut channel: Channel| {
+            channel.lease.state = ChannelState::Active;
+            (channel.begun, channel.is_unwanted) = (1, true);
+            let kind = Capability::ChangeNotification;
+            let keys = CallbackKeys {
+                token,
+                secret: None,
+            };
+            store
+                .insert_channel(set, &kind, channel, keys)
+                .await
+                .unwrap();
+        };
+        for number in 0..=AT_ONCE {
+            let node = format!("xmpp:pubsub.example.org?;node={number}");
+            let node = TopicUri::of_channel(Url::parse(&node).unwrap()).unwrap();
+            let channel = Channel::without_hubs(Transport::Xmpp, now, &node);
+            add(node.to_string(), channel).await;
+        }
+        let hub = HubUri::parse("https://hub.example.org/").unwrap();
+        let topic = TopicUri::parse("https://example.org/topic").unwrap();
+        let base = "https://destination.example.org/".to_owned();
+        let mut channel = Channel::new(now, &topic, std::slice::from_ref(&hub));
+        channel.callbacks.own = Some(CallbackOwner {
+            hub: hub.clone(),
+            topic,
+            base: Some(base.clone()),
+        });
+        add("token".to_owned(), channel).await;
+        let (_followed, followed) = watch::channel(Vec::new());
+        let stop = CancellationToken::new();
+        let unfollowed = Unfollowed {
+            store: Arc::clone(store),
+            client: source.context.client.clone(),
+            runtime_status: Arc::clone(&source.context.runtime_status),
+            public_url: Some(base),
+            followed,
+            stop: stop.clone(),
+        };
+        let ending = tokio::spawn(unfollowed.end_all());
+        let asked = tokio::time::timeout(LIMIT, requested.recv()).await;
+        assert_eq!(asked.unwrap().unwrap().as_str(), hub.as_str());
+        stop.cancel();
+        tokio::time::timeout(LIMIT, ending).await.unwrap().unwrap();
     }
 }
