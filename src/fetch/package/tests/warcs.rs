@@ -32,6 +32,12 @@ fn response(headers: &str, body: &[u8], fields: &[&str]) -> Vec<u8> {
     record("response", URI, "2026-01-01T00:00:00Z", &fields, &block)
 }
 
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
 fn sha1(bytes: &[u8]) -> String {
     let digest = Digest::of(Algorithm::Sha1, bytes).to_string();
     digest.replace("sha-1:", "sha1:")
@@ -145,7 +151,20 @@ fn http_is_undone_and_digests_are_verified() {
     assert_eq!(code(&unlike, URI), "bad-member");
     let unknown = open(&response("", b"x", &["WARC-Payload-Digest: crc:1"])).unwrap();
     assert_eq!(read(&unknown, URI).unwrap(), b"x");
+    // A short stream, and what does not belong to it; a stream without end that has nothing.
+    let junk = [zlib(b"x"), vec![0; 17 << 20]].concat();
+    let nothing = gzip(b"").repeat(1 << 20);
     for (headers, stored, expected) in [
+        (
+            "Content-Encoding: deflate, gzip\r\n",
+            &gzip(&junk)[..],
+            "expansion",
+        ),
+        (
+            "Content-Encoding: gzip, gzip\r\n",
+            &gzip(&nothing),
+            "expansion",
+        ),
         (
             "Content-Encoding: br\r\n",
             &b"x"[..],

@@ -128,11 +128,7 @@ pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageEr
     let mut block = BufReader::new(block);
     let digest = head.payload_digest.as_deref();
     if !head.is_response() {
-        let payload = MemberPayload {
-            input: checked(block, digest, None),
-            read: 0,
-            packed: head.length,
-        };
+        let payload = MemberPayload(checked(block, digest, None));
         return Ok(MemberReader::new(Box::new(payload), Some(head.length)));
     }
     let http = HttpHead::read(&mut block)?;
@@ -149,17 +145,12 @@ pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageEr
     for coding in &http.codings {
         let coded = is_coded_as(coding, input.fill_buf()?)?;
         if coded {
-            input = decoder(coding, input);
+            input = decoder(coding, input, packed);
         }
         is_coded |= coded;
     }
     let length = (!is_chunked && !is_coded).then_some(packed);
-    let payload = MemberPayload {
-        input,
-        read: 0,
-        packed,
-    };
-    Ok(MemberReader::new(Box::new(payload), length))
+    Ok(MemberReader::new(Box::new(MemberPayload(input)), length))
 }
 
 type Input = Box<dyn BufRead + Send>;
@@ -205,10 +196,34 @@ fn is_coded_as(coding: &str, start: &[u8]) -> Result<bool, PackageError> {
     }
 }
 
-fn decoder(coding: &str, input: Input) -> Input {
-    match coding {
-        "deflate" => Box::new(BufReader::new(Drained(ZlibDecoder::new(input)))),
-        _ => Box::new(BufReader::new(MultiGzDecoder::new(input))),
+/// `packed`: the length in the record, in bytes, of what has all of its codings.
+fn decoder(coding: &str, input: Input, packed: u64) -> Input {
+    let decoder: Box<dyn Read + Send> = match coding {
+        "deflate" => Box::new(Drained(ZlibDecoder::new(input))),
+        _ => Box::new(MultiGzDecoder::new(input)),
+    };
+    Box::new(BufReader::new(Bounded {
+        decoder,
+        read: 0,
+        packed,
+    }))
+}
+
+/// Limits the expansion of one of several codings: what is beneath the next one is not seen at the end.
+struct Bounded {
+    decoder: Box<dyn Read + Send>,
+    read: u64,
+    packed: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.decoder.read(bytes)?;
+        self.read += read as u64;
+        match is_out_of_proportion(self.read, self.packed) {
+            true => Err(PackageError::Expansion.into()),
+            false => Ok(read),
+        }
     }
 }
 
@@ -226,26 +241,16 @@ impl Read for Drained {
 }
 
 /// The decoded payload: what is wrong with it is an error of the member.
-struct MemberPayload {
-    input: Input,
-    read: u64,
-    /// The length in the record, in bytes.
-    packed: u64,
-}
+struct MemberPayload(Input);
 
 impl Read for MemberPayload {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(bytes).map_err(|error| match error.kind() {
+        self.0.read(bytes).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData
             | io::ErrorKind::UnexpectedEof => PackageError::BadMember(error.to_string()).into(),
             _ => error,
-        })?;
-        self.read += read as u64;
-        if is_out_of_proportion(self.read, self.packed) {
-            return Err(PackageError::Expansion.into());
-        }
-        Ok(read)
+        })
     }
 }
 
