@@ -669,8 +669,10 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE member ADD COLUMN named_at INTEGER;
     ",
     "
-    -- The filter with which the documents of a set were read; NULL: an earlier version has read them.
+    -- The filters with which the newest Resource List of a set was read, and its documents are read; NULL: an earlier version has read
+    -- them.
     ALTER TABLE source_set ADD COLUMN filter TEXT;
+    ALTER TABLE source_set ADD COLUMN read_filter TEXT;
     -- The hub that has denied a subscription.
     ALTER TABLE channel ADD COLUMN denial_hub TEXT;
     ",

@@ -811,6 +811,38 @@ fn change_that_was_excluded_is_found_in_a_closed_change_list() {
     }
 }
 
+/// A filter that is in force only while the Resource List can't be read has changes left out as well.
+#[test]
+fn change_that_was_excluded_is_found_although_no_list_was_read_meanwhile() {
+    let restart = |filtering| Act::Order(Order::Restart { filtering });
+    let fail = |fault| Act::Fail(0, SimulatedDocument::ResourceList, fault);
+    simulate(habits(ChangeLists::Index), settings(), async |world| {
+        world.pass(5000).await;
+        let acts = [
+            fail(Some(Fault::Unavailable)),
+            restart(Filtering::Exclude),
+            Act::Change(4),
+            Act::WriteChangeLists(0),
+            Act::Pass(10),
+            poll(),
+            Act::Pass(5000),
+            Act::RollOver(0),
+            Act::Pass(5000),
+            Act::Change(1),
+            Act::Pass(5000),
+            Act::WriteChangeLists(0),
+            poll(),
+            Act::Pass(5000),
+        ];
+        world.run(&acts).await;
+        assert_eq!((version(world, 1), version(world, 4)), (Some(2), None));
+        world.act(&restart(Filtering::Nothing));
+        world.act(&fail(None));
+        world.pass(60_000).await;
+        assert_eq!(version(world, 4), Some(1));
+    });
+}
+
 /// A baseline can't be made, and it is unknown when one can: changes are applied meanwhile, and the status states the error.
 #[test]
 fn changes_are_followed_without_a_baseline() {

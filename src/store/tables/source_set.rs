@@ -64,9 +64,11 @@ pub struct SetRecord {
     pub open_list: Option<Url>,
     /// Whether it was ever read completely: a Resource List or Resource Dump, and then the changes since.
     pub was_read: bool,
-    /// The fingerprint of the filter with which the newest Resource List was read, and what was read before there was one; `None`: an
-    /// earlier version has read them.
+    /// The fingerprint of the filter with which the newest Resource List was read, or will be, if there was none yet; `None`: an earlier
+    /// version has read it.
     pub filter: Option<String>,
+    /// The one with which documents are read: while a new Resource List can't be read, it is another one.
+    pub read_filter: Option<String>,
 }
 
 impl SetRecord {
@@ -87,7 +89,7 @@ impl SetRecord {
     }
 }
 
-const COLUMNS: &str = "id, source, capability_list, offers, baseline, list_at, read_until, open_list, was_read, filter";
+const COLUMNS: &str = "id, source, capability_list, offers, baseline, list_at, read_until, open_list, was_read, filter, read_filter";
 
 impl SetRecord {
     fn from_row(row: &Row<'_>) -> Result<Self> {
@@ -102,6 +104,7 @@ impl SetRecord {
             open_list: row.get("open_list")?,
             was_read: row.get("was_read")?,
             filter: row.get("filter")?,
+            read_filter: row.get("read_filter")?,
         })
     }
 }
@@ -361,8 +364,10 @@ pub(in crate::store) fn record(sql: &Connection, set: SetId) -> Result<SetRecord
         .query_row([set], SetRecord::from_row)
 }
 
+/// Notes the filter with which documents are read from now on, also as that of the Resource List, unless one was read with another.
 pub(in crate::store) fn set_filter(sql: &Connection, set: SetId, filter: &str) -> Result<()> {
-    let set_filter = "UPDATE source_set SET filter = ?2 WHERE id = ?1";
+    let set_filter = "UPDATE source_set SET read_filter = ?2,
+             filter = CASE WHEN filter IS NULL OR list_at IS NULL THEN ?2 ELSE filter END WHERE id = ?1";
     update(sql, set_filter, params![set, filter])
 }
 

@@ -1,4 +1,7 @@
+use url::Url;
+
 use super::*;
+use crate::protocol::Validators;
 
 async fn baseline(world: &World) -> BaselineState {
     world.store.sets(SOURCE).await.unwrap()[0].baseline
@@ -28,6 +31,47 @@ async fn baseline_is_done_when_its_tasks_are_completed_or_given_up() {
         BaselineState::Done,
         "once done, it stays so"
     );
+}
+
+#[tokio::test]
+async fn documents_are_read_again_when_another_filter_is_in_force() {
+    let world = World::new().await;
+    let (store, set) = (&world.store, world.set);
+    let uri = Url::parse("http://source/changelist.xml").unwrap();
+    let record = || DocumentRecord {
+        uri: uri.to_string(),
+        validators: Validators::default(),
+        digest: [0; 32],
+    };
+    let read_with = async |filter: &str| {
+        let found = store.read_with_filter(set, filter).await.unwrap();
+        let known = store.document(set, &uri).await.unwrap();
+        let reads_again = known.is_none();
+        if reads_again {
+            let end = DocumentEnd {
+                documents: vec![record()],
+                read_until: Some(at(20)),
+                ..end()
+            };
+            let batch = world.batch(set, Vec::new(), Some(end));
+            store.ingest(batch).await.unwrap();
+        }
+        (reads_again, found.filter, found.read_until)
+    };
+    let expect = |reads_again, filter: &str, read_until: Option<i64>| {
+        (reads_again, Some(filter.to_owned()), read_until.map(at))
+    };
+    assert_eq!(read_with("a").await, expect(true, "a", None));
+    assert_eq!(read_with("a").await, expect(false, "a", Some(20)));
+    // No Resource List was read yet.
+    let (reads_again, filter, _) = read_with("b").await;
+    assert_eq!((reads_again, filter.as_deref()), (true, Some("b")));
+    world.list(set, 10, Vec::new()).await;
+    // Until one is read with the other filter, that of the list stays, and the documents are read again but once.
+    assert_eq!(read_with("c").await, expect(true, "b", Some(10)));
+    assert_eq!(read_with("c").await, expect(false, "b", Some(20)));
+    assert_eq!(read_with("b").await, expect(true, "b", Some(10)));
+    assert_eq!(read_with("b").await, expect(false, "b", Some(20)));
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ impl Store {
 
     /// Notes the filter, by its fingerprint, with which the documents of a set are read from now on. If another one was in force, all of them
     /// are read again, changed or not, and so are the packages of a Resource Dump that was read in part: they may state what was not
-    /// wanted then. The filter of the record remains another one until a Resource List is read with this one, unless none was read yet.
+    /// wanted then. [`SetRecord::filter`] remains another one until a Resource List is read with this one, unless none was read yet.
     pub async fn read_with_filter(
         self: &Arc<Self>,
         set: SetId,
@@ -45,15 +45,14 @@ impl Store {
         let filter = filter.to_owned();
         self.write(move |tx| {
             let sql = tx.sql;
-            let before = source_set::record(sql, set)?;
-            let is_other = before.filter.as_ref().is_some_and(|it| *it != filter);
-            if is_other {
+            let before = source_set::record(sql, set)?.read_filter;
+            if before.as_ref().is_some_and(|before| *before != filter) {
                 document::delete_all(sql, set)?;
                 dump_package::delete_all(sql, set)?;
                 dump::delete(sql, set)?;
                 source_set::read_again(sql, set)?;
             }
-            if before.filter.is_none() || is_other && before.list_at.is_none() {
+            if before.as_ref() != Some(&filter) {
                 source_set::set_filter(sql, set, &filter)?;
             }
             Ok(source_set::record(sql, set)?)
