@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
-use super::delivery_budget::{DeliveryBudget, Reservation};
+use super::delivery_budget::{DeliveryBudget, DeliveryLength, Reservation};
 use crate::clock;
 use crate::store::ChannelId;
 
@@ -33,7 +33,7 @@ pub(super) async fn read_body(
     channel: ChannelId,
 ) -> Result<DeliveryBody, (&'static str, StatusCode)> {
     let too_many = ("too-many-deliveries", StatusCode::SERVICE_UNAVAILABLE);
-    let _body = budget.begin_body(channel).ok_or(too_many)?;
+    let begin = |length| budget.begin(channel, length).ok_or(too_many);
     let stated = body.size_hint().exact();
     let mut reading = BodyReader {
         body,
@@ -44,16 +44,19 @@ pub(super) async fn read_body(
     };
     let mut time_left = BODY_TIMEOUT;
     if stated.unwrap_or(u64::MAX).min(longest) <= SEGMENT as u64 {
+        let _short = begin(DeliveryLength::Short)?;
         reading.read_in(time_left, u64::MAX).await?;
         return Ok(reading.finish(None));
     }
     if stated.is_none() {
+        let _short = begin(DeliveryLength::Short)?;
         let begun = clock::now().mono;
         if reading.read_in(time_left, SEGMENT as u64).await? {
             return Ok(reading.finish(None));
         }
         time_left = time_left.saturating_sub(clock::now().mono.saturating_duration_since(begun));
     }
+    let _long = begin(DeliveryLength::Long)?;
     let reserving = budget.reserve(channel, stated.unwrap_or(longest));
     let reservation = reserving.await.ok_or(too_many)?;
     reading.read_in(time_left, u64::MAX).await?;

@@ -14,8 +14,9 @@ use crate::store::ChannelId;
 
 /// How many deliveries of the greatest length a channel may have in memory at once.
 const LONGEST_AT_ONCE: usize = 4;
-/// How many deliveries of a channel may be received at once, whatever their length: a part of the connections of the listener.
-const BODIES_AT_ONCE: usize = 64;
+/// How many short deliveries of a channel may be received at once, and how many long ones may be, or wait for room: a part of the connections
+/// of the listener.
+const AT_ONCE: usize = 64;
 /// The budget counts in units of so many bytes.
 const UNIT: u64 = 1024;
 /// How long a delivery waits for room.
@@ -31,9 +32,17 @@ pub(super) struct DeliveryBudget {
 
 #[derive(Clone)]
 struct ChannelBudget {
-    bodies: Arc<Semaphore>,
+    short: Arc<Semaphore>,
+    long: Arc<Semaphore>,
     /// In units.
     bytes: Arc<Semaphore>,
+}
+
+/// Whether a delivery needs room in the budget of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeliveryLength {
+    Short,
+    Long,
 }
 
 /// The room of one delivery in the budget of its channel, until it is dropped.
@@ -48,9 +57,19 @@ impl DeliveryBudget {
         }
     }
 
-    /// Counts a delivery whose body is received from now on, until what is returned is dropped; `None`: there are as many as there may be.
-    pub(super) fn begin_body(&self, channel: ChannelId) -> Option<OwnedSemaphorePermit> {
-        self.of_channel(channel).bodies.try_acquire_owned().ok()
+    /// Counts a delivery that is received from now on, or waits for room, until what is returned is dropped; `None`: there are as many as there
+    /// may be.
+    pub(super) fn begin(
+        &self,
+        channel: ChannelId,
+        length: DeliveryLength,
+    ) -> Option<OwnedSemaphorePermit> {
+        let budget = self.of_channel(channel);
+        let of_length = match length {
+            DeliveryLength::Short => budget.short,
+            DeliveryLength::Long => budget.long,
+        };
+        of_length.try_acquire_owned().ok()
     }
 
     /// Reserves room for a delivery of so many bytes, or of the greatest length if it has more; `None` if that takes too long.
@@ -66,7 +85,8 @@ impl DeliveryBudget {
         let budget = channels.entry(channel).or_insert_with(|| {
             let all = LONGEST_AT_ONCE.saturating_mul(self.longest as usize);
             ChannelBudget {
-                bodies: Arc::new(Semaphore::new(BODIES_AT_ONCE)),
+                short: Arc::new(Semaphore::new(AT_ONCE)),
+                long: Arc::new(Semaphore::new(AT_ONCE)),
                 bytes: Arc::new(Semaphore::new(all.min(Semaphore::MAX_PERMITS))),
             }
         });
@@ -104,18 +124,20 @@ mod tests {
         assert!(budget.reserve(busy, 1).await.is_none());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn bodies_of_a_channel_at_once_are_bounded_and_independent_of_other_channels() {
+    #[test]
+    fn deliveries_of_a_channel_at_once_are_bounded_and_independent_of_others() {
+        use DeliveryLength::{Long, Short};
         let budget = DeliveryBudget::new(LONGEST);
-        let mut bodies = Vec::new();
-        for _ in 0..BODIES_AT_ONCE {
-            bodies.push(budget.begin_body(ChannelId(1)).unwrap());
+        let (busy, other) = (ChannelId(1), ChannelId(2));
+        for (length, another) in [(Short, Long), (Long, Short)] {
+            let all = (0..AT_ONCE).map(|_| budget.begin(busy, length).unwrap());
+            let mut begun: Vec<_> = all.collect();
+            assert!(budget.begin(busy, length).is_none(), "{length:?}");
+            assert!(budget.begin(busy, another).is_some(), "{length:?}");
+            assert!(budget.begin(other, length).is_some(), "{length:?}");
+            drop(begun.pop());
+            assert!(budget.begin(busy, length).is_some(), "{length:?}");
         }
-        assert!(budget.begin_body(ChannelId(1)).is_none());
-        assert!(budget.begin_body(ChannelId(2)).is_some());
-        assert!(budget.reserve(ChannelId(1), LONGEST).await.is_some());
-        drop(bodies.pop());
-        assert!(budget.begin_body(ChannelId(1)).is_some());
     }
 
     #[tokio::test(start_paused = true)]
