@@ -24,7 +24,7 @@ const PAUSES: Bounds = Bounds {
 /// A worker that has worked for longer starts anew with the shortest pause.
 const LASTING: Duration = Duration::from_secs(3600);
 /// The stable code of the panic of a worker.
-const CODE: &str = "worker-panicked";
+pub(super) const CODE: &str = "worker-panicked";
 
 /// What has panicked. The hook for panics has printed the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use super::attention::{self, ChannelNeeds, FailingHook, SetNeeds};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
+use super::restarts;
 use super::runtime_status::{HookFacts, RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use super::unencrypted_hubs;
 use crate::clock;
@@ -544,10 +545,11 @@ fn state_of(channel: &ChannelRecord) -> ChannelState {
 
 /// Why the channel does not work, or will not for long.
 fn channel_error(runtime_status: &RuntimeStatus, channel: &ChannelRecord) -> Option<StatusError> {
-    // What was reported before the subscription was verified is shown until the driver of the channel goes on.
-    let has_hub = channel.transport.has_hubs();
+    // A failure that was reported before the subscription was verified is forgotten only when the driver of the channel goes on. After a
+    // panic it may never do.
+    let is_verified = channel.transport.has_hubs() && channel.lease.is_healthy();
     let request = runtime_status.channel(channel.id);
-    let request = request.filter(|_| !(has_hub && channel.lease.is_healthy()));
+    let request = request.filter(|it| !is_verified || it.code == restarts::CODE);
     let denial = channel.denial.as_ref();
     let denial = denial.map(|denial| StatusError::new("denied", denial.message(), denial.at));
     let fault = channel.fault;
@@ -629,6 +631,7 @@ pub(super) fn unfollowed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::restarts::Restarts;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::store::{CallbackKeys, ChannelId};
     use crate::sync::{Channel, Denial};
@@ -723,6 +726,11 @@ mod tests {
             assert_eq!(shown.state, "active");
             assert_eq!(shown.error.as_ref().map(|it| it.code.as_str()), code);
         }
+        // Its driver renews nothing any more.
+        let (panicked, _) = Restarts::of("driver of a channel", NAME).after_panic();
+        runtime_status.note_channel(id, Some(panicked));
+        let shown = shown_channel(&source).await;
+        assert_eq!(shown.error.unwrap().code, "worker-panicked");
     }
 
     #[tokio::test]
