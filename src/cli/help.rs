@@ -158,8 +158,8 @@ pub(super) const BACKUP: &str = "\
 Examples:
   sudo -u resyncd resyncd backup /var/backups/resyncd/resyncd.db
 
-The user who runs it must be able to write to the folder of the file.
-The mirrors are not in it. To restore it, stop the daemon, remove resyncd.db*
+The user who runs it must be able to write to the folder of the file. The
+mirrors are not in the copy. To restore it, stop the daemon, remove resyncd.db*
 from state_dir and copy the file there as resyncd.db, for the same user.
 
 Exit status: 0, or 1 if there is no copy.";

@@ -607,7 +607,6 @@ impl ChannelMachine {
     /// Begins what is due.
     fn advance(&mut self, channel: &mut Channel, now: DateTime<Utc>) -> ChannelStep {
         let is_due = channel.lease.handle_timeout(now);
-        let is_active = channel.lease.state == ChannelState::Active;
         let is_verified = channel.lease.asked.is_none();
         let accepted = self.accepted.take_if(|_| is_due || is_verified);
         let unverified = accepted.filter(|_| !is_verified);
@@ -630,8 +629,7 @@ impl ChannelMachine {
             }
         };
         // A request counts as failed until it is verified, so only an undisturbed lease is healthy.
-        let is_healthy =
-            step.action == ChannelAction::End || is_active && channel.lease.is_healthy();
+        let is_healthy = step.action == ChannelAction::End || channel.lease.is_healthy();
         let unverified = unverified.map(|accepted| ChannelReport::Failed(accepted.failure()));
         let report = unverified.or(step.report);
         ChannelStep {

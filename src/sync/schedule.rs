@@ -183,10 +183,9 @@ mod tests {
         };
         schedule.gap_read(later, Pacing::Regular);
         assert_eq!(schedule.next_deadline(), start.mono + interval);
-        for pause in [2, 2] {
+        for _ in 0..2 {
             schedule.gap_read(later, Pacing::Soon);
-            let pause = Duration::from_secs(pause);
-            assert_eq!(schedule.next_deadline(), later.mono + pause);
+            assert_eq!(schedule.next_deadline(), later.mono + FIRST_PAUSE);
         }
     }
 

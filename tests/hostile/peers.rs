@@ -31,6 +31,15 @@ async fn subscription(source: &SampleSource, topic: &TopicUri) -> Subscription {
     soon("subscribed", subscribed).await
 }
 
+/// A daemon, and its subscriptions to changes and to framework notifications.
+async fn subscribed() -> (Rig, Subscription, Subscription) {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let changes = subscription(&rig.source, &rig.changes()).await;
+    let framework = subscription(&rig.source, &rig.framework()).await;
+    (rig, changes, framework)
+}
+
 fn address(callback: &str) -> SocketAddr {
     let callback = Url::parse(callback).unwrap();
     callback.socket_addrs(|| None).unwrap()[0]
@@ -65,10 +74,7 @@ fn partial_delivery(to: &Subscription, body: &[u8], announced: usize) -> String 
 #[tokio::test(flavor = "multi_thread")]
 async fn stalled_peers_are_disconnected_and_block_no_other_channel() {
     let _permit = PROCESSOR.read().await;
-    let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
-    let changes = subscription(&rig.source, &rig.changes()).await;
-    let framework = subscription(&rig.source, &rig.framework()).await;
+    let (rig, changes, framework) = subscribed().await;
     let callback = address(&changes.callback);
     let head = "POST / HTTP/1.1\r\nHos";
     let heads =
@@ -106,10 +112,7 @@ async fn stalled_peers_are_disconnected_and_block_no_other_channel() {
 async fn stalled_short_deliveries_of_a_channel_are_limited() {
     const MANY: usize = 300;
     let _permit = PROCESSOR.read().await;
-    let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
-    let changes = subscription(&rig.source, &rig.changes()).await;
-    let framework = subscription(&rig.source, &rig.framework()).await;
+    let (_rig, changes, framework) = subscribed().await;
     let callback = address(&changes.callback);
     let stalled = (0..MANY).map(|_| send_partial(callback, partial_delivery(&changes, b"<", 10)));
     let stalled = tokio::spawn(futures_util::future::join_all(stalled));

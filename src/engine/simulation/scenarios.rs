@@ -776,6 +776,38 @@ fn resource_that_is_included_again_is_fetched_after_a_baseline_from_a_dump() {
     }
 }
 
+/// A change that the filter excludes is read in a Change List, which is closed then, and one that it does not exclude in the next one.
+async fn change_while_excluded(world: &mut World) {
+    let acts = [
+        Act::Order(Order::Restart {
+            filtering: Filtering::Exclude,
+        }),
+        Act::Change(4),
+        Act::WriteChangeLists(0),
+        Act::Pass(10),
+        poll(),
+        Act::Pass(5000),
+        Act::RollOver(0),
+        Act::Pass(5000),
+        Act::Change(1),
+        Act::Pass(5000),
+        Act::WriteChangeLists(0),
+        poll(),
+        Act::Pass(5000),
+    ];
+    world.run(&acts).await;
+    assert_eq!((version(world, 1), version(world, 4)), (Some(2), None));
+}
+
+/// The daemon begins again without a filter, and the excluded change is found.
+async fn find_what_was_excluded(world: &mut World) {
+    world.act(&Act::Order(Order::Restart {
+        filtering: Filtering::Nothing,
+    }));
+    world.pass(60_000).await;
+    assert_eq!(version(world, 4), Some(1));
+}
+
 /// What the filter excluded when a Change List was read is read again with that list, although it is closed and its time is covered.
 #[test]
 fn change_that_was_excluded_is_found_in_a_closed_change_list() {
@@ -784,29 +816,10 @@ fn change_that_was_excluded_is_found_in_a_closed_change_list() {
             validators,
             ..habits(ChangeLists::Index)
         };
-        let restart = |filtering| Act::Order(Order::Restart { filtering });
         simulate(habits, settings(), async |world| {
             world.pass(5000).await;
-            let acts = [
-                restart(Filtering::Exclude),
-                Act::Change(4),
-                Act::WriteChangeLists(0),
-                Act::Pass(10),
-                poll(),
-                Act::Pass(5000),
-                Act::RollOver(0),
-                Act::Pass(5000),
-                Act::Change(1),
-                Act::Pass(5000),
-                Act::WriteChangeLists(0),
-                poll(),
-                Act::Pass(5000),
-            ];
-            world.run(&acts).await;
-            assert_eq!((version(world, 1), version(world, 4)), (Some(2), None));
-            world.act(&restart(Filtering::Nothing));
-            world.pass(60_000).await;
-            assert_eq!(version(world, 4), Some(1), "{validators:?}");
+            change_while_excluded(world).await;
+            find_what_was_excluded(world).await;
         });
     }
 }
@@ -814,32 +827,13 @@ fn change_that_was_excluded_is_found_in_a_closed_change_list() {
 /// A filter that is in force only while the Resource List can't be read has changes left out as well.
 #[test]
 fn change_that_was_excluded_is_found_although_no_list_was_read_meanwhile() {
-    let restart = |filtering| Act::Order(Order::Restart { filtering });
     let fail = |fault| Act::Fail(0, SimulatedDocument::ResourceList, fault);
     simulate(habits(ChangeLists::Index), settings(), async |world| {
         world.pass(5000).await;
-        let acts = [
-            fail(Some(Fault::Unavailable)),
-            restart(Filtering::Exclude),
-            Act::Change(4),
-            Act::WriteChangeLists(0),
-            Act::Pass(10),
-            poll(),
-            Act::Pass(5000),
-            Act::RollOver(0),
-            Act::Pass(5000),
-            Act::Change(1),
-            Act::Pass(5000),
-            Act::WriteChangeLists(0),
-            poll(),
-            Act::Pass(5000),
-        ];
-        world.run(&acts).await;
-        assert_eq!((version(world, 1), version(world, 4)), (Some(2), None));
-        world.act(&restart(Filtering::Nothing));
+        world.act(&fail(Some(Fault::Unavailable)));
+        change_while_excluded(world).await;
         world.act(&fail(None));
-        world.pass(60_000).await;
-        assert_eq!(version(world, 4), Some(1));
+        find_what_was_excluded(world).await;
     });
 }
 

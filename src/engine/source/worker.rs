@@ -33,11 +33,11 @@ use crate::store::{SetId, SetRecord};
 
 /// Sets are discovered at the pace of the polls, but no more often than this.
 const SHORTEST_PACE: Duration = Duration::from_secs(60);
-/// The shortest pause between two discoveries that notifications request.
-const SHORTEST_REST: Duration = Duration::from_secs(2);
 /// The same for a site without ResourceSync: many URIs are requested before it is known to have nothing but its sitemaps, and
 /// those are polled anyway.
 const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
+/// The shortest pause between two discoveries that notifications request.
+const SHORTEST_REST: Duration = Duration::from_secs(2);
 /// The first pause after an error.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
