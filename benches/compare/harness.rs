@@ -49,8 +49,7 @@ impl Bench {
     pub(crate) fn new(short: bool, minutes: u64) -> BenchResult<Self> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         std::fs::create_dir_all(target)?;
-        let file_system = file_system_of(target)?;
-        if file_system == "tmpfs" || file_system == "ramfs" {
+        if FileSystem::of(target)?.is_in_memory() {
             return Err(format!("{} is in memory; set CARGO_TARGET_DIR", target.display()).into());
         }
         let lock = File::create(target.join("compare.lock"))?;
@@ -132,7 +131,7 @@ impl Bench {
             std::thread::available_parallelism()?,
             processor.as_deref().unwrap_or("an unknown processor"),
             kernel.release().to_string_lossy(),
-            file_system_of(self.work.path())?,
+            FileSystem::of(self.work.path())?,
         ))
     }
 }
@@ -248,18 +247,55 @@ fn without_proxies(command: &mut Command) {
     command.env("no_proxy", "*").env("NO_PROXY", "*");
 }
 
-/// The type of the file system of a folder.
-fn file_system_of(folder: &Path) -> BenchResult<String> {
-    let folder = folder.canonicalize()?;
-    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    let mounts = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        Some((fields.next()?, fields.next()?))
-    });
-    let around = mounts.filter(|(point, _)| folder.starts_with(point));
-    // The last of the longest: a later mount hides an earlier one.
-    let innermost = around.max_by_key(|(point, _)| point.len());
-    Ok(innermost.map_or("unknown", |(_, kind)| kind).to_owned())
+/// The file system of a folder.
+struct FileSystem {
+    device: String,
+    /// Such as `ext4`.
+    kind: String,
+}
+
+impl FileSystem {
+    fn of(folder: &Path) -> BenchResult<Self> {
+        let folder = folder.canonicalize()?;
+        let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+        let mounts = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ');
+            Some((fields.next()?, fields.next()?, fields.next()?))
+        });
+        let around = mounts.filter(|(_, point, _)| folder.starts_with(point));
+        // The last of the longest: a later mount hides an earlier one.
+        let innermost = around.max_by_key(|(_, point, _)| point.len());
+        let (device, _, kind) = innermost.unwrap_or(("unknown", "", "unknown"));
+        Ok(Self {
+            device: device.to_owned(),
+            kind: kind.to_owned(),
+        })
+    }
+
+    fn is_in_memory(&self) -> bool {
+        matches!(self.kind.as_str(), "tmpfs" | "ramfs")
+    }
+
+    /// Whether it is ext4 without a journal, where a new file costs many times as much for minutes after others were deleted:
+    /// the allocator of inodes passes over each one that was deleted recently.
+    fn lacks_journal(&self) -> bool {
+        let device = Path::new(&self.device).file_name().unwrap_or_default();
+        let options = Path::new("/proc/fs/ext4").join(device).join("options");
+        // A journal has a mode, such as `data=ordered`.
+        self.kind == "ext4"
+            && std::fs::read_to_string(options)
+                .is_ok_and(|options| !options.lines().any(|line| line.starts_with("data=")))
+    }
+}
+
+impl Display for FileSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if self.lacks_journal() {
+            f.write_str(" without a journal (creating files is slow after others were deleted)")?;
+        }
+        Ok(())
+    }
 }
 
 /// What a program needed.
