@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::Fuse;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -19,15 +21,17 @@ use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::versions::worker::store_versions;
 use crate::mirror::Mirror;
-use crate::store::{ResourceId, Task, TasksInProgress, Wake};
+use crate::store::{DueTasks, ResourceId, StoreError, Task, TasksInProgress, Wake};
 
 /// How many tasks of a host are queued at most. When half of what was queued has been started, more are read, if there are more.
-const AHEAD: usize = 128;
+const AHEAD: usize = 256;
+/// While tasks are queued, more that have become due are read no more often: each commit of results reports some.
+const REFILL_PAUSE: Duration = Duration::from_millis(10);
 /// How many downloads of a Source there are at once over all hosts, unless one host alone may have more; of each host no more than
 /// `connections_per_host` count. A Source may name any number of hosts; file descriptors are for all Sources and the listeners.
 const AT_ONCE: usize = 64;
 /// How many executed tasks may wait to be published.
-const FINISHED: usize = 256;
+const FINISHED: usize = 512;
 
 /// Executes the tasks of a Source, and stores its versions, until it is stopped.
 pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
@@ -61,6 +65,43 @@ async fn execute_restarting(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
             () = tokio::time::sleep(pause) => {}
         }
         runtime_status.note_executor(context.name(), None);
+    }
+}
+
+/// What is left of the tasks that were queued.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Nothing,
+    /// Less than half of what was queued of a host that may have more.
+    Little,
+    Enough,
+}
+
+/// When the tasks that are due are read next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refill {
+    /// Whether more may have become due than were read.
+    is_stale: bool,
+    is_reading: bool,
+    /// Whether the database has failed.
+    has_failed: bool,
+}
+
+impl Refill {
+    /// `has_paused`: whether the pause after the last reading is over.
+    fn is_due(self, left: Left, has_paused: bool) -> bool {
+        !self.is_reading
+            && match left {
+                _ if self.has_failed => has_paused,
+                Left::Nothing => self.is_stale,
+                Left::Little => true,
+                Left::Enough => self.is_stale && has_paused,
+            }
+    }
+
+    /// Whether the end of the pause is waited for.
+    fn is_waiting(self) -> bool {
+        !self.is_reading && (self.is_stale || self.has_failed)
     }
 }
 
@@ -129,18 +170,41 @@ impl Executor {
     ) {
         let mut wakes = self.context.source.store.wakes();
         let stop = self.context.source.stop.clone();
-        let mut is_stale = true;
+        let mut refill = Refill {
+            is_stale: true,
+            ..Refill::default()
+        };
+        let pause = tokio::time::sleep(Duration::ZERO);
+        tokio::pin!(pause);
+        // Downloads begin and end meanwhile.
+        let mut reading = Fuse::terminated();
         loop {
-            if is_stale || self.is_running_low() {
-                is_stale = !self.refill().await;
+            if refill.is_due(self.left(), pause.is_elapsed()) {
+                let has_moved = self.move_waits(clock::now()).await;
+                // What is reported from here on may be missing in what is read.
+                refill = Refill {
+                    is_stale: false,
+                    is_reading: has_moved,
+                    has_failed: !has_moved,
+                };
+                if has_moved {
+                    reading = self.read_due_tasks().boxed().fuse();
+                }
+                pause.set(tokio::time::sleep(STORE_PAUSE));
             }
             self.dispatch();
             let next_due = self.next_due.unwrap_or_else(|| {
                 Instant::from_std(clock::now().mono + Duration::from_secs(3600))
             });
-            let pause = Instant::from_std(clock::now().mono + STORE_PAUSE);
             tokio::select! {
                 () = stop.cancelled() => break,
+                (began, due) = &mut reading => {
+                    let has_read = self.queue(began, due);
+                    refill.is_reading = false;
+                    refill.has_failed = !has_read;
+                    let length = if has_read { REFILL_PAUSE } else { STORE_PAUSE };
+                    pause.set(tokio::time::sleep(length));
+                }
                 Some(done) = self.downloads.join_next() => {
                     if let Ok((task, outcome)) = done {
                         self.free(&task.authority);
@@ -153,15 +217,15 @@ impl Executor {
                     let Some(ids) = ids else { break };
                     ids.iter().for_each(|id| { self.in_progress.remove(id); });
                     // A newer task of the resource was not returned while this one was in progress.
-                    is_stale = true;
+                    refill.is_stale = true;
                 }
-                wake = wakes.recv() => is_stale |= match wake {
+                wake = wakes.recv() => refill.is_stale |= match wake {
                     Ok(Wake::Tasks(source)) => source == self.context.name(),
                     Err(RecvError::Lagged(_)) => true,
                     Ok(_) | Err(RecvError::Closed) => false,
                 },
-                () = tokio::time::sleep_until(next_due) => { self.next_due = None; is_stale = true; }
-                () = tokio::time::sleep_until(pause), if is_stale => {}
+                () = tokio::time::sleep_until(next_due) => { self.next_due = None; refill.is_stale = true; }
+                () = &mut pause, if refill.is_waiting() => {}
             }
         }
     }
@@ -196,63 +260,63 @@ impl Executor {
         true
     }
 
-    /// Whether most of what is queued of a host has been started, and there may be more. Without this, no more would be started
-    /// than are queued until those that are executed have been published.
-    fn is_running_low(&self) -> bool {
+    /// What is left to be started. It is little as soon as that is so for one host: else no more would be started than are queued until
+    /// those that are executed have been published.
+    fn left(&self) -> Left {
         let queued = |host: &String| self.queues.get(host).map_or(0, VecDeque::len);
         let mut full = self.full.iter();
-        full.any(|(host, were_queued)| queued(host) < were_queued.div_ceil(2))
+        match full.any(|(host, were_queued)| queued(host) < were_queued.div_ceil(2)) {
+            true => Left::Little,
+            false if self.queues.is_empty() => Left::Nothing,
+            false => Left::Enough,
+        }
     }
 
-    /// Queues the tasks that are due; `false` on a database error.
-    async fn refill(&mut self) -> bool {
-        let now = clock::now();
-        if !self.move_waits(now).await {
-            return false;
-        }
-        let name = self.context.name();
-        let queued = self
-            .queues
-            .iter()
-            .map(|(authority, queue)| (authority.clone(), queue.len()))
-            .collect();
+    /// The tasks that are due, and when they were.
+    fn read_due_tasks(&self) -> impl Future<Output = (Now, Result<DueTasks, StoreError>)> + use<> {
+        let queues = self.queues.iter();
         let in_progress = TasksInProgress {
             resources: self.in_progress.clone(),
-            queued,
+            queued: queues
+                .map(|(authority, queue)| (authority.clone(), queue.len()))
+                .collect(),
         };
-        match self
-            .context
-            .source
-            .store
-            .due_tasks(name, now.wall, AHEAD, in_progress)
-            .await
-        {
-            Ok(due) => {
-                for task in due.tasks {
-                    self.in_progress.insert(task.resource);
-                    self.queues
-                        .entry(task.authority.clone())
-                        .or_default()
-                        .push_back(task);
-                }
-                let queued = |host: &String| self.queues.get(host).map_or(0, VecDeque::len);
-                let full = due.full.into_iter();
-                self.full = full
-                    .map(|host| {
-                        let queued = queued(&host);
-                        (host, queued)
-                    })
-                    .collect();
-                self.next_due = due.next_due.map(|next| {
-                    Instant::from_std(now.mono + (next - now.wall).to_std().unwrap_or_default())
-                });
-                true
-            }
-            Err(error) => {
-                tracing::error!(code = error.code(), source = name, %error, "database error; due tasks not read, retrying");
-                false
-            }
+        let (context, now) = (Arc::clone(&self.context), clock::now());
+        async move {
+            let store = &context.source.store;
+            let due = store.due_tasks(context.name(), now.wall, AHEAD, in_progress);
+            (now, due.await)
         }
+    }
+
+    /// Queues the tasks that were due at a time; `false` if they could not be read.
+    fn queue(&mut self, at: Now, due: Result<DueTasks, StoreError>) -> bool {
+        let due = match due {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::error!(code = error.code(), source = self.context.name(), %error, "database error; due tasks not read, retrying");
+                return false;
+            }
+        };
+        for task in due.tasks {
+            self.in_progress.insert(task.resource);
+            self.queues
+                .entry(task.authority.clone())
+                .or_default()
+                .push_back(task);
+        }
+        let queued = |host: &String| self.queues.get(host).map_or(0, VecDeque::len);
+        let full = due.full.into_iter();
+        self.full = full
+            .map(|host| {
+                let queued = queued(&host);
+                (host, queued)
+            })
+            .collect();
+        self.next_due = due
+            .next_due
+            .map(|next| Instant::from_std(at.mono + (next - at.wall).to_std().unwrap_or_default()));
+        true
     }
 
     /// Starts as many downloads as there may be.
@@ -418,6 +482,40 @@ mod tests {
             }
         };
         (0..count).map(created).collect()
+    }
+
+    #[test]
+    fn tasks_are_read_when_few_are_queued_and_after_a_pause_otherwise() {
+        let idle = Refill::default();
+        let stale = Refill {
+            is_stale: true,
+            ..idle
+        };
+        let reading = Refill {
+            is_reading: true,
+            ..stale
+        };
+        let failed = Refill {
+            has_failed: true,
+            ..idle
+        };
+        // Whether it is due with nothing, little and enough left: at once, and after the pause.
+        for (refill, at_once, after_pause) in [
+            (idle, [false, true, false], [false, true, false]),
+            (stale, [true, true, false], [true, true, true]),
+            (reading, [false, false, false], [false, false, false]),
+            (failed, [false, false, false], [true, true, true]),
+        ] {
+            let is_due = |has_paused| {
+                [Left::Nothing, Left::Little, Left::Enough]
+                    .map(|left| refill.is_due(left, has_paused))
+            };
+            assert_eq!(is_due(false), at_once, "{refill:?}");
+            assert_eq!(is_due(true), after_pause, "{refill:?}");
+        }
+        // What becomes due only by the pause waits for it.
+        let waiting = [idle, stale, reading, failed].map(Refill::is_waiting);
+        assert_eq!(waiting, [false, true, false, true]);
     }
 
     #[tokio::test]
