@@ -194,21 +194,27 @@ pub fn uris_of_plain_path(path: &str) -> Vec<ResourceUri> {
 /// plain path begins like this.
 #[must_use]
 pub fn made_path(uri: &ResourceUri) -> MirrorPath {
-    let authority = uri.authority();
-    let host = match name_fault(&authority) {
-        None if authority != OWN_FOLDER => authority.as_str(),
-        _ => ODD_HOST,
-    };
     let mut digest = String::with_capacity(64);
     for byte in Sha256::digest(uri.as_str().as_bytes()) {
         write!(digest, "{byte:02x}").expect("writing to a string does not fail");
     }
-    let mut path = format!("{host}/{MADE}/{}/{digest}", &digest[..2]);
+    let mut path = format!("{}/{}/{digest}", made_folder(uri), &digest[..2]);
     if let Some(name) = readable_name(uri) {
         path.push('-');
         path.push_str(&name);
     }
     MirrorPath::parse(&path).expect("its names are checked, a digest, or safe characters")
+}
+
+/// The folder of the made paths of a host.
+#[must_use]
+pub fn made_folder(uri: &ResourceUri) -> String {
+    let authority = uri.authority();
+    let host = match name_fault(&authority) {
+        None if authority != OWN_FOLDER => authority.as_str(),
+        _ => ODD_HOST,
+    };
+    format!("{host}/{MADE}")
 }
 
 /// The end of the last segment that is not empty, with characters that are safe in shells and file systems.

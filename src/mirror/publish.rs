@@ -221,6 +221,11 @@ impl Mirror {
             .collect()
     }
 
+    /// Whether there is a folder, or that can't be determined. It blocks.
+    pub fn may_have_folder(&self, folder: &str) -> bool {
+        !matches!(self.tree.folder(folder), Err(Errno::NOENT))
+    }
+
     /// Removes one file; returns whether it existed.
     fn unlink<'a>(
         &self,

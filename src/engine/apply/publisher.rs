@@ -22,7 +22,7 @@ use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::rest_unless_stopped;
 use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
-use crate::mirror_path::{MirrorPath, path_if_blocked, publication_path};
+use crate::mirror_path::{MirrorPath, made_folder, path_if_blocked, publication_path};
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
 use crate::store::{
@@ -30,7 +30,7 @@ use crate::store::{
 };
 
 /// How many tasks are published at once.
-const BATCH: usize = 256;
+const BATCH: usize = 512;
 /// How long a batch is gathered at most while many tasks are queued.
 const GATHER: Duration = Duration::from_millis(25);
 /// So many resources in memory are written by several threads, because each file may be synced.
@@ -502,8 +502,16 @@ fn unrecorded_path(task: &Task, path: &str) -> Option<MirrorPath> {
 
 /// Removes such files of resources that were published elsewhere: nothing else would ever replace or remove them.
 fn remove_unrecorded(mirror: &Mirror, results: Vec<TaskResult>) -> Vec<TaskResult> {
+    let mut made_folders: HashMap<String, bool> = HashMap::new();
+    // Few hosts have such a folder: without it there is no file to remove.
+    let mut may_exist = |task: &Task| {
+        let folder = made_folders.entry(made_folder(&task.uri));
+        *folder.or_insert_with_key(|folder| mirror.may_have_folder(folder))
+    };
     let path = |result: &TaskResult| match result {
-        TaskResult::Published(Publication { task, path, .. }) => unrecorded_path(task, path),
+        TaskResult::Published(Publication { task, path, .. }) if may_exist(task) => {
+            unrecorded_path(task, path)
+        }
         _ => None,
     };
     let paths: Vec<Option<MirrorPath>> = results.iter().map(path).collect();
