@@ -16,7 +16,7 @@ use crate::store::{StoreError, Wake};
 /// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
 const LONGEST_WAIT_FOR_TASK: Duration = Duration::from_secs(100);
 /// The shortest and the longest pause between two queries of the pending tasks.
-const PACE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
+const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Executes tasks while `work` runs; then, or when the run is interrupted, stops the executor in order. So it does if the work
 /// panics, which is an error.
