@@ -300,6 +300,36 @@ pub(in crate::store) fn live_length(sql: &Connection, id: ResourceId) -> Result<
     .optional()
 }
 
+/// What a resource has when one of its tasks was executed.
+#[derive(Clone, Copy)]
+pub(in crate::store) struct FileAndTask {
+    /// The length of its file, in bytes; `None`: the mirror has none.
+    pub(in crate::store) live_length: Option<i64>,
+    /// Whether it has a task, or no row at all.
+    pub(in crate::store) has_task: bool,
+}
+
+/// Whether a resource has a file and a task.
+pub(in crate::store) fn file_and_task(sql: &Connection, id: ResourceId) -> Result<FileAndTask> {
+    let found = sql
+        .prepare_cached(
+            "SELECT CASE WHEN applied_at IS NOT NULL AND deleted = 0 THEN COALESCE(length, 0) END,
+                    EXISTS (SELECT 1 FROM task WHERE resource_id = ?1)
+             FROM resource WHERE id = ?1",
+        )?
+        .query_row([id], |row| {
+            Ok(FileAndTask {
+                live_length: row.get(0)?,
+                has_task: row.get(1)?,
+            })
+        })
+        .optional()?;
+    Ok(found.unwrap_or(FileAndTask {
+        live_length: None,
+        has_task: true,
+    }))
+}
+
 /// A file whose links are others now.
 pub(in crate::store) struct Relinked {
     /// Its path, relative to the mirror.

@@ -8,17 +8,21 @@
 //!
 //! What has another form is stored as the text that it is. What is read is always the text that was stored.
 
-use chrono::{DateTime, NaiveDateTime};
+use chrono::DateTime;
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Result, Row};
 use url::Url;
 
 use super::values::invalid;
-use crate::protocol::{ResourceUri, ServedVersion, Validators};
+use crate::protocol::{ResourceUri, ServedVersion, Validators, parse_imf_fixdate};
 
-/// Reads the columns `served_by`, `etag` and `last_modified` of a resource.
-pub(super) fn served_version(row: &Row<'_>, uri: &ResourceUri) -> Result<Option<ServedVersion>> {
-    let url = match row.get::<_, Option<ServedBy>>("served_by")? {
+/// What the columns `served_by`, `etag` and `last_modified` of a resource, by their numbers, state.
+pub(super) fn served_version(
+    row: &Row<'_>,
+    [served_by, etag, last_modified]: [usize; 3],
+    uri: &ResourceUri,
+) -> Result<Option<ServedVersion>> {
+    let url = match row.get::<_, Option<ServedBy>>(served_by)? {
         None => return Ok(None),
         Some(ServedBy::Resource) => uri.url().clone(),
         Some(ServedBy::Another(url)) => url,
@@ -26,9 +30,9 @@ pub(super) fn served_version(row: &Row<'_>, uri: &ResourceUri) -> Result<Option<
     Ok(Some(ServedVersion {
         url,
         validators: Validators {
-            etag: row.get::<_, Option<ETag>>("etag")?.map(|etag| etag.0),
+            etag: row.get::<_, Option<ETag>>(etag)?.map(|etag| etag.0),
             last_modified: row
-                .get::<_, Option<LastModified>>("last_modified")?
+                .get::<_, Option<LastModified>>(last_modified)?
                 .map(|time| time.0),
         },
     }))
@@ -160,11 +164,9 @@ impl FromSql for LastModified {
 
 /// The seconds since 1970; `None` where the text is not exactly how they are written.
 fn packed_time(text: &str) -> Option<[u8; 4]> {
-    let time = NaiveDateTime::parse_from_str(text, IMF_FIXDATE).ok()?;
-    let seconds = u32::try_from(time.and_utc().timestamp())
-        .ok()?
-        .to_be_bytes();
-    (unpacked_time(&seconds)? == text).then_some(seconds)
+    let time = parse_imf_fixdate(text)?;
+    let seconds = u32::try_from(time.timestamp()).ok()?;
+    Some(seconds.to_be_bytes())
 }
 
 fn unpacked_time(seconds: &[u8]) -> Option<String> {

@@ -21,7 +21,7 @@ use url::Url;
 use super::mirrored_path;
 use super::served_version::served_version;
 use super::source_set::{CapabilityLists, SHARING};
-use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info, texts};
+use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info_of, texts};
 use crate::protocol::{
     ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
 };
@@ -99,56 +99,56 @@ impl Task {
         })
     }
 
+    /// Columns go by number, those of [`COLUMNS`]: this is read once for each resource of a first copy.
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let uri: ResourceUri = row.get("uri")?;
+        let uri: ResourceUri = row.get(0)?;
         Ok(Self {
-            resource: row.get("resource_id")?,
-            revision: row.get("revision")?,
-            source: row.get("source")?,
-            set: row.get("set_id")?,
-            authority: row.get("authority")?,
-            kind: row.get("kind")?,
-            changed_at: row.get("changed_at")?,
-            lastmod: row.get("lastmod")?,
-            content: content_info(row)?,
-            encoding: row.get("encoding")?,
-            links: row.get::<_, LinkList<_>>("links")?.0,
-            origin: row.get("origin")?,
-            unconfirmed: row.get("unconfirmed")?,
-            contradicted: row.get("contradicted")?,
-            attempts: row.get("attempts")?,
-            path: mirrored_path::given(row.get("path")?, &uri)?,
-            live: row.get("live")?,
-            live_length: row.get::<_, Option<Count>>("live_length")?.map(u64::from),
-            live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
-            live_version: served_version(row, &uri)?,
-            live_doubted: row.get("live_doubted")?,
-            has_replaced: row.get("has_replaced")?,
-            is_older: row.get("is_older")?,
-            is_shared: row.get("is_shared")?,
-            unread_sets: row.get::<_, CapabilityLists>("unread_sets")?.0,
-            awaits_since: row
-                .get::<_, Option<Micros>>("awaits_since")?
-                .map(DateTime::from),
+            resource: row.get(1)?,
+            revision: row.get(2)?,
+            source: row.get(3)?,
+            set: row.get(4)?,
+            authority: row.get(5)?,
+            kind: row.get(6)?,
+            changed_at: row.get(7)?,
+            lastmod: row.get(8)?,
+            content: content_info_of(row, [9, 10, 11])?,
+            encoding: row.get(12)?,
+            links: row.get::<_, LinkList<_>>(13)?.0,
+            origin: row.get(14)?,
+            unconfirmed: row.get(15)?,
+            contradicted: row.get(16)?,
+            attempts: row.get(17)?,
+            path: mirrored_path::given(row.get(18)?, &uri)?,
+            live: row.get(19)?,
+            live_length: row.get::<_, Option<Count>>(20)?.map(u64::from),
+            live_hashes: row.get::<_, DigestList<_>>(21)?.0,
+            live_version: served_version(row, [22, 23, 24], &uri)?,
+            has_replaced: row.get(25)?,
+            is_older: row.get(26)?,
+            is_shared: row.get(27)?,
+            unread_sets: row.get::<_, CapabilityLists>(28)?.0,
+            awaits_since: row.get::<_, Option<Micros>>(29)?.map(DateTime::from),
+            live_doubted: row.get(30)?,
             uri,
         })
     }
 }
 
-const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS revision, task.source AS source,
-    task.set_id AS set_id, resource.uri AS uri, task.authority AS authority, task.kind AS kind,
-    task.changed_at AS changed_at, task.lastmod AS lastmod, task.length AS length, task.media_type AS media_type, task.encoding AS encoding,
-    task.hashes AS hashes, task.links AS links, task.origin AS origin, task.unconfirmed AS unconfirmed,
-    task.contradicted AS contradicted, task.attempts AS attempts,
-    resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
-    resource.length AS live_length, resource.hashes AS live_hashes, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
-    task.version > resource.next_version AS has_replaced,
-    COALESCE(task.changed_at < resource.changed_at AND resource.applied_at IS NOT NULL AND resource.deleted = 0, 0) AS is_older,
+/// What [`Task::from_row`] reads, in this order; [`IS_DOUBTED`] follows.
+///
+/// [`IS_DOUBTED`]: crate::store::tables::resource::IS_DOUBTED
+const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source, task.set_id, task.authority, task.kind,
+    task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.encoding, task.links, task.origin,
+    task.unconfirmed, task.contradicted, task.attempts,
+    resource.path, resource.applied_at IS NOT NULL AND resource.deleted = 0,
+    resource.length, resource.hashes, resource.served_by, resource.etag, resource.last_modified,
+    task.version > resource.next_version,
+    COALESCE(task.changed_at < resource.changed_at AND resource.applied_at IS NOT NULL AND resource.deleted = 0, 0),
     task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
-        WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared,
+        WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0),
     CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other
-        WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END AS unread_sets,
-    task.awaits_since AS awaits_since";
+        WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END,
+    task.awaits_since";
 
 /// The state of a task. The words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

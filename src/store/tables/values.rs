@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::types::{
     FromSql, FromSqlError, FromSqlResult, Null, ToSql, ToSqlOutput, Type, ValueRef,
 };
-use rusqlite::{Result, Row};
+use rusqlite::{Result, Row, RowIndex};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -267,12 +267,20 @@ impl<'a> From<&'a ContentInfo> for ContentColumns<'a> {
 
 /// What the columns `length`, `media_type` and `hashes` of a row state.
 pub(in crate::store) fn content_info(row: &Row<'_>) -> Result<ContentInfo> {
+    content_info_of(row, ["length", "media_type", "hashes"])
+}
+
+/// The same of these columns.
+pub(in crate::store) fn content_info_of(
+    row: &Row<'_>,
+    [length, media_type, hashes]: [impl RowIndex; 3],
+) -> Result<ContentInfo> {
     Ok(ContentInfo {
-        length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+        length: row.get::<_, Option<Count>>(length)?.map(u64::from),
         media_type: row
-            .get::<_, Option<MediaType>>("media_type")?
+            .get::<_, Option<MediaType>>(media_type)?
             .map(|media_type| media_type.0),
-        hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+        hashes: row.get::<_, DigestList<_>>(hashes)?.0,
     })
 }
 

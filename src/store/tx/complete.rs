@@ -186,8 +186,9 @@ fn publish(
     publication: &Publication,
 ) -> Result<(), StoreError> {
     let (sql, task) = (tx.sql, &publication.task);
-    let to_restore = StateToRestore::find(sql, task)?;
-    let before = resource::live_length(sql, task.resource)?;
+    let before = resource::file_and_task(sql, task.resource)?;
+    let to_restore = StateToRestore::find(sql, task, before)?;
+    let before = before.live_length;
     // An impossible time is not stored, so that a list that states it, or another one, is compared again.
     let latest = latest_plausible(now);
     let lastmod = publication.lastmod.filter(|&lastmod| lastmod <= latest);
@@ -353,8 +354,9 @@ fn remove(
     file_stays: bool,
 ) -> Result<(), StoreError> {
     let sql = tx.sql;
-    let to_restore = StateToRestore::find(sql, task)?;
-    let before = resource::live_length(sql, task.resource)?;
+    let before = resource::file_and_task(sql, task.resource)?;
+    let to_restore = StateToRestore::find(sql, task, before)?;
+    let before = before.live_length;
     if let Some(length) = before {
         totals.count_removal(sql, task.resource, length)?;
         if let Some(state) = to_restore {

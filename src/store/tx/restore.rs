@@ -10,6 +10,7 @@ use crate::protocol::{Algorithm, ChangeKind, ContentInfo, Digest, ResourceUri};
 use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
+use crate::store::tables::resource::FileAndTask;
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, resource, task};
 
@@ -18,7 +19,14 @@ pub(super) struct StateToRestore(Change);
 
 impl StateToRestore {
     /// Whether an executed task was dropped meanwhile. If a newer task has taken its place, that one corrects the mirror.
-    pub(super) fn find(sql: &Connection, task: &Task) -> Result<Option<Self>, StoreError> {
+    pub(super) fn find(
+        sql: &Connection,
+        task: &Task,
+        before: FileAndTask,
+    ) -> Result<Option<Self>, StoreError> {
+        if before.has_task {
+            return Ok(None);
+        }
         let is_announced = !task.content.hashes.is_empty();
         let applied = Self::of(sql, task.resource, &task.uri, is_announced)?;
         Ok(applied.map(|Self(applied)| {

@@ -40,7 +40,7 @@ pub(in crate::store) fn due_of_host(
          ORDER BY not_before, resource_id",
     )?;
     let mut task = sql.prepare_cached(&format!(
-        "SELECT {COLUMNS}, {IS_DOUBTED} AS live_doubted FROM task JOIN resource ON resource.id = task.resource_id WHERE task.resource_id = ?1"
+        "SELECT {COLUMNS}, {IS_DOUBTED} FROM task JOIN resource ON resource.id = task.resource_id WHERE task.resource_id = ?1"
     ))?;
     let mut rows = due.query(params![source, authority, Micros(now)])?;
     let mut tasks = Vec::new();
@@ -92,7 +92,7 @@ pub(in crate::store) fn of_resource(
     uri: &ResourceUri,
 ) -> Result<Option<(Task, TaskState, DateTime<Utc>)>> {
     sql.prepare_cached(&format!(
-        "SELECT {COLUMNS}, {IS_DOUBTED} AS live_doubted, task.state AS state, task.not_before AS not_before
+        "SELECT {COLUMNS}, {IS_DOUBTED}, task.state AS state, task.not_before AS not_before
          FROM resource JOIN task ON task.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2 AND task.state IN ('ready', 'failed')"
     ))?
