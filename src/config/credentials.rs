@@ -144,14 +144,16 @@ impl Credentials {
     }
 
     fn of(&self, url: &Url) -> Option<&BasicCredential> {
+        if self.passwords.is_empty() {
+            return None;
+        }
         let origin = url.origin();
         self.passwords.iter().find(|known| known.origin == origin)
     }
 
     fn auth_of(&self, url: &Url) -> Option<&SourceAuth> {
-        let origin = url.origin();
-        let auth = self.auth.as_ref();
-        auth.filter(|auth| auth.origins.contains(&origin))
+        let auth = self.auth.as_ref()?;
+        auth.origins.contains(&url.origin()).then_some(auth)
     }
 }
 

@@ -87,7 +87,7 @@ pub use entry_order::EntryOrder;
 pub use host::{
     address_of, is_at_or_below, is_in_the_clear, is_localhost, is_own_machine, is_private_name,
 };
-pub use http_date::{format_http_date, parse_http_date};
+pub use http_date::{format_http_date, parse_http_date, parse_imf_fixdate};
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use link_limit::LinkLimit;
