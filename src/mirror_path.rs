@@ -188,6 +188,17 @@ pub fn uris_of_plain_path(path: &str) -> Vec<ResourceUri> {
         .collect()
 }
 
+/// The text of the only other URI that may have the same plain path as one that has it: that of the other scheme. There may be no such
+/// URI.
+#[must_use]
+pub fn other_uri_of_plain_path(uri: &ResourceUri) -> String {
+    let uri = uri.as_str();
+    match uri.strip_prefix("http:") {
+        Some(rest) => format!("https:{rest}"),
+        None => uri.replacen("https:", "http:", 1),
+    }
+}
+
 /// The path of a resource whose plain path is unavailable: `<host>/%made/<2 hex>/<SHA-256 of the URI>-<name>`.
 ///
 /// The digest covers the complete URI with its scheme. The name at the end is for readability only, and may be absent. No
@@ -494,7 +505,12 @@ mod tests {
                 }
                 prop_assert_ne!(plain_path(&uri), Some(made_path(&uri)));
                 if let Some(plain) = plain_path(&uri) {
-                    prop_assert!(uris_of_plain_path(plain.as_str()).contains(&uri));
+                    let of_path = uris_of_plain_path(plain.as_str());
+                    prop_assert!(of_path.contains(&uri));
+                    for other in of_path.iter().filter(|other| **other != uri) {
+                        prop_assert_eq!(other.as_str(), other_uri_of_plain_path(&uri));
+                        prop_assert_eq!(other_uri_of_plain_path(other), uri.as_str());
+                    }
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use url::Url;
+use url::{Position, Url};
 
 use super::transport::{Transport, http_form};
 
@@ -207,11 +207,7 @@ impl TopicUri {
 impl ResourceUri {
     /// The host, with the port unless it is the default of the scheme. Limits per host are counted by it.
     pub fn authority(&self) -> String {
-        let host = self.0.host_str().unwrap_or_default();
-        match self.0.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        }
+        self.0[Position::BeforeHost..Position::AfterPort].to_owned()
     }
 }
 

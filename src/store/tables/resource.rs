@@ -19,7 +19,7 @@ use super::task::Task;
 use super::values::{
     Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, content_info,
 };
-use crate::mirror_path::uris_of_plain_path;
+use crate::mirror_path::{other_uri_of_plain_path, uris_of_plain_path};
 use crate::protocol::{
     ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
 };
@@ -264,20 +264,41 @@ pub(in crate::store) fn is_path_of_another(
     path: &str,
     uri: &ResourceUri,
 ) -> Result<bool> {
-    let is_stored_path = sql
-        .prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
-        .exists(params![source, path, uri])?;
-    if is_stored_path {
+    if is_stored_path_of_another(sql, source, path, uri)? {
         return Ok(true);
     }
-    let mut is_plain_path = sql
-        .prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND uri = ?2 AND path IS NULL")?;
     for other in uris_of_plain_path(path) {
-        if other != *uri && is_plain_path.exists(params![source, other])? {
+        if other != *uri && has_plain_path(sql, source, other.as_str())? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether the plain path of a resource belongs to another one of the Source.
+pub(in crate::store) fn is_plain_path_of_another(
+    sql: &Connection,
+    source: &str,
+    plain: &str,
+    uri: &ResourceUri,
+) -> Result<bool> {
+    Ok(is_stored_path_of_another(sql, source, plain, uri)?
+        || has_plain_path(sql, source, &other_uri_of_plain_path(uri))?)
+}
+
+fn is_stored_path_of_another(
+    sql: &Connection,
+    source: &str,
+    path: &str,
+    uri: &ResourceUri,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
+        .exists(params![source, path, uri])
+}
+
+fn has_plain_path(sql: &Connection, source: &str, uri: &str) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND uri = ?2 AND path IS NULL")?
+        .exists([source, uri])
 }
 
 /// The set that announced a resource last; `None`: it has no row.

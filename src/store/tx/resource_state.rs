@@ -347,7 +347,7 @@ fn add_resource(
         return Err(StoreError::TooManyResources(known));
     }
     let path = first_path(uri, |plain| {
-        resource::is_path_of_another(sql, source, plain.as_str(), uri)
+        resource::is_plain_path_of_another(sql, source, plain.as_str(), uri)
     })?;
     Ok(resource::insert(
         sql,
