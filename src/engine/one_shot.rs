@@ -340,7 +340,10 @@ mod tests {
         assert_eq!(set[1..], ["panicked", absent]);
     }
 
-    /// A Source with a Change List that has one resource.
+    /// The name of the file of a package.
+    const PACKAGE: &str = "0123456789abcdef";
+
+    /// A Source with a set that has a Change List, and one that has a Resource List, each of one resource.
     struct Listing;
 
     impl HttpNetwork for Listing {
@@ -358,6 +361,14 @@ mod tests {
                 "/changes" => {
                     let md = r#"capability="changelist" from="2026-01-01T00:00:00Z" until="2026-02-01T00:00:00Z""#;
                     (200, list(md, "listed", r#"change="created""#))
+                }
+                "/other" => {
+                    let md = r#"capability="capabilitylist""#;
+                    (200, list(md, "resources", r#"capability="resourcelist""#))
+                }
+                "/resources" => {
+                    let md = r#"capability="resourcelist" at="2026-02-01T00:00:00Z""#;
+                    (200, list(md, "listed", r#"type="text/plain""#))
                 }
                 "/listed" => (200, "bytes".to_owned()),
                 _ => (404, String::new()),
@@ -427,5 +438,31 @@ mod tests {
         assert_eq!(error, None);
         let listed = ResourceUri::parse("https://example.org/listed").unwrap();
         assert!(store.resource(&listed).await.unwrap().is_some());
+    }
+
+    /// An earlier run was interrupted in a package that the Source does not offer any more.
+    #[tokio::test]
+    async fn file_of_a_package_that_is_not_needed_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let url = Url::parse("https://example.org/other").unwrap();
+        let set = store.begin_set(NAME, &url).await.unwrap().id;
+        let package = PACKAGE.to_owned();
+        let marked = store.mark_package_file_needed(set, package).await;
+        marked.unwrap();
+        let mirror = folder.path().join("mirror");
+        let file = mirror.join(".resyncd/packages").join(PACKAGE);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "a part").unwrap();
+
+        let config = Config::new(folder.path(), vec![Source::new(NAME, url, mirror)]);
+        let client = Client::new(&config.http).unwrap();
+        let client = client.with_network(Arc::new(Listing));
+        let engine = Engine::once(&config, Arc::clone(&store), &client);
+        let engine = engine.await.unwrap();
+        let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;
+        status.expect("it ends").unwrap();
+        assert!(!file.exists());
+        assert!(store.package_files(NAME).await.unwrap().is_empty());
     }
 }

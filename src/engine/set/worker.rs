@@ -155,16 +155,11 @@ impl SetWorker {
         let state = &mut self.state;
         let context = Arc::clone(&state.context);
         let set = state.record.id;
-        let now = clock::now();
-        context
-            .runtime_status
-            .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
         let listening = state.channels.listening().await?;
         let had_gaps = !state.sequencer.gaps().is_empty();
         state.found = 0;
-        state.begin_report();
-        let polled = state.poll_documents().await;
-        state.publish_report();
+        let polled = self.read_documents().await;
+        let state = &mut self.state;
         if std::mem::take(&mut state.rediscovers) {
             context.rediscover.notify_one();
         }
@@ -188,7 +183,6 @@ impl SetWorker {
                 context
                     .runtime_status
                     .note_set(set, |facts| facts.failing = None);
-                state.packages.sweep(set).await?;
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
             Err(error) => {
@@ -200,6 +194,20 @@ impl SetWorker {
         Ok(is_read)
     }
 
+    /// Reads the documents of the set, reports what was found of them, and removes the files of packages that they do not need.
+    async fn read_documents(&mut self) -> Result<Pacing, EngineError> {
+        let state = &mut self.state;
+        let (set, now) = (state.record.id, clock::now().wall);
+        let runtime_status = Arc::clone(&state.context.runtime_status);
+        runtime_status.note_set(set, |facts| facts.last_poll_at = Some(now));
+        state.begin_report();
+        let polled = state.poll_documents().await;
+        state.publish_report();
+        let pacing = polled?;
+        state.packages.sweep(set).await?;
+        Ok(pacing)
+    }
+
     /// Polls once and works through the inbox, for a Destination that runs once and ends.
     pub(in crate::engine) async fn catch_up(mut self) {
         if let Err(error) = self.catch_up_once().await {
@@ -208,20 +216,12 @@ impl SetWorker {
     }
 
     async fn catch_up_once(&mut self) -> Result<(), EngineError> {
+        let (set, now) = (self.state.record.id, clock::now());
+        let begins = self.state.record.baseline == BaselineState::Missing;
+        let polled = self.read_documents().await;
         let state = &mut self.state;
-        let context = Arc::clone(&state.context);
-        let now = clock::now();
-        let set = state.record.id;
-        context
-            .runtime_status
-            .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
-        let begins = state.record.baseline == BaselineState::Missing;
-        state.begin_report();
-        let polled = state.poll_documents().await;
-        state.publish_report();
-        context
-            .runtime_status
-            .note_set(set, |facts| facts.polled = true);
+        let runtime_status = Arc::clone(&state.context.runtime_status);
+        runtime_status.note_set(set, |facts| facts.polled = true);
         let is_read = matches!(polled, Ok(Pacing::Regular));
         if let Err(error) = polled {
             state.report_error(&error);
