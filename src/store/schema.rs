@@ -676,6 +676,53 @@ pub(super) const STEPS: &[&str] = &[
     -- The hub that has denied a subscription.
     ALTER TABLE channel ADD COLUMN denial_hub TEXT;
     ",
+    "
+    -- A state and two columns get the names that the program has for them.
+    DROP TRIGGER task_added;
+    DROP TRIGGER task_removed;
+    DROP TRIGGER task_changed;
+    UPDATE task SET state = 'undecided' WHERE state = 'weighed';
+    CREATE TRIGGER task_added AFTER INSERT ON task BEGIN
+        UPDATE task_count SET
+            ready = ready + (NEW.state = 'ready'),
+            checks = checks + (NEW.state = 'ready' AND NEW.origin = 'resource-list' AND NEW.kind = 'updated'
+                AND NEW.lastmod IS NULL AND NEW.length IS NULL AND NEW.hashes = ''),
+            failed = failed + (NEW.state = 'failed'),
+            held = held + (NEW.state = 'held'),
+            undecided = undecided + (NEW.state IN ('undecided', 'interrupted'))
+        WHERE set_id = NEW.set_id;
+    END;
+    CREATE TRIGGER task_removed AFTER DELETE ON task BEGIN
+        UPDATE task_count SET
+            ready = ready - (OLD.state = 'ready'),
+            checks = checks - (OLD.state = 'ready' AND OLD.origin = 'resource-list' AND OLD.kind = 'updated'
+                AND OLD.lastmod IS NULL AND OLD.length IS NULL AND OLD.hashes = ''),
+            failed = failed - (OLD.state = 'failed'),
+            held = held - (OLD.state = 'held'),
+            undecided = undecided - (OLD.state IN ('undecided', 'interrupted'))
+        WHERE set_id = OLD.set_id;
+    END;
+    CREATE TRIGGER task_changed AFTER UPDATE OF set_id, state, origin, kind, lastmod, length, hashes ON task BEGIN
+        UPDATE task_count SET
+            ready = ready - (OLD.state = 'ready'),
+            checks = checks - (OLD.state = 'ready' AND OLD.origin = 'resource-list' AND OLD.kind = 'updated'
+                AND OLD.lastmod IS NULL AND OLD.length IS NULL AND OLD.hashes = ''),
+            failed = failed - (OLD.state = 'failed'),
+            held = held - (OLD.state = 'held'),
+            undecided = undecided - (OLD.state IN ('undecided', 'interrupted'))
+        WHERE set_id = OLD.set_id;
+        UPDATE task_count SET
+            ready = ready + (NEW.state = 'ready'),
+            checks = checks + (NEW.state = 'ready' AND NEW.origin = 'resource-list' AND NEW.kind = 'updated'
+                AND NEW.lastmod IS NULL AND NEW.length IS NULL AND NEW.hashes = ''),
+            failed = failed + (NEW.state = 'failed'),
+            held = held + (NEW.state = 'held'),
+            undecided = undecided + (NEW.state IN ('undecided', 'interrupted'))
+        WHERE set_id = NEW.set_id;
+    END;
+    ALTER TABLE part RENAME COLUMN told TO stated_at;
+    ALTER TABLE part RENAME COLUMN kept TO unchanged;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -220,11 +220,11 @@ pub(in crate::store) fn count_dependent(
         return Ok(0);
     }
     // Owners whose deletion was released before are gone, too, or will be.
-    let goes = deleted_with_owners("?1", "'weighed', 'held', 'ready', 'failed'");
+    let goes = deleted_with_owners("?1", "'undecided', 'held', 'ready', 'failed'");
     sql.prepare_cached(&format!(
         "SELECT COUNT(DISTINCT linked.resource_id) FROM task CROSS JOIN linked ON linked.owner_id = task.resource_id AND linked.set_id = ?1
          CROSS JOIN resource ON resource.id = linked.resource_id
-         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'held') AND {goes}
+         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('undecided', 'held') AND {goes}
            AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = linked.resource_id AND loss.let_go_at >= ?2)"
     ))?
     .query_row(params![set, Micros(since)], |row| Ok(row.get::<_, Count>(0)?.0))

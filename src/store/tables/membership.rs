@@ -237,7 +237,7 @@ pub(in crate::store) fn any_in_unchanged_parts(
 pub(in crate::store) fn any_uncertain(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM source_set WHERE id = ?1
-         AND EXISTS (SELECT 1 FROM part WHERE set_id = ?1 AND kept = source_set.generation)
+         AND EXISTS (SELECT 1 FROM part WHERE set_id = ?1 AND unchanged = source_set.generation)
          AND EXISTS (SELECT 1 FROM member WHERE set_id = ?1 AND part = ?2 AND generation < source_set.generation)",
     )?
     .exists(params![set, part::SEVERAL])

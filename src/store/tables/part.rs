@@ -1,7 +1,7 @@
 //! `part`: the parts of Resource Lists, by which unchanged ones are skipped.
 //!
-//! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `told` the time that
-//! the index stated for it, if that is proof; `read` and `kept` the generations in which it was last read, or last found
+//! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `stated_at` the time that
+//! the index stated for it, if that is proof; `read` and `unchanged` the generations in which it was last read, or last found
 //! unchanged; `doubted` is set when a resource that it names was deleted since; `bad_entries` how many of its entries could not be read;
 //! `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
 
@@ -24,12 +24,12 @@ pub(in crate::store) const LINKED: i64 = -1;
 
 /// A condition on a `member` row: an unchanged part names the resource. `?2` is the generation.
 pub(super) const NAMES_RESOURCE: &str =
-    "EXISTS (SELECT 1 FROM part WHERE part.id = member.part AND part.kept = ?2
+    "EXISTS (SELECT 1 FROM part WHERE part.id = member.part AND part.unchanged = ?2
     AND member.generation >= part.read)";
 
 /// A condition on a row: the current generation of the set `?1` did not name the part.
 pub(super) const IS_UNNAMED: &str =
-    "set_id = ?1 AND MAX(read, kept) < (SELECT generation FROM source_set WHERE id = ?1)";
+    "set_id = ?1 AND MAX(read, unchanged) < (SELECT generation FROM source_set WHERE id = ?1)";
 
 /// A condition on a row: the part was read completely, and nothing that it names was deleted since.
 const IS_COMPLETE: &str = "filter IS NOT NULL AND doubted = 0";
@@ -102,7 +102,7 @@ pub(in crate::store) fn end(
     page: &PageEnd,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE part SET filter = ?2, told = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7, page_newest = ?8,
+        "UPDATE part SET filter = ?2, stated_at = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7, page_newest = ?8,
                 read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
     )?
     .execute(params![
@@ -121,8 +121,8 @@ pub(in crate::store) fn end(
 /// Marks a part as unchanged in this generation.
 pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE part SET kept = (SELECT generation FROM source_set WHERE id = part.set_id),
-                told = CASE WHEN ?2 IS NULL THEN told ELSE ?3 END, asked_at = COALESCE(?2, asked_at)
+        "UPDATE part SET unchanged = (SELECT generation FROM source_set WHERE id = part.set_id),
+                stated_at = CASE WHEN ?2 IS NULL THEN stated_at ELSE ?3 END, asked_at = COALESCE(?2, asked_at)
          WHERE id = ?1",
     )?
     .execute(params![
@@ -135,8 +135,8 @@ pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -
 
 pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part>> {
     sql.prepare_cached(
-        "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, MAX(part.read, part.kept) = source_set.generation,
-                part.told, part.asked_at, part.bad_entries, part.page_at, part.next_page, part.page_newest
+        "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, MAX(part.read, part.unchanged) = source_set.generation,
+                part.stated_at, part.asked_at, part.bad_entries, part.page_at, part.next_page, part.page_newest
          FROM part JOIN source_set ON source_set.id = part.set_id WHERE part.set_id = ?1 AND part.uri = ?2",
     )?
     .query_row(params![set, uri], |row| {
@@ -184,7 +184,7 @@ pub(in crate::store) fn any_unproven(
 ) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM part WHERE set_id = ?1
-         AND ((filter IS NOT ?2 AND (doubted = 0 OR filter IS NULL)) OR (told IS NOT NULL AND asked_at NOT BETWEEN ?3 AND ?4))",
+         AND ((filter IS NOT ?2 AND (doubted = 0 OR filter IS NULL)) OR (stated_at IS NOT NULL AND asked_at NOT BETWEEN ?3 AND ?4))",
     )?
     .exists(params![
         set,

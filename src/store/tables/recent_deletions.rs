@@ -87,7 +87,7 @@ pub(in crate::store) fn insert_undecided(
     sql.prepare_cached(
         "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at, unconfirmed)
          SELECT task.resource_id, task.set_id, ?2, task.unconfirmed FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE task.set_id = ?1 AND task.state = 'weighed' AND task.kind = 'deleted'
+         WHERE task.set_id = ?1 AND task.state = 'undecided' AND task.kind = 'deleted'
            AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
     )?
     .execute(params![set, Micros(now)])?;
@@ -103,13 +103,13 @@ pub(in crate::store) fn insert_dependent(
     if !linked::any(sql)? {
         return Ok(());
     }
-    let goes = linked::deleted_with_owners("?1", "'weighed', 'ready', 'failed'");
+    let goes = linked::deleted_with_owners("?1", "'undecided', 'ready', 'failed'");
     sql.prepare_cached(&format!(
         "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at, unconfirmed)
          SELECT linked.resource_id, ?1, ?2, MAX(task.unconfirmed)
          FROM task CROSS JOIN linked ON linked.owner_id = task.resource_id AND linked.set_id = ?1
          CROSS JOIN resource ON resource.id = linked.resource_id
-         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state = 'weighed' AND {goes}
+         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state = 'undecided' AND {goes}
          GROUP BY linked.resource_id"
     ))?
     .execute(params![set, Micros(now)])

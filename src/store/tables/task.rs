@@ -150,7 +150,7 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
         WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END,
     task.awaits_since";
 
-/// The state of a task. The words in the database are older than the names here.
+/// The state of a task. Some of the words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum TaskState {
     /// To be executed when it is due.
@@ -174,7 +174,7 @@ impl TaskState {
             Self::Ready => "ready",
             Self::Failed => "failed",
             Self::HeldBack => "held",
-            Self::Undecided => "weighed",
+            Self::Undecided => "undecided",
             Self::Interrupted => "interrupted",
             Self::Unwanted => "rejected",
         }
@@ -232,7 +232,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
                  unconfirmed = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' THEN MIN(unconfirmed, ?17) ELSE ?17 END,
                  contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL,
                  hold = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' AND changed_at IS ?6
-                                  AND state IN ('held', 'weighed', 'interrupted') THEN hold END
+                                  AND state IN ('held', 'undecided', 'interrupted') THEN hold END
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
                 OR (?16 IS NOT NULL AND encoding IS NOT ?16)
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
@@ -261,7 +261,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
         // The Source itself states it now: a deletion that was held back is decided again at the end of the document; one that was rejected stays so. What is in progress does not count: it may be the Source's answer to another statement.
         sql.prepare_cached(
             "UPDATE task SET unconfirmed = 0, contradicted = 0, origin = ?2, attempts = 0, version = version + 1,
-                 state = CASE state WHEN 'held' THEN 'weighed' ELSE state END
+                 state = CASE state WHEN 'held' THEN 'undecided' ELSE state END
              WHERE resource_id = ?1 AND unconfirmed = 1",
         )?
         .execute(params![task.resource, task.origin])?;
@@ -360,7 +360,7 @@ pub(in crate::store) fn unselected(
 /// Marks the undecided deletions of a set: the document that stated them was not ingested to its end.
 pub(in crate::store) fn interrupt_undecided(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE task SET state = 'interrupted' WHERE set_id = ?1 AND state = 'weighed'",
+        "UPDATE task SET state = 'interrupted' WHERE set_id = ?1 AND state = 'undecided'",
     )?
     .execute([set])?;
     Ok(())
@@ -369,7 +369,7 @@ pub(in crate::store) fn interrupt_undecided(sql: &Connection, set: SetId) -> Res
 /// Makes an interrupted deletion undecided again: a document states it anew.
 pub(in crate::store) fn resume_interrupted(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE task SET state = 'weighed' WHERE resource_id = ?1 AND state = 'interrupted'",
+        "UPDATE task SET state = 'undecided' WHERE resource_id = ?1 AND state = 'interrupted'",
     )?
     .execute([resource])?;
     Ok(())
@@ -653,7 +653,7 @@ pub(in crate::store) fn shared_deletions(
         "SELECT resource.uri, MIN(member.set_id) FROM task JOIN resource ON resource.id = task.resource_id
          JOIN member ON member.resource_id = task.resource_id
          JOIN source_set ON source_set.id = member.set_id
-         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'interrupted', 'held', 'failed')
+         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('undecided', 'interrupted', 'held', 'failed')
            AND member.set_id <> ?1 AND source_set.ended = 0
          GROUP BY task.resource_id LIMIT ?2",
     )?
@@ -832,14 +832,14 @@ pub(in crate::store) fn hold_rejected(
 
 /// Whether a set has deletions that are not decided yet.
 pub(in crate::store) fn has_undecided(sql: &Connection, set: SetId) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM task WHERE set_id = ?1 AND state = 'weighed'")?
+    sql.prepare_cached("SELECT 1 FROM task WHERE set_id = ?1 AND state = 'undecided'")?
         .exists([set])
 }
 
 /// Whether the set has undecided deletions that only a hub states.
 pub(in crate::store) fn has_unconfirmed_deletions(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(
-        "SELECT 1 FROM task WHERE set_id = ?1 AND kind = 'deleted' AND unconfirmed = 1 AND state = 'weighed'",
+        "SELECT 1 FROM task WHERE set_id = ?1 AND kind = 'deleted' AND unconfirmed = 1 AND state = 'undecided'",
     )?
     .exists([set])
 }
@@ -853,7 +853,7 @@ pub(in crate::store) fn count_unreleased(
 ) -> Result<u64> {
     sql.prepare_cached(
         "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'held')
+         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('undecided', 'held')
            AND resource.applied_at IS NOT NULL AND resource.deleted = 0
            AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = task.resource_id AND loss.let_go_at >= ?2)",
     )?
@@ -862,7 +862,7 @@ pub(in crate::store) fn count_unreleased(
 
 /// Releases the undecided deletions of a set.
 pub(in crate::store) fn release_undecided(sql: &Connection, set: SetId) -> Result<()> {
-    sql.prepare_cached("UPDATE task SET state = 'ready' WHERE set_id = ?1 AND state = 'weighed'")?
+    sql.prepare_cached("UPDATE task SET state = 'ready' WHERE set_id = ?1 AND state = 'undecided'")?
         .execute([set])
         .map(drop)
 }
@@ -871,7 +871,7 @@ pub(in crate::store) fn release_undecided(sql: &Connection, set: SetId) -> Resul
 /// others get that one.
 pub(in crate::store) fn hold_undecided(sql: &Connection, set: SetId, hold: u64) -> Result<usize> {
     sql.prepare_cached(
-        "UPDATE task SET state = 'held', hold = COALESCE(hold, ?2) WHERE set_id = ?1 AND state = 'weighed'",
+        "UPDATE task SET state = 'held', hold = COALESCE(hold, ?2) WHERE set_id = ?1 AND state = 'undecided'",
     )?
     .execute(params![set, Count(hold)])
 }

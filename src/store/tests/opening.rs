@@ -516,7 +516,7 @@ fn frequent_queries_use_an_index() {
         "SELECT resource_id FROM task WHERE since > 1 AND state <> 'rejected' AND set_id IN (SELECT other.id FROM source_set AS own
          JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1)
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = 1 AND member.resource_id = task.resource_id) LIMIT 9",
-        "SELECT 1 FROM task WHERE set_id = 1 AND state = 'weighed'",
+        "SELECT 1 FROM task WHERE set_id = 1 AND state = 'undecided'",
         "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id WHERE task.set_id = 1 AND task.kind = 'deleted'
          AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
         "SELECT 1 FROM task WHERE set_id = 1 AND state = 'ready' AND origin IN ('resource-list', 'resource-dump')",
@@ -528,7 +528,7 @@ fn frequent_queries_use_an_index() {
          ORDER BY resource_id LIMIT 9)",
         "SELECT member.resource_id FROM member JOIN resource ON resource.id = member.resource_id WHERE member.set_id = 1
          AND member.generation < 2 AND member.resource_id > 3 AND member.resource_id <= 4 AND NOT EXISTS (
-             SELECT 1 FROM part WHERE part.id = member.part AND part.kept = 2 AND member.generation >= part.read)
+             SELECT 1 FROM part WHERE part.id = member.part AND part.unchanged = 2 AND member.generation >= part.read)
          ORDER BY member.resource_id LIMIT 1000",
         "SELECT part.id FROM part JOIN source_set ON source_set.id = part.set_id WHERE part.set_id = 1 AND part.uri = 'a'",
         "UPDATE part SET doubted = 1 WHERE id IN (SELECT part FROM member WHERE resource_id = 1 AND part > 0)",

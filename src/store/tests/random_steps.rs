@@ -201,9 +201,9 @@ impl Mix {
         );
         let mut counted = counted.await.unwrap();
         for &SetId(set) in &self.sets {
-            let weighed = counted.remove(&(set, "weighed".to_owned()));
+            let open = counted.remove(&(set, "undecided".to_owned()));
             let interrupted = counted.remove(&(set, "interrupted".to_owned()));
-            let undecided = weighed.unwrap_or_default() + interrupted.unwrap_or_default();
+            let undecided = open.unwrap_or_default() + interrupted.unwrap_or_default();
             if undecided > 0 {
                 counted.insert((set, "undecided".to_owned()), undecided);
             }

@@ -122,7 +122,7 @@ pub(in crate::store) fn held_back(
         true => "task INDEXED BY task_rejected WHERE state = 'rejected' AND kind = 'deleted'",
         false => "task INDEXED BY task_held WHERE state = 'held'",
     };
-    let goes = linked::deleted_with_owners("task.set_id", "'weighed', 'held', 'ready', 'failed'");
+    let goes = linked::deleted_with_owners("task.set_id", "'undecided', 'held', 'ready', 'failed'");
     // Only what is on the page is looked up: a million may be held back.
     sql.prepare_cached(&format!(
         "SELECT task.resource_id AS resource_id, source_set.capability_list AS capability_list, resource.uri AS uri,
