@@ -94,12 +94,12 @@ fn failures_first<T>(all: &[T], fails: fn(&T) -> bool) -> impl Iterator<Item = &
 }
 
 /// Whether a Source, or one of its sets, fails or waits for a person.
-fn needs_look(source: &SourceStatus) -> bool {
+fn needs_attention(source: &SourceStatus) -> bool {
     let fails = source.state == "failing" || !source.attention.is_empty();
-    fails || source.sets.iter().any(set_needs_look)
+    fails || source.sets.iter().any(set_needs_attention)
 }
 
-fn set_needs_look(set: &SetStatus) -> bool {
+fn set_needs_attention(set: &SetStatus) -> bool {
     matches!(set.state.as_str(), "failing" | "gap") || !set.attention.is_empty()
 }
 
@@ -114,7 +114,7 @@ fn table(sources: &[SourceStatus], now: Option<DateTime<Utc>>, colours: Colours)
         "FAILED",
         "BEHIND",
     ])];
-    for source in failures_first(sources, needs_look) {
+    for source in failures_first(sources, needs_attention) {
         let SourceTotals {
             state,
             resources,
@@ -223,7 +223,7 @@ fn source_lines(
         ));
         lines.extend(error_lines(error.as_ref(), "    "));
     }
-    for set in failures_first(&source.sets, set_needs_look) {
+    for set in failures_first(&source.sets, set_needs_attention) {
         lines.extend(set_lines(set, now, colours));
     }
     lines
@@ -529,10 +529,10 @@ pub(super) mod tests {
                 "  mend it",
             ]
         );
-        let sources = failures_first(&status.sources, needs_look);
+        let sources = failures_first(&status.sources, needs_attention);
         let names: Vec<_> = sources.map(|source| source.name.as_str()).collect();
         assert_eq!(names, ["b", "c", "a"]);
-        let sets = failures_first(&status.sources[1].sets, set_needs_look);
+        let sets = failures_first(&status.sources[1].sets, set_needs_attention);
         let lists: Vec<_> = sets.map(|set| set.capability_list.as_str()).collect();
         assert_eq!(lists, ["held", "failing", "well"]);
     }

@@ -48,7 +48,7 @@ pub(super) struct SourceContext {
     pub(super) progress: Progress,
     /// Whether its workers respond.
     pub(super) heartbeats: Heartbeats,
-    /// What was applied of late.
+    /// What was applied recently.
     pub(super) recent_changes: RecentChanges,
     /// Makes the Source's worker discover its sets again.
     pub(super) rediscover: Notify,

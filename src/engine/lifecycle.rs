@@ -292,7 +292,7 @@ impl Engine {
         self.workers.lock().await.spawn(work);
     }
 
-    /// Counts what earlier processes have applied of late.
+    /// Counts what earlier processes have applied recently.
     async fn restore_recent_changes(&self) {
         let newest = FeedSearch::newest(RESTORED);
         let excerpt = match self.store.newest_changes(newest).await {

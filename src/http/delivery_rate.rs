@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const UNIT: u64 = 4 << 10;
 /// How many units a channel has used at most, so that a long delivery does not lock out others for more than a minute.
 const MOST_USED: u32 = 2 * BURST;
-/// How many channels are remembered. The ones that have used nothing of late are forgotten.
+/// How many channels are remembered. The ones that have used nothing recently are forgotten.
 const MOST: usize = 10_000;
 
 /// A leaky bucket for each channel.

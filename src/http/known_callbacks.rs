@@ -1,4 +1,4 @@
-//! The callbacks whose deliveries were accepted of late, so that not each delivery reads its channel.
+//! The callbacks whose deliveries were accepted recently, so that not each delivery reads its channel.
 //!
 //! What is remembered may be outdated. It only serves to accept a delivery, and the write that stores the delivery checks the keys.
 

@@ -10,7 +10,7 @@
 //! | `callback` | verifications, denials and deliveries |
 //! | `delivery_body`, `delivery_budget` | reads the body of a delivery; how many bytes of a channel are in memory at once |
 //! | `delivery_rate` | how many deliveries a sender gets that nothing identifies |
-//! | `known_callbacks` | callbacks of late, so that not every delivery reads its channel |
+//! | `known_callbacks` | callbacks used recently, so that not every delivery reads its channel |
 //! | | **status listener** |
 //! | `operator` | the routes, and the requests of operators and scripts |
 //! | `feed`, `resource_line` | `GET /changes`, `GET /resources`; what is stated of a resource |

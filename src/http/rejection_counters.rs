@@ -43,7 +43,7 @@ impl RejectionCounters {
         }
     }
 
-    /// Whether a probe with that token has arrived at the callback listener of late.
+    /// Whether a probe with that token has arrived at the callback listener recently.
     #[must_use]
     pub fn has_probe(&self, token: &str) -> bool {
         self.0.lock().probes.iter().any(|probe| probe == token)

@@ -134,7 +134,7 @@ impl SetState {
         let mut named = HashSet::from([uri.clone(), changed.read.document.url().clone()]);
         let (mut bytes, mut next) = (0, Some(changed));
         while let Some(ChangedDocument { read, record }) = next.take() {
-            let (read, seen) = self.look_into(read, covered).await?;
+            let (read, seen) = self.compare_with_known(read, covered).await?;
             let before = read.summary.head.previous_change_set().cloned();
             bytes += read.document.bytes_len();
             chain.add(ChangedDocument { read, record }, seen);
@@ -166,18 +166,18 @@ impl SetState {
     }
 
     /// Compares the changes of a set with what is known.
-    async fn look_into(
+    async fn compare_with_known(
         &self,
         mut read: SummarizedDocument,
         covered: &Arc<[Interval]>,
     ) -> Result<(SummarizedDocument, Seen), EngineError> {
         let (context, set) = (Arc::clone(&self.context), self.record.id);
         let (uri, covered) = (read.document.url().clone(), Arc::clone(covered));
-        let looking = tokio::task::spawn_blocking(move || {
+        let comparing = tokio::task::spawn_blocking(move || {
             let seen = compare_changes(&context, set, &mut read, &covered)?;
             Ok((read, seen))
         });
-        looking
+        comparing
             .await
             .map_err(|error| EngineError::of_join(&error, &uri))?
     }

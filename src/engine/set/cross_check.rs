@@ -94,7 +94,7 @@ impl SetState {
         if count > 0 {
             let (code, source) = (DeliveryFaultKind::Contradicted.code(), self.context.name());
             tracing::warn!(code, source, set = %self.record.capability_list, count,
-                "the Resource List contradicts notifications that are not trusted; ingesting the list");
+                "the Resource List or Resource Dump contradicts notifications that are not trusted; ingesting it");
             note_contradiction(&self.context, self.record.id).await;
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! [`worker`] waits and drives, [`state`] is what is known of the set and how it is committed, [`polling`] decides what is read,
 //! [`poll_report`] shows what was not.
-//! Each reader of documents returns what its document covers:
+//! Each reader of Change Lists and Change Dumps commits what it reads and returns what that covers; those of Resource Lists and Resource
+//! Dumps commit it with the baseline:
 //!
 //! ```text
 //! worker ─► polling ─► offers (Capability List)

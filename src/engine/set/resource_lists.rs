@@ -44,12 +44,12 @@ impl SetState {
         let set = self.record.id;
         let filter = self.context.source.filter.fingerprint();
         let asked = trusted_check_times(clock::now().wall);
-        let must_look = self
+        let has_unproven = self
             .context
             .store
             .has_unproven_parts(set, filter, asked)
             .await?;
-        let changed = poll_document(&self.context, set, uri, unconditional || must_look).await?;
+        let changed = poll_document(&self.context, set, uri, unconditional || has_unproven).await?;
         let Some(changed) = changed else {
             return Ok(());
         };
