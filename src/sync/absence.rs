@@ -1,11 +1,11 @@
 //! Whether what a list does not name does not exist.
 
-/// What absence from a Resource List proves that was read completely.
+/// What absence from a Resource List, or from a Resource Dump, proves that was read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbsenceProof {
     /// What it does not name does not exist.
     Complete,
-    /// Nothing: it does not state that it is a Resource List.
+    /// Nothing: it does not state that it is one.
     Unstated,
     /// Nothing: it, or what it stands for, is of version 0.1, which does not say that a document names everything.
     OfDraft,
@@ -13,6 +13,10 @@ pub enum AbsenceProof {
     Older,
     /// Nothing: so many of its entries can't be read.
     BadEntries(u64),
+    /// Nothing: a manifest of its packages does not state that it is one, is of version 0.1, or has entries that can't be read.
+    UnprovenManifest,
+    /// Nothing: it states no time, and may be older than what is known.
+    Untimed,
     /// Nothing: its pages are of different times, and so a resource may have moved to a page that was read before.
     MovingPages,
 }
@@ -28,6 +32,10 @@ pub struct AbsenceFacts {
     pub is_older: bool,
     /// How many of its entries can't be read.
     pub bad_entries: u64,
+    /// Whether a manifest of its packages proves nothing by itself.
+    pub has_unproven_manifest: bool,
+    /// Whether its time is not known, although it must be.
+    pub is_untimed: bool,
     /// Whether its pages are of different times, and were read only once.
     pub has_moving_pages: bool,
 }
@@ -44,6 +52,10 @@ impl AbsenceProof {
             Self::Older
         } else if facts.bad_entries > 0 {
             Self::BadEntries(facts.bad_entries)
+        } else if facts.has_unproven_manifest {
+            Self::UnprovenManifest
+        } else if facts.is_untimed {
+            Self::Untimed
         } else if facts.has_moving_pages {
             Self::MovingPages
         } else {
@@ -86,6 +98,14 @@ mod tests {
             bad_entries: 2,
             ..stated
         };
+        let unproven = AbsenceFacts {
+            has_unproven_manifest: true,
+            ..stated
+        };
+        let untimed = AbsenceFacts {
+            is_untimed: true,
+            ..stated
+        };
         let moving = AbsenceFacts {
             has_moving_pages: true,
             ..stated
@@ -100,6 +120,8 @@ mod tests {
             (unstated, AbsenceProof::Unstated),
             (older, AbsenceProof::Older),
             (damaged, AbsenceProof::BadEntries(2)),
+            (unproven, AbsenceProof::UnprovenManifest),
+            (untimed, AbsenceProof::Untimed),
             (moving, AbsenceProof::MovingPages),
         ] {
             let proof = AbsenceProof::of(facts);

@@ -76,7 +76,7 @@ impl SetState {
 
     /// Shows why absence from the Resource List proves nothing. Of a plain sitemap nothing else can be expected.
     pub(super) fn note_proof(&self, proof: AbsenceProof) {
-        let why = absence_notice(proof);
+        let why = absence_notice(proof, "Resource List");
         let is_usual = proof.is_usual_of_sitemap() && self.record.is_implied();
         self.set_notice(why.clone().filter(|_| !is_usual));
         let usual = why.filter(|_| is_usual);

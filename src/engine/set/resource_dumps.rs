@@ -11,15 +11,13 @@ use super::ingest::{count_needed_members, ingest_listed};
 use super::packages::{PackageEntry, manifest_copy};
 use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::UnreadDump;
-use super::snapshot::{DRAFT_ABSENCE, UNSTATED};
+use super::snapshot::absence_notice;
 use super::state::SetState;
-use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{
     Alternatives, Child, DocumentWalk, Entries, PartFailures, SummarizedDocument,
 };
 use crate::protocol::{Capability, DocumentSummary, SourceTime};
-use crate::status::StatusError;
 use crate::store::{DumpProgress, Origin, PackageRecord};
 use crate::sync::{AbsenceFacts, AbsenceProof, NewsFilter};
 
@@ -111,14 +109,15 @@ impl SetState {
         ingested?;
         failures.into_result()?;
         let store = &self.context.store;
-        let may_delete = proof.is_complete() && store.has_absent_resources(set).await?;
+        let absence = proof.absence();
+        let may_delete = absence.is_complete() && store.has_absent_resources(set).await?;
         if proof.has_left_out && (may_delete || !proof.has_read) {
             return Ok(false);
         }
-        if proof.is_complete() {
+        if absence.is_complete() {
             self.delete_absent(Origin::ResourceDump, at, 1).await?;
         }
-        self.set_notice(proof.notice());
+        self.set_notice(absence_notice(absence, "Resource Dump"));
         let record = is_remembered.then_some(record);
         self.commit_snapshot(Origin::ResourceDump, at, record, proof.names_any)
             .await?;
@@ -362,36 +361,15 @@ impl DumpProof {
         self.bad_entries += summary.bad_entries();
     }
 
-    fn is_complete(&self) -> bool {
-        let documents = AbsenceProof::of(AbsenceFacts {
+    fn absence(&self) -> AbsenceProof {
+        AbsenceProof::of(AbsenceFacts {
             is_stated: self.is_stated,
             is_of_draft: self.is_of_draft,
             bad_entries: self.bad_entries,
+            has_unproven_manifest: !self.packages_prove,
+            is_untimed: !self.states_time,
             ..AbsenceFacts::default()
-        });
-        documents.is_complete() && self.states_time && self.packages_prove
-    }
-
-    fn notice(&self) -> Option<StatusError> {
-        let (code, why) = if !self.is_stated {
-            (UNSTATED, "the Resource Dump does not state that it is one")
-        } else if self.is_of_draft {
-            (DRAFT_ABSENCE, "the Resource Dump is of version 0.1")
-        } else if self.bad_entries > 0 {
-            ("bad-entries", "entries of the Resource Dump can't be read")
-        } else if !self.packages_prove {
-            (
-                "unproven-manifest",
-                "a manifest does not state that it is one, is of version 0.1, or entries of it can't be read",
-            )
-        } else if !self.states_time {
-            ("untold-time", "the Resource Dump does not state its time")
-        } else {
-            return None;
-        };
-        let message =
-            format!("{why}: resources that the Resource Dump does not name are not deleted");
-        Some(StatusError::new(code, message, clock::now().wall))
+        })
     }
 }
 

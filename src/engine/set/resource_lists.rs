@@ -133,6 +133,8 @@ impl SetState {
             bad_entries: parts.bad_entries,
             // Such pages are read twice, below.
             has_moving_pages: false,
+            // Of dumps only.
+            ..AbsenceFacts::default()
         });
         let store = &self.context.store;
         let is_proof = proof.is_complete();

@@ -14,32 +14,39 @@ pub(super) const UNSTATED: &str = "unstated-capability";
 /// The code of what is of version 0.1.
 pub(super) const DRAFT_ABSENCE: &str = "draft-absence";
 
-/// The notice for the status; `None`: absence proves that something does not exist, or a second reading will.
-pub(super) fn absence_notice(proof: AbsenceProof) -> Option<StatusError> {
+/// The notice for the status of a `document`, a Resource List or a Resource Dump; `None`: absence from it proves that something does not
+/// exist, or a second reading will.
+pub(super) fn absence_notice(proof: AbsenceProof, document: &str) -> Option<StatusError> {
     let (code, why) = match proof {
         // The pages are read once more.
         AbsenceProof::Complete | AbsenceProof::MovingPages => return None,
         AbsenceProof::Unstated => (
             UNSTATED,
-            "the list does not state that it is a Resource List, as a plain sitemap does not"
-                .to_owned(),
+            format!("the {document} does not state that it is one, as a plain sitemap does not"),
         ),
         AbsenceProof::OfDraft => (
             DRAFT_ABSENCE,
-            "the list is of version 0.1, which does not say that a list names everything"
-                .to_owned(),
+            format!("the {document} is of version 0.1, which does not say that one names everything"),
         ),
         AbsenceProof::Older => (
             "older-resource-list",
-            "the Resource List states no time, and its newest entry is older than before"
-                .to_owned(),
+            format!("the {document} states no time, and its newest entry is older than before"),
         ),
         AbsenceProof::BadEntries(count) => (
             "bad-entries",
-            format!("{count} entries of the Resource List can't be read"),
+            format!("{count} entries of the {document} can't be read"),
+        ),
+        AbsenceProof::UnprovenManifest => (
+            "unproven-manifest",
+            "a manifest does not state that it is one, is of version 0.1, or entries of it can't be read"
+                .to_owned(),
+        ),
+        AbsenceProof::Untimed => (
+            "untold-time",
+            format!("the {document} does not state its time"),
         ),
     };
-    let message = format!("{why}: resources that it does not name are not deleted");
+    let message = format!("{why}: resources that the {document} does not name are not deleted");
     Some(StatusError::new(code, message, clock::now().wall))
 }
 
@@ -118,9 +125,11 @@ mod tests {
             (AbsenceProof::OfDraft, Some(DRAFT_ABSENCE)),
             (AbsenceProof::Older, Some("older-resource-list")),
             (AbsenceProof::BadEntries(2), Some("bad-entries")),
+            (AbsenceProof::UnprovenManifest, Some("unproven-manifest")),
+            (AbsenceProof::Untimed, Some("untold-time")),
             (AbsenceProof::MovingPages, None),
         ] {
-            let notice = absence_notice(proof);
+            let notice = absence_notice(proof, "Resource List");
             let code = notice.as_ref().map(|notice| notice.code.as_str());
             assert_eq!(code, expected, "{proof:?}");
         }
