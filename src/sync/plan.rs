@@ -68,7 +68,8 @@ impl LocalState {
     }
 
     /// What is recorded of the file.
-    fn file(&self) -> RecordedFile<'_> {
+    #[must_use]
+    pub fn file(&self) -> RecordedFile<'_> {
         RecordedFile {
             length: self.length,
             hashes: &self.hashes,

@@ -8,7 +8,7 @@
 //! | [`compare`](RecordedFile::compare): is it what is announced? | the plan, for each entry | differs | differs if both are known and not equal | the same if one is equal and none differs |
 //! | [`is_proven`](RecordedFile::is_proven): must nothing be fetched? | the executor | no | as announced, if it is | the same as for `compare` |
 //! | [`may_be_unmodified`](RecordedFile::may_be_unmodified): would a 304 prove that? | the executor | no | as announced, if it is | none is announced |
-//! | [`has_bytes`](RecordedFile::has_bytes): do readers of the feed have these bytes? | the publisher | not asked | equal | one is equal |
+//! | [`has_bytes`](RecordedFile::has_bytes): do readers of the feed have these bytes? | who publishes or adopts a file | not asked | equal | one is equal |
 //!
 //! Times are not compared here. Where nothing of the content can be compared ([`ContentMatch::Unknown`]), the plan compares the times of
 //! the changes. Where a file is read, because it has no record or for an audit, a [`Verifier`](crate::protocol::Verifier) compares its

@@ -14,7 +14,7 @@ use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, AdoptedFile, ResourceState};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{latest_plausible, share_digest};
+use crate::sync::latest_plausible;
 
 /// A correct file.
 #[derive(Clone, Debug)]
@@ -79,7 +79,8 @@ fn adopt(
         .changed_at
         .max(known.and_then(|known| known.changed_at));
     let known = known.filter(|known| !known.deleted);
-    let is_known = known.is_some_and(|known| share_digest(&known.hashes, &adoption.hashes));
+    let is_known =
+        known.is_some_and(|known| known.file().has_bytes(adoption.length, &adoption.hashes));
     let file = AdoptedFile {
         path: &adoption.path,
         length: adoption.length,
