@@ -169,9 +169,7 @@ impl News {
                 Some(_) => filter.is_overtaken(changed_at),
                 None => filter.is_document_overtaken(),
             };
-            if is_included && overtaken && !overtaken_uris.insert(entry.loc.clone()) {
-                continue;
-            }
+            let is_replaced = is_included && overtaken && !overtaken_uris.insert(entry.loc.clone());
             let mut change = change_of(&context.source, entry, changed_at);
             if sender == NotificationSender::Unknown {
                 // Whoever it is must not have others requested, nor anything in the name of the account at the Source. What the Source
@@ -189,6 +187,7 @@ impl News {
                 mark_unconfirmed(change, sender);
             }
             match change {
+                Some(change) if is_replaced => changes.extend(only_version(&change)),
                 Some(change) if is_included => {
                     if change.kind == ChangeKind::Deleted {
                         late_news.supersede(&change);

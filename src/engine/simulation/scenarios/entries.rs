@@ -3,6 +3,7 @@
 use super::super::handwritten::uri;
 use super::change_lists::{begun_with, change, changes, is_mirrored, poll_requests, write_entries};
 use super::change_sets::{TYPE, document, draft_settings, updated};
+use super::notifications::{announce_of, front};
 use super::*;
 use crate::protocol::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
@@ -199,6 +200,32 @@ fn version_of_a_covered_change_is_stored() {
             write_entries(world, "a.xml", begin, &entries);
             poll_requests(world).await;
             assert_eq!(world.versions_to_store().await, 2);
+        },
+    );
+}
+
+/// The same in a notification that is dated before its changes, after a later one.
+#[test]
+fn versions_of_changes_that_are_overtaken_are_stored() {
+    begun_with(
+        habits(ChangeLists::Absent),
+        storing_settings(),
+        async |world, begin| {
+            let covered = front(world).await;
+            world.pass(1000).await;
+            let middle = world.now();
+            world.pass(1000).await;
+            world.act(&Act::ChangeLate(1));
+            world.pass(1000).await;
+            change(world, 1).await;
+            let entries = with_mementos(listed(world, begin));
+            announce_of(world, (covered, world.now()), &entries[1..]).await;
+            world.pass(1000).await;
+            assert_eq!(world.versions_to_store().await, 1);
+            announce_of(world, (covered, middle), &entries).await;
+            world.pass(1000).await;
+            assert_eq!(world.versions_to_store().await, 2);
+            assert!(is_mirrored(world));
         },
     );
 }
