@@ -146,8 +146,10 @@ pub(super) async fn ingest_listed(
                 .done()
                 .await?,
         );
-        offering.wait_for_tasks().await?;
+        // No resource is in a manifest twice, so that no batch replaces a task of the one before.
+        offering.wait_for_earlier_tasks().await?;
     }
+    offering.wait_for_tasks().await?;
     note_unfollowed(context, list.set, sum.unfollowed);
     Ok(sum)
 }

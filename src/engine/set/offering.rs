@@ -1,9 +1,9 @@
 //! Offers the members of an open package to the executor while the entries of its manifest are ingested.
 //!
 //! A batch of entries is offered and ingested; then the ingestion waits until the executor has tried every task of
-//! the batch. Then the offers are withdrawn.
+//! the batch, or of the batch before. Then the offers are withdrawn.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -29,7 +29,8 @@ pub(super) struct Offering {
     package: Option<Package>,
     /// The origin of the tasks.
     origin: Origin,
-    members: Vec<Arc<PackageMember>>,
+    /// Those of each batch that is on offer, the earliest first.
+    batches: VecDeque<Vec<Arc<PackageMember>>>,
     /// Whether an unusable member of the package was logged.
     is_logged: Arc<AtomicBool>,
 }
@@ -44,54 +45,69 @@ impl Offering {
                 EntrySource::Package(opened) => Some(opened.package.clone()),
             },
             origin,
-            members: Vec::new(),
+            batches: VecDeque::new(),
             is_logged: Arc::default(),
         }
     }
 
     /// Offers the bytes of a batch of entries, each for the change that it states, and returns the changes.
     pub(super) fn offer(&mut self, entries: Vec<ListedChange>) -> Vec<Change> {
+        let mut members = Vec::new();
         let offered = entries.into_iter().map(|(change, path)| {
-            self.offer_one(&change, path);
+            members.extend(self.offer_one(&change, path));
             change
         });
-        offered.collect()
+        let changes = offered.collect();
+        self.batches.push_back(members);
+        changes
     }
 
-    fn offer_one(&mut self, change: &Change, path: Option<String>) {
-        let Some(package) = &self.package else {
-            return;
-        };
+    fn offer_one(&self, change: &Change, path: Option<String>) -> Option<Arc<PackageMember>> {
+        let package = self.package.as_ref()?;
         let path = package.path_of(path, change.uri.as_str());
         let is_packed = |link: &Link| link.path.is_some() && PatchKind::of_link(link).is_some();
         let has_patch = self.context.source.patches && change.links.iter().any(is_packed);
         let is_no_task =
             change.kind == ChangeKind::Deleted || change.version == VersionRule::OnlyStored;
         if is_no_task || (path.is_none() && !has_patch) {
-            return;
+            return None;
         }
         let is_logged = Arc::clone(&self.is_logged);
         let member = PackageMember::new(change, path, package.clone(), self.origin, is_logged);
         let member = Arc::new(member);
         self.context.members.offer(&member);
-        self.members.push(member);
+        Some(member)
     }
 
-    /// Waits until the executor has tried the tasks of the offered members, and withdraws the offers.
+    /// Waits until the executor has tried the tasks of the members of all batches, and withdraws the offers.
     pub(super) async fn wait_for_tasks(&mut self) -> Result<(), EngineError> {
-        if self.members.is_empty() {
-            return Ok(());
+        self.wait_for_all_but(0).await
+    }
+
+    /// As [`wait_for_tasks`](Self::wait_for_tasks), but for the last batch: it is executed while the next one is read and ingested.
+    pub(super) async fn wait_for_earlier_tasks(&mut self) -> Result<(), EngineError> {
+        self.wait_for_all_but(1).await
+    }
+
+    async fn wait_for_all_but(&mut self, batches: usize) -> Result<(), EngineError> {
+        while self.batches.len() > batches
+            && let Some(members) = self.batches.front()
+        {
+            let tried = match members.is_empty() {
+                true => Ok(()),
+                false => self.all_tried(members).await,
+            };
+            self.withdraw_first();
+            tried?;
         }
-        let tried = self.all_tried().await;
-        self.withdraw();
-        tried
+        Ok(())
     }
 
     /// Waits for each task until it is executed, replaced by a newer one or given up, or its member is withdrawn. On a full disk
     /// that may take any time.
-    async fn all_tried(&self) -> Result<(), EngineError> {
+    async fn all_tried(&self, members: &[Arc<PackageMember>]) -> Result<(), EngineError> {
         let mut wakes = self.context.store.wakes();
-        let found = self.tasks_of(self.members.iter().collect()).await?;
+        let found = self.tasks_of(members.iter().collect()).await?;
         self.retry_now(&found).await?;
         let mut awaited: Vec<&Arc<PackageMember>> =
             found.into_iter().map(|(member, _)| member).collect();
@@ -170,8 +186,9 @@ impl Offering {
         }
     }
 
-    fn withdraw(&mut self) {
-        for member in self.members.drain(..) {
+    /// Withdraws the members of the earliest batch.
+    fn withdraw_first(&mut self) {
+        for member in self.batches.pop_front().unwrap_or_default() {
             self.context.members.withdraw(&member);
         }
     }
@@ -179,6 +196,8 @@ impl Offering {
 
 impl Drop for Offering {
     fn drop(&mut self) {
-        self.withdraw();
+        while !self.batches.is_empty() {
+            self.withdraw_first();
+        }
     }
 }
