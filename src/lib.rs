@@ -96,8 +96,9 @@
 //!    only a hub of another origin has stated. While another set was never read completely, a resource that the Source serves stays, up
 //!    to a day. Too many at once are held back and reported until they are approved.
 //! 6. **An error of one Source does not affect another**: limits, time-outs, concurrency and failures are per Source.
-//! 7. **Never from outside to inside**: what a Source or hub names is an http or https URL, or that of a WebSocket, and leads to no
-//!    private address unless the configuration allows it; checked for every URL, every redirect and every resolved address.
+//! 7. **Never from outside to inside**: what is requested because a Source or hub names it is an http or https URL, or that of a
+//!    WebSocket, and leads to no private address unless the configuration allows it; checked for every URL, every redirect and every
+//!    resolved address. The XMPP server is the configured one.
 //!
 //! The Source's time and ours are never mixed: coverage and the order of changes use the Source's clock only; leases, waits and polls
 //! use ours.
@@ -106,8 +107,9 @@
 //!
 //! - No polling of the database: workers are woken by a [`store::Wake`]. Only what is logged for people, what is removed, and
 //!   versions that wait for nothing any more are looked for from time to time.
-//! - No list in memory as a whole: documents are read an entry at a time, whatever their length. Only of a Change List are the changes
-//!   in memory until its end that are late or overtaken. A delivery is in memory, up to the limit of its length.
+//! - No list in memory as a whole: documents are read an entry at a time, whatever their length. Only of a Change List, or of
+//!   the manifest of a Change Dump, are the changes in memory until its end that are late or overtaken. A delivery is in memory, up to the
+//!   limit of its length.
 //! - No clock but [`clock`], so that a test can replace it.
 //! - No assumption that closes a gap: neither the next notification nor a quiet hour.
 //! - No index of the mirror in memory: it is in the database, which a baseline rebuilds without fetching complete files again.

@@ -279,8 +279,11 @@ impl FileSystem {
     /// Whether it is ext4 without a journal, where a new file costs many times as much for minutes after others were deleted:
     /// the allocator of inodes passes over each one that was deleted recently.
     fn lacks_journal(&self) -> bool {
-        let device = Path::new(&self.device).file_name().unwrap_or_default();
-        let options = Path::new("/proc/fs/ext4").join(device).join("options");
+        // `/dev/mapper/NAME` is a symlink. Of `/dev/root` nothing is found.
+        let device = Path::new(&self.device).canonicalize();
+        let device = device.as_deref().unwrap_or(Path::new(&self.device));
+        let options = Path::new("/proc/fs/ext4").join(device.file_name().unwrap_or_default());
+        let options = options.join("options");
         // A journal has a mode, such as `data=ordered`.
         self.kind == "ext4"
             && std::fs::read_to_string(options)

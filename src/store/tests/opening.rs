@@ -130,6 +130,51 @@ const ROWS_OF_TEXTS: &str = "
            (2, 10000000, 'demo', 1, 'https://example.org/b', 'created', 'example.org/%made/00/b', 3, 10000000, 'notification'),
            (3, 11000000, 'demo', 1, 'https://example.org/c', 'deleted', NULL, NULL, 11000000, 'change-list');";
 
+/// Where the state was called `weighed`, an interrupted process may have left a deletion in it.
+#[tokio::test]
+async fn undecided_deletion_of_an_earlier_version_is_decided() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
+    let is_before = |step: &&&str| !step.contains("RENAME COLUMN told");
+    let before: Vec<_> = schema::STEPS.iter().take_while(is_before).collect();
+    for step in &before {
+        database.execute_batch(step).unwrap();
+    }
+    database.execute_batch(ROWS_OF_TEXTS).unwrap();
+    database
+        .execute_batch(
+            "UPDATE task SET kind = 'deleted', state = 'weighed' WHERE resource_id = 1;
+             INSERT INTO part (set_id, uri, told, kept) VALUES (1, 'https://example.org/list', 5, 7);",
+        )
+        .unwrap();
+    let version = i64::try_from(before.len()).unwrap();
+    database
+        .pragma_update(None, "user_version", version)
+        .unwrap();
+    drop(database);
+    let world = World {
+        store: Store::open(folder.path()).unwrap(),
+        folder,
+        set: SetId(1),
+        now: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
+    };
+    let read = async || {
+        let query = "SELECT task.state, task_count.undecided, part.stated_at, part.unchanged
+             FROM task JOIN task_count USING (set_id) JOIN part USING (set_id) WHERE task.resource_id = 1";
+        let read = world.store.read(move |sql| {
+            let found = |row: &rusqlite::Row<'_>| <(String, i64, i64, i64)>::try_from(row);
+            Ok(sql.query_row(query, [], found)?)
+        });
+        read.await.unwrap()
+    };
+    assert_eq!(read().await, ("undecided".to_owned(), 1, 5, 7));
+    // It waits until a document states it again.
+    world.announce(vec![created("d", 30)]).await;
+    assert_eq!(read().await, ("interrupted".to_owned(), 1, 5, 7));
+    world.announce(vec![deleted("a", 40)]).await;
+    assert_eq!(read().await, ("ready".to_owned(), 0, 5, 7));
+}
+
 #[tokio::test]
 async fn rows_of_texts_are_read_as_before() {
     let folder = tempfile::tempdir().unwrap();
