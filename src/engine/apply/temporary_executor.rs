@@ -17,6 +17,8 @@ use crate::store::{StoreError, Wake};
 const LONGEST_WAIT_FOR_TASK: Duration = Duration::from_secs(100);
 /// The shortest and the longest pause between two queries of the pending tasks.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// How many times as long as a query a pause is at least: where a Source has thousands of hosts, it costs two look-ups for each.
+const SHARE: u32 = 10;
 
 /// Executes tasks while `work` runs; then, or when the run is interrupted, stops the executor in order. So it does if the work
 /// panics, which is an error.
@@ -76,7 +78,9 @@ pub(in crate::engine) async fn drain(context: &SourceContext) {
             );
             return;
         }
-        tokio::time::sleep(PACE.0).await;
+        let queried = clock::now().mono.saturating_duration_since(now.mono);
+        let pause = queried.saturating_mul(SHARE).clamp(PACE.0, PACE.1);
+        tokio::time::sleep(pause).await;
         let name = context.name();
         let woken = async {
             while let Ok(wake) = wakes.recv().await {

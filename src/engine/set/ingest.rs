@@ -134,23 +134,32 @@ pub(super) async fn ingest_listed(
     entries: EntrySource,
 ) -> Result<BatchResult, EngineError> {
     let mut offering = Offering::of(context, &entries, list.origin);
-    let mut batches = EntryBatches::of_list(context, entries);
+    let batches = EntryBatches::of_list(context, entries);
+    let ingested = ingest_batches(context, list, batches, &mut offering).await;
+    // Also after an error: members that are withdrawn before they are tried are fetched by their own URIs.
+    let tried = offering.wait_for_tasks().await;
+    let sum = ingested?;
+    tried?;
+    note_unfollowed(context, list.set, sum.unfollowed);
+    Ok(sum)
+}
+
+async fn ingest_batches(
+    context: &Arc<SourceContext>,
+    list: &ListProgress,
+    mut batches: EntryBatches,
+    offering: &mut Offering,
+) -> Result<BatchResult, EngineError> {
     let mut sum = BatchResult::default();
     while let Some(batch) = batches.next().await? {
         let changes = offering.offer(batch.changes);
-        let now = clock::now().wall;
-        sum.add(
-            context
-                .store
-                .ingest_listed(list, now, changes)
-                .done()
-                .await?,
-        );
-        // No resource is in a manifest twice, so that no batch replaces a task of the one before.
+        let writing = context
+            .store
+            .ingest_listed(list, clock::now().wall, changes);
+        sum.add(writing.done().await?);
+        // Of a resource that is in the manifest twice the later entry replaces the task of the earlier one, as within a batch.
         offering.wait_for_earlier_tasks().await?;
     }
-    offering.wait_for_tasks().await?;
-    note_unfollowed(context, list.set, sum.unfollowed);
     Ok(sum)
 }
 

@@ -204,7 +204,10 @@ impl SetWorker {
         let polled = state.poll_documents().await;
         state.publish_report();
         let pacing = polled?;
-        state.packages.sweep(set).await?;
+        // While a gap is open, a Resource Dump may still be needed to fill it.
+        if pacing == Pacing::Regular {
+            state.packages.sweep(set).await?;
+        }
         Ok(pacing)
     }
 

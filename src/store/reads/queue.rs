@@ -12,7 +12,7 @@ use crate::store::tables::task::{Task, TaskState, queue, status};
 use crate::store::{Store, StoreError};
 
 /// How many tasks of a Source are queued in memory, over all its hosts.
-const MOST_QUEUED: usize = 4096;
+const MOST_QUEUED: usize = 8192;
 /// How many tasks of a host may be queued, however many hosts there are.
 const FEWEST_A_HOST: usize = 8;
 
