@@ -297,8 +297,12 @@ mod tests {
     use crate::engine::test_source::{Answering, NAME};
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
-    use crate::protocol::ChangeKind;
-    use crate::store::{Change, ChangeBatch, Origin, TaskFailure, TaskResult, TasksInProgress};
+    use crate::protocol::{ChangeKind, Interval, SourceTime};
+    use crate::store::{
+        Change, ChangeBatch, DeletionRules, DocumentEnd, Origin, TaskFailure, TaskResult,
+        TasksInProgress,
+    };
+    use crate::sync::{Gap, GapReason};
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
@@ -440,13 +444,24 @@ mod tests {
         assert!(store.resource(&listed).await.unwrap().is_some());
     }
 
-    /// An earlier run was interrupted in a package that the Source does not offer any more.
-    #[tokio::test]
-    async fn file_of_a_package_that_is_not_needed_is_removed() {
+    /// Runs once with a set that an earlier run has left in a package; returns whether the file of the package is still there.
+    async fn has_package_file_after(url: &str, left: Option<DocumentEnd>) -> bool {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        let url = Url::parse("https://example.org/other").unwrap();
+        let url = Url::parse(url).unwrap();
         let set = store.begin_set(NAME, &url).await.unwrap().id;
+        if left.is_some() {
+            let batch = ChangeBatch {
+                set,
+                source: NAME.to_owned(),
+                origin: Origin::ResourceDump,
+                now: clock::now().wall,
+                begins: true,
+                changes: Vec::new(),
+                end: left,
+            };
+            store.ingest(batch).await.unwrap();
+        }
         let package = PACKAGE.to_owned();
         let marked = store.mark_package_file_needed(set, package).await;
         marked.unwrap();
@@ -462,7 +477,33 @@ mod tests {
         let engine = engine.await.unwrap();
         let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;
         status.expect("it ends").unwrap();
-        assert!(!file.exists());
-        assert!(store.package_files(NAME).await.unwrap().is_empty());
+        let is_needed = !store.package_files(NAME).await.unwrap().is_empty();
+        assert_eq!(file.exists(), is_needed);
+        is_needed
+    }
+
+    #[tokio::test]
+    async fn file_of_a_package_is_removed_unless_a_gap_may_need_it() {
+        assert!(!has_package_file_after("https://example.org/other", None).await);
+        // The Change List reaches back to the gap, and does not cover it yet.
+        let time = |text: &str| text.parse::<SourceTime>().unwrap();
+        let (from, until) = ("2026-01-20T00:00:00Z", "2026-02-10T00:00:00Z");
+        let gap = Gap {
+            interval: Interval::new(time(from), time(until)).unwrap(),
+            reason: GapReason::MissingNotification,
+            since: clock::now().wall,
+        };
+        let later = Interval::new(time(until), time("2026-02-20T00:00:00Z"));
+        let covered = [Interval::before(time(from)), later.unwrap()];
+        let rules = DeletionRules {
+            max_share: 1.0,
+            holds_all: false,
+        };
+        let left = DocumentEnd {
+            progress: Some((covered.into_iter().collect(), vec![gap])),
+            listed: Some(time(from)),
+            ..DocumentEnd::new(rules)
+        };
+        assert!(has_package_file_after("https://example.org/set", Some(left)).await);
     }
 }
