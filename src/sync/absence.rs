@@ -1,4 +1,4 @@
-//! Whether what a list does not name does not exist.
+//! Whether what a Resource List or a Resource Dump does not name does not exist.
 
 /// What absence from a Resource List, or from a Resource Dump, proves that was read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -494,10 +494,14 @@ pub(super) fn publish(
 /// Where the mirror may have a file of a task's resource without a record, beside the path that the resource has: the plain path
 /// was blocked when the file was published, and a crash lost the record. `None` where every file has its record.
 fn unrecorded_path(task: &Task, path: &str) -> Option<MirrorPath> {
-    if task.live && !task.live_doubted {
-        return None;
+    match has_certain_record(task) {
+        true => None,
+        false => path_if_blocked(path, &task.uri),
     }
-    path_if_blocked(path, &task.uri)
+}
+
+fn has_certain_record(task: &Task) -> bool {
+    task.live && !task.live_doubted
 }
 
 /// Removes such files of resources that were published elsewhere: nothing else would ever replace or remove them.
@@ -505,12 +509,15 @@ fn remove_unrecorded(mirror: &Mirror, results: Vec<TaskResult>) -> Vec<TaskResul
     let mut made_folders: HashMap<String, bool> = HashMap::new();
     // Few hosts have such a folder: without it there is no file to remove.
     let mut may_exist = |task: &Task| {
+        if has_certain_record(task) {
+            return false;
+        }
         let folder = made_folders.entry(made_folder(&task.uri));
         *folder.or_insert_with_key(|folder| mirror.may_have_folder(folder))
     };
     let path = |result: &TaskResult| match result {
         TaskResult::Published(Publication { task, path, .. }) if may_exist(task) => {
-            unrecorded_path(task, path)
+            path_if_blocked(path, &task.uri)
         }
         _ => None,
     };

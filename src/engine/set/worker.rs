@@ -198,7 +198,7 @@ impl SetWorker {
     async fn read_documents(&mut self) -> Result<Pacing, EngineError> {
         let state = &mut self.state;
         let (set, now) = (state.record.id, clock::now().wall);
-        let runtime_status = Arc::clone(&state.context.runtime_status);
+        let runtime_status = &state.context.runtime_status;
         runtime_status.note_set(set, |facts| facts.last_poll_at = Some(now));
         state.begin_report();
         let polled = state.poll_documents().await;
@@ -223,7 +223,7 @@ impl SetWorker {
         let begins = self.state.record.baseline == BaselineState::Missing;
         let polled = self.read_documents().await;
         let state = &mut self.state;
-        let runtime_status = Arc::clone(&state.context.runtime_status);
+        let runtime_status = &state.context.runtime_status;
         runtime_status.note_set(set, |facts| facts.polled = true);
         let is_read = matches!(polled, Ok(Pacing::Regular));
         if let Err(error) = polled {
