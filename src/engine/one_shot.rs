@@ -307,6 +307,19 @@ mod tests {
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
 
+    async fn run_once(
+        config: &Config,
+        store: &Arc<Store>,
+        network: impl HttpNetwork + 'static,
+    ) -> Status {
+        let client = Client::new(&config.http).unwrap();
+        let client = client.with_network(Arc::new(network));
+        let engine = Engine::once(config, Arc::clone(store), &client);
+        let engine = engine.await.unwrap();
+        let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;
+        status.expect("it ends").unwrap()
+    }
+
     /// Runs once with two sets in the database, where the request for this URL panics and others are answered with 404. Returns the
     /// error of the Source, and those of the sets.
     async fn errors(panics: &'static str) -> Vec<String> {
@@ -319,15 +332,11 @@ mod tests {
         }
         let source = Source::new(NAME, url, folder.path().join("mirror"));
         let config = Config::new(folder.path(), vec![source]);
-        let client = Client::new(&config.http).unwrap();
-        let client = client.with_network(Arc::new(Answering(move |url: &Url| {
+        let network = Answering(move |url: &Url| {
             assert_ne!(url.as_str(), panics, "a test");
             Some(404)
-        })));
-        let engine = Engine::once(&config, Arc::clone(&store), &client);
-        let engine = engine.await.unwrap();
-        let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;
-        let mut status = status.expect("it ends").unwrap();
+        });
+        let mut status = run_once(&config, &store, network).await;
         let source = status.sources.remove(0);
         assert_eq!(source.state, "failing");
         let sets = source.sets.into_iter().map(|set| set.error);
@@ -432,12 +441,7 @@ mod tests {
 
         let source = Source::new(NAME, url, folder.path().join("mirror"));
         let config = Config::new(folder.path(), vec![source]);
-        let client = Client::new(&config.http).unwrap();
-        let client = client.with_network(Arc::new(Listing));
-        let engine = Engine::once(&config, Arc::clone(&store), &client);
-        let engine = engine.await.unwrap();
-        let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;
-        status.expect("it ends").unwrap();
+        run_once(&config, &store, Listing).await;
         let error = store.task_error(NAME, uri.as_str()).await.unwrap();
         assert_eq!(error, None);
         let listed = ResourceUri::parse("https://example.org/listed").unwrap();
@@ -471,12 +475,7 @@ mod tests {
         std::fs::write(&file, "a part").unwrap();
 
         let config = Config::new(folder.path(), vec![Source::new(NAME, url, mirror)]);
-        let client = Client::new(&config.http).unwrap();
-        let client = client.with_network(Arc::new(Listing));
-        let engine = Engine::once(&config, Arc::clone(&store), &client);
-        let engine = engine.await.unwrap();
-        let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;
-        status.expect("it ends").unwrap();
+        run_once(&config, &store, Listing).await;
         let is_needed = !store.package_files(NAME).await.unwrap().is_empty();
         assert_eq!(file.exists(), is_needed);
         is_needed

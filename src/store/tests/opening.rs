@@ -46,37 +46,49 @@ async fn newer_schema_is_refused_and_left_alone() {
     );
 }
 
-/// A database of the first schema, with a set, a resource in the mirror, and a due update of it.
-#[tokio::test]
-async fn database_of_the_first_version_keeps_working() {
+/// A database of the version with so many steps of the schema, with these rows, opened by this version.
+fn of_version(version: usize, rows: &[&str]) -> World {
     let folder = tempfile::tempdir().unwrap();
     let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
-    database.execute_batch(schema::STEPS[0]).unwrap();
+    for sql in schema::STEPS[..version].iter().chain(rows) {
+        database.execute_batch(sql).unwrap();
+    }
+    let version = i64::try_from(version).unwrap();
     database
-        .execute_batch(
-            "INSERT INTO source_set (id, source, capability_list, baseline, resources, bytes)
-             VALUES (1, 'demo', 'https://example.org/capabilitylist.xml', 'done', 1, 3);
-             INSERT INTO coverage (set_id, from_time, until_time) VALUES (1, 0, 20000000);
-             INSERT INTO document (set_id, uri, etag, digest) VALUES (1, 'https://example.org/c', 'e', zeroblob(32));
-             INSERT INTO resource (id, source, uri, set_id, path, length, changed_at, applied_at)
-             VALUES (1, 'demo', 'https://example.org/a', 1, 'example.org/a', 3, 10000000, 10000000);
-             INSERT INTO member (set_id, resource_id, generation) VALUES (1, 1, 0);
-             INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, hashes, origin, state)
-             VALUES (1, 'demo', 1, 'example.org', 'updated', 20000000, '', 'change-list', 'ready');
-             INSERT INTO channel (set_id, kind, topic, subscribed_topic, hub, advertised_hubs, known_hubs, token, state, failures)
-             VALUES (1, 'change-notification', 'https://example.org/t', 'https://example.org/u', 'https://hub.example/', '', '',
-                     'token', 'active', 0);
-             INSERT INTO inbox (channel_id, received_at, body) VALUES (1, 0, X'6162');
-             PRAGMA user_version = 1;",
-        )
+        .pragma_update(None, "user_version", version)
         .unwrap();
     drop(database);
-    let world = World {
+    World {
         store: Store::open(folder.path()).unwrap(),
         folder,
         set: SetId(1),
         now: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
-    };
+    }
+}
+
+/// The version before the step of the schema that has this text.
+fn version_before(text: &str) -> usize {
+    let step = schema::STEPS.iter().position(|step| step.contains(text));
+    step.unwrap_or_else(|| panic!("no step has {text:?}"))
+}
+
+/// A database of the first schema, with a set, a resource in the mirror, and a due update of it.
+#[tokio::test]
+async fn database_of_the_first_version_keeps_working() {
+    let rows = "INSERT INTO source_set (id, source, capability_list, baseline, resources, bytes)
+         VALUES (1, 'demo', 'https://example.org/capabilitylist.xml', 'done', 1, 3);
+         INSERT INTO coverage (set_id, from_time, until_time) VALUES (1, 0, 20000000);
+         INSERT INTO document (set_id, uri, etag, digest) VALUES (1, 'https://example.org/c', 'e', zeroblob(32));
+         INSERT INTO resource (id, source, uri, set_id, path, length, changed_at, applied_at)
+         VALUES (1, 'demo', 'https://example.org/a', 1, 'example.org/a', 3, 10000000, 10000000);
+         INSERT INTO member (set_id, resource_id, generation) VALUES (1, 1, 0);
+         INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, hashes, origin, state)
+         VALUES (1, 'demo', 1, 'example.org', 'updated', 20000000, '', 'change-list', 'ready');
+         INSERT INTO channel (set_id, kind, topic, subscribed_topic, hub, advertised_hubs, known_hubs, token, state, failures)
+         VALUES (1, 'change-notification', 'https://example.org/t', 'https://example.org/u', 'https://hub.example/', '', '',
+                 'token', 'active', 0);
+         INSERT INTO inbox (channel_id, received_at, body) VALUES (1, 0, X'6162');";
+    let world = of_version(1, &[rows]);
     let record = world.store.sets(SOURCE).await.unwrap().remove(0);
     assert_eq!((record.id, record.open_list), (world.set, None));
     let document = "https://example.org/c".parse().unwrap();
@@ -133,31 +145,9 @@ const ROWS_OF_TEXTS: &str = "
 /// Where the state was called `weighed`, an interrupted process may have left a deletion in it.
 #[tokio::test]
 async fn undecided_deletion_of_an_earlier_version_is_decided() {
-    let folder = tempfile::tempdir().unwrap();
-    let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
-    let is_before = |step: &&&str| !step.contains("RENAME COLUMN told");
-    let before: Vec<_> = schema::STEPS.iter().take_while(is_before).collect();
-    for step in &before {
-        database.execute_batch(step).unwrap();
-    }
-    database.execute_batch(ROWS_OF_TEXTS).unwrap();
-    database
-        .execute_batch(
-            "UPDATE task SET kind = 'deleted', state = 'weighed' WHERE resource_id = 1;
-             INSERT INTO part (set_id, uri, told, kept) VALUES (1, 'https://example.org/list', 5, 7);",
-        )
-        .unwrap();
-    let version = i64::try_from(before.len()).unwrap();
-    database
-        .pragma_update(None, "user_version", version)
-        .unwrap();
-    drop(database);
-    let world = World {
-        store: Store::open(folder.path()).unwrap(),
-        folder,
-        set: SetId(1),
-        now: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
-    };
+    let left = "UPDATE task SET kind = 'deleted', state = 'weighed' WHERE resource_id = 1;
+        INSERT INTO part (set_id, uri, told, kept) VALUES (1, 'https://example.org/list', 5, 7);";
+    let world = of_version(version_before("RENAME COLUMN told"), &[ROWS_OF_TEXTS, left]);
     let read = async || {
         let query = "SELECT task.state, task_count.undecided, part.stated_at, part.unchanged
              FROM task JOIN task_count USING (set_id) JOIN part USING (set_id) WHERE task.resource_id = 1";
@@ -177,25 +167,7 @@ async fn undecided_deletion_of_an_earlier_version_is_decided() {
 
 #[tokio::test]
 async fn rows_of_texts_are_read_as_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
-    let is_before = |step: &&&str| !step.contains("shorter form");
-    let before: Vec<_> = schema::STEPS.iter().take_while(is_before).collect();
-    for step in &before {
-        database.execute_batch(step).unwrap();
-    }
-    database.execute_batch(ROWS_OF_TEXTS).unwrap();
-    let version = i64::try_from(before.len()).unwrap();
-    database
-        .pragma_update(None, "user_version", version)
-        .unwrap();
-    drop(database);
-    let world = World {
-        store: Store::open(folder.path()).unwrap(),
-        folder,
-        set: SetId(1),
-        now: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
-    };
+    let world = of_version(version_before("shorter form"), &[ROWS_OF_TEXTS]);
     assert_eq!(copies(world.folder.path()).len(), 1);
     let known = async |name: &str| world.store.resource(&uri(name)).await.unwrap().unwrap();
     let a = known("a").await;
