@@ -5,17 +5,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use rustls::RootCertStore;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// The certificates of authorities that are trusted besides those of the system, each in DER. Cheap to clone.
+/// The certificates of authorities that are trusted besides those of the system. Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Authorities(Arc<Vec<Vec<u8>>>);
+pub struct Authorities(Arc<Vec<CertificateDer<'static>>>);
 
 impl Authorities {
     /// Parses the certificates of a text (PEM).
@@ -28,13 +26,12 @@ impl Authorities {
                 format!("certificate {number} is not one of an authority: {error}")
             })?;
         }
-        let certificates = certificates.iter().map(|it| it.to_vec()).collect();
         Ok(Self(Arc::new(certificates)))
     }
 
-    /// Each certificate in DER.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().map(Vec::as_slice)
+    /// Each certificate.
+    pub fn iter(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
+        self.0.iter()
     }
 }
 
@@ -44,37 +41,37 @@ impl fmt::Debug for Authorities {
     }
 }
 
-/// A certificate with its chain and its private key, with which a client shows who it is.
+/// A certificate with its chain and its private key, with which a client shows who it is. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The certificates, the client's own first, and the key.
-    pem: String,
+    /// The client's own certificate first.
+    chain: Arc<Vec<CertificateDer<'static>>>,
+    key: Arc<PrivateKeyDer<'static>>,
 }
 
 impl ClientCertificate {
     /// Parses the certificates of a text, and the key of that or another text (PEM), and checks that they belong together.
     pub(super) fn parse(text: &str, key: Option<&str>) -> Result<Self, String> {
-        let certificates = certificates_of(text)?;
+        let chain = certificates_of(text)?;
         let key = key_of(key.unwrap_or(text))?;
-        CertifiedKey::from_der(certificates.clone(), key.clone_key(), &default_provider())
+        CertifiedKey::from_der(chain.clone(), key.clone_key(), &default_provider())
             .map_err(|error| format!("the certificate and the private key do not fit: {error}"))?;
-        let label = match &key {
-            PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
-            PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
-            _ => "PRIVATE KEY",
-        };
-        let mut pem = String::new();
-        for certificate in &certificates {
-            append_pem(&mut pem, "CERTIFICATE", certificate);
-        }
-        append_pem(&mut pem, label, key.secret_der());
-        Ok(Self { pem })
+        Ok(Self {
+            chain: Arc::new(chain),
+            key: Arc::new(key),
+        })
     }
 
-    /// The certificates, the client's own first, and the private key.
+    /// The certificates, the client's own first.
     #[must_use]
-    pub fn pem(&self) -> &str {
-        &self.pem
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
+    }
+
+    /// The private key.
+    #[must_use]
+    pub fn key(&self) -> &PrivateKeyDer<'static> {
+        &self.key
     }
 }
 
@@ -104,14 +101,4 @@ fn key_of(text: &str) -> Result<PrivateKeyDer<'static>, String> {
         }
         .to_owned()
     })
-}
-
-fn append_pem(text: &mut String, label: &str, der: &[u8]) {
-    text.push_str(&format!("-----BEGIN {label}-----\n"));
-    let encoded = STANDARD.encode(der);
-    for line in encoded.as_bytes().chunks(64) {
-        text.push_str(&String::from_utf8_lossy(line));
-        text.push('\n');
-    }
-    text.push_str(&format!("-----END {label}-----\n"));
 }

@@ -17,6 +17,7 @@ use super::guard::{Guard, GuardedResolver, NameLookup, system_lookup, trusted_ho
 use super::node_limits::NodeLimits;
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry_after::retry_after;
+use super::server_trust::ServerTrust;
 use super::socket_limits::SocketLimits;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
@@ -283,9 +284,9 @@ impl Client {
         Some(host.unwrap_or(&account.domain))
     }
 
-    /// The authorities that are trusted besides those of the system.
-    pub(super) fn authorities(&self) -> &config::Authorities {
-        &self.connections.http().authorities
+    /// Which certificates of servers are trusted.
+    pub(super) fn trust(&self) -> &ServerTrust {
+        self.connections.trust()
     }
 
     /// The bounds for retries of documents.
@@ -777,17 +778,6 @@ mod tests {
             ..test_site::http()
         });
         assert_eq!(error.unwrap_err().code(), "http-client");
-    }
-
-    #[test]
-    fn a_client_can_be_built_without_certificates() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        assert!(
-            reqwest::Client::builder()
-                .tls_certs_only([])
-                .build()
-                .is_ok()
-        );
     }
 
     #[tokio::test]

@@ -16,12 +16,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::dns::{Name, Resolve, Resolving};
-use reqwest::{Certificate, Identity, redirect};
+use reqwest::redirect;
 use url::Url;
 
 use super::FetchError;
 use super::error::{ResolveError, innermost};
 use super::guard::{GuardedResolver, NameLookup};
+use super::server_trust::ServerTrust;
 use crate::config::{ClientCertificate, HttpConfig, Proxies};
 
 /// How long an unused connection stays open.
@@ -38,10 +39,10 @@ pub(super) struct Connections {
 struct Settings {
     http: HttpConfig,
     resolver: Arc<GuardedResolver>,
-    has_certificates: bool,
+    trust: ServerTrust,
 }
 
-/// A client for each version of HTTP. Each is created when it is needed: it loads the certificates again.
+/// A client for each version of HTTP. Each is created when it is needed.
 #[derive(Default)]
 struct VersionClients {
     negotiating: OnceLock<reqwest::Client>,
@@ -75,26 +76,16 @@ impl Connections {
     /// # Errors
     /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
     pub(super) fn new(http: &HttpConfig, resolver: GuardedResolver) -> Result<Self, FetchError> {
-        let resolver = Arc::new(resolver);
-        let settings = |has_certificates| Settings {
+        let settings = Settings {
             http: http.clone(),
-            resolver: Arc::clone(&resolver),
-            has_certificates,
+            resolver: Arc::new(resolver),
+            trust: ServerTrust::read(&http.authorities),
         };
         let route = Route {
             version: HttpVersion::Negotiated,
             is_proxied: false,
         };
-        let (settings, client) = match settings(true).build(route, None) {
-            Ok(client) => (settings(true), client),
-            Err(first) => match settings(false).build(route, None) {
-                Ok(client) => {
-                    tracing::warn!(error = %first, "no CA certificates found; https will fail");
-                    (settings(false), client)
-                }
-                Err(_) => return Err(first),
-            },
-        };
+        let client = settings.build(route, None)?;
         Ok(Self {
             settings: Arc::new(settings),
             certificate: None,
@@ -126,6 +117,11 @@ impl Connections {
         &self.settings.http
     }
 
+    /// Which certificates of servers are trusted.
+    pub(super) fn trust(&self) -> &ServerTrust {
+        &self.settings.trust
+    }
+
     /// What names are resolved with.
     pub(super) fn lookup(&self) -> NameLookup {
         Arc::clone(&self.settings.resolver.lookup)
@@ -148,7 +144,6 @@ impl Connections {
         if let Some(client) = client.get() {
             return Ok(client);
         }
-        // An error may pass: the certificates of the system are read.
         let built = self.settings.build(route, self.certificate.as_ref())?;
         Ok(client.get_or_init(|| built))
     }
@@ -160,15 +155,14 @@ impl Settings {
         route: Route,
         certificate: Option<&ClientCertificate>,
     ) -> Result<reqwest::Client, FetchError> {
-        let built = self.try_build(route, certificate);
-        built.map_err(|error| FetchError::Setup(innermost(&error)))
-    }
-
-    fn try_build(
-        &self,
-        route: Route,
-        certificate: Option<&ClientCertificate>,
-    ) -> reqwest::Result<reqwest::Client> {
+        let tls = self.trust.tls(certificate);
+        let mut tls = tls.map_err(|error| FetchError::Setup(error.to_string()))?;
+        let names: &[&[u8]] = match route.version {
+            HttpVersion::Negotiated => &[b"h2", b"http/1.1"],
+            HttpVersion::Http1 => &[b"http/1.1"],
+            HttpVersion::Http2 => &[b"h2"],
+        };
+        tls.alpn_protocols = names.iter().map(|name| name.to_vec()).collect();
         let http = &self.http;
         let mut builder = reqwest::Client::builder()
             .user_agent(&http.user_agent)
@@ -179,6 +173,7 @@ impl Settings {
             .pool_max_idle_per_host(http.connections_per_host.saturating_mul(2))
             .pool_idle_timeout(IDLE)
             .tcp_nodelay(true)
+            .tls_backend_preconfigured(tls)
             .tcp_keepalive(Duration::from_secs(60))
             // A connection that many requests share is replaced if its peer does not react any more.
             .http2_keep_alive_interval(http.timeout)
@@ -202,16 +197,8 @@ impl Settings {
             HttpVersion::Http1 => builder.http1_only(),
             HttpVersion::Http2 => builder.http2_prior_knowledge(),
         };
-        let authorities = http.authorities.iter().map(Certificate::from_der);
-        let authorities = authorities.collect::<reqwest::Result<Vec<_>>>()?;
-        builder = match self.has_certificates {
-            true => builder.tls_certs_merge(authorities),
-            false => builder.tls_certs_only(authorities),
-        };
-        if let Some(certificate) = certificate {
-            builder = builder.identity(Identity::from_pem(certificate.pem().as_bytes())?);
-        }
-        builder.build()
+        let built = builder.build();
+        built.map_err(|error| FetchError::Setup(innermost(&error)))
     }
 }
 

@@ -5,6 +5,7 @@
 //! | | **every request** |
 //! | `client` | [`Client`], through which every request goes: guard, redirects, credentials, limits |
 //! | `guard`, `connections` | which addresses may be contacted; the connections to them |
+//! | `server_trust` | which certificates of servers are trusted |
 //! | `permits`, `host_limit` | how many requests a host gets at once; how that number changes |
 //! | `third_parties` | how many requests a Source can cause to hosts that are not its own |
 //! | `retry`, `retry_after` | tries and pauses; the pause that a server asks for |
@@ -66,6 +67,7 @@ mod permits;
 mod probe;
 mod retry;
 mod retry_after;
+mod server_trust;
 mod socket;
 mod socket_limits;
 mod spool;

@@ -35,14 +35,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustls::ClientConfig;
-use rustls::pki_types::CertificateDer;
-use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
 
 use super::client::Client;
 use super::node_limits::SessionPermit;
-use crate::config::{Authorities, XmppConfig};
+use crate::config::XmppConfig;
 use crate::protocol::{TopicUri, node_of};
 use login::{Login, LoginCredentials, Resumption, Security, log_in};
 use node::NodeName;
@@ -146,7 +143,10 @@ impl Client {
             let (connection, address) = connect(account).await?;
             let credentials = LoginCredentials {
                 account,
-                tls: &|| tls(self.authorities()),
+                tls: &|| {
+                    let tls = self.trust().tls(None).map(Arc::new);
+                    tls.map_err(|error| XmppError::Tls(error.to_string()))
+                },
                 resource,
                 limit: usize::try_from(limit).unwrap_or(usize::MAX),
                 service,
@@ -223,21 +223,4 @@ async fn first_of<T, F: Future<Output = io::Result<T>>>(
 async fn in_time<T>(trying: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let tried = tokio::time::timeout(CONNECTING_TIME, trying).await;
     tried.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-/// Trusts the authorities of the system, and those that are configured.
-fn tls(authorities: &Authorities) -> Result<Arc<ClientConfig>, XmppError> {
-    let failed = |error: rustls::Error| XmppError::Tls(error.to_string());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let extra = authorities
-        .iter()
-        .map(|it| CertificateDer::from(it.to_vec()));
-    let verifier = Verifier::new_with_extra_roots(extra, Arc::clone(&provider)).map_err(failed)?;
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(failed)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    Ok(Arc::new(config))
 }

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use resyncd::config::{Config, ConfigFaults, Environment, Source};
 use resyncd::protocol::Redaction;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use url::Url;
 
@@ -123,11 +125,12 @@ fn secrets_are_read_from_files_credentials_and_variables() {
     ] {
         let config = parse(&folder, "https://a.org/", "", auth).unwrap();
         let certificate = config.sources[0].credentials.certificate().unwrap();
-        assert_eq!(
-            certificate.pem(),
-            format!("{CLIENT_CERTIFICATE}\n"),
-            "{auth}"
-        );
+        let (chain, key) = (certificate.chain(), certificate.key().secret_der());
+        let expected = CLIENT_CERTIFICATE.as_bytes();
+        let expected_chain: Vec<_> = CertificateDer::pem_slice_iter(expected).flatten().collect();
+        let expected_key = PrivateKeyDer::from_pem_slice(expected).unwrap();
+        assert_eq!(chain, expected_chain, "{auth}");
+        assert_eq!(key, expected_key.secret_der(), "{auth}");
         assert!(!format!("{certificate:?}").contains("BEGIN"));
     }
 }

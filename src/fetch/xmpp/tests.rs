@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::io::{DuplexStream, duplex};
