@@ -16,7 +16,7 @@ use crate::store::{StoreError, Wake};
 /// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
 const LONGEST_WAIT_FOR_TASK: Duration = Duration::from_secs(100);
 /// The shortest and the longest pause between two queries of the pending tasks.
-const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+const PACE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// How many times as long as a query a pause is at least: where a Source has thousands of hosts, it costs two look-ups for each.
 const SHARE: u32 = 10;
 
