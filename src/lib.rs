@@ -57,7 +57,7 @@
 //!          → engine::apply::candidates by a patch, from a package member, verifiable duplicates, or the resource's own URI
 //!          → engine::apply::download   from fetch::Content into memory or, if large, a staged file; counted, hashed, and verified
 //!                                      by protocol::Verifier
-//!          → engine::apply::publisher  gathers files and results
+//!          → engine::apply::publisher  gathers files and results; syncs those of the next batch while one is published
 //!          → mirror::publish           sync, rename, sync of the folder; many files at once
 //!          → engine::versions          if they are stored: a hard link as the version of its time
 //!          → store (tx::complete)      resource + task concluded + version + feed entry, many in ONE transaction

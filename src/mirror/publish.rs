@@ -41,11 +41,29 @@ enum Existing {
 type OpenFolder<'a> = Option<(&'a str, OwnedFd)>;
 
 impl Mirror {
+    /// Syncs completed files to disk, as [`publish`](Self::publish) does with those that are not on disk by then. The results are in
+    /// the order of the files. `paths`, for errors: what each of them is to be published as. It blocks; calls that sync the file
+    /// system wait for each other, others don't wait.
+    ///
+    /// # Errors
+    /// [`MirrorError`] for each file separately, which must be staged again.
+    #[must_use = "a file may not be on disk"]
+    pub fn sync<'a>(
+        &self,
+        files: Vec<CompletedFile>,
+        paths: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<Result<CompletedFile, MirrorError>> {
+        let synced = self.staging.sync(files).into_iter().zip(paths);
+        synced
+            .map(|(file, path)| file.map_err(|errno| not_synced(path, errno)))
+            .collect()
+    }
+
     /// Publishes files: each atomically replaces the file at its path.
     ///
     /// The results are in the order of the batch. The call returns when everything is on disk: all files are synced before any is
     /// renamed, and each folder is synced once, whatever the number of files. Where there are many, one sync of the file system
-    /// replaces these; other calls are not blocked by that. Of two files for one path the later is published. It blocks.
+    /// replaces these; of other calls only those wait for it that sync the file system, too. Of two files for one path the later is published. It blocks.
     ///
     /// # Errors
     /// [`PublishError`] for each file separately. After [`MirrorError::Blocked`] another path may work.

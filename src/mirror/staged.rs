@@ -30,6 +30,9 @@ use crate::protocol::SourceTime;
 /// The range of times that ext4 can store, in microseconds since 1970: from 1901 to 2446.
 const TIMES: std::ops::RangeInclusive<i64> = -(1 << 31) * 1_000_000..=15_032_385_535 * 1_000_000;
 
+/// The folder of staged files, below that of the mirror.
+const STAGING_FOLDER: &str = ".resyncd/work";
+
 /// The length from which on a file is synced when it is complete, in bytes: on the thread that has written it, so that the small
 /// files of a batch do not wait for it.
 pub(super) const SYNC_ALONE: u64 = 1 << 20;
@@ -70,9 +73,9 @@ impl StagingDir {
         let file_system = FileSystem::of(top).map_err(failed)?;
         // Incomplete files are not for those who may read the mirror.
         create_folder(&own, "work", 0o700).map_err(failed)?;
-        let folder = tree.folder(".resyncd/work").map_err(failed)?;
+        let folder = tree.folder(STAGING_FOLDER).map_err(failed)?;
         sweep(&folder, |_| false)
-            .map_err(|errno| MirrorError::classify("sweeping", ".resyncd/work", errno))?;
+            .map_err(|errno| MirrorError::classify("sweeping", STAGING_FOLDER, errno))?;
 
         let io = |error| MirrorError::classify_io("writing", ".resyncd/lock", &error);
         let unclean = lock.metadata().map_err(io)?.len() > 0;
@@ -133,7 +136,7 @@ struct StagedName {
 
 impl StagedName {
     fn error(&self, doing: &'static str, error: &std::io::Error) -> MirrorError {
-        MirrorError::classify_io(doing, &format!(".resyncd/work/{}", self.name), error)
+        MirrorError::classify_io(doing, &format!("{STAGING_FOLDER}/{}", self.name), error)
     }
 }
 
@@ -185,7 +188,7 @@ impl Staged {
                 // A foreign folder that the sweep did not remove.
                 Err(Errno::EXIST) => {}
                 Err(errno) => {
-                    return Err(MirrorError::classify("creating", ".resyncd/work", errno));
+                    return Err(MirrorError::classify("creating", STAGING_FOLDER, errno));
                 }
             }
         }
@@ -217,7 +220,7 @@ impl Staged {
     }
 
     /// Sets the modification time of the file to that of the resource. A long file is synced to disk, and so is every one where a
-    /// sync of the file system does not replace an fsync, or where many files are open; others are synced when they are published.
+    /// sync of the file system does not replace an fsync, or where many files are open; others are synced when they are published, or by [`Mirror::sync`](super::Mirror::sync).
     /// After an error the file is removed.
     ///
     /// A time that file systems can't store is replaced by the nearest one that they can. It may block for an fsync.

@@ -485,6 +485,44 @@ fn none_of_a_batch_is_published_if_the_sync_of_its_contents_fails() {
     assert_eq!(codes(&answers), ["ok"; SYNC_TOGETHER]);
 }
 
+#[test]
+fn files_that_were_synced_before_are_published_without_another_sync() {
+    let world = World::new();
+    // The folder is there.
+    assert_eq!(codes(&world.mirror.publish(world.batch(1, false))), ["ok"]);
+    let (files, paths): (Vec<_>, Vec<_>) = world.batch(SYNC_TOGETHER, false).into_iter().unzip();
+    let mut synced = Vec::new();
+    let calls = record_calls(|| {
+        synced = world
+            .mirror
+            .sync(files, paths.iter().map(MirrorPath::as_str))
+    });
+    let syncs = (count(&calls, Call::Syncfs), count(&calls, Call::Fsync));
+    assert_eq!((syncs, calls.len()), ((1, 1), 2));
+    let synced = synced.into_iter().map(|file| file.unwrap());
+    let batch = synced.zip(paths).collect();
+    let calls = record_calls(|| {
+        assert_eq!(codes(&world.mirror.publish(batch)), ["ok"; SYNC_TOGETHER]);
+    });
+    assert_eq!(syncs_around_renames(&calls), [(0, 0), (0, 1)]);
+}
+
+#[test]
+fn file_whose_early_sync_fails_is_removed_and_no_other() {
+    let world = World::new();
+    let files: Vec<_> = ["a", "b"].map(|bytes| world.completed(bytes)).into();
+    fail_later(Call::Fsync, 1, &[Call::Fsync], false);
+    let synced = world.mirror.sync(files, ["h/a", "h/b"]);
+    assert_eq!(FaultPlan::end(), 1);
+    let failed = synced.iter().map(|file| file.as_ref().err());
+    let failed: Vec<_> = failed.map(|error| error.map(ToString::to_string)).collect();
+    assert!(
+        matches!(&failed[..], [None, Some(error)] if error.contains("h/b")),
+        "{failed:?}"
+    );
+    assert_eq!(world.staged_files(), 1);
+}
+
 /// A file of another program, on a sector that can't be written, may fail every sync of the file system.
 #[test]
 fn error_of_a_foreign_file_fails_none_of_a_batch() {

@@ -172,8 +172,9 @@ impl World {
         });
         steps.extend(more.await);
         // How many are published at once depends on how long the first of them take.
-        let is_synced_together =
-            |steps: &[Step]| [true, false].map(|is_before| syncs_together(steps, is_before));
+        let is_synced_together = |steps: &[Step]| {
+            [true, false].map(|is_of_contents| syncs_together(steps, is_of_contents))
+        };
         for _ in 0..TRIES {
             if syncs == Syncs::Each || is_synced_together(&steps) == [true; 2] {
                 break;
@@ -411,19 +412,25 @@ fn is_commit(step: &Step) -> bool {
     syncs(step, |path| path == "state/resyncd.db-wal")
 }
 
-/// Whether the file system is synced, and a file is renamed or not before the next commit: before a batch is published, or after.
-fn syncs_all(steps: &[Step], index: usize, is_before: bool) -> bool {
+/// Whether the file system is synced for the contents of a batch, or for its folders: the sync of the folder of staged files follows,
+/// or that of another one.
+fn syncs_all(steps: &[Step], index: usize, is_of_contents: bool) -> bool {
+    let is_staging = |path: &str| path == "mirror/.resyncd/work";
     let mut later = steps[index + 1..].iter();
-    let is_rename = |step: &Step| matches!(step, Step::Rename { .. });
     matches!(steps[index], Step::SyncAll { .. })
-        && later
-            .find(|step| is_rename(step) || is_commit(step))
-            .is_some_and(is_rename)
-            == is_before
+        && later.find_map(|step| match step {
+            Step::Sync { path } if is_staging(path) => Some(true),
+            Step::Sync { path } if is_folder_of_mirror(path) => Some(false),
+            _ => None,
+        }) == Some(is_of_contents)
 }
 
-fn syncs_together(steps: &[Step], is_before: bool) -> bool {
-    (0..steps.len()).any(|index| syncs_all(steps, index, is_before))
+fn is_folder_of_mirror(path: &str) -> bool {
+    path.starts_with("mirror") && !path.contains("/.resyncd/")
+}
+
+fn syncs_together(steps: &[Step], is_of_contents: bool) -> bool {
+    (0..steps.len()).any(|index| syncs_all(steps, index, is_of_contents))
 }
 
 /// Leaves out the syncs of one kind: each of them is needed, and the checks find that.
@@ -447,8 +454,7 @@ fn check_that_missing_syncs_are_found(
             syncs(&steps[at], |path| path.contains("/.resyncd/work/"))
         }),
         ("folders", |steps, at| {
-            let is_folder = |path: &str| path.starts_with("mirror") && !path.contains("/.resyncd/");
-            syncs(&steps[at], is_folder)
+            syncs(&steps[at], is_folder_of_mirror)
         }),
         ("the log of the database", |steps, at| is_commit(&steps[at])),
     ];

@@ -1,7 +1,8 @@
 //! Publishes executed tasks, many at once: first the files, then their records in one transaction.
 //!
 //! Each batch costs syncs and a commit, whatever its size. So while a Source has many tasks, batches are gathered for a moment; where
-//! it has few, each is published at once.
+//! it has few, each is published at once. Where they are many, the files of the next batch are written and synced while one is
+//! published, because both wait for the disk. But nothing of it is published before that one is committed.
 //!
 //! A panic fails the task that causes it, no more: after the panic of a batch its tasks are executed again, and each of them is
 //! published by itself.
@@ -10,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::adoption::Adopted;
@@ -33,7 +35,7 @@ use crate::store::{
 const BATCH: usize = 512;
 /// How long a batch is gathered at most while many tasks are queued.
 const GATHER: Duration = Duration::from_millis(25);
-/// So many resources in memory are written by several threads, because each file may be synced.
+/// So many files are written by several threads, because each may be synced, and are on disk before they are published.
 const MANY: usize = 32;
 /// The number of those threads.
 const WRITERS: usize = 8;
@@ -47,30 +49,40 @@ pub(super) struct ExecutedTask {
 }
 
 impl ExecutedTask {
-    fn is_in_memory(&self) -> bool {
-        match &self.outcome {
-            TaskOutcome::Fetched(resource) => matches!(resource.bytes, ReceivedBytes::InMemory(_)),
-            _ => false,
+    fn fetched(task: Task, file: CompletedFile, description: Description) -> Self {
+        let bytes = ReceivedBytes::Staged(file);
+        let outcome = TaskOutcome::Fetched(Box::new(ReceivedResource { bytes, description }));
+        Self { task, outcome }
+    }
+
+    fn failed(task: Task, error: &MirrorError) -> Self {
+        let outcome = TaskOutcome::Failed(publication_failure(error));
+        Self { task, outcome }
+    }
+
+    /// The staged file of what was fetched: bytes in memory are written to it. `Err`: nothing was fetched, or the file can't be
+    /// written, and the task has failed. It may block.
+    #[expect(clippy::result_large_err, reason = "both are what becomes of the task")]
+    fn into_file(self, mirror: &Mirror) -> Result<(Task, CompletedFile, Description), Self> {
+        let Self { task, outcome } = self;
+        let TaskOutcome::Fetched(resource) = outcome else {
+            return Err(Self { task, outcome });
+        };
+        let ReceivedResource { bytes, description } = *resource;
+        match bytes.into_file(mirror, description.lastmod) {
+            Ok(file) => Ok((task, file, description)),
+            Err(error) => Err(Self::failed(task, &error)),
         }
     }
 
     /// The same with the bytes in a staged file. It may block.
     fn written(self, mirror: &Mirror) -> Self {
-        let Self { task, outcome } = self;
-        let outcome = match outcome {
-            TaskOutcome::Fetched(resource) => {
-                let ReceivedResource { bytes, description } = *resource;
-                match bytes.into_file(mirror, description.lastmod) {
-                    Ok(file) => TaskOutcome::Fetched(Box::new(ReceivedResource {
-                        bytes: ReceivedBytes::Staged(file),
-                        description,
-                    })),
-                    Err(error) => TaskOutcome::Failed(publication_failure(&error)),
-                }
-            }
-            outcome => outcome,
-        };
-        Self { task, outcome }
+        #[cfg(test)]
+        tests::panic_while_written(&self.task);
+        match self.into_file(mirror) {
+            Ok((task, file, description)) => Self::fetched(task, file, description),
+            Err(executed) => executed,
+        }
     }
 }
 
@@ -80,21 +92,47 @@ pub(super) async fn publish_all(
     mut queue: mpsc::Receiver<ExecutedTask>,
     committed: mpsc::UnboundedSender<Vec<ResourceId>>,
 ) {
-    let mut publisher = Publisher {
-        restarts: Restarts::of("publisher", context.name()),
+    let publisher = Publisher {
+        restarts: Mutex::new(Restarts::of("publisher", context.name())),
         context,
         committed,
-        suspects: HashMap::new(),
+        suspects: Mutex::default(),
     };
-    loop {
-        let gathered = gather(&mut queue, || publisher.context.has_many_queued()).await;
-        if gathered.is_empty() {
-            return;
-        }
-        for batch in publisher.split(gathered) {
-            publisher.publish_batch(batch).await;
-        }
+    let mut batches = publisher.next_batches(&mut queue).await;
+    while !batches.is_empty() {
+        let publishing = publisher.publish_batches(batches);
+        batches = match publisher.context.has_many_queued() {
+            true => match tokio::join!(publishing, publisher.gather_ahead(&mut queue)).1 {
+                Ahead::Prepared(batches) => batches,
+                Ahead::Few(few) => publisher.prepare(with_executed(few, &mut queue)).await,
+            },
+            // All that is executed meanwhile becomes one batch, and not many small ones.
+            false => {
+                publishing.await;
+                publisher.next_batches(&mut queue).await
+            }
+        };
     }
+}
+
+/// What was gathered while a batch was published.
+enum Ahead {
+    Prepared(Vec<Batch>),
+    /// What is executed until the batch is published is to be added.
+    Few(Vec<ExecutedTask>),
+}
+
+/// Adds what was executed meanwhile.
+fn with_executed(
+    mut few: Vec<ExecutedTask>,
+    queue: &mut mpsc::Receiver<ExecutedTask>,
+) -> Vec<ExecutedTask> {
+    while few.len() < BATCH
+        && let Ok(executed) = queue.try_recv()
+    {
+        few.push(executed);
+    }
+    few
 }
 
 /// The next executed tasks, at most [`BATCH`]; none once the queue is closed. As long as there are many more to come, it is waited for
@@ -116,42 +154,90 @@ async fn gather<T>(queue: &mut mpsc::Receiver<T>, are_many: impl Fn() -> bool) -
     batch
 }
 
+/// Tasks that are published together.
+struct Batch {
+    /// Which they are.
+    revisions: Vec<(ResourceId, i64)>,
+    /// The task, if there is one only: if its publication panics it fails.
+    only: Option<Task>,
+    /// Their files are on disk, if they are many. An error: writing them has panicked.
+    executed: Result<Vec<ExecutedTask>, Panicked>,
+}
+
 struct Publisher {
     context: Arc<ApplyContext>,
     committed: mpsc::UnboundedSender<Vec<ResourceId>>,
     /// The tasks of batches that have panicked: resource and revision. At most one a resource.
-    suspects: HashMap<ResourceId, i64>,
+    suspects: Mutex<HashMap<ResourceId, i64>>,
     /// The panics that could not even be stored.
-    restarts: Restarts,
+    restarts: Mutex<Restarts>,
 }
 
 impl Publisher {
+    /// The next executed tasks, ready to be published; none once the queue is closed.
+    async fn next_batches(&self, queue: &mut mpsc::Receiver<ExecutedTask>) -> Vec<Batch> {
+        self.prepare(self.gather(queue).await).await
+    }
+
+    async fn gather_ahead(&self, queue: &mut mpsc::Receiver<ExecutedTask>) -> Ahead {
+        let gathered = self.gather(queue).await;
+        match are_many_fetched(&gathered) {
+            true => Ahead::Prepared(self.prepare(gathered).await),
+            false => Ahead::Few(gathered),
+        }
+    }
+
+    async fn gather(&self, queue: &mut mpsc::Receiver<ExecutedTask>) -> Vec<ExecutedTask> {
+        gather(queue, || self.context.has_many_queued()).await
+    }
+
+    async fn prepare(&self, executed: Vec<ExecutedTask>) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        for batch in self.split(executed) {
+            let tasks = batch.iter().map(|ExecutedTask { task, .. }| task);
+            batches.push(Batch {
+                revisions: tasks.map(|task| (task.resource, task.revision)).collect(),
+                only: match &batch[..] {
+                    [executed] => Some(executed.task.clone()),
+                    _ => None,
+                },
+                executed: stage_many(&self.context.mirror, batch).await,
+            });
+        }
+        batches
+    }
+
+    async fn publish_batches(&self, batches: Vec<Batch>) {
+        for batch in batches {
+            self.publish_batch(batch).await;
+        }
+    }
+
     /// Divides executed tasks into batches: each suspect is one by itself, after all others.
     fn split(
-        &mut self,
+        &self,
         finished: Vec<ExecutedTask>,
     ) -> impl Iterator<Item = Vec<ExecutedTask>> + use<> {
+        let mut known = self.suspects.lock();
         let (suspects, others): (Vec<_>, Vec<_>) =
             finished.into_iter().partition(|ExecutedTask { task, .. }| {
-                self.suspects.remove(&task.resource) == Some(task.revision)
+                known.remove(&task.resource) == Some(task.revision)
             });
         let others = Some(others).filter(|others| !others.is_empty());
         let suspects = suspects.into_iter().map(|suspect| vec![suspect]);
         others.into_iter().chain(suspects)
     }
 
-    async fn publish_batch(&mut self, batch: Vec<ExecutedTask>) {
-        let tasks = batch.iter().map(|ExecutedTask { task, .. }| task);
-        let revisions: Vec<(ResourceId, i64)> =
-            tasks.map(|task| (task.resource, task.revision)).collect();
+    async fn publish_batch(&self, batch: Batch) {
+        let Batch {
+            revisions,
+            only,
+            executed,
+        } = batch;
         let ids: Vec<ResourceId> = revisions.iter().map(|&(id, _)| id).collect();
-        let only = match &batch[..] {
-            [finished] => Some(finished.task.clone()),
-            _ => None,
-        };
-        if self.try_to_publish(batch).await.is_err() {
+        if self.try_to_publish(executed).await.is_err() {
             // Also one that fails: it may panic again after the next poll.
-            self.suspects.extend(revisions);
+            self.suspects.lock().extend(revisions);
             match only {
                 None => self.pause_after_panic(&ids).await,
                 Some(task) => {
@@ -165,9 +251,11 @@ impl Publisher {
         let _ = self.committed.send(ids);
     }
 
-    async fn try_to_publish(&self, batch: Vec<ExecutedTask>) -> Result<(), Panicked> {
-        let context = &self.context;
-        let batch = write_many(&context.mirror, batch).await?;
+    async fn try_to_publish(
+        &self,
+        executed: Result<Vec<ExecutedTask>, Panicked>,
+    ) -> Result<(), Panicked> {
+        let (context, batch) = (&self.context, executed?);
         let (mirror, deletes) = (Arc::clone(&context.mirror), context.source.source.delete);
         let versions = context.source.versions.clone();
         let publishing = tokio::task::spawn_blocking(move || {
@@ -208,9 +296,9 @@ impl Publisher {
     }
 
     /// Has a task executed again whose failure can't be stored, after a pause that grows. Others are published meanwhile.
-    async fn postpone(&mut self, ids: Vec<ResourceId>) {
+    async fn postpone(&self, ids: Vec<ResourceId>) {
         doubt(&self.context, &ids).await;
-        let (_, pause) = self.restarts.after_panic();
+        let (_, pause) = self.restarts.lock().after_panic();
         let (committed, stop) = (self.committed.downgrade(), self.context.source.stop.clone());
         tokio::spawn(async move {
             tokio::select! {
@@ -224,17 +312,21 @@ impl Publisher {
     }
 }
 
-/// Writes resources that are in memory to staged files where they are many; few are written when they are published.
-async fn write_many(
+fn are_many_fetched(executed: &[ExecutedTask]) -> bool {
+    let is_fetched = |executed: &&ExecutedTask| matches!(executed.outcome, TaskOutcome::Fetched(_));
+    executed.iter().filter(is_fetched).count() >= MANY
+}
+
+/// Where files are many, has them all on disk before they are published; few are written and synced when they are.
+async fn stage_many(
     mirror: &Arc<Mirror>,
-    finished: Vec<ExecutedTask>,
+    executed: Vec<ExecutedTask>,
 ) -> Result<Vec<ExecutedTask>, Panicked> {
-    let in_memory = finished.iter().filter(|finished| finished.is_in_memory());
-    if in_memory.count() < MANY {
-        return Ok(finished);
+    if !are_many_fetched(&executed) {
+        return Ok(executed);
     }
-    let share = finished.len().div_ceil(WRITERS);
-    let mut rest = finished.into_iter();
+    let share = executed.len().div_ceil(WRITERS);
+    let mut rest = executed.into_iter();
     let mut writing = Vec::with_capacity(WRITERS);
     loop {
         let part: Vec<ExecutedTask> = rest.by_ref().take(share).collect();
@@ -243,18 +335,41 @@ async fn write_many(
         }
         let mirror = Arc::clone(mirror);
         writing.push(tokio::task::spawn_blocking(move || {
-            let written = part.into_iter().map(|finished| finished.written(&mirror));
+            let written = part.into_iter().map(|executed| executed.written(&mirror));
             written.collect::<Vec<_>>()
         }));
     }
     // All of them have ended when this returns, also where one has panicked.
     let written = futures_util::future::join_all(writing).await;
-    let written = written.into_iter().collect::<Result<Vec<_>, _>>();
-    Ok(written
-        .map_err(|_| Panicked)?
-        .into_iter()
-        .flatten()
-        .collect())
+    let written: Result<Vec<_>, _> = written.into_iter().collect();
+    let written = written.map_err(|_| Panicked)?.into_iter().flatten();
+    let (mirror, written) = (Arc::clone(mirror), written.collect());
+    let syncing = tokio::task::spawn_blocking(move || sync(&mirror, written));
+    syncing.await.map_err(|_| Panicked)
+}
+
+/// Syncs the files of executed tasks. For a blocking thread.
+fn sync(mirror: &Mirror, executed: Vec<ExecutedTask>) -> Vec<ExecutedTask> {
+    let mut synced = Vec::with_capacity(executed.len());
+    let (mut files, mut fetched): (Vec<CompletedFile>, Vec<(Task, Description)>) =
+        Default::default();
+    for executed in executed {
+        match executed.into_file(mirror) {
+            Ok((task, file, description)) => {
+                files.push(file);
+                fetched.push((task, description));
+            }
+            Err(other) => synced.push(other),
+        }
+    }
+    let paths = fetched.iter().map(|(task, _)| task.path.as_str());
+    let results = mirror.sync(files, paths);
+    let results = fetched.into_iter().zip(results);
+    synced.extend(results.map(|((task, description), file)| match file {
+        Ok(file) => ExecutedTask::fetched(task, file, description),
+        Err(error) => ExecutedTask::failed(task, &error),
+    }));
+    synced
 }
 
 /// Commits the results of tasks. While that fails nothing more is published: every file must have its record. A panic has
@@ -755,6 +870,7 @@ mod tests {
     use tokio::task::JoinHandle;
     use url::Url;
 
+    use super::super::received::BodyMemory;
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::mirror_path::made_path;
@@ -763,12 +879,18 @@ mod tests {
 
     /// The publication of a resource with this path panics.
     const WHILE_PUBLISHED: &str = "/panic-while-published";
+    /// The file of a resource with this path panics while it is written before its batch is published.
+    const WHILE_WRITTEN: &str = "/panic-while-written";
     /// The store panics when it is to store that a resource with this path was published.
     const WHILE_STORED: &str = "/panic-while-stored";
     /// The store panics whatever it is to store about a resource with this path.
     const WHATEVER_IS_STORED: &str = "/panic-whatever-is-stored";
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
+
+    pub(super) fn panic_while_written(task: &Task) {
+        assert!(task.uri.url().path() != WHILE_WRITTEN, "a test");
+    }
 
     pub(super) fn panic_while_published(finished: &[ExecutedTask]) {
         let mut paths = finished.iter().map(|it| it.task.uri.url().path());
@@ -792,10 +914,22 @@ mod tests {
     fn staged(mirror: &Mirror, bytes: &str) -> ReceivedResource {
         let mut file = mirror.stage().unwrap();
         file.write(bytes.as_bytes()).unwrap();
+        let file = file.finish(None).unwrap();
+        received(bytes, ReceivedBytes::Staged(file))
+    }
+
+    fn in_memory(bytes: &str) -> ReceivedResource {
+        let room = BodyMemory::of_body(Some(bytes.len() as u64)).unwrap();
+        let held = room.fill(bytes.as_bytes().to_vec());
+        let held = held.unwrap_or_else(|_| panic!("they fit"));
+        received(bytes, ReceivedBytes::InMemory(held))
+    }
+
+    fn received(text: &str, bytes: ReceivedBytes) -> ReceivedResource {
         ReceivedResource {
-            bytes: ReceivedBytes::Staged(file.finish(None).unwrap()),
+            bytes,
             description: Description {
-                length: bytes.len() as u64,
+                length: text.len() as u64,
                 media_type: None,
                 encoding: None,
                 hashes: Vec::new(),
@@ -809,6 +943,7 @@ mod tests {
     /// A Source whose tasks a test executes, and a publisher.
     struct Publishing {
         source: TestSource,
+        context: Arc<ApplyContext>,
         queue: mpsc::Sender<ExecutedTask>,
         committed: mpsc::UnboundedReceiver<Vec<ResourceId>>,
         publisher: JoinHandle<()>,
@@ -826,11 +961,13 @@ mod tests {
             source.announce(paths.iter().map(created).collect()).await;
             let (source_context, mirror) = (Arc::clone(&source.context), &source.mirror);
             let context = ApplyContext::new(source_context, Arc::clone(mirror), true);
+            let context = Arc::new(context);
             let (queue, queued) = mpsc::channel(BATCH);
             let (sender, committed) = mpsc::unbounded_channel();
-            let publisher = tokio::spawn(publish_all(Arc::new(context), queued, sender));
+            let publisher = tokio::spawn(publish_all(Arc::clone(&context), queued, sender));
             Self {
                 source,
+                context,
                 queue,
                 committed,
                 publisher,
@@ -843,22 +980,38 @@ mod tests {
             due.await.unwrap().tasks
         }
 
+        /// Has the bytes of a task published.
+        fn finish(&self, task: &Task, fetched: ReceivedResource) {
+            let outcome = TaskOutcome::Fetched(Box::new(fetched));
+            let task = task.clone();
+            assert!(self.queue.try_send(ExecutedTask { task, outcome }).is_ok());
+        }
+
+        /// How many files are staged.
+        fn staged(&self) -> usize {
+            let work = self.source.mirror.root().join(".resyncd/work");
+            std::fs::read_dir(work).unwrap().count()
+        }
+
         /// Executes what is due, has it published in one batch, and waits until all of it is committed. Returns how many tasks
         /// there were.
         async fn execute(&mut self) -> usize {
             let due = self.due().await;
-            let mut missing = due.len();
             // The publisher receives nothing before this awaits something.
-            for task in due.clone() {
-                let fetched = staged(&self.source.mirror, task.uri.as_str());
-                let outcome = TaskOutcome::Fetched(Box::new(fetched));
-                assert!(self.queue.try_send(ExecutedTask { task, outcome }).is_ok());
+            for task in &due {
+                self.finish(task, staged(&self.source.mirror, task.uri.as_str()));
             }
+            self.commit(due.len()).await;
+            due.len()
+        }
+
+        /// Waits until so many tasks are committed.
+        async fn commit(&mut self, tasks: usize) {
+            let mut missing = tasks;
             while missing > 0 {
                 let committed = tokio::time::timeout(LIMIT, self.committed.recv()).await;
                 missing -= committed.unwrap().unwrap().len();
             }
-            due.len()
         }
 
         /// Whether the file of a resource is published, and recorded.
@@ -1013,10 +1166,128 @@ mod tests {
         publishing.end().await;
     }
 
+    /// Every file must have its record.
+    #[tokio::test]
+    async fn nothing_is_published_while_a_batch_is_committed() {
+        let paths: Vec<String> = (0..2 * MANY).map(|number| format!("/{number}")).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let mut publishing = Publishing::of(&paths).await;
+        let due = publishing.due().await;
+        let (first, next) = due.split_at(MANY);
+        publishing.context.note_queued(usize::MAX);
+        // The publisher gets the answer after the commit.
+        let (commits, commit) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let hook = publishing.source.store.commit_hook();
+        hook.watch(move |_| {
+            let _ = commits.send(());
+            // Ends at once when the test has ended.
+            let _ = released.recv();
+        });
+        let finish = |task: &Task| publishing.finish(task, in_memory(task.uri.as_str()));
+        first.iter().for_each(finish);
+        let waiting = tokio::task::spawn_blocking(move || commit.recv_timeout(LIMIT));
+        waiting.await.unwrap().unwrap();
+
+        next.iter().for_each(finish);
+        let is_staged = async {
+            while publishing.staged() < MANY {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, is_staged).await.unwrap();
+        let root = publishing.source.mirror.root().to_owned();
+        for _ in 0..50 {
+            assert_eq!(publishing.staged(), MANY);
+            assert!(next.iter().all(|task| !root.join(&task.path).exists()));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        drop(release);
+        publishing.commit(due.len()).await;
+        for task in &due {
+            let bytes = std::fs::read(root.join(&task.path)).unwrap();
+            assert_eq!(bytes, task.uri.as_str().as_bytes());
+            assert!(publishing.is_applied(task.uri.url().path()).await);
+        }
+        publishing.end().await;
+    }
+
+    #[tokio::test]
+    async fn few_tasks_that_are_executed_while_a_batch_is_published_are_one_batch() {
+        let paths: Vec<String> = (0..MANY + 6).map(|number| format!("/{number}")).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let mut publishing = Publishing::of(&paths).await;
+        let due = publishing.due().await;
+        publishing.context.note_queued(usize::MAX);
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let hook = publishing.source.store.commit_hook();
+        hook.watch(move |_| {
+            let _ = released.recv();
+        });
+        let (first, next) = due.split_at(MANY);
+        let finish = |task: &Task| publishing.finish(task, in_memory(task.uri.as_str()));
+        first.iter().for_each(finish);
+        let received = async || {
+            while publishing.queue.capacity() < BATCH {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let limited = tokio::time::timeout(LIMIT, received());
+        limited.await.unwrap();
+        let is_publishing = async {
+            while publishing.staged() > 0
+                || !publishing
+                    .source
+                    .mirror
+                    .root()
+                    .join(&first[0].path)
+                    .exists()
+            {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, is_publishing).await.unwrap();
+        publishing.context.note_queued(0);
+        finish(&next[0]);
+        let limited = tokio::time::timeout(LIMIT, received());
+        limited.await.unwrap();
+        next[1..].iter().for_each(finish);
+        drop(release);
+        for expected in [MANY, 6] {
+            let committed = tokio::time::timeout(LIMIT, publishing.committed.recv()).await;
+            assert_eq!(committed.unwrap().unwrap().len(), expected);
+        }
+        publishing.end().await;
+    }
+
+    #[tokio::test]
+    async fn tasks_whose_writing_panics_are_published_one_by_one() {
+        let paths: Vec<String> = (1..MANY).map(|number| format!("/{number}")).collect();
+        let paths = paths.iter().map(String::as_str).chain([WHILE_WRITTEN]);
+        let paths: Vec<&str> = paths.collect();
+        let mut publishing = Publishing::of(&paths).await;
+        assert_eq!(publishing.execute().await, MANY);
+        let due = publishing.due().await;
+        assert_eq!(due.len(), MANY, "nothing of the batch is recorded");
+        assert!(due.iter().all(|task| task.live_doubted));
+        assert_eq!(publishing.execute().await, MANY);
+        assert_eq!(publishing.due().await.len(), 0);
+        for path in paths {
+            assert!(publishing.is_applied(path).await, "{path}");
+        }
+        publishing.end().await;
+    }
+
     #[tokio::test]
     async fn publication_that_panics_fails_one_task() {
-        for fatal in [WHILE_PUBLISHED, WHILE_STORED] {
+        let few_and_many = [
+            (WHILE_PUBLISHED, 0),
+            (WHILE_PUBLISHED, MANY),
+            (WHILE_STORED, 0),
+        ];
+        for (fatal, queued) in few_and_many {
             let mut publishing = Publishing::of(&["/a", fatal, "/b"]).await;
+            publishing.context.note_queued(queued);
             assert_eq!(publishing.execute().await, 3);
             let due = publishing.due().await;
             assert_eq!(due.len(), 3, "{fatal}: nothing of the batch is recorded");

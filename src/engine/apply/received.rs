@@ -1,7 +1,7 @@
 //! A resource that was received completely and verified, and is not published yet.
 //!
-//! A small one is in memory until it is published: then it is written to its staged file on the thread that publishes it, and does
-//! not need a blocking thread of its own. A large one is in its staged file.
+//! A small one is in memory until its batch is published, or prepared for that: then it is written to its staged file on a thread that
+//! does so for many, and does not need a blocking thread of its own. A large one is in its staged file.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 

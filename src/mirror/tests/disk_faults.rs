@@ -52,14 +52,26 @@ impl World {
         staged.finish(Some(SourceTime::from_micros(1)))
     }
 
-    /// `more`: how many more files are created, each in a folder of its own.
-    fn cycle(&self, more: usize) -> Reports {
+    /// `more`: how many more files are created, each in a folder of its own. `syncs_early`: whether they are synced before they are
+    /// published.
+    fn cycle(&self, more: usize, syncs_early: bool) -> Reports {
         let mut reports = Reports::default();
         let mut batch = Vec::new();
         for at in new_files(more) {
             match self.stage("new") {
                 Ok(file) => batch.push((at, file)),
                 Err(error) => reports.published.push((at, Err(error))),
+            }
+        }
+        if syncs_early {
+            let (names, files): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let synced = self.mirror.sync(files, names.iter().map(String::as_str));
+            batch = Vec::new();
+            for (at, synced) in names.into_iter().zip(synced) {
+                match synced {
+                    Ok(file) => batch.push((at, file)),
+                    Err(error) => reports.published.push((at, Err(error))),
+                }
             }
         }
         let (names, files): (Vec<_>, Vec<_>) = batch
@@ -145,21 +157,23 @@ fn new_files(more: usize) -> Vec<String> {
 #[test]
 fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
     let every = std::env::var("RESYNCD_FAULTS").is_ok_and(|faults| faults == "all");
-    for (errno, code, more, replaces) in [
-        (Errno::NOSPC, "disk-full", 0, true),
-        (Errno::DQUOT, "disk-full", 0, true),
-        (Errno::IO, "io", 0, true),
-        (Errno::IO, "io", 0, false),
-        (Errno::ROFS, "read-only", 0, true),
+    for (errno, code, more, replaces, syncs_early) in [
+        (Errno::NOSPC, "disk-full", 0, true, false),
+        (Errno::DQUOT, "disk-full", 0, true, true),
+        (Errno::IO, "io", 0, true, false),
+        (Errno::IO, "io", 0, true, true),
+        (Errno::IO, "io", 0, false, false),
+        (Errno::ROFS, "read-only", 0, true, false),
         // They are synced with the file system, and so are their folders.
-        (Errno::IO, "io", SYNC_TOGETHER, true),
+        (Errno::IO, "io", SYNC_TOGETHER, true, false),
+        (Errno::IO, "io", SYNC_TOGETHER, true, true),
     ] {
         let stride = if more == 0 || every { 1 } else { STRIDE };
         for lasting in [false, true] {
             let mut after = 0;
             loop {
                 let context = format!(
-                    "{errno:?} at call {after}, lasting: {lasting}, {more} more, {replaces}"
+                    "{errno:?} at call {after}, lasting: {lasting}, {more} more, {replaces}, early: {syncs_early}"
                 );
                 let mut world = World::with_files();
                 world.let_sync_replace_fsync(replaces);
@@ -171,7 +185,7 @@ fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
                     injected: 0,
                 }
                 .begin();
-                let reports = world.cycle(more);
+                let reports = world.cycle(more, syncs_early);
                 let injected = FaultPlan::end();
                 for error in reports.errors() {
                     assert!(
@@ -180,7 +194,7 @@ fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
                     );
                 }
                 world.check(more, &reports, &context);
-                let again = world.cycle(more);
+                let again = world.cycle(more, syncs_early);
                 assert_eq!(again.errors().count(), 0, "{context}: {again:?}");
                 world.check(more, &again, &context);
                 let mut expected = new_files(more);
