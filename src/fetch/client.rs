@@ -119,7 +119,8 @@ impl Client {
             trusted_host: url.host_str().map(Arc::from),
             ..self.guard.clone()
         };
-        let client = Self::guarded(&http, guard, self.connections.lookup())?;
+        let trust = self.connections.trust().clone();
+        let client = Self::trusting(&http, guard, self.connections.lookup(), trust)?;
         Ok(Self {
             max_uri_bytes: self.max_uri_bytes.max(url.as_str().len()),
             #[cfg(test)]
@@ -147,13 +148,23 @@ impl Client {
         guard: Guard,
         lookup: NameLookup,
     ) -> Result<Self, FetchError> {
+        let trust = ServerTrust::read(&http.authorities);
+        Self::trusting(http, guard, lookup, trust)
+    }
+
+    fn trusting(
+        http: &config::HttpConfig,
+        guard: Guard,
+        lookup: NameLookup,
+        trust: ServerTrust,
+    ) -> Result<Self, FetchError> {
         // Fails only if a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let resolver = GuardedResolver {
             guard: guard.clone(),
             lookup,
         };
-        let connections = Connections::new(http, resolver)?;
+        let connections = Connections::new(http, resolver, trust)?;
         Ok(Self {
             connections: Arc::new(connections),
             own_connections: None,

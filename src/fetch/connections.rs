@@ -75,11 +75,15 @@ impl Connections {
     ///
     /// # Errors
     /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
-    pub(super) fn new(http: &HttpConfig, resolver: GuardedResolver) -> Result<Self, FetchError> {
+    pub(super) fn new(
+        http: &HttpConfig,
+        resolver: GuardedResolver,
+        trust: ServerTrust,
+    ) -> Result<Self, FetchError> {
         let settings = Settings {
             http: http.clone(),
             resolver: Arc::new(resolver),
-            trust: ServerTrust::read(&http.authorities),
+            trust,
         };
         let route = Route {
             version: HttpVersion::Negotiated,
@@ -242,7 +246,6 @@ mod tests {
 
     #[tokio::test]
     async fn connections_of_any_version_go_to_allowed_addresses_only() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let resolver = GuardedResolver {
             guard: Guard {
                 allow_private: false,
@@ -254,7 +257,9 @@ mod tests {
                 Box::pin(std::future::ready(Ok(found)))
             }),
         };
-        let shared = Connections::new(&test_site::http(), resolver).unwrap();
+        let http = test_site::http();
+        let trust = ServerTrust::read(&http.authorities);
+        let shared = Connections::new(&http, resolver, trust).unwrap();
         let separate = shared.separate(None);
         for connections in [&shared, &separate] {
             for version in [

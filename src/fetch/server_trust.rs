@@ -1,5 +1,5 @@
 //! Which certificates of servers are trusted: those of the authorities of the system, and of those that are configured. They are read
-//! once, for all connections.
+//! once, at the start, for all connections.
 
 use std::sync::Arc;
 

@@ -349,7 +349,6 @@ impl HookWorker {
             return Ok(receiver);
         }
         let timeout = self.target.hook.timeout;
-        // An error may pass: the certificates of the system are read.
         let receiver = self.handles.client.webhook_receiver(url, timeout)?;
         Ok(self.receiver.get_or_init(|| receiver))
     }
