@@ -30,6 +30,9 @@ const REFILL_PAUSE: Duration = Duration::from_millis(10);
 /// How many downloads of a Source there are at once over all hosts, unless one host alone may have more; of each host no more than
 /// `connections_per_host` count. A Source may name any number of hosts; file descriptors are for all Sources and the listeners.
 const AT_ONCE: usize = 64;
+/// So many of them are for hosts that have none: where hosts that never answer have several downloads each, a task of another host that
+/// becomes due later does not wait for them.
+const RESERVED: usize = 16;
 /// How many executed tasks may wait to be published.
 const FINISHED: usize = 512;
 
@@ -347,7 +350,7 @@ impl Executor {
         let within = self.downloads.len().saturating_sub(beyond);
         let most_beyond = source.streams_per_host.saturating_sub(connections);
         Places {
-            connections: AT_ONCE.max(connections).saturating_sub(within),
+            connections: AT_ONCE.max(connections + RESERVED).saturating_sub(within),
             streams: most_beyond.saturating_sub(beyond),
         }
     }
@@ -358,10 +361,12 @@ impl Executor {
         let places = self.places();
         let source = &self.context.source;
         let may_begin = |busy: usize, queue: &VecDeque<Task>| {
-            let is_within = busy < source.connections_per_host;
-            let left = match is_within {
-                true => places.connections,
-                false => places.streams,
+            let left = match busy {
+                0 => places.connections,
+                busy if busy < source.connections_per_host => {
+                    places.connections.saturating_sub(RESERVED)
+                }
+                _ => places.streams,
             };
             let at_once = |task: &Task| source.client.at_once(task.uri.url());
             left > 0 && (busy == 0 || queue.front().is_some_and(|task| busy < at_once(task)))
@@ -584,6 +589,46 @@ mod tests {
         // A third one gets its places.
         source.announce(created("example.com", 1)).await;
         let _third = next_of("example.com", &mut requested).await;
+        context.stop.cancel();
+        tokio::time::timeout(LIMIT, executing)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn silent_hosts_leave_places_for_a_host_that_is_named_later() {
+        let url = Url::parse("https://example.org/").unwrap();
+        let (requests, mut requested) = mpsc::unbounded_channel();
+        let source = TestSource::new(&url, |client| {
+            client.with_network(Arc::new(Holding(requests)))
+        });
+        let context = &source.context;
+        let connections = context.connections_per_host;
+        let silent = AT_ONCE.div_ceil(connections);
+        let silent = (0..silent).map(|number| format!("silent-{number}.example"));
+        let silent: Vec<String> = silent.collect();
+        let of_silent = silent.iter().flat_map(|host| created(host, connections));
+        source.announce(of_silent.collect()).await;
+        let executing = tokio::spawn(execute_tasks(
+            Arc::clone(context),
+            Arc::clone(&source.mirror),
+        ));
+        let mut held = Vec::new();
+        for host in &silent {
+            held.push(next_of(host, &mut requested).await);
+        }
+        source.announce(created("later.example", 1)).await;
+        // The first request of a host goes alone for a moment only.
+        loop {
+            let next = tokio::time::timeout(LIMIT, requested.recv()).await;
+            let (host, answer) = next.expect("a request").unwrap();
+            held.push(answer);
+            if host == "later.example" {
+                break;
+            }
+        }
+        assert!(held.len() <= AT_ONCE - RESERVED + 1);
         context.stop.cancel();
         tokio::time::timeout(LIMIT, executing)
             .await
