@@ -63,7 +63,8 @@ impl Mirror {
     ///
     /// The results are in the order of the batch. The call returns when everything is on disk: all files are synced before any is
     /// renamed, and each folder is synced once, whatever the number of files. Where there are many, one sync of the file system
-    /// replaces these; of other calls only those wait for it that sync the file system, too. Of two files for one path the later is published. It blocks.
+    /// replaces these; of other calls only those wait for it that sync the file system, too. Of two files for one path the later is
+    /// published. It blocks.
     ///
     /// # Errors
     /// [`PublishError`] for each file separately. After [`MirrorError::Blocked`] another path may work.

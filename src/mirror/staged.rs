@@ -220,8 +220,8 @@ impl Staged {
     }
 
     /// Sets the modification time of the file to that of the resource. A long file is synced to disk, and so is every one where a
-    /// sync of the file system does not replace an fsync, or where many files are open; others are synced when they are published, or by [`Mirror::sync`](super::Mirror::sync).
-    /// After an error the file is removed.
+    /// sync of the file system does not replace an fsync, or where many files are open; others are synced when they are published, or
+    /// by [`Mirror::sync`](super::Mirror::sync). After an error the file is removed.
     ///
     /// A time that file systems can't store is replaced by the nearest one that they can. It may block for an fsync.
     pub fn finish(self, lastmod: Option<SourceTime>) -> Result<CompletedFile, MirrorError> {

@@ -911,6 +911,11 @@ mod tests {
         ResourceUri::parse(&format!("https://example.org{path}")).unwrap()
     }
 
+    /// So many paths.
+    fn numbered(count: usize) -> Vec<String> {
+        (0..count).map(|number| format!("/{number}")).collect()
+    }
+
     fn staged(mirror: &Mirror, bytes: &str) -> ReceivedResource {
         let mut file = mirror.stage().unwrap();
         file.write(bytes.as_bytes()).unwrap();
@@ -951,14 +956,15 @@ mod tests {
 
     impl Publishing {
         /// Announces resources with these paths.
-        async fn of(paths: &[&str]) -> Self {
+        async fn of(paths: &[impl AsRef<str>]) -> Self {
             let url = Url::parse("https://example.org/").unwrap();
             let source = TestSource::new(&url, |client| client);
-            let created = |path: &&str| Change {
+            let created = |path: &str| Change {
                 kind: ChangeKind::Created,
                 ..Change::deletion(uri(path), None)
             };
-            source.announce(paths.iter().map(created).collect()).await;
+            let changes = paths.iter().map(|path| created(path.as_ref()));
+            source.announce(changes.collect()).await;
             let (source_context, mirror) = (Arc::clone(&source.context), &source.mirror);
             let context = ApplyContext::new(source_context, Arc::clone(mirror), true);
             let context = Arc::new(context);
@@ -1169,9 +1175,7 @@ mod tests {
     /// Every file must have its record.
     #[tokio::test]
     async fn nothing_is_published_while_a_batch_is_committed() {
-        let paths: Vec<String> = (0..2 * MANY).map(|number| format!("/{number}")).collect();
-        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let mut publishing = Publishing::of(&paths).await;
+        let mut publishing = Publishing::of(&numbered(2 * MANY)).await;
         let due = publishing.due().await;
         let (first, next) = due.split_at(MANY);
         publishing.context.note_queued(usize::MAX);
@@ -1214,9 +1218,7 @@ mod tests {
 
     #[tokio::test]
     async fn few_tasks_that_are_executed_while_a_batch_is_published_are_one_batch() {
-        let paths: Vec<String> = (0..MANY + 6).map(|number| format!("/{number}")).collect();
-        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let mut publishing = Publishing::of(&paths).await;
+        let mut publishing = Publishing::of(&numbered(MANY + 6)).await;
         let due = publishing.due().await;
         publishing.context.note_queued(usize::MAX);
         let (release, released) = std::sync::mpsc::channel::<()>();
@@ -1262,9 +1264,8 @@ mod tests {
 
     #[tokio::test]
     async fn tasks_whose_writing_panics_are_published_one_by_one() {
-        let paths: Vec<String> = (1..MANY).map(|number| format!("/{number}")).collect();
-        let paths = paths.iter().map(String::as_str).chain([WHILE_WRITTEN]);
-        let paths: Vec<&str> = paths.collect();
+        let mut paths = numbered(MANY - 1);
+        paths.push(WHILE_WRITTEN.to_owned());
         let mut publishing = Publishing::of(&paths).await;
         assert_eq!(publishing.execute().await, MANY);
         let due = publishing.due().await;
@@ -1273,7 +1274,7 @@ mod tests {
         assert_eq!(publishing.execute().await, MANY);
         assert_eq!(publishing.due().await.len(), 0);
         for path in paths {
-            assert!(publishing.is_applied(path).await, "{path}");
+            assert!(publishing.is_applied(&path).await, "{path}");
         }
         publishing.end().await;
     }
