@@ -10,6 +10,7 @@ pub(super) enum Call {
     Syncfs,
     CreateFolder,
     Rename,
+    Link,
     Unlink,
     RemoveFolder,
 }

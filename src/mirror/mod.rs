@@ -5,6 +5,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `staged` | files that are being written, under `.resyncd/` |
+//! | `unnamed` | files without a name, which get one later |
 //! | `publish` | renames and removals, and the syncs that they need |
 //! | `tree` | the folders, looked up from the open root without symlinks |
 //! | `file_system` | one sync of the file system in place of many |
@@ -35,6 +36,7 @@ mod publish;
 mod reader;
 mod staged;
 mod tree;
+mod unnamed;
 
 use std::fs::{self, File};
 use std::io;
@@ -149,6 +151,19 @@ impl Mirror {
     /// Begins a staged file.
     pub fn stage(&self) -> Result<Staged, MirrorError> {
         Staged::begin(&self.staging)
+    }
+
+    /// Begins one of many staged files, which are published together: without a name, where that is possible.
+    pub fn stage_of_many(&self) -> Result<Staged, MirrorError> {
+        Staged::begin_unnamed(&self.staging)
+    }
+
+    /// How many threads may write staged files at once, where they are many: more where each waits until its file is synced.
+    pub fn writers(&self) -> usize {
+        match self.staging.file_system.replaces_fsync {
+            true => 2,
+            false => 8,
+        }
     }
 
     /// Opens a published file for reading. Its content does not change, even if another version is published meanwhile.

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::fault_injection::{Call, inject_fault};
 use super::file_system::SYNC_TOGETHER;
+use super::staged::LinkedFile;
 use super::tree::{Alterations, UnsyncedFolders, ancestors, kind, split};
 use super::{CompletedFile, Mirror, MirrorError};
 use crate::error_class::ErrorClass;
@@ -97,7 +98,8 @@ impl Mirror {
         let files = self.staging.sync(files);
         let mut unsynced = self.unsynced.lock();
         let mut files: Vec<Option<_>> = files.into_iter().map(Some).collect();
-        let mut failed: Vec<Option<PublishError>> = paths.iter().map(|_| None).collect();
+        let mut outcomes: Vec<Result<Option<LinkedFile>, PublishError>> = Vec::new();
+        outcomes.resize_with(paths.len(), || Ok(None));
         let mut opened: OpenFolder<'_> = None;
         for index in by_folder(&paths) {
             let path = &paths[index];
@@ -119,21 +121,24 @@ impl Mirror {
                     file: None,
                 }),
             };
-            failed[index] = renamed.err();
+            outcomes[index] = renamed;
         }
 
         let mut syncs = FolderSyncs {
             opened,
             ..FolderSyncs::default()
         };
-        let renamed = paths.iter().zip(&failed);
-        let renamed = renamed.filter_map(|(path, failed)| failed.is_none().then_some(path));
-        syncs.sync_together(self, renamed.map(MirrorPath::folder), &mut unsynced);
-        let results = paths.iter().zip(failed).map(|(path, failed)| {
-            if let Some(failed) = failed {
-                return Err(failed);
-            }
-            let synced = syncs.sync(self, path.folder(), &mut unsynced);
+        let renamed = paths.iter().zip(&outcomes);
+        let renamed = renamed.filter_map(|(path, outcome)| outcome.is_ok().then_some(path));
+        let any_linked = outcomes.iter().any(|it| matches!(it, Ok(Some(_))));
+        let folders = renamed.map(MirrorPath::folder);
+        let is_together = syncs.sync_together(self, folders, any_linked, &mut unsynced);
+        let results = paths.iter().zip(outcomes).map(|(path, outcome)| {
+            let linked = outcome?;
+            let synced = match linked.map(|linked| linked.sync(is_together)) {
+                Some(Err(errno)) => Err(not_synced(path.as_str(), errno)),
+                Some(Ok(())) | None => syncs.sync(self, path.folder(), &mut unsynced),
+            };
             synced.map_err(|error| PublishError { error, file: None })
         });
         let results: Vec<_> = results.collect();
@@ -167,7 +172,7 @@ impl Mirror {
         existing: Existing,
         opened: &mut OpenFolder<'a>,
         unsynced: &mut UnsyncedFolders,
-    ) -> Result<(), (Errno, CompletedFile)> {
+    ) -> Result<Option<LinkedFile>, (Errno, CompletedFile)> {
         let failures = self.staging.file_system.failures();
         let folder = match opened.take() {
             Some((at, folder)) if at == path.folder() => folder,
@@ -311,25 +316,28 @@ struct FolderSyncs<'a> {
 }
 
 impl FolderSyncs<'_> {
-    /// Syncs the folders of files that were just renamed, and their ancestors, with the file system if they are many. What is not
-    /// synced then is left to [`sync`](Self::sync).
+    /// Syncs the folders of files that were just renamed, and their ancestors, with the file system if they are many, or if
+    /// `any_linked` of the files must be synced, too. What is not synced then is left to [`sync`](Self::sync). Returns whether
+    /// everything was synced.
     ///
     /// They are on the file system of the staged files, or the renames would have failed.
     fn sync_together<'a>(
         &self,
         mirror: &Mirror,
         folders: impl Iterator<Item = &'a str>,
+        any_linked: bool,
         unsynced: &mut MutexGuard<'_, UnsyncedFolders>,
-    ) {
+    ) -> bool {
         let due = folders
             .flat_map(ancestors)
             .filter_map(|folder| Some((folder, unsynced.of(folder)?)));
         let due: BTreeMap<&str, Alterations> = due.collect();
         let file_system = &mirror.staging.file_system;
         let last = due.iter().max_by_key(|(_, alterations)| alterations.last);
-        let Some((last, _)) = last else { return };
-        if due.len() < SYNC_TOGETHER || !file_system.replaces_fsync {
-            return;
+        let Some((last, _)) = last else { return false };
+        let are_many = due.len() >= SYNC_TOGETHER || any_linked;
+        if !are_many || !file_system.replaces_fsync {
+            return false;
         }
         // Others may write much, and the calls of all other Sources must not wait for that. What they alter stays recorded.
         let synced = MutexGuard::unlocked(unsynced, || {
@@ -339,7 +347,7 @@ impl FolderSyncs<'_> {
             self.sync_one(mirror, last)
         });
         if synced.is_err() {
-            return;
+            return false;
         }
         let failures = file_system.failures();
         for (folder, alterations) in due {
@@ -348,6 +356,7 @@ impl FolderSyncs<'_> {
                 unsynced.remove(folder);
             }
         }
+        true
     }
 
     /// Syncs a folder and its ancestors, as far as they are recorded as unsynced.

@@ -4,6 +4,9 @@
 //! where many are published. Until then it is open: an fsync through the handle with which it was written reports every error of its
 //! own, whatever another sync has reported. Dropping a [`Staged`] or a [`CompletedFile`] removes the file; files that a crash leaves
 //! are removed when the mirror is opened.
+//!
+//! A staged file may be unnamed: it is in no folder, and is published by a link in place of a rename, which costs less. Such a file
+//! stays open until its link is on disk, because that it has one is written in the file, too, and not only in the folder.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -23,6 +26,7 @@ use super::error::errno;
 use super::fault_injection::{Call, inject_fault};
 use super::file_system::{FileSystem, SYNC_TOGETHER};
 use super::tree::{FolderTree, create_folder, sweep, sync_entries};
+use super::unnamed::{link_unnamed, links_unnamed, open_unnamed, reopen};
 use crate::file_lock::FileLock;
 use crate::mirror_path::OWN_FOLDER;
 use crate::protocol::SourceTime;
@@ -47,9 +51,11 @@ const OPEN_SHARE: u64 = 4;
 /// Every staged file refers to it: the lock is held until the last of them is dropped, so that no other process uses a name
 /// that this one will still remove.
 pub(super) struct StagingDir {
-    folder: OwnedFd,
+    pub(super) folder: OwnedFd,
     lock: FileLock,
     next: AtomicU64,
+    /// Whether files can be staged without a name, and get one later.
+    pub(super) links_unnamed: bool,
     pub(super) file_system: FileSystem,
     pub(super) open_files: Arc<OpenFiles>,
 }
@@ -82,6 +88,7 @@ impl StagingDir {
         inject_fault(Call::Write).map_err(|errno| io(errno.into()))?;
         (&*lock).write_all(b"in use\n").map_err(io)?;
         let staging = Self {
+            links_unnamed: file_system.replaces_fsync && links_unnamed(&folder),
             folder,
             lock,
             next: AtomicU64::new(1),
@@ -98,18 +105,40 @@ impl StagingDir {
     pub(super) fn sync(&self, files: Vec<CompletedFile>) -> Vec<Result<CompletedFile, Errno>> {
         let written = files
             .iter()
-            .filter(|file| matches!(file.state, SyncState::Written { .. }));
-        let is_together = written.count() >= SYNC_TOGETHER && self.sync_all().is_ok();
+            .filter(|file| matches!(file.state, SyncState::Written(_)));
+        let is_together = written.count() >= SYNC_TOGETHER && self.sync_all(&files).is_ok();
         let synced = files.into_iter().map(|file| file.synced(is_together));
         synced.collect()
     }
 
     /// Syncs the file system after files were staged.
-    fn sync_all(&self) -> Result<(), Errno> {
+    fn sync_all(&self, files: &[CompletedFile]) -> Result<(), Errno> {
         self.file_system.sync()?;
         // It fails where the file system was shut down. And without a journal ext4 has the disk write its cache before it has
         // written all: this does it again.
-        sync_entries(&self.folder)
+        sync_entries(&self.folder)?;
+        // But unnamed files alter no folder: one that was altered is synced.
+        let is_unnamed = |file: &&CompletedFile| file.name.name.is_none();
+        match files.iter().rev().find(is_unnamed).map(|file| &file.state) {
+            Some(SyncState::Written(it)) => sync(&it.file, &self.file_system),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a file its first or another name in the folder of staged files.
+    fn link(
+        &self,
+        mut link: impl FnMut(&OwnedFd, &str) -> Result<(), Errno>,
+    ) -> Result<String, Errno> {
+        loop {
+            let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
+            match link(&self.folder, &name) {
+                Ok(()) => return Ok(name),
+                // A foreign folder that the sweep did not remove.
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
     }
 
     /// Fails if folders that seem to be synced are not, because the file system was shut down before.
@@ -127,25 +156,41 @@ impl StagingDir {
     }
 }
 
-/// A name in the folder of staged files; dropping it removes the file, unless it was published.
+/// A name in the folder of staged files; dropping it removes the file.
 struct StagedName {
     staging: Arc<StagingDir>,
-    name: String,
-    published: bool,
+    /// `None`: the file is unnamed, or was published.
+    name: Option<String>,
 }
 
 impl StagedName {
     fn error(&self, doing: &'static str, error: &std::io::Error) -> MirrorError {
-        MirrorError::classify_io(doing, &format!("{STAGING_FOLDER}/{}", self.name), error)
+        MirrorError::classify_io(doing, &format!("{STAGING_FOLDER}/{self}"), error)
+    }
+
+    /// Gives an unnamed file a name in the folder of staged files.
+    fn give_to(&mut self, file: &File) -> Result<(), Errno> {
+        let link = |folder: &OwnedFd, name: &str| {
+            inject_fault(Call::Link)?;
+            link_unnamed(file, folder, name)
+        };
+        self.name = Some(self.staging.link(link)?);
+        Ok(())
+    }
+}
+
+impl fmt::Display for StagedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.as_deref().unwrap_or("unnamed"))
     }
 }
 
 impl Drop for StagedName {
     fn drop(&mut self) {
-        if !self.published {
+        if let Some(name) = &self.name {
             // A file that can't be removed is removed at the next start.
             let _ = inject_fault(Call::Unlink)
-                .and_then(|()| unlinkat(&self.staging.folder, &self.name, AtFlags::empty()));
+                .and_then(|()| unlinkat(&self.staging.folder, name, AtFlags::empty()));
         }
     }
 }
@@ -167,30 +212,39 @@ impl Staged {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let failures = staging.file_system.failures();
-        loop {
-            let name = staging.next.fetch_add(1, Ordering::Relaxed).to_string();
-            let created = inject_fault(Call::Create)
-                .and_then(|()| openat(&staging.folder, &name, flags, Mode::from_raw_mode(0o644)));
-            match created {
-                Ok(file) => {
-                    return Ok(Self {
-                        file: File::from(file),
-                        name: StagedName {
-                            staging: Arc::clone(staging),
-                            name,
-                            published: false,
-                        },
-                        length: 0,
-                        failures,
-                        failed: false,
-                    });
-                }
-                // A foreign folder that the sweep did not remove.
-                Err(Errno::EXIST) => {}
-                Err(errno) => {
-                    return Err(MirrorError::classify("creating", STAGING_FOLDER, errno));
-                }
-            }
+        let mut created = None;
+        let name = staging.link(|folder, name| {
+            inject_fault(Call::Create)?;
+            created = Some(openat(folder, name, flags, Mode::from_raw_mode(0o644))?);
+            Ok(())
+        });
+        let name = name.map_err(not_created)?;
+        let file = created.expect("it has a name");
+        Ok(Self::of(staging, file, Some(name), failures))
+    }
+
+    /// Begins an empty staged file that is unnamed, where there can be one. While many files are open it has a name: an unnamed file
+    /// is open until it is published.
+    pub(super) fn begin_unnamed(staging: &Arc<StagingDir>) -> Result<Self, MirrorError> {
+        if !staging.links_unnamed || staging.open_files.are_many() {
+            return Self::begin(staging);
+        }
+        let failures = staging.file_system.failures();
+        inject_fault(Call::Create).map_err(not_created)?;
+        let file = open_unnamed(&staging.folder).map_err(not_created)?;
+        Ok(Self::of(staging, file, None, failures))
+    }
+
+    fn of(staging: &Arc<StagingDir>, file: OwnedFd, name: Option<String>, failures: u64) -> Self {
+        Self {
+            file: File::from(file),
+            name: StagedName {
+                staging: Arc::clone(staging),
+                name,
+            },
+            length: 0,
+            failures,
+            failed: false,
         }
     }
 
@@ -227,7 +281,7 @@ impl Staged {
     pub fn finish(self, lastmod: Option<SourceTime>) -> Result<CompletedFile, MirrorError> {
         let Self {
             file,
-            name,
+            mut name,
             length,
             failures,
             failed,
@@ -246,12 +300,17 @@ impl Staged {
             .then(|| OpenPermit::within_limit(&name.staging.open_files))
             .flatten();
         let state = match permit {
-            Some(permit) => SyncState::Written {
+            Some(permit) => SyncState::Written(OpenFile {
                 file,
                 failures,
                 _permit: permit,
-            },
+            }),
             None => {
+                if name.name.is_none() {
+                    // It is closed, and would be lost.
+                    let named = name.give_to(&file);
+                    named.map_err(|errno| name.error("naming", &errno.into()))?;
+                }
                 sync(&file, &name.staging.file_system)
                     .map_err(|errno| name.error("syncing", &errno.into()))?;
                 SyncState::Synced
@@ -259,6 +318,10 @@ impl Staged {
         };
         Ok(CompletedFile { state, name })
     }
+}
+
+fn not_created(errno: Errno) -> MirrorError {
+    MirrorError::classify("creating", STAGING_FOLDER, errno)
 }
 
 /// Syncs a staged file to disk.
@@ -276,7 +339,7 @@ fn open_limit(descriptors: Option<u64>) -> usize {
 
 impl fmt::Debug for Staged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Staged({})", self.name.name)
+        write!(f, "Staged({})", self.name)
     }
 }
 
@@ -302,14 +365,44 @@ pub struct CompletedFile {
 enum SyncState {
     /// It is.
     Synced,
+    /// It is, and is unnamed.
+    Unnamed(OpenFile),
     /// All of it is written.
-    Written {
-        /// The file as it was written.
-        file: File,
-        /// How many syncs of the file system had failed before the file was created.
-        failures: u64,
-        _permit: OpenPermit,
-    },
+    Written(OpenFile),
+}
+
+/// A completed file as it was written.
+struct OpenFile {
+    file: File,
+    /// How many syncs of the file system had failed before the file was created.
+    failures: u64,
+    _permit: OpenPermit,
+}
+
+impl OpenFile {
+    /// Has the file on disk. `is_together`: whether the file system was synced since the file was altered.
+    fn sync(&self, file_system: &FileSystem, is_together: bool) -> Result<(), Errno> {
+        // A sync that has failed may have reported an error of this file, which no later one of the file system reports again.
+        // Or an error of a file of others, over and over: no file of ours is to be lost by that.
+        if is_together && self.failures == file_system.failures() {
+            return file_system.check_blocks(&self.file);
+        }
+        sync(&self.file, file_system)
+    }
+}
+
+/// A file that was published by a link, which may not be on disk.
+pub(super) struct LinkedFile {
+    file: OpenFile,
+    staging: Arc<StagingDir>,
+}
+
+impl LinkedFile {
+    /// Has on disk that the file has a link: the folder of the link is to be synced after that. `is_together`: whether the file
+    /// system was synced since.
+    pub(super) fn sync(&self, is_together: bool) -> Result<(), Errno> {
+        self.file.sync(&self.staging.file_system, is_together)
+    }
 }
 
 /// The number of completed files that are open. It is limited: file descriptors are for all Sources, and for the listeners.
@@ -328,6 +421,11 @@ impl OpenFiles {
     pub(super) fn new(limit: usize) -> Self {
         let open = AtomicUsize::new(0);
         Self { open, limit }
+    }
+
+    /// Whether the last quarter of them is in use, which is for files that are synced soon.
+    fn are_many(&self) -> bool {
+        self.open.load(Ordering::Relaxed) >= self.limit - self.limit / 4
     }
 }
 
@@ -357,67 +455,79 @@ impl CompletedFile {
         staging: &Arc<StagingDir>,
         link: impl Fn(&OwnedFd, &str) -> Result<(), Errno>,
     ) -> Result<Self, Errno> {
-        loop {
-            let name = staging.next.fetch_add(1, Ordering::Relaxed).to_string();
-            match link(&staging.folder, &name) {
-                Ok(()) => {
-                    return Ok(Self {
-                        state: SyncState::Synced,
-                        name: StagedName {
-                            staging: Arc::clone(staging),
-                            name,
-                            published: false,
-                        },
-                    });
-                }
-                // A foreign folder that the sweep did not remove.
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+        let name = staging.link(link)?;
+        Ok(Self {
+            state: SyncState::Synced,
+            name: StagedName {
+                staging: Arc::clone(staging),
+                name: Some(name),
+            },
+        })
     }
 
     /// Opens the file for reading.
     pub(super) fn open_staged(&self) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (folder, name) = (&self.name.staging.folder, &self.name.name);
-        openat(folder, name, flags, Mode::empty()).map(File::from)
+        match (&self.name.name, &self.state) {
+            (Some(name), _) => openat(&self.name.staging.folder, name, flags, Mode::empty()),
+            (None, SyncState::Written(it) | SyncState::Unnamed(it)) => reopen(&it.file),
+            (None, SyncState::Synced) => Err(Errno::NOENT),
+        }
+        .map(File::from)
     }
 
-    /// The file, on disk, and closed. `is_together`: whether the file system was synced since the file was completed.
+    /// The file, on disk, and closed unless it is unnamed. `is_together`: whether the file system was synced since the file was
+    /// completed.
     fn synced(mut self, is_together: bool) -> Result<Self, Errno> {
-        let state = std::mem::replace(&mut self.state, SyncState::Synced);
-        if let SyncState::Written { file, failures, .. } = state {
-            let file_system = &self.name.staging.file_system;
-            // A sync that has failed may have reported an error of this file, which no later one of the file system reports again.
-            // Or an error of a file of others, over and over: no file of ours is to be lost by that.
-            if is_together && failures == file_system.failures() {
-                file_system.check_blocks(&file)?;
-            } else {
-                sync(&file, file_system)?;
+        self.state = match std::mem::replace(&mut self.state, SyncState::Synced) {
+            SyncState::Written(file) => {
+                file.sync(&self.name.staging.file_system, is_together)?;
+                match self.name.name {
+                    Some(_) => SyncState::Synced,
+                    None => SyncState::Unnamed(file),
+                }
             }
-        }
+            state => state,
+        };
         Ok(self)
     }
 
-    /// Renames the file to its published name, replacing the file there; returns it on failure.
-    pub(super) fn move_to(mut self, folder: &OwnedFd, name: &str) -> Result<(), (Errno, Self)> {
-        let staging = &self.name.staging.folder;
-        let renamed = inject_fault(Call::Rename)
-            .and_then(|()| renameat(staging, &self.name.name, folder, name));
-        match renamed {
-            Ok(()) => {
-                self.name.published = true;
-                Ok(())
-            }
-            Err(errno) => Err((errno, self)),
+    /// Renames the file to its published name, replacing the file there; returns it on failure. An unnamed file is linked: what is
+    /// returned then is to be synced, too.
+    pub(super) fn move_to(
+        mut self,
+        folder: &OwnedFd,
+        name: &str,
+    ) -> Result<Option<LinkedFile>, (Errno, Self)> {
+        if let Err(errno) = self.try_to_move(folder, name) {
+            return Err((errno, self));
         }
+        self.name.name = None;
+        let staging = Arc::clone(&self.name.staging);
+        Ok(match self.state {
+            SyncState::Unnamed(file) => Some(LinkedFile { file, staging }),
+            SyncState::Written(_) | SyncState::Synced => None,
+        })
+    }
+
+    fn try_to_move(&mut self, folder: &OwnedFd, name: &str) -> Result<(), Errno> {
+        if let (SyncState::Unnamed(it), None) = (&self.state, &self.name.name) {
+            inject_fault(Call::Link)?;
+            match link_unnamed(&it.file, folder, name) {
+                // A link replaces nothing.
+                Err(Errno::EXIST) => self.name.give_to(&it.file)?,
+                linked => return linked,
+            }
+        }
+        let own = self.name.name.as_ref().ok_or(Errno::NOENT)?;
+        inject_fault(Call::Rename)?;
+        renameat(&self.name.staging.folder, own, folder, name)
     }
 }
 
 impl fmt::Debug for CompletedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CompletedFile({})", self.name.name)
+        write!(f, "CompletedFile({})", self.name)
     }
 }
 

@@ -30,6 +30,7 @@ impl World {
         let mut world = Self { mirror, base };
         // Whatever file system the tests run on.
         world.let_sync_replace_fsync(true);
+        world.let_files_be_unnamed();
         world.let_shutdown_be_hidden(false);
         // Other tests run in this process.
         world.limit_open_files(1000);
@@ -51,6 +52,13 @@ impl World {
     fn let_sync_replace_fsync(&mut self, replaces: bool) {
         let staging = Arc::get_mut(&mut self.mirror.staging).unwrap();
         staging.file_system.replaces_fsync = replaces;
+    }
+
+    /// Where the file system can.
+    fn let_files_be_unnamed(&mut self) {
+        let staging = Arc::get_mut(&mut self.mirror.staging).unwrap();
+        staging.links_unnamed = super::unnamed::links_unnamed(&staging.folder);
+        assert!(staging.links_unnamed, "ext4, XFS, Btrfs and tmpfs can");
     }
 
     fn let_shutdown_be_hidden(&mut self, is_hidden: bool) {
@@ -78,6 +86,12 @@ impl World {
 
     fn completed(&self, bytes: &str) -> CompletedFile {
         let mut staged = self.mirror.stage().unwrap();
+        staged.write(bytes.as_bytes()).unwrap();
+        staged.finish(None).unwrap()
+    }
+
+    fn unnamed(&self, bytes: &str) -> CompletedFile {
+        let mut staged = self.mirror.stage_of_many().unwrap();
         staged.write(bytes.as_bytes()).unwrap();
         staged.finish(None).unwrap()
     }
@@ -816,4 +830,107 @@ proptest! {
         }
         prop_assert_eq!(world.staged_files(), 0);
     }
+}
+
+#[test]
+fn unnamed_files_are_in_no_folder_until_they_are_published() {
+    let world = World::new();
+    world.publish("h/changed").unwrap();
+    let dropped = world.unnamed("dropped");
+    let batch = ["h/new", "h/changed"].map(|at| (world.unnamed("new"), path(at)));
+    assert_eq!(world.staged_files(), 0);
+    let calls = record_calls(|| {
+        assert_eq!(codes(&world.mirror.publish(batch.into())), ["ok", "ok"]);
+    });
+    // The second link of the changed one is in the folder of staged files, and replaces the old file.
+    assert_eq!(
+        (count(&calls, Call::Link), count(&calls, Call::Rename)),
+        (3, 1)
+    );
+    drop(dropped);
+    assert_eq!(world.files(), ["h/changed", "h/new"]);
+    for at in ["h/changed", "h/new"] {
+        assert_eq!(fs::read_to_string(world.at(at)).unwrap(), "new");
+    }
+    assert_eq!(world.staged_files(), 0);
+    let kept = vec![(world.unnamed("other"), path("h/new"))];
+    assert_eq!(codes(&world.mirror.publish_new(kept)), ["file-exists"]);
+    assert_eq!(fs::read_to_string(world.at("h/new")).unwrap(), "new");
+    assert_eq!(world.staged_files(), 0);
+}
+
+#[test]
+fn unnamed_file_can_be_read_before_it_is_published() {
+    let world = World::new();
+    world.publish("same").unwrap();
+    let file = world.unnamed("same");
+    let other = world.mirror.open_file(&path("same")).unwrap();
+    assert!(file.has_bytes_of(&other).unwrap());
+    let synced = world
+        .mirror
+        .sync(vec![file], ["same"])
+        .pop()
+        .unwrap()
+        .unwrap();
+    let mut bytes = String::new();
+    synced.open().unwrap().read_to_string(&mut bytes).unwrap();
+    assert_eq!(bytes, "same");
+}
+
+/// Unlike that of a rename, the number of links is in the file: it must be on disk, too.
+#[test]
+fn linked_files_are_synced_with_the_file_system_or_each_by_itself() {
+    const FILES: usize = 3;
+    let world = World::new();
+    let batch = |n: usize| {
+        let at = |file: usize| format!("h/{n}/{file}");
+        let files = (0..FILES).map(|file| (world.unnamed("new"), path(&at(file))));
+        files.collect::<Vec<_>>()
+    };
+    let synced = |files: Vec<(CompletedFile, MirrorPath)>| {
+        let (files, paths): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+        let files = world
+            .mirror
+            .sync(files, paths.iter().map(MirrorPath::as_str));
+        let files = files.into_iter().map(Result::unwrap);
+        files.zip(paths).collect::<Vec<_>>()
+    };
+    let first = synced(batch(0));
+    let calls = record_calls(|| assert_eq!(codes(&world.mirror.publish(first)), ["ok"; FILES]));
+    let together = (count(&calls, Call::Syncfs), count(&calls, Call::Fsync));
+    assert_eq!(together, (1, 1), "the folder that was altered last");
+
+    let second = synced(batch(1));
+    FaultPlan {
+        of: &[Call::Syncfs],
+        after: 0,
+        errno: Errno::IO,
+        lasting: false,
+        injected: 0,
+    }
+    .begin();
+    let calls = record_calls(|| assert_eq!(codes(&world.mirror.publish(second)), ["ok"; FILES]));
+    assert_eq!(FaultPlan::end(), 1);
+    let folders = 2;
+    assert_eq!(count(&calls, Call::Fsync), FILES + folders);
+}
+
+#[test]
+fn files_have_names_where_too_many_are_open_or_none_can_be_unnamed() {
+    let mut world = World::new();
+    world.limit_open_files(4);
+    let files: Vec<_> = (0..6).map(|_| world.unnamed("new")).collect();
+    assert_eq!(world.staged_files(), 3);
+    drop(files);
+    assert_eq!(world.staged_files(), 0);
+    Arc::get_mut(&mut world.mirror.staging)
+        .unwrap()
+        .links_unnamed = false;
+    let file = world.unnamed("new");
+    assert_eq!(world.staged_files(), 1);
+    assert_eq!(
+        codes(&world.mirror.publish(vec![(file, path("a"))])),
+        ["ok"]
+    );
+    assert_eq!(world.staged_files(), 0);
 }

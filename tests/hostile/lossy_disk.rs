@@ -7,6 +7,8 @@
 //! - That a folder has an entry, or has it no longer, is safe once the folder was synced. Until then each of its names may stand for
 //!   what it stood for at the last sync, or at any moment since. A rename is two such changes: one may be lost without the other.
 //! - A folder that is synced is lost nevertheless if its own entry is.
+//! - A file that was created without a name is lost, whatever its folder has, unless it was synced after it got a link: until then it
+//!   may be one that nothing refers to, which a check of the file system removes.
 //! - A sync of a file system syncs what is below the folder through which it is called, and nothing beside it: that may be on another
 //!   file system.
 //! - A write changes no byte but those that it writes, and no sector is half written.
@@ -49,6 +51,10 @@ pub(crate) enum Step {
     Create {
         path: String,
     },
+    /// The path is the one that the system shows, also when the file has got a name.
+    CreateUnnamed {
+        path: String,
+    },
     CreateFolder {
         path: String,
     },
@@ -56,6 +62,10 @@ pub(crate) enum Step {
         path: String,
     },
     Rename {
+        from: String,
+        to: String,
+    },
+    Link {
         from: String,
         to: String,
     },
@@ -100,9 +110,14 @@ pub(crate) fn read_log(log: &[u8], folder: &Path) -> Vec<Step> {
             "fsync" => Step::Sync { path: path() },
             "syncfs" => Step::SyncAll { path: path() },
             "create" => Step::Create { path: path() },
+            "create-unnamed" => Step::CreateUnnamed { path: path() },
             "mkdir" => Step::CreateFolder { path: path() },
             "unlink" => Step::Remove { path: path() },
             "rename" => Step::Rename {
+                from: path(),
+                to: relative(second, folder),
+            },
+            "link" => Step::Link {
                 from: path(),
                 to: relative(second, folder),
             },
@@ -169,16 +184,27 @@ enum FileChange {
     Write(usize, Vec<u8>),
     Length(usize),
     Time(u64),
+    /// Its first name.
+    Name,
 }
 
 /// The state of a file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Content {
     bytes: Vec<u8>,
     nanos: Option<u64>,
+    has_name: bool,
 }
 
 impl Content {
+    fn empty(has_name: bool) -> Self {
+        Self {
+            bytes: Vec::new(),
+            nanos: None,
+            has_name,
+        }
+    }
+
     fn apply(&mut self, change: &FileChange) {
         match change {
             FileChange::Write(offset, bytes) => {
@@ -187,6 +213,7 @@ impl Content {
             }
             FileChange::Length(length) => self.bytes.resize(*length, 0),
             FileChange::Time(nanos) => self.nanos = Some(*nanos),
+            FileChange::Name => self.has_name = true,
         }
     }
 
@@ -246,11 +273,22 @@ enum Node {
     Folder(BTreeMap<String, Vec<Option<usize>>>),
 }
 
+impl Node {
+    fn empty_file(has_name: bool) -> Self {
+        Self::File {
+            synced: Content::empty(has_name),
+            unsynced: Vec::new(),
+        }
+    }
+}
+
 /// The files below a folder, with what is not synced of them.
 #[derive(Clone)]
 pub(crate) struct LossyDisk {
     /// The first is the folder itself.
     nodes: Vec<Node>,
+    /// The files that were created without a name.
+    unnamed: BTreeMap<String, usize>,
 }
 
 impl LossyDisk {
@@ -258,6 +296,7 @@ impl LossyDisk {
     pub(crate) fn read(folder: &Path) -> Self {
         let mut disk = Self {
             nodes: vec![Node::Folder(BTreeMap::new())],
+            unnamed: BTreeMap::new(),
         };
         disk.read_into(0, folder);
         disk
@@ -275,6 +314,7 @@ impl LossyDisk {
                     synced: Content {
                         bytes: fs::read(entry.path()).unwrap(),
                         nanos: None,
+                        has_name: true,
                     },
                     unsynced: Vec::new(),
                 }
@@ -295,6 +335,9 @@ impl LossyDisk {
     }
 
     fn find(&self, path: &str) -> Option<usize> {
+        if let Some(&id) = self.unnamed.get(path) {
+            return Some(id);
+        }
         names(path).try_fold(0, |at, name| match &self.nodes[at] {
             Node::Folder(entries) => *entries.get(name)?.last()?,
             Node::File { .. } => None,
@@ -370,20 +413,28 @@ impl LossyDisk {
                     self.sync(id);
                 }
             }
-            Step::SyncAll { path } => self.sync_all(self.existing(path)),
-            Step::Create { path } => self.add(
-                path,
-                Node::File {
-                    synced: Content::default(),
-                    unsynced: Vec::new(),
-                },
-            ),
+            Step::SyncAll { path } => {
+                self.sync_all(self.existing(path));
+                let unnamed = self.unnamed.iter();
+                let below = unnamed.filter(|(it, _)| Path::new(it).starts_with(path));
+                let below: Vec<usize> = below.map(|(_, &id)| id).collect();
+                below.into_iter().for_each(|id| self.sync(id));
+            }
+            Step::Create { path } => self.add(path, Node::empty_file(true)),
+            Step::CreateUnnamed { path } => {
+                self.nodes.push(Node::empty_file(false));
+                self.unnamed.insert(path.clone(), self.nodes.len() - 1);
+            }
             Step::CreateFolder { path } => self.add(path, Node::Folder(BTreeMap::new())),
             Step::Remove { path } => self.set_entry(path, None),
             Step::Rename { from, to } => {
                 let node = self.existing(from);
                 self.set_entry(from, None);
                 self.set_entry(to, Some(node));
+            }
+            Step::Link { from, to } => {
+                self.change(from, FileChange::Name);
+                self.set_entry(to, Some(self.existing(from)));
             }
             Step::Answer { .. } => {}
         }
@@ -415,6 +466,9 @@ impl LossyDisk {
                     let mut content = synced.clone();
                     for change in unsynced {
                         content.apply_lossy(change, loss, dice);
+                    }
+                    if !content.has_name {
+                        continue;
                     }
                     fs::write(&path, &content.bytes).unwrap();
                     if let Some(nanos) = content.nanos {
@@ -473,6 +527,21 @@ mod tests {
         assert_eq!(survivors(&renamed).len(), 4);
         let synced = format!("{renamed}fsync 0 2 0 0\n/x\n");
         assert_eq!(survivors(&synced), [file("b", "ab")].into());
+    }
+
+    #[test]
+    fn file_without_a_name_is_lost_unless_it_was_synced_with_its_link() {
+        let ab = [("b".to_owned(), "ab".to_owned())];
+        let unnamed = "create-unnamed 0 15 0 0\n/x/#1 (deleted)\n\
+             write 0 15 0 2\n/x/#1 (deleted)ab\nfsync 0 15 0 0\n/x/#1 (deleted)\n";
+        assert_eq!(survivors(unnamed), [Vec::new()].into());
+        let linked = format!("{unnamed}link 0 15 4 0\n/x/#1 (deleted)/x/b\n");
+        let folder = format!("{linked}fsync 0 2 0 0\n/x\n");
+        assert_eq!(survivors(&folder), [Vec::new(), ab.to_vec()].into());
+        let both = format!("{folder}fsync 0 15 0 0\n/x/#1 (deleted)\n");
+        assert_eq!(survivors(&both), [ab.to_vec()].into());
+        let together = format!("{linked}syncfs 0 2 0 0\n/x\n");
+        assert_eq!(survivors(&together), [ab.to_vec()].into());
     }
 
     #[test]

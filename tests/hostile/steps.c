@@ -45,7 +45,7 @@ enum where {
     DESCRIPTOR, /* the first is a file descriptor */
     PATH,       /* the first is a path */
     AT,         /* the first is a folder, the second a path in it */
-    NEW_AT,     /* the same, only with O_EXCL, which creates a file */
+    NEW_AT,     /* the same, only with O_EXCL, which creates a file, or with O_TMPFILE, which creates one without a name */
     TO,         /* the second is the new path */
     TO_AT,      /* the third is the folder and the fourth the new path in it */
     SOCKET,     /* the first is a socket; recorded only */
@@ -71,6 +71,7 @@ static const struct call {
     {SYS_openat, "create", NEW_AT},
     {SYS_mkdirat, "mkdir", AT},
     {SYS_unlinkat, "unlink", AT},
+    {SYS_linkat, "link", TO_AT},
     {SYS_renameat2, "rename", TO_AT},
 #ifdef SYS_renameat
     {SYS_renameat, "rename", TO_AT},
@@ -142,6 +143,18 @@ static void path_in(pid_t thread, int folder, unsigned long address, char *path,
     strncat(path, name, size - strlen(path) - 1);
 }
 
+/* Whether `openat` creates a file without a name. */
+static int is_unnamed(const __uint64_t args[6]) {
+    return (args[2] & O_TMPFILE) == O_TMPFILE;
+}
+
+/* The path of a file that gets another name: /proc names an open file. */
+static void linked_path(pid_t thread, int folder, unsigned long address, char *path, size_t size) {
+    int descriptor;
+    path_in(thread, folder, address, path, size);
+    if (sscanf(path, "/proc/self/fd/%d", &descriptor) == 1) path_of(thread, descriptor, path, size);
+}
+
 /* The call that a stopped thread is about to make, its arguments, and the path of its file. */
 static const struct call *call_of(pid_t thread, int records, __uint64_t args[6], char *path, size_t size) {
     struct __ptrace_syscall_info info;
@@ -157,7 +170,7 @@ static const struct call *call_of(pid_t thread, int records, __uint64_t args[6],
     case DESCRIPTOR: path_of(thread, (int)args[0], path, size); break;
     case PATH: path_in(thread, AT_FDCWD, args[0], path, size); break;
     case NEW_AT:
-        if (!(args[2] & (records ? O_CREAT | O_TRUNC : O_EXCL))) return NULL;
+        if (!(args[2] & (records ? O_CREAT | O_TRUNC : O_EXCL)) && !is_unnamed(args)) return NULL;
         /* fall through */
     case AT: path_in(thread, (int)args[0], args[1], path, size); break;
     case TO: path_in(thread, AT_FDCWD, args[1], path, size); break;
@@ -224,7 +237,7 @@ static int record(FILE *log, pid_t thread, const struct call *call, const __uint
     char from[8192] = "", name[64];
     struct stat file;
     int is_new = call->where == NEW_AT && lstat(path, &file);
-    if (call->where == TO_AT) path_in(thread, (int)args[0], args[1], from, sizeof from);
+    if (call->where == TO_AT) linked_path(thread, (int)args[0], args[1], from, sizeof from);
     if (call->where == TO) path_in(thread, AT_FDCWD, args[0], from, sizeof from);
     int status;
     if (ptrace(PTRACE_SYSCALL, thread, 0, 0) || waitpid(thread, &status, __WALL) < 0 || !WIFSTOPPED(status)) return 0;
@@ -265,7 +278,11 @@ static int record(FILE *log, pid_t thread, const struct call *call, const __uint
         write_record(log, call->name, file.st_mtim.tv_sec * 1000000000LL + file.st_mtim.tv_nsec, path, "", "", 0);
         return 1;
     case SYS_openat:
-        if (is_new) write_record(log, call->name, 0, path, "", "", 0);
+        if (is_unnamed(args)) {
+            char unnamed[8192];
+            path_of(thread, (int)result, unnamed, sizeof unnamed);
+            write_record(log, "create-unnamed", 0, unnamed, "", "", 0);
+        } else if (is_new) write_record(log, call->name, 0, path, "", "", 0);
         else if (args[2] & O_TRUNC) write_record(log, "truncate", 0, path, "", "", 0);
         return 1;
     default:

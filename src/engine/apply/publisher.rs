@@ -35,10 +35,8 @@ use crate::store::{
 const BATCH: usize = 512;
 /// How long a batch is gathered at most while many tasks are queued.
 const GATHER: Duration = Duration::from_millis(25);
-/// So many files are written by several threads, because each may be synced, and are on disk before they are published.
+/// So many files are written by several threads, and are on disk before they are published.
 const MANY: usize = 32;
-/// The number of those threads.
-const WRITERS: usize = 8;
 /// The pause after the panic of a batch.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -60,8 +58,8 @@ impl ExecutedTask {
         Self { task, outcome }
     }
 
-    /// The staged file of what was fetched: bytes in memory are written to it. `Err`: nothing was fetched, or the file can't be
-    /// written, and the task has failed. It may block.
+    /// The staged file of what was fetched: bytes in memory are written to it, as those of one of many. `Err`: nothing was fetched,
+    /// or the file can't be written, and the task has failed. It may block.
     #[expect(clippy::result_large_err, reason = "both are what becomes of the task")]
     fn into_file(self, mirror: &Mirror) -> Result<(Task, CompletedFile, Description), Self> {
         let Self { task, outcome } = self;
@@ -69,7 +67,7 @@ impl ExecutedTask {
             return Err(Self { task, outcome });
         };
         let ReceivedResource { bytes, description } = *resource;
-        match bytes.into_file(mirror, description.lastmod) {
+        match bytes.into_file_of_many(mirror, description.lastmod) {
             Ok(file) => Ok((task, file, description)),
             Err(error) => Err(Self::failed(task, &error)),
         }
@@ -325,9 +323,9 @@ async fn stage_many(
     if !are_many_fetched(&executed) {
         return Ok(executed);
     }
-    let share = executed.len().div_ceil(WRITERS);
+    let share = executed.len().div_ceil(mirror.writers());
     let mut rest = executed.into_iter();
-    let mut writing = Vec::with_capacity(WRITERS);
+    let mut writing = Vec::new();
     loop {
         let part: Vec<ExecutedTask> = rest.by_ref().take(share).collect();
         if part.is_empty() {

@@ -5,7 +5,7 @@
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::mirror::{CompletedFile, Mirror, MirrorError};
+use crate::mirror::{CompletedFile, Mirror, MirrorError, Staged};
 use crate::protocol::{Digest, ServedVersion, SourceTime};
 
 /// The length of the longest resource that is in memory until it is published, in bytes.
@@ -34,10 +34,27 @@ impl ReceivedBytes {
         mirror: &Mirror,
         lastmod: Option<SourceTime>,
     ) -> Result<CompletedFile, MirrorError> {
+        self.written_to(|| mirror.stage(), lastmod)
+    }
+
+    /// The same for one of many files that are published together.
+    pub(super) fn into_file_of_many(
+        self,
+        mirror: &Mirror,
+        lastmod: Option<SourceTime>,
+    ) -> Result<CompletedFile, MirrorError> {
+        self.written_to(|| mirror.stage_of_many(), lastmod)
+    }
+
+    fn written_to(
+        self,
+        stage: impl FnOnce() -> Result<Staged, MirrorError>,
+        lastmod: Option<SourceTime>,
+    ) -> Result<CompletedFile, MirrorError> {
         match self {
             Self::Staged(file) => Ok(file),
             Self::InMemory(BytesInMemory { bytes, .. }) => {
-                let mut staged = mirror.stage()?;
+                let mut staged = stage()?;
                 staged.write(&bytes)?;
                 staged.finish(lastmod)
             }

@@ -40,8 +40,11 @@ impl World {
         world
     }
 
-    fn stage(&self, bytes: &str) -> Result<CompletedFile, MirrorError> {
-        let mut staged = self.mirror.stage()?;
+    fn stage(&self, bytes: &str, is_unnamed: bool) -> Result<CompletedFile, MirrorError> {
+        let mut staged = match is_unnamed {
+            true => self.mirror.stage_of_many()?,
+            false => self.mirror.stage()?,
+        };
         if let Err(error) = staged.write(bytes.as_bytes()) {
             assert!(
                 staged.finish(None).is_err(),
@@ -52,18 +55,17 @@ impl World {
         staged.finish(Some(SourceTime::from_micros(1)))
     }
 
-    /// `more`: how many more files are created, each in a folder of its own. `syncs_early`: whether they are synced before they are
-    /// published.
-    fn cycle(&self, more: usize, syncs_early: bool) -> Reports {
+    /// `more`: how many more files are created, each in a folder of its own.
+    fn cycle(&self, more: usize, staging: Staging) -> Reports {
         let mut reports = Reports::default();
         let mut batch = Vec::new();
         for at in new_files(more) {
-            match self.stage("new") {
+            match self.stage("new", staging == Staging::Unnamed) {
                 Ok(file) => batch.push((at, file)),
                 Err(error) => reports.published.push((at, Err(error))),
             }
         }
-        if syncs_early {
+        if staging != Staging::Named {
             let (names, files): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
             let synced = self.mirror.sync(files, names.iter().map(String::as_str));
             batch = Vec::new();
@@ -143,6 +145,16 @@ impl World {
     }
 }
 
+/// How files are staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Staging {
+    Named,
+    /// They are synced before they are published.
+    SyncedEarly,
+    /// The same, without names.
+    Unnamed,
+}
+
 const CHANGED: &str = "h/a/changed";
 /// How far apart the calls are that fail in a large batch.
 const STRIDE: usize = 7;
@@ -157,23 +169,27 @@ fn new_files(more: usize) -> Vec<String> {
 #[test]
 fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
     let every = std::env::var("RESYNCD_FAULTS").is_ok_and(|faults| faults == "all");
-    for (errno, code, more, replaces, syncs_early) in [
-        (Errno::NOSPC, "disk-full", 0, true, false),
-        (Errno::DQUOT, "disk-full", 0, true, true),
-        (Errno::IO, "io", 0, true, false),
-        (Errno::IO, "io", 0, true, true),
-        (Errno::IO, "io", 0, false, false),
-        (Errno::ROFS, "read-only", 0, true, false),
+    use Staging::{Named, SyncedEarly, Unnamed};
+    for (errno, code, more, replaces, staging) in [
+        (Errno::NOSPC, "disk-full", 0, true, Named),
+        (Errno::DQUOT, "disk-full", 0, true, SyncedEarly),
+        (Errno::IO, "io", 0, true, Named),
+        (Errno::IO, "io", 0, true, SyncedEarly),
+        (Errno::IO, "io", 0, true, Unnamed),
+        (Errno::IO, "io", 0, false, Named),
+        (Errno::ROFS, "read-only", 0, true, Named),
+        (Errno::NOSPC, "disk-full", 0, true, Unnamed),
         // They are synced with the file system, and so are their folders.
-        (Errno::IO, "io", SYNC_TOGETHER, true, false),
-        (Errno::IO, "io", SYNC_TOGETHER, true, true),
+        (Errno::IO, "io", SYNC_TOGETHER, true, Named),
+        (Errno::IO, "io", SYNC_TOGETHER, true, SyncedEarly),
+        (Errno::IO, "io", SYNC_TOGETHER, true, Unnamed),
     ] {
         let stride = if more == 0 || every { 1 } else { STRIDE };
         for lasting in [false, true] {
             let mut after = 0;
             loop {
                 let context = format!(
-                    "{errno:?} at call {after}, lasting: {lasting}, {more} more, {replaces}, early: {syncs_early}"
+                    "{errno:?} at call {after}, lasting: {lasting}, {more} more, {replaces}, {staging:?}"
                 );
                 let mut world = World::with_files();
                 world.let_sync_replace_fsync(replaces);
@@ -185,7 +201,7 @@ fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
                     injected: 0,
                 }
                 .begin();
-                let reports = world.cycle(more, syncs_early);
+                let reports = world.cycle(more, staging);
                 let injected = FaultPlan::end();
                 for error in reports.errors() {
                     assert!(
@@ -194,7 +210,7 @@ fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
                     );
                 }
                 world.check(more, &reports, &context);
-                let again = world.cycle(more, syncs_early);
+                let again = world.cycle(more, staging);
                 assert_eq!(again.errors().count(), 0, "{context}: {again:?}");
                 world.check(more, &again, &context);
                 let mut expected = new_files(more);
