@@ -854,7 +854,7 @@ fn unnamed_files_are_in_no_folder_until_they_are_published() {
     }
     assert_eq!(world.staged_files(), 0);
     let kept = vec![(world.unnamed("other"), path("h/new"))];
-    assert_eq!(codes(&world.mirror.publish_new(kept)), ["file-exists"]);
+    assert_eq!(codes(&world.mirror.publish_new(kept)), ["version-conflict"]);
     assert_eq!(fs::read_to_string(world.at("h/new")).unwrap(), "new");
     assert_eq!(world.staged_files(), 0);
 }
@@ -862,19 +862,19 @@ fn unnamed_files_are_in_no_folder_until_they_are_published() {
 #[test]
 fn unnamed_file_can_be_read_before_it_is_published() {
     let world = World::new();
-    world.publish("same").unwrap();
-    let file = world.unnamed("same");
-    let other = world.mirror.open_file(&path("same")).unwrap();
+    world.publish("h/a").unwrap();
+    let file = world.unnamed("h/a");
+    let other = world.mirror.open_file(&path("h/a")).unwrap();
     assert!(file.has_bytes_of(&other).unwrap());
     let synced = world
         .mirror
-        .sync(vec![file], ["same"])
+        .sync(vec![file], ["h/b"])
         .pop()
         .unwrap()
         .unwrap();
     let mut bytes = String::new();
     synced.open().unwrap().read_to_string(&mut bytes).unwrap();
-    assert_eq!(bytes, "same");
+    assert_eq!(bytes, "h/a");
 }
 
 /// Unlike that of a rename, the number of links is in the file: it must be on disk, too.
@@ -929,7 +929,7 @@ fn files_have_names_where_too_many_are_open_or_none_can_be_unnamed() {
     let file = world.unnamed("new");
     assert_eq!(world.staged_files(), 1);
     assert_eq!(
-        codes(&world.mirror.publish(vec![(file, path("a"))])),
+        codes(&world.mirror.publish(vec![(file, path("h/a"))])),
         ["ok"]
     );
     assert_eq!(world.staged_files(), 0);

@@ -865,6 +865,8 @@ fn failed(task: Task, error: &MirrorError) -> TaskResult {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use tokio::task::JoinHandle;
     use url::Url;
 
@@ -991,10 +993,14 @@ mod tests {
             assert!(self.queue.try_send(ExecutedTask { task, outcome }).is_ok());
         }
 
-        /// How many files are staged.
+        /// How many files are staged, with a name or without one.
         fn staged(&self) -> usize {
             let work = self.source.mirror.root().join(".resyncd/work");
-            std::fs::read_dir(work).unwrap().count()
+            let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+            let unnamed = work.join("#").into_os_string().into_string().unwrap();
+            let is_unnamed = |target: &PathBuf| target.to_string_lossy().starts_with(&unnamed);
+            std::fs::read_dir(&work).unwrap().count() + targets.filter(is_unnamed).count()
         }
 
         /// Executes what is due, has it published in one batch, and waits until all of it is committed. Returns how many tasks
