@@ -172,11 +172,13 @@ impl World {
         });
         steps.extend(more.await);
         // How many are published at once depends on how long the first of them take.
-        let is_synced_together = |steps: &[Step]| {
-            [true, false].map(|is_of_contents| syncs_together(steps, is_of_contents))
+        let is_of_each_kind = |steps: &[Step]| {
+            let is_linked = |step: &Step| matches!(step, Step::Link { .. });
+            [true, false].map(|is_of_contents| syncs_together(steps, is_of_contents)) == [true; 2]
+                && steps.iter().any(is_linked)
         };
         for _ in 0..TRIES {
-            if syncs == Syncs::Each || is_synced_together(&steps) == [true; 2] {
+            if syncs == Syncs::Each || is_of_each_kind(&steps) {
                 break;
             }
             let again = self.record(tracer, syncs, async {
@@ -466,6 +468,8 @@ fn check_that_missing_syncs_are_found(
             &[]
         }
     };
+    let is_linked = |step: &Step| matches!(step, Step::Link { .. });
+    assert_eq!(steps.iter().any(is_linked), syncs_of == Syncs::Together);
     for (kind, is_of_kind) in each.iter().chain(together) {
         let rest = steps.iter().enumerate();
         let rest: Vec<&Step> = rest
