@@ -160,10 +160,9 @@ impl Mirror {
 
     /// How many threads may write staged files at once, where they are many: more where each waits until its file is synced.
     pub fn writers(&self) -> usize {
-        match self.staging.file_system.replaces_fsync {
-            true => 2,
-            false => 8,
-        }
+        let is_synced_alone =
+            !self.staging.file_system.replaces_fsync || self.staging.open_files.are_many();
+        if is_synced_alone { 8 } else { 2 }
     }
 
     /// Opens a published file for reading. Its content does not change, even if another version is published meanwhile.

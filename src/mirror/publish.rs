@@ -133,11 +133,18 @@ impl Mirror {
         let any_linked = outcomes.iter().any(|it| matches!(it, Ok(Some(_))));
         let folders = renamed.map(MirrorPath::folder);
         let is_together = syncs.sync_together(self, folders, any_linked, &mut unsynced);
-        let results = paths.iter().zip(outcomes).map(|(path, outcome)| {
-            let linked = outcome?;
-            let synced = match linked.map(|linked| linked.sync(is_together)) {
-                Some(Err(errno)) => Err(not_synced(path.as_str(), errno)),
-                Some(Ok(())) | None => syncs.sync(self, path.folder(), &mut unsynced),
+        // Before their folders. What others alter meanwhile stays recorded.
+        let linked = MutexGuard::unlocked(&mut unsynced, || {
+            let linked = outcomes.into_iter().map(|outcome| {
+                let linked = outcome?;
+                Ok(linked.map_or(Ok(()), |linked| linked.sync(is_together)))
+            });
+            linked.collect::<Vec<Result<_, PublishError>>>()
+        });
+        let results = paths.iter().zip(linked).map(|(path, linked)| {
+            let synced = match linked? {
+                Err(errno) => Err(not_synced(path.as_str(), errno)),
+                Ok(()) => syncs.sync(self, path.folder(), &mut unsynced),
             };
             synced.map_err(|error| PublishError { error, file: None })
         });

@@ -106,23 +106,32 @@ impl StagingDir {
         let written = files
             .iter()
             .filter(|file| matches!(file.state, SyncState::Written(_)));
-        let is_together = written.count() >= SYNC_TOGETHER && self.sync_all(&files).is_ok();
-        let synced = files.into_iter().map(|file| file.synced(is_together));
+        let mut is_together = written.count() >= SYNC_TOGETHER && self.sync_all().is_ok();
+        // Unnamed files alter no folder: one that was altered is synced, too. If that fails it is lost: a second sync would succeed.
+        let last_unnamed = files.iter().rposition(CompletedFile::is_written_unnamed);
+        let mut lost = None;
+        if let (true, Some(index)) = (is_together, last_unnamed)
+            && let Err(errno) = files[index].sync_alone()
+        {
+            is_together = false;
+            lost = Some((index, errno));
+        }
+        let synced = files
+            .into_iter()
+            .enumerate()
+            .map(|(index, file)| match lost {
+                Some((at, errno)) if at == index => Err(errno),
+                _ => file.synced(is_together),
+            });
         synced.collect()
     }
 
     /// Syncs the file system after files were staged.
-    fn sync_all(&self, files: &[CompletedFile]) -> Result<(), Errno> {
+    fn sync_all(&self) -> Result<(), Errno> {
         self.file_system.sync()?;
         // It fails where the file system was shut down. And without a journal ext4 has the disk write its cache before it has
         // written all: this does it again.
-        sync_entries(&self.folder)?;
-        // But unnamed files alter no folder: one that was altered is synced.
-        let is_unnamed = |file: &&CompletedFile| file.name.name.is_none();
-        match files.iter().rev().find(is_unnamed).map(|file| &file.state) {
-            Some(SyncState::Written(it)) => sync(&it.file, &self.file_system),
-            _ => Ok(()),
-        }
+        sync_entries(&self.folder)
     }
 
     /// Gives a file its first or another name in the folder of staged files.
@@ -423,9 +432,9 @@ impl OpenFiles {
         Self { open, limit }
     }
 
-    /// Whether the last quarter of them is in use, which is for files that are synced soon.
-    fn are_many(&self) -> bool {
-        self.open.load(Ordering::Relaxed) >= self.limit - self.limit / 4
+    /// Whether only that half of them is left that is for files which are closed when they are synced.
+    pub(super) fn are_many(&self) -> bool {
+        self.open.load(Ordering::Relaxed) >= self.limit / 2
     }
 }
 
@@ -463,6 +472,18 @@ impl CompletedFile {
                 name: Some(name),
             },
         })
+    }
+
+    fn is_written_unnamed(&self) -> bool {
+        self.name.name.is_none() && matches!(self.state, SyncState::Written(_))
+    }
+
+    /// Syncs the file by an fsync, unless it is on disk.
+    fn sync_alone(&self) -> Result<(), Errno> {
+        match &self.state {
+            SyncState::Written(it) => sync(&it.file, &self.name.staging.file_system),
+            SyncState::Unnamed(_) | SyncState::Synced => Ok(()),
+        }
     }
 
     /// Opens the file for reading.

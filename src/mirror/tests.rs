@@ -920,7 +920,7 @@ fn files_have_names_where_too_many_are_open_or_none_can_be_unnamed() {
     let mut world = World::new();
     world.limit_open_files(4);
     let files: Vec<_> = (0..6).map(|_| world.unnamed("new")).collect();
-    assert_eq!(world.staged_files(), 3);
+    assert_eq!(world.staged_files(), 4);
     drop(files);
     assert_eq!(world.staged_files(), 0);
     Arc::get_mut(&mut world.mirror.staging)
@@ -933,4 +933,26 @@ fn files_have_names_where_too_many_are_open_or_none_can_be_unnamed() {
         ["ok"]
     );
     assert_eq!(world.staged_files(), 0);
+}
+
+/// The kernel reports an error to the first fsync, and the next one of the same handle succeeds.
+#[test]
+fn unnamed_file_whose_sync_after_that_of_the_file_system_fails_is_lost_and_no_other() {
+    let world = World::new();
+    let at = |file: usize| format!("h/{file}");
+    let files = (0..SYNC_TOGETHER).map(|_| world.unnamed("new")).collect();
+    let paths: Vec<String> = (0..SYNC_TOGETHER).map(at).collect();
+    FaultPlan {
+        of: &[Call::Fsync],
+        // That of the folder of staged files.
+        after: 1,
+        errno: Errno::IO,
+        lasting: false,
+        injected: 0,
+    }
+    .begin();
+    let synced = world.mirror.sync(files, paths.iter().map(String::as_str));
+    assert_eq!(FaultPlan::end(), 1);
+    let lost: Vec<usize> = (0..SYNC_TOGETHER).filter(|&n| synced[n].is_err()).collect();
+    assert_eq!(lost, [SYNC_TOGETHER - 1]);
 }
