@@ -59,6 +59,11 @@ pub use publish::PublishError;
 pub use reader::{Files, MirrorReader};
 pub use staged::{CompletedFile, Staged, file_time};
 
+/// How many threads write staged files at once. Eight were not faster on two cores.
+const WRITERS: usize = 2;
+/// The same where each waits until its file is synced.
+const WAITING_WRITERS: usize = 8;
+
 /// A folder of resources, open for changes.
 ///
 /// It may be shared between threads: changes of the tree are serialized, writes to staged files are not.
@@ -162,7 +167,10 @@ impl Mirror {
     pub fn writers(&self) -> usize {
         let is_synced_alone =
             !self.staging.file_system.replaces_fsync || self.staging.open_files.are_many();
-        if is_synced_alone { 8 } else { 2 }
+        match is_synced_alone {
+            true => WAITING_WRITERS,
+            false => WRITERS,
+        }
     }
 
     /// Opens a published file for reading. Its content does not change, even if another version is published meanwhile.

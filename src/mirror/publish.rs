@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::fault_injection::{Call, inject_fault};
 use super::file_system::SYNC_TOGETHER;
-use super::staged::LinkedFile;
+use super::staged::OpenFile;
 use super::tree::{Alterations, UnsyncedFolders, ancestors, kind, split};
 use super::{CompletedFile, Mirror, MirrorError};
 use crate::error_class::ErrorClass;
@@ -98,7 +98,8 @@ impl Mirror {
         let files = self.staging.sync(files);
         let mut unsynced = self.unsynced.lock();
         let mut files: Vec<Option<_>> = files.into_iter().map(Some).collect();
-        let mut outcomes: Vec<Result<Option<LinkedFile>, PublishError>> = Vec::new();
+        // With the files that were linked.
+        let mut outcomes: Vec<Result<Option<OpenFile>, PublishError>> = Vec::new();
         outcomes.resize_with(paths.len(), || Ok(None));
         let mut opened: OpenFolder<'_> = None;
         for index in by_folder(&paths) {
@@ -137,7 +138,9 @@ impl Mirror {
         let linked = MutexGuard::unlocked(&mut unsynced, || {
             let linked = outcomes.into_iter().map(|outcome| {
                 let linked = outcome?;
-                Ok(linked.map_or(Ok(()), |linked| linked.sync(is_together)))
+                Ok(linked.map_or(Ok(()), |file| {
+                    file.sync(&self.staging.file_system, is_together)
+                }))
             });
             linked.collect::<Vec<Result<_, PublishError>>>()
         });
@@ -171,7 +174,7 @@ impl Mirror {
         running.map_err(|errno| not_synced(path.as_str(), errno))
     }
 
-    /// Creates the folders for a file, and renames it to its path; returns it on failure.
+    /// Creates the folders for a file, and renames it to its path; returns it on failure, or if it was linked and is to be synced.
     fn rename<'a>(
         &self,
         file: CompletedFile,
@@ -179,7 +182,7 @@ impl Mirror {
         existing: Existing,
         opened: &mut OpenFolder<'a>,
         unsynced: &mut UnsyncedFolders,
-    ) -> Result<Option<LinkedFile>, (Errno, CompletedFile)> {
+    ) -> Result<Option<OpenFile>, (Errno, CompletedFile)> {
         let failures = self.staging.file_system.failures();
         let folder = match opened.take() {
             Some((at, folder)) if at == path.folder() => folder,

@@ -108,10 +108,11 @@ impl StagingDir {
             .filter(|file| matches!(file.state, SyncState::Written(_)));
         let mut is_together = written.count() >= SYNC_TOGETHER && self.sync_all().is_ok();
         // Unnamed files alter no folder: one that was altered is synced, too. If that fails it is lost: a second sync would succeed.
-        let last_unnamed = files.iter().rposition(CompletedFile::is_written_unnamed);
+        let unnamed = |(index, file)| Some((index, CompletedFile::written_unnamed(file)?));
+        let last_unnamed = files.iter().enumerate().rev().find_map(unnamed);
         let mut lost = None;
-        if let (true, Some(index)) = (is_together, last_unnamed)
-            && let Err(errno) = files[index].sync_alone()
+        if let (true, Some((index, last))) = (is_together, last_unnamed)
+            && let Err(errno) = sync(&last.file, &self.file_system)
         {
             is_together = false;
             lost = Some((index, errno));
@@ -381,7 +382,7 @@ enum SyncState {
 }
 
 /// A completed file as it was written.
-struct OpenFile {
+pub(super) struct OpenFile {
     file: File,
     /// How many syncs of the file system had failed before the file was created.
     failures: u64,
@@ -390,27 +391,13 @@ struct OpenFile {
 
 impl OpenFile {
     /// Has the file on disk. `is_together`: whether the file system was synced since the file was altered.
-    fn sync(&self, file_system: &FileSystem, is_together: bool) -> Result<(), Errno> {
+    pub(super) fn sync(&self, file_system: &FileSystem, is_together: bool) -> Result<(), Errno> {
         // A sync that has failed may have reported an error of this file, which no later one of the file system reports again.
         // Or an error of a file of others, over and over: no file of ours is to be lost by that.
         if is_together && self.failures == file_system.failures() {
             return file_system.check_blocks(&self.file);
         }
         sync(&self.file, file_system)
-    }
-}
-
-/// A file that was published by a link, which may not be on disk.
-pub(super) struct LinkedFile {
-    file: OpenFile,
-    staging: Arc<StagingDir>,
-}
-
-impl LinkedFile {
-    /// Has on disk that the file has a link: the folder of the link is to be synced after that. `is_together`: whether the file
-    /// system was synced since.
-    pub(super) fn sync(&self, is_together: bool) -> Result<(), Errno> {
-        self.file.sync(&self.staging.file_system, is_together)
     }
 }
 
@@ -474,15 +461,11 @@ impl CompletedFile {
         })
     }
 
-    fn is_written_unnamed(&self) -> bool {
-        self.name.name.is_none() && matches!(self.state, SyncState::Written(_))
-    }
-
-    /// Syncs the file by an fsync, unless it is on disk.
-    fn sync_alone(&self) -> Result<(), Errno> {
-        match &self.state {
-            SyncState::Written(it) => sync(&it.file, &self.name.staging.file_system),
-            SyncState::Unnamed(_) | SyncState::Synced => Ok(()),
+    /// The file, if it is unnamed and not known to be on disk.
+    fn written_unnamed(&self) -> Option<&OpenFile> {
+        match (&self.name.name, &self.state) {
+            (None, SyncState::Written(file)) => Some(file),
+            _ => None,
         }
     }
 
@@ -513,20 +496,19 @@ impl CompletedFile {
         Ok(self)
     }
 
-    /// Renames the file to its published name, replacing the file there; returns it on failure. An unnamed file is linked: what is
-    /// returned then is to be synced, too.
+    /// Renames the file to its published name, replacing the file there; returns it on failure. An unnamed file is linked, and
+    /// returned: that it has a link is to be synced, before the folder.
     pub(super) fn move_to(
         mut self,
         folder: &OwnedFd,
         name: &str,
-    ) -> Result<Option<LinkedFile>, (Errno, Self)> {
+    ) -> Result<Option<OpenFile>, (Errno, Self)> {
         if let Err(errno) = self.try_to_move(folder, name) {
             return Err((errno, self));
         }
         self.name.name = None;
-        let staging = Arc::clone(&self.name.staging);
         Ok(match self.state {
-            SyncState::Unnamed(file) => Some(LinkedFile { file, staging }),
+            SyncState::Unnamed(file) => Some(file),
             SyncState::Written(_) | SyncState::Synced => None,
         })
     }

@@ -22,6 +22,12 @@ struct World {
     base: TempDir,
 }
 
+fn completed(staged: Result<Staged, MirrorError>, bytes: &str) -> CompletedFile {
+    let mut staged = staged.unwrap();
+    staged.write(bytes.as_bytes()).unwrap();
+    staged.finish(None).unwrap()
+}
+
 impl World {
     fn new() -> Self {
         let base = tempfile::tempdir().unwrap();
@@ -85,15 +91,11 @@ impl World {
     }
 
     fn completed(&self, bytes: &str) -> CompletedFile {
-        let mut staged = self.mirror.stage().unwrap();
-        staged.write(bytes.as_bytes()).unwrap();
-        staged.finish(None).unwrap()
+        completed(self.mirror.stage(), bytes)
     }
 
     fn unnamed(&self, bytes: &str) -> CompletedFile {
-        let mut staged = self.mirror.stage_of_many().unwrap();
-        staged.write(bytes.as_bytes()).unwrap();
-        staged.finish(None).unwrap()
+        completed(self.mirror.stage_of_many(), bytes)
     }
 
     fn publish(&self, at: &str) -> Result<(), PublishError> {

@@ -1,4 +1,4 @@
-//! Kills the daemon before any step of its work, or has the step fail. A step is a write, sync, rename or unlink, including those
+//! Kills the daemon before any step of its work, or has the step fail. A step is a write, sync, link, rename or unlink, including those
 //! of the database.
 //!
 //! `RESYNCD_STEPS` selects the steps at which it is killed, `RESYNCD_FAULTS` those that fail: `all`, a number for that step and all

@@ -173,9 +173,8 @@ impl World {
         steps.extend(more.await);
         // How many are published at once depends on how long the first of them take.
         let is_of_each_kind = |steps: &[Step]| {
-            let is_linked = |step: &Step| matches!(step, Step::Link { .. });
             [true, false].map(|is_of_contents| syncs_together(steps, is_of_contents)) == [true; 2]
-                && steps.iter().any(is_linked)
+                && steps.iter().any(is_link)
         };
         for _ in 0..TRIES {
             if syncs == Syncs::Each || is_of_each_kind(&steps) {
@@ -410,6 +409,10 @@ fn syncs(step: &Step, is_meant: fn(&str) -> bool) -> bool {
     matches!(step, Step::Sync { path } if is_meant(path))
 }
 
+fn is_link(step: &Step) -> bool {
+    matches!(step, Step::Link { .. })
+}
+
 fn is_commit(step: &Step) -> bool {
     syncs(step, |path| path == "state/resyncd.db-wal")
 }
@@ -468,8 +471,7 @@ fn check_that_missing_syncs_are_found(
             &[]
         }
     };
-    let is_linked = |step: &Step| matches!(step, Step::Link { .. });
-    assert_eq!(steps.iter().any(is_linked), syncs_of == Syncs::Together);
+    assert_eq!(steps.iter().any(is_link), syncs_of == Syncs::Together);
     for (kind, is_of_kind) in each.iter().chain(together) {
         let rest = steps.iter().enumerate();
         let rest: Vec<&Step> = rest
