@@ -34,7 +34,7 @@
 //! | `random` | the random numbers that several modules need | everything else |
 //!
 //! `tests/tidy.rs` has the same rules as code, and checks the imports of each file against them; also that no two files import each
-//! other, directly or not, that statements about tables are in `store/tables`, `store/audit_db/tables` and `store/schema.rs` only, and
+//! other, directly or not, that statements about tables are in `store/tables`, `store/audit_db/tables` and `store/schema` only, and
 //! that a module's table of its children names each of them. `clippy.toml` bans the clocks elsewhere.
 //!
 //! # The data flow

@@ -173,7 +173,12 @@ const SQL: &[&str] = &[
 ];
 
 /// Where SQL may be.
-const SQL_FILES: &[&str] = &["store/tables/", "store/audit_db/tables/", "store/schema.rs"];
+const SQL_FILES: &[&str] = &[
+    "store/tables/",
+    "store/audit_db/tables/",
+    "store/schema.rs",
+    "store/schema/",
+];
 
 /// How the docs of a module begin the table of its children.
 const MAP: &str = "//! | module |";

@@ -72,6 +72,42 @@ fn version_before(text: &str) -> usize {
     step.unwrap_or_else(|| panic!("no step has {text:?}"))
 }
 
+/// The objects of a schema with their SQL, without comments and optional space; and the rows that each table has.
+fn schema_of(database: &Connection) -> Vec<(String, String, i64)> {
+    let query = "SELECT name, coalesce(sql, ''), type = 'table' FROM sqlite_schema ORDER BY name";
+    let mut objects = database.prepare(query).unwrap();
+    let objects = objects.query_map([], |row| <(String, String, bool)>::try_from(row));
+    let objects = objects.unwrap().map(Result::unwrap);
+    let with_rows = objects.map(|(name, sql, is_table)| {
+        let lines = sql.lines().map(|line| line.split("--").next().unwrap());
+        let words = lines.flat_map(str::split_whitespace);
+        let mut sql = words.collect::<Vec<_>>().join(" ");
+        for sign in [",", "(", ")"] {
+            for spaced in [format!(" {sign}"), format!("{sign} ")] {
+                sql = sql.replace(&spaced, sign);
+            }
+        }
+        let count = format!("SELECT COUNT(*) FROM \"{name}\"");
+        let rows = is_table.then(|| database.query_row(&count, [], |row| row.get(0)).unwrap());
+        (name, sql, rows.unwrap_or(0))
+    });
+    with_rows.collect()
+}
+
+#[test]
+fn new_database_has_the_schema_that_all_migrations_make() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = schema::open(&folder.path().join("new.db")).unwrap();
+    let migrated = Connection::open_in_memory().unwrap();
+    migrated.execute_batch(&schema::STEPS.concat()).unwrap();
+    let (new, migrated) = (schema_of(&new), schema_of(&migrated));
+    assert!(new.len() > 70, "{}", new.len());
+    for (new, migrated) in new.iter().zip(&migrated) {
+        assert_eq!(new, migrated);
+    }
+    assert_eq!(new.len(), migrated.len());
+}
+
 /// A database of the first schema, with a set, a resource in the mirror, and a due update of it.
 #[tokio::test]
 async fn database_of_the_first_version_keeps_working() {
