@@ -3,13 +3,14 @@
 //! Each of millions of rows has them, so they are stored in a form that is shorter where it can be, and never longer:
 //!
 //! - `served_by` is empty where that is the resource's own URI, as nearly always.
-//! - `etag` is a BLOB where it contains hexadecimal, as nearly all do: see [`packed`].
+//! - `etag` is a BLOB where it contains hexadecimal, as nearly all do: see [`packed`]; of [`MOST_OF_LENGTH`] bytes at most where it is a
+//!   time and a length as nginx writes them, and the time that of `last_modified`: see [`packed_length`].
 //! - `last_modified` is a BLOB of the seconds since 1970 where it is written as RFC 9110 (section 5.6.7) prefers.
 //!
 //! What has another form is stored as the text that it is. What is read is always the text that was stored.
 
 use chrono::DateTime;
-use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Result, Row};
 use url::Url;
 
@@ -27,13 +28,15 @@ pub(super) fn served_version(
         Some(ServedBy::Resource) => uri.url().clone(),
         Some(ServedBy::Another(url)) => url,
     };
+    let last_modified = row.get::<_, Option<LastModified>>(last_modified)?;
+    let last_modified = last_modified.map(|time| time.0);
+    let etag = row.get::<_, Option<ETag>>(etag)?;
+    let etag = etag.map(|etag| etag.text(last_modified.as_deref()));
     Ok(Some(ServedVersion {
         url,
         validators: Validators {
-            etag: row.get::<_, Option<ETag>>(etag)?.map(|etag| etag.0),
-            last_modified: row
-                .get::<_, Option<LastModified>>(last_modified)?
-                .map(|time| time.0),
+            etag: etag.transpose()?,
+            last_modified,
         },
     }))
 }
@@ -61,33 +64,89 @@ impl FromSql for ServedBy {
 }
 
 /// The column `etag`.
-pub(super) struct PackedETag<'a>(&'a str);
+pub(super) struct PackedETag<'a> {
+    etag: &'a str,
+    last_modified: Option<&'a str>,
+}
 
 impl<'a> PackedETag<'a> {
     pub(super) fn of(version: &'a ServedVersion) -> Option<Self> {
-        version.validators.etag.as_deref().map(Self)
+        Some(Self {
+            etag: version.validators.etag.as_deref()?,
+            last_modified: version.validators.last_modified.as_deref(),
+        })
     }
 }
 
 impl ToSql for PackedETag<'_> {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        Ok(packed(self.0).map_or_else(|| self.0.into(), ToSqlOutput::from))
+        let packed = packed_length(self.etag, self.last_modified).or_else(|| packed(self.etag));
+        Ok(packed.map_or_else(|| self.etag.into(), ToSqlOutput::from))
     }
 }
 
-struct ETag(String);
+enum ETag {
+    Text(String),
+    /// That of a version with such a length, and the time of `last_modified`.
+    OfLength(u32),
+}
 
-impl FromSql for ETag {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        match value {
-            ValueRef::Blob(bytes) => unpacked(bytes).map(Self).ok_or_else(|| invalid("an ETag")),
-            _ => Ok(Self(value.as_str()?.to_owned())),
+impl ETag {
+    fn text(self, last_modified: Option<&str>) -> Result<String, FromSqlError> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::OfLength(length) => last_modified
+                .and_then(packed_time)
+                .map(|seconds| etag_of_length(seconds, length))
+                .ok_or_else(|| invalid("an ETag without its time")),
         }
     }
 }
 
+impl FromSql for ETag {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value {
+            ValueRef::Blob(bytes) => unpacked_length(bytes)
+                .map(Self::OfLength)
+                .or_else(|| unpacked(bytes).map(Self::Text))
+                .ok_or_else(|| invalid("an ETag")),
+            _ => Ok(Self::Text(value.as_str()?.to_owned())),
+        }
+    }
+}
+
+/// The bytes that a length may have: another BLOB has more.
+const MOST_OF_LENGTH: usize = 4;
+
+/// The ETag that nginx makes of the time of a file, here in seconds since 1970, and its length in bytes.
+fn etag_of_length(seconds: [u8; 4], length: u32) -> String {
+    format!("\"{:x}-{length:x}\"", u32::from_be_bytes(seconds))
+}
+
+/// The length that the ETag states in the way of nginx, without leading zeros; `None` where it is no such ETag, or the time is another
+/// than that of `Last-Modified`.
+fn packed_length(etag: &str, last_modified: Option<&str>) -> Option<Vec<u8>> {
+    let seconds = packed_time(last_modified?)?;
+    let (_, length) = etag.split_once('-')?;
+    let length = u32::from_str_radix(length.strip_suffix('"')?, 16).ok()?;
+    if etag_of_length(seconds, length) != etag {
+        return None;
+    }
+    let bytes = length.to_be_bytes();
+    Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
+}
+
+/// The length; `None` where the BLOB has more bytes than one.
+fn unpacked_length(bytes: &[u8]) -> Option<u32> {
+    if bytes.len() > MOST_OF_LENGTH {
+        return None;
+    }
+    let append = |length, byte: &u8| length << 8 | u32::from(*byte);
+    Some(bytes.iter().fold(0, append))
+}
+
 /// The text with its first longest stretch of hexadecimal digits in half the bytes: a byte for the length of what is before it, one
-/// for its own length in pairs of digits, then the three. `None` where that is not shorter.
+/// for its own length in pairs of digits, then the three: five bytes at least. `None` where that is not shorter.
 fn packed(text: &str) -> Option<Vec<u8>> {
     let bytes = text.as_bytes();
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -213,6 +272,41 @@ mod tests {
     }
 
     #[test]
+    fn etag_of_the_time_and_the_length_takes_the_bytes_of_the_length() {
+        let time = Some("Sun, 24 Nov 2024 11:18:05 GMT");
+        for (etag, last_modified, bytes) in [
+            ("\"67430b6d-0\"", time, Some(0)),
+            ("\"67430b6d-ff\"", time, Some(1)),
+            ("\"67430b6d-1000\"", time, Some(2)),
+            ("\"67430b6d-ffffffff\"", time, Some(4)),
+            ("\"67430b6d-100000000\"", time, None),
+            ("\"67430b6d-01000\"", time, None),
+            ("\"67430b6d-+1000\"", time, None),
+            ("\"67430b6d-1000\"-gzip", time, None),
+            ("W/\"67430b6d-1000\"", time, None),
+            ("\"67430B6D-1000\"", time, None),
+            ("\"67430b6e-1000\"", time, None),
+            ("\"67430b6d-\"", time, None),
+            ("\"67430b6d\"", time, None),
+            ("\"67430b6d-1000\"", Some("yesterday"), None),
+            ("\"67430b6d-1000\"", None, None),
+        ] {
+            let stored = packed_length(etag, last_modified);
+            assert_eq!(stored.as_ref().map(Vec::len), bytes, "{etag}");
+            let etag_column = PackedETag {
+                etag,
+                last_modified,
+            };
+            let read = match etag_column.to_sql().unwrap() {
+                ToSqlOutput::Owned(value) => ETag::column_result((&value).into()),
+                ToSqlOutput::Borrowed(value) => ETag::column_result(value),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(read.unwrap().text(last_modified).as_deref(), Ok(etag));
+        }
+    }
+
+    #[test]
     fn times_take_four_bytes_if_they_are_written_as_preferred() {
         for (time, is_packed) in [
             ("Tue, 24 Nov 2026 02:31:13 GMT", true),
@@ -239,7 +333,7 @@ mod tests {
         #[test]
         fn every_etag_comes_back(etag in "[0-9a-fA-F\"/W:é-]{0,90}") {
             if let Some(stored) = packed(&etag) {
-                prop_assert!(stored.len() < etag.len());
+                prop_assert!(stored.len() < etag.len() && stored.len() > MOST_OF_LENGTH);
                 prop_assert_eq!(unpacked(&stored), Some(etag));
             }
         }
