@@ -17,9 +17,11 @@
 //! scheme never share a path. The percent-encoding of a URI is preserved: nothing is decoded, so that nothing can become a
 //! `/` or a `..`.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use sha2::{Digest, Sha256};
+use url::Position;
 
 use crate::protocol::{ResourceUri, has_userinfo};
 
@@ -67,16 +69,7 @@ impl MirrorPath {
     /// # Errors
     /// If it could lead out of the mirror or to its staged files, or is too long.
     pub fn parse(text: &str) -> Result<Self, BadPath> {
-        let fault = if text.len() > LONGEST_PATH {
-            Some("too long")
-        } else if text.split('/').next() == Some(OWN_FOLDER) {
-            Some("in the folder of staged files")
-        } else if !text.contains('/') {
-            Some("not below a host's folder")
-        } else {
-            text.split('/').find_map(name_fault)
-        };
-        match fault {
+        match path_fault(text) {
             None => Ok(Self(text.to_owned())),
             Some(reason) => Err(BadPath {
                 path: text.to_owned(),
@@ -113,6 +106,19 @@ impl fmt::Display for MirrorPath {
     }
 }
 
+/// Why a path is invalid; `None` if it is valid.
+fn path_fault(path: &str) -> Option<&'static str> {
+    if path.len() > LONGEST_PATH {
+        Some("too long")
+    } else if path.split('/').next() == Some(OWN_FOLDER) {
+        Some("in the folder of staged files")
+    } else if !path.contains('/') {
+        Some("not below a host's folder")
+    } else {
+        path.split('/').find_map(name_fault)
+    }
+}
+
 /// Why a name is invalid in a path; `None` if it is valid.
 fn name_fault(name: &str) -> Option<&'static str> {
     if name.is_empty() {
@@ -137,32 +143,47 @@ fn name_fault(name: &str) -> Option<&'static str> {
 /// The database has only the paths that are not plain: the plain path of a URI never changes.
 #[must_use]
 pub fn plain_path(uri: &ResourceUri) -> Option<MirrorPath> {
+    Some(MirrorPath(plain_text(uri)?.into_owned()))
+}
+
+/// Whether a path is the plain path of a URI.
+pub fn is_plain_path(path: &str, uri: &ResourceUri) -> bool {
+    plain_text(uri).is_some_and(|plain| plain == path)
+}
+
+/// The text of the plain path: of most URIs it is a part of their own.
+fn plain_text(uri: &ResourceUri) -> Option<Cow<'_, str>> {
     let url = uri.url();
     // `user@host` and `host` must not share a path.
     if has_userinfo(url) {
         return None;
     }
     let segments = url.path().strip_prefix('/')?;
-    if segments.split('/').next() == Some(MADE)
-        || segments.split('/').count() >= MOST_NAMES
-        || segments.contains("%3F")
-        || segments.contains("%3f")
-        || segments.split('/').any(|name| name.starts_with(INDEX))
+    if segments.split('/').count() >= MOST_NAMES {
+        return None;
+    }
+    // Each of these has a `%`, which is in few paths.
+    if segments.contains('%')
+        && (segments.split('/').next() == Some(MADE)
+            || segments.contains("%3F")
+            || segments.contains("%3f")
+            || segments.split('/').any(|name| name.starts_with(INDEX)))
     {
         return None;
     }
-    let mut path = format!("{}/{segments}", uri.authority());
-    if path.ends_with('/') {
-        path.push_str(INDEX);
+    let mut text = Cow::Borrowed(&url[Position::BeforeHost..Position::AfterPath]);
+    if text.ends_with('/') {
+        text.to_mut().push_str(INDEX);
     }
     if let Some(query) = url.query() {
         if query.contains("%2F") || query.contains("%2f") {
             return None;
         }
-        path.push_str("%3F");
-        path.push_str(&query.replace('/', "%2F"));
+        let text = text.to_mut();
+        text.push_str("%3F");
+        text.push_str(&query.replace('/', "%2F"));
     }
-    MirrorPath::parse(&path).ok()
+    path_fault(&text).is_none().then_some(text)
 }
 
 /// The URIs whose plain path this is: at most one of each scheme.
@@ -184,8 +205,7 @@ pub fn uris_of_plain_path(path: &str) -> Vec<ResourceUri> {
         ResourceUri::parse(&format!("{scheme}://{authority}/{segments}{query}")).ok()
     });
     // What is no plain path may look like one.
-    uris.filter(|uri| plain_path(uri).is_some_and(|plain| plain.as_str() == path))
-        .collect()
+    uris.filter(|uri| is_plain_path(path, uri)).collect()
 }
 
 /// The text of the only other URI that may have the same plain path as one that has it: that of the other scheme. There may be no such

@@ -6,6 +6,7 @@
 //!   the others share one connection instead of opening one each.
 //! - Requests are admitted in the order in which they came.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reqwest::{StatusCode, Version};
 use tokio::sync::oneshot;
-use url::Url;
+use url::{Position, Url};
 
 use super::FetchError;
 use super::host_limit::{HostLimit, Most, Overload, Protocol, Slowed};
 use crate::clock;
+use crate::protocol::has_userinfo;
 
 /// How long the first request goes alone. A resource that takes long must not delay the others.
 const ALONE: Duration = Duration::from_secs(1);
@@ -148,10 +150,21 @@ impl Permits {
         if hosts.len() >= MOST_HOSTS {
             hosts.retain(|_, host| Arc::strong_count(host) > 1);
         }
-        let origin = url.origin().ascii_serialization();
-        let host = hosts.entry(origin);
-        let host = host.or_insert_with(|| Arc::new(Host::new(self.most, url.scheme() == "https")));
-        Arc::clone(host)
+        let origin = origin(url);
+        if let Some(host) = hosts.get(&*origin) {
+            return Arc::clone(host);
+        }
+        let host = Arc::new(Host::new(self.most, url.scheme() == "https"));
+        hosts.insert(origin.into_owned(), Arc::clone(&host));
+        host
+    }
+}
+
+/// The origin of a URL (RFC 6454, section 6.2): of most it is a part of their own text.
+fn origin(url: &Url) -> Cow<'_, str> {
+    match has_userinfo(url) {
+        false => Cow::Borrowed(&url[..Position::AfterPort]),
+        true => Cow::Owned(url.origin().ascii_serialization()),
     }
 }
 

@@ -107,7 +107,7 @@ impl Mirror {
             let synced = files[index].take().expect("each index occurs once");
             let renamed = match synced {
                 Ok(file) => self
-                    .rename(file, path, existing, &mut opened, &mut unsynced)
+                    .move_to_path(file, path, existing, &mut opened, &mut unsynced)
                     .map_err(|(errno, file)| PublishError {
                         error: match (errno, existing) {
                             (Errno::EXIST, Existing::Kept) => MirrorError::Exists {
@@ -174,10 +174,10 @@ impl Mirror {
         running.map_err(|errno| not_synced(path.as_str(), errno))
     }
 
-    /// Creates the folders for a file, and renames it to its path; returns it on failure, or if it was linked and is to be synced.
-    fn rename<'a>(
+    /// Creates the folders for a file, and moves it to its path; returns it on failure, or if it was linked and is to be synced.
+    fn move_to_path<'a>(
         &self,
-        file: CompletedFile,
+        mut file: CompletedFile,
         path: &'a MirrorPath,
         existing: Existing,
         opened: &mut OpenFolder<'a>,
@@ -194,21 +194,27 @@ impl Mirror {
                 }
             }
         };
-        // A rename would replace a symlink, a FIFO or a device.
+        let mut record = || unsynced.record(path.folder(), failures);
         // Nothing else publishes here meanwhile: the folders are locked, and so is the mirror for other processes.
-        let renamed = match kind(&folder, path.name()) {
-            Ok(Some(FileType::RegularFile)) if existing == Existing::Kept => {
-                Err((Errno::EXIST, file))
-            }
-            Ok(None | Some(FileType::RegularFile)) => {
-                unsynced.record(path.folder(), failures);
-                file.move_to(&folder, path.name())
-            }
-            Ok(Some(_)) => Err((Errno::LOOP, file)),
-            Err(errno) => Err((errno, file)),
+        let moved = match file.link_at(&folder, path.name(), &mut record) {
+            Ok(true) => Ok(()),
+            // A rename would replace a symlink, a FIFO or a device.
+            Ok(false) => match kind(&folder, path.name()) {
+                Ok(Some(FileType::RegularFile)) if existing == Existing::Kept => Err(Errno::EXIST),
+                Ok(None | Some(FileType::RegularFile)) => {
+                    record();
+                    file.rename_to(&folder, path.name())
+                }
+                Ok(Some(_)) => Err(Errno::LOOP),
+                Err(errno) => Err(errno),
+            },
+            Err(errno) => Err(errno),
         };
         *opened = Some((path.folder(), folder));
-        renamed
+        match moved {
+            Ok(()) => Ok(file.into_published()),
+            Err(errno) => Err((errno, file)),
+        }
     }
 
     /// Removes files, and the folders that become empty; `true` for each file that existed. A file does not exist if its path

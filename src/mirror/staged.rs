@@ -496,35 +496,44 @@ impl CompletedFile {
         Ok(self)
     }
 
-    /// Renames the file to its published name, replacing the file there; returns it on failure. An unnamed file is linked, and
-    /// returned: that it has a link is to be synced, before the folder.
-    pub(super) fn move_to(
-        mut self,
+    /// Links an unnamed file at its published name. `false`: it has a name, or something is there, which a link does not replace.
+    /// `record` is called before the folder may be altered.
+    pub(super) fn link_at(
+        &self,
         folder: &OwnedFd,
         name: &str,
-    ) -> Result<Option<OpenFile>, (Errno, Self)> {
-        if let Err(errno) = self.try_to_move(folder, name) {
-            return Err((errno, self));
+        record: impl FnOnce(),
+    ) -> Result<bool, Errno> {
+        let (SyncState::Unnamed(it), None) = (&self.state, &self.name.name) else {
+            return Ok(false);
+        };
+        record();
+        inject_fault(Call::Link)?;
+        match link_unnamed(&it.file, folder, name) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(errno),
         }
-        self.name.name = None;
-        Ok(match self.state {
-            SyncState::Unnamed(file) => Some(file),
-            SyncState::Written(_) | SyncState::Synced => None,
-        })
     }
 
-    fn try_to_move(&mut self, folder: &OwnedFd, name: &str) -> Result<(), Errno> {
+    /// Renames the file to its published name, replacing the file there.
+    pub(super) fn rename_to(&mut self, folder: &OwnedFd, name: &str) -> Result<(), Errno> {
         if let (SyncState::Unnamed(it), None) = (&self.state, &self.name.name) {
-            inject_fault(Call::Link)?;
-            match link_unnamed(&it.file, folder, name) {
-                // A link replaces nothing.
-                Err(Errno::EXIST) => self.name.give_to(&it.file)?,
-                linked => return linked,
-            }
+            self.name.give_to(&it.file)?;
         }
         let own = self.name.name.as_ref().ok_or(Errno::NOENT)?;
         inject_fault(Call::Rename)?;
         renameat(&self.name.staging.folder, own, folder, name)
+    }
+
+    /// The file is at its published name, and has no other. Returns one that was unnamed: that it has a link is to be synced, before
+    /// the folder.
+    pub(super) fn into_published(mut self) -> Option<OpenFile> {
+        self.name.name = None;
+        match self.state {
+            SyncState::Unnamed(file) => Some(file),
+            SyncState::Written(_) | SyncState::Synced => None,
+        }
     }
 }
 

@@ -6,13 +6,12 @@ use rusqlite::Result;
 use rusqlite::types::Type;
 
 use super::values::invalid;
-use crate::mirror_path::{MirrorPath, plain_path};
+use crate::mirror_path::{is_plain_path, plain_path};
 use crate::protocol::ResourceUri;
 
 /// What the column has for a path.
 pub(super) fn stored<'a>(path: &'a str, uri: &ResourceUri) -> Option<&'a str> {
-    let plain = plain_path(uri);
-    Some(path).filter(|&path| plain.as_ref().map(MirrorPath::as_str) != Some(path))
+    Some(path).filter(|path| !is_plain_path(path, uri))
 }
 
 /// The path that the column states; `None`: none at all, as of a resource that has no plain path and was never given another.
