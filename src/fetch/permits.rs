@@ -112,7 +112,7 @@ impl Permits {
     /// How many requests for resources the host of the URL gets at once.
     pub(super) fn at_once(&self, url: &Url) -> usize {
         let hosts = self.hosts.lock();
-        let host = hosts.get(&url.origin().ascii_serialization());
+        let host = hosts.get(&*origin(url));
         host.map_or(self.most.connections, |host| {
             host.state.lock().limit.at_once()
         })
@@ -121,7 +121,7 @@ impl Permits {
     /// Whether the host of the URL is slowed down.
     pub(super) fn is_slowed_down(&self, url: &Url) -> bool {
         let hosts = self.hosts.lock();
-        let host = hosts.get(&url.origin().ascii_serialization());
+        let host = hosts.get(&*origin(url));
         host.is_some_and(|host| host.state.lock().limit.slowed().is_some())
     }
 

@@ -194,15 +194,22 @@ impl Mirror {
                 }
             }
         };
-        let mut record = || unsynced.record(path.folder(), failures);
+        let was_unsynced = unsynced.contains(path.folder());
         // Nothing else publishes here meanwhile: the folders are locked, and so is the mirror for other processes.
-        let moved = match file.link_at(&folder, path.name(), &mut record) {
+        let linked = file.link_at(&folder, path.name(), || {
+            unsynced.record(path.folder(), failures);
+        });
+        if matches!(linked, Ok(false)) && !was_unsynced {
+            // It was not altered.
+            unsynced.remove(path.folder());
+        }
+        let moved = match linked {
             Ok(true) => Ok(()),
             // A rename would replace a symlink, a FIFO or a device.
             Ok(false) => match kind(&folder, path.name()) {
                 Ok(Some(FileType::RegularFile)) if existing == Existing::Kept => Err(Errno::EXIST),
                 Ok(None | Some(FileType::RegularFile)) => {
-                    record();
+                    unsynced.record(path.folder(), failures);
                     file.rename_to(&folder, path.name())
                 }
                 Ok(Some(_)) => Err(Errno::LOOP),

@@ -1,6 +1,6 @@
 -- The schema of a new database: what all migrations together make of an empty one (migrations.rs); a test compares the two.
 -- What a table is for and what its columns mean is said in store/tables, in the file that has its statements. Times of the Source and of
--- this machine are microseconds since 1970, unless it says otherwise.
+-- this machine are microseconds since 1970, unless a comment says otherwise.
 
 -- Sets, and how far each has been read.
 
@@ -19,6 +19,7 @@ CREATE TABLE source_set (
     bytes INTEGER NOT NULL DEFAULT 0,
     shares INTEGER NOT NULL DEFAULT 0,
     open_list TEXT,
+    -- In days since 1970.
     checks_on INTEGER NOT NULL DEFAULT 0,
     checks INTEGER NOT NULL DEFAULT 0,
     was_read INTEGER NOT NULL DEFAULT 0,
@@ -56,6 +57,7 @@ CREATE TABLE document (
 ) WITHOUT ROWID;
 
 CREATE TABLE part (
+    -- Numbers never come again: members may name a part that is gone.
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     set_id INTEGER NOT NULL REFERENCES source_set (id),
     uri TEXT NOT NULL,
@@ -398,6 +400,7 @@ CREATE TRIGGER task_changed AFTER UPDATE OF set_id, state, origin, kind, lastmod
     WHERE set_id = NEW.set_id;
 END;
 
+-- The numbers have no constraint, so that SQLite need not prepare to undo each statement that changes a task.
 CREATE TABLE task_count (
     set_id INTEGER PRIMARY KEY,
     ready INTEGER DEFAULT 0,
@@ -463,6 +466,7 @@ CREATE TABLE feed_trim (
 );
 
 CREATE TABLE feed_reader (
+    -- In days since 1970.
     day INTEGER PRIMARY KEY,
     lowest INTEGER NOT NULL
 );

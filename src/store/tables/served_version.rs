@@ -115,7 +115,7 @@ impl FromSql for ETag {
     }
 }
 
-/// The bytes that a length may have: another BLOB has more.
+/// The most bytes of a packed length. What [`packed`] makes has more.
 const MOST_OF_LENGTH: usize = 4;
 
 /// The ETag that nginx makes of the time of a file, here in seconds since 1970, and its length in bytes.
@@ -136,7 +136,7 @@ fn packed_length(etag: &str, last_modified: Option<&str>) -> Option<Vec<u8>> {
     Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
 }
 
-/// The length; `None` where the BLOB has more bytes than one.
+/// The length; `None` where the BLOB has more bytes than a length can have.
 fn unpacked_length(bytes: &[u8]) -> Option<u32> {
     if bytes.len() > MOST_OF_LENGTH {
         return None;

@@ -72,9 +72,10 @@ fn version_before(text: &str) -> usize {
     step.unwrap_or_else(|| panic!("no step has {text:?}"))
 }
 
-/// The objects of a schema with their SQL, without comments and optional space; and the rows that each table has.
+/// The objects of a schema with their SQL, without comments and optional space, those of a table in their order; and the rows that each
+/// table has.
 fn schema_of(database: &Connection) -> Vec<(String, String, i64)> {
-    let query = "SELECT name, coalesce(sql, ''), type = 'table' FROM sqlite_schema ORDER BY name";
+    let query = "SELECT name, coalesce(sql, ''), type = 'table' FROM sqlite_schema ORDER BY type, tbl_name, rowid";
     let mut objects = database.prepare(query).unwrap();
     let objects = objects.query_map([], |row| <(String, String, bool)>::try_from(row));
     let objects = objects.unwrap().map(Result::unwrap);
