@@ -13,6 +13,7 @@
 //! | `logging`, `log_throttle`, `progress`, `output`, `colours` | standard error and standard output |
 //! | `status_text`, `up_to_date`, `human` | the status, times and lengths in words |
 //! | `environment`, `public_url`, `users` | what the machine must have; whether the callback is reached; whose the state is |
+//! | `file_descriptors` | how many the process may have |
 //! | `planned_changes` | the copy of the state for `sync --dry-run` |
 //!
 //! Exit statuses: 0 success, 1 failure or not in sync, 2 a fault in the command line or the configuration, 3 daemon not reachable,
@@ -42,6 +43,7 @@ mod discover;
 mod environment;
 mod exit_status;
 mod failed;
+mod file_descriptors;
 mod forget;
 mod help;
 mod human;
@@ -192,6 +194,7 @@ pub fn command_line() -> clap::Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = CliArguments::parse();
+    file_descriptors::raise_limit();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

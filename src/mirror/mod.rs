@@ -173,6 +173,11 @@ impl Mirror {
         }
     }
 
+    /// How many files are synced together while as many others are written; at least one.
+    pub fn most_together(&self) -> usize {
+        self.staging.open_files.half().max(1)
+    }
+
     /// Opens a published file for reading. Its content does not change, even if another version is published meanwhile.
     ///
     /// # Errors

@@ -421,7 +421,11 @@ impl OpenFiles {
 
     /// Whether only that half of them is left that is for files which are closed when they are synced.
     pub(super) fn are_many(&self) -> bool {
-        self.open.load(Ordering::Relaxed) >= self.limit / 2
+        self.open.load(Ordering::Relaxed) >= self.half()
+    }
+
+    pub(super) fn half(&self) -> usize {
+        self.limit / 2
     }
 }
 

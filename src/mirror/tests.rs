@@ -289,6 +289,20 @@ fn blocked_file_does_not_fail_the_batch() {
 }
 
 #[test]
+fn folder_in_which_an_unnamed_file_is_blocked_is_not_to_be_synced() {
+    let world = World::new();
+    fs::create_dir_all(world.at("g/blocked")).unwrap();
+    fs::create_dir(world.at("h")).unwrap();
+    symlink("nothing", world.at("h/symlink")).unwrap();
+    let at = ["g/blocked", "h/symlink"];
+    let batch = at.map(|at| (world.unnamed(at), path(at)));
+    let answers = world.mirror.publish(batch.into());
+    assert_eq!(codes(&answers), ["path-blocked"; 2]);
+    assert!(world.mirror.unsynced.lock().is_empty());
+    assert!(world.at("h/symlink").is_symlink());
+}
+
+#[test]
 fn symlinks_are_neither_followed_nor_replaced() {
     for world in World::of_each_look_up() {
         let outside = world.outside();
@@ -935,6 +949,26 @@ fn files_have_names_where_too_many_are_open_or_none_can_be_unnamed() {
         ["ok"]
     );
     assert_eq!(world.staged_files(), 0);
+}
+
+#[test]
+fn no_file_is_synced_alone_of_two_batches_of_as_many_as_are_synced_together() {
+    let mut world = World::new();
+    world.limit_open_files(2 * SYNC_TOGETHER + 1);
+    let most = world.mirror.most_together();
+    assert_eq!(most, SYNC_TOGETHER);
+    let batch = |name: &str| -> Vec<_> {
+        let paths = (0..most).map(|n| path(&format!("h/{name}/{n}")));
+        paths.map(|path| (world.unnamed("new"), path)).collect()
+    };
+    let mut batches = Vec::new();
+    let calls = record_calls(|| batches = ["a", "b"].map(batch).into());
+    assert_eq!(count(&calls, Call::Fsync), 0);
+    for batch in batches {
+        assert_eq!(codes(&world.mirror.publish(batch)), vec!["ok"; most]);
+    }
+    world.limit_open_files(0);
+    assert_eq!(world.mirror.most_together(), 1);
 }
 
 /// The kernel reports an error to the first fsync, and the next one of the same handle succeeds.

@@ -28,6 +28,24 @@ async fn daemon_stops_cleanly_on_signals() {
     assert!(left.contains(&"resyncd.db".to_owned()), "{left:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn daemon_gets_more_file_descriptors_than_a_shell_has() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    for (limits, expected) in [
+        ("ulimit -S -n 256; ulimit -H -n 4096", "4096"),
+        ("ulimit -n 256", "256"),
+    ] {
+        let mut running = home.run_in_shell(&format!("{limits}; exec \"$0\" \"$@\""));
+        home.settled(&source).await;
+        let (_, metrics) = home.operator.get("/metrics").await;
+        let line = format!("resyncd_process_max_fds {expected}\n");
+        assert!(metrics.contains(&line), "{limits}: {metrics}");
+        running.signal("TERM");
+        assert_eq!(running.wait_for_exit().await.code(), Some(0));
+    }
+}
+
 /// The `detached.c` of this folder, compiled; `Err` is the reason why it can't be.
 fn detached(folder: &Path) -> Result<PathBuf, String> {
     let library = folder.join("detached.so");

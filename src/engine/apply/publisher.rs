@@ -31,7 +31,7 @@ use crate::store::{
     Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
 };
 
-/// How many tasks are published at once.
+/// How many tasks are published at once at most.
 const BATCH: usize = 512;
 /// How long a batch is gathered at most while many tasks are queued.
 const GATHER: Duration = Duration::from_millis(25);
@@ -133,16 +133,20 @@ fn with_executed(
     few
 }
 
-/// The next executed tasks, at most [`BATCH`]; none once the queue is closed. As long as there are many more to come, it is waited for
-/// a full batch, but not longer than [`GATHER`].
-async fn gather<T>(queue: &mut mpsc::Receiver<T>, are_many: impl Fn() -> bool) -> Vec<T> {
+/// The next executed tasks, `most` at most; none once the queue is closed. As long as there are many more to come, it is waited for so
+/// many, but not longer than [`GATHER`].
+async fn gather<T>(
+    queue: &mut mpsc::Receiver<T>,
+    most: usize,
+    are_many: impl Fn() -> bool,
+) -> Vec<T> {
     // Without room for a full batch: it would be held for as long as nothing is executed, by each Source.
     let mut batch = Vec::new();
-    queue.recv_many(&mut batch, BATCH).await;
+    queue.recv_many(&mut batch, most).await;
     let gathering = async {
-        while !batch.is_empty() && batch.len() < BATCH && are_many() {
-            let most = BATCH - batch.len();
-            if queue.recv_many(&mut batch, most).await == 0 {
+        while !batch.is_empty() && batch.len() < most && are_many() {
+            let more = most - batch.len();
+            if queue.recv_many(&mut batch, more).await == 0 {
                 break;
             }
         }
@@ -186,7 +190,9 @@ impl Publisher {
     }
 
     async fn gather(&self, queue: &mut mpsc::Receiver<ExecutedTask>) -> Vec<ExecutedTask> {
-        gather(queue, || self.context.has_many_queued()).await
+        // Where few files may be open, more of them would be synced one by one.
+        let most = self.context.mirror.most_together().clamp(MANY, BATCH);
+        gather(queue, most, || self.context.has_many_queued()).await
     }
 
     async fn prepare(&self, executed: Vec<ExecutedTask>) -> Vec<Batch> {
@@ -1049,24 +1055,24 @@ mod tests {
             }
         };
         send(0..2);
-        assert_eq!(gather(&mut queue, || false).await, [0, 1]);
+        assert_eq!(gather(&mut queue, BATCH, || false).await, [0, 1]);
 
         send(0..1);
-        let mut full = Box::pin(gather(&mut queue, || true));
+        let mut full = Box::pin(gather(&mut queue, BATCH, || true));
         assert!(futures_util::poll!(&mut full).is_pending());
         send(1..BATCH + 3);
         assert_eq!(full.await, (0..BATCH).collect::<Vec<_>>());
 
         // The last tasks may take long: what has been executed does not wait for them.
         assert_eq!(
-            gather(&mut queue, || true).await,
+            gather(&mut queue, BATCH, || true).await,
             [BATCH, BATCH + 1, BATCH + 2]
         );
 
         send(0..1);
         drop(sender);
-        assert_eq!(gather(&mut queue, || true).await, [0]);
-        assert!(gather(&mut queue, || true).await.is_empty());
+        assert_eq!(gather(&mut queue, BATCH, || true).await, [0]);
+        assert!(gather(&mut queue, BATCH, || true).await.is_empty());
     }
 
     /// A kill between the publication of a file whose plain path was blocked and its commit leaves a file without a record.
