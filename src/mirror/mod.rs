@@ -173,9 +173,12 @@ impl Mirror {
         }
     }
 
-    /// How many files are synced together while as many others are written; at least one.
+    /// How many files can be synced together while as many others are written. No number where each is synced as it is completed.
     pub fn most_together(&self) -> usize {
-        self.staging.open_files.half().max(1)
+        match self.staging.file_system.replaces_fsync {
+            true => self.staging.open_files.half(),
+            false => usize::MAX,
+        }
     }
 
     /// Opens a published file for reading. Its content does not change, even if another version is published meanwhile.

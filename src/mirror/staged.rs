@@ -424,6 +424,7 @@ impl OpenFiles {
         self.open.load(Ordering::Relaxed) >= self.half()
     }
 
+    /// As many may be open while as many others are written.
     pub(super) fn half(&self) -> usize {
         self.limit / 2
     }

@@ -102,7 +102,10 @@ pub(super) async fn publish_all(
         batches = match publisher.context.has_many_queued() {
             true => match tokio::join!(publishing, publisher.gather_ahead(&mut queue)).1 {
                 Ahead::Prepared(batches) => batches,
-                Ahead::Few(few) => publisher.prepare(with_executed(few, &mut queue)).await,
+                Ahead::Few(few) => {
+                    let batch = with_executed(few, publisher.most_at_once(), &mut queue);
+                    publisher.prepare(batch).await
+                }
             },
             // All that is executed meanwhile becomes one batch, and not many small ones.
             false => {
@@ -120,12 +123,13 @@ enum Ahead {
     Few(Vec<ExecutedTask>),
 }
 
-/// Adds what was executed meanwhile.
+/// Adds what was executed meanwhile, up to `most` in all.
 fn with_executed(
     mut few: Vec<ExecutedTask>,
+    most: usize,
     queue: &mut mpsc::Receiver<ExecutedTask>,
 ) -> Vec<ExecutedTask> {
-    while few.len() < BATCH
+    while few.len() < most
         && let Ok(executed) = queue.try_recv()
     {
         few.push(executed);
@@ -190,9 +194,15 @@ impl Publisher {
     }
 
     async fn gather(&self, queue: &mut mpsc::Receiver<ExecutedTask>) -> Vec<ExecutedTask> {
-        // Where few files may be open, more of them would be synced one by one.
-        let most = self.context.mirror.most_together().clamp(MANY, BATCH);
-        gather(queue, most, || self.context.has_many_queued()).await
+        gather(queue, self.most_at_once(), || {
+            self.context.has_many_queued()
+        })
+        .await
+    }
+
+    /// How many tasks are published at once. Where few files may be open, more of them would be synced one by one.
+    fn most_at_once(&self) -> usize {
+        self.context.mirror.most_together().clamp(MANY, BATCH)
     }
 
     async fn prepare(&self, executed: Vec<ExecutedTask>) -> Vec<Batch> {
