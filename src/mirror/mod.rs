@@ -173,7 +173,7 @@ impl Mirror {
         }
     }
 
-    /// How many files can be synced together while as many others are written. No number where each is synced as it is completed.
+    /// How many files can be synced together while as many others are written; any number where each is synced as it is completed.
     pub fn most_together(&self) -> usize {
         match self.staging.file_system.replaces_fsync {
             true => self.staging.open_files.half(),

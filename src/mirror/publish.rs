@@ -2,8 +2,8 @@
 //!
 //! Invariants: a file is on disk before it is renamed, and what is reported as done is on disk. Every folder is recorded as unsynced
 //! before it is altered, and the record is removed only by a successful sync, or where nothing was altered or the folder is gone; nothing
-//! is reported as done below a recorded folder. So a failed sync also fails the next call that depends on it, which retries it. A sync of the file system removes the record only
-//! if none has failed since the folder was altered: that one may have reported its error.
+//! is reported as done below a recorded folder. So a failed sync also fails the next call that depends on it, which retries it. A sync
+//! of the file system removes the record only if none has failed since the folder was altered: that one may have reported its error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;

@@ -52,7 +52,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         retain_copy(&connection, path, taken)?;
     }
     if taken < STEPS.len() {
-        // After each change of a table SQLite reads the whole schema again: all migrations take ten times as long as the tables.
+        // After each change of a table SQLite reads the whole schema again: all migrations take eight times as long as the tables.
         let missing = match taken {
             0 => TABLES.to_owned(),
             _ => STEPS[taken..].concat(),

@@ -1079,6 +1079,10 @@ mod tests {
             [BATCH, BATCH + 1, BATCH + 2]
         );
 
+        send(0..5);
+        assert_eq!(gather(&mut queue, 3, || true).await, [0, 1, 2]);
+        assert_eq!(gather(&mut queue, 3, || true).await, [3, 4]);
+
         send(0..1);
         drop(sender);
         assert_eq!(gather(&mut queue, BATCH, || true).await, [0]);
