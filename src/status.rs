@@ -88,9 +88,9 @@ impl ConfigurationStatus {
 pub struct FormerSource {
     /// Its label.
     pub name: String,
-    /// The entry point of discovery; `None`: an earlier version has followed it.
+    /// The entry point of discovery.
     pub url: Option<String>,
-    /// The folder of its resources; `None`: an earlier version has followed it.
+    /// The folder of its resources; `None`: any may be used.
     pub mirror: Option<String>,
     /// How many resources the mirror has; one of several sets counts in each.
     pub resources: u64,
@@ -303,7 +303,7 @@ pub struct SetStatus {
     pub failed: u64,
     /// Deletions that wait for approval.
     pub held_deletions: u64,
-    /// No held-back deletion has a higher number; what is held back later gets one. `None`: a daemon of an earlier version.
+    /// No held-back deletion has a higher number; what is held back later gets one. `None`: a daemon of another version.
     #[serde(default)]
     pub held_through: Option<u64>,
     /// Deletions that a person has rejected: the files stay.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 
 use super::daemon::Daemon;
-use super::exit_status::{FAILED, NEWER_STATE, OK};
+use super::exit_status::{FAILED, OK, OTHER_STATE};
 use super::reload::{ReloadSignal, reload};
 use super::service_status::report;
 use super::stop_signals::StopSignals;
@@ -34,7 +34,7 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> u8
         Err(error) => {
             tracing::error!(code = error.code(), "{error}");
             return match error.code() {
-                "newer-schema" if is_supervised() => NEWER_STATE,
+                "newer-schema" | "earlier-schema" if is_supervised() => OTHER_STATE,
                 _ => FAILED,
             };
         }

@@ -48,7 +48,7 @@ pub enum ForgetError {
     Running(String),
     /// It is not recorded where the files are.
     #[error(
-        "the mirror of {0:?} is not recorded, an earlier version has followed it: forget it without its files, and delete the \
+        "the mirror of {0:?} is not recorded: forget it without its files, and delete the \
          folder yourself"
     )]
     NoMirror(String),
@@ -260,7 +260,6 @@ async fn open_mirror(
         if let Some(known) = known {
             Mirror::check_id(&path, &known)?;
         }
-        // Of an earlier version there may be no id.
         let own = fs::symlink_metadata(path.join(OWN_FOLDER));
         if !own.is_ok_and(|own| own.is_dir()) {
             return Err(ForgetError::MissingMirror(path));

@@ -249,7 +249,7 @@ fn former_sets(
 pub(super) fn former_source(location: SourceLocation, totals: &[SetTotals]) -> FormerSource {
     FormerSource {
         name: location.name,
-        url: location.url,
+        url: Some(location.url),
         mirror: location.mirror.map(|mirror| mirror.display().to_string()),
         resources: totals.iter().map(|set| set.resources).sum(),
         bytes: totals.iter().map(|set| set.bytes).sum(),

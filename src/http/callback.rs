@@ -179,7 +179,7 @@ fn is_prefix(callback: &Callback, channel: &ChannelRecord, path: Path<'_>) -> bo
     let Path { prefix, token } = path;
     let is_of_base = || {
         let owner = channel.callbacks.owner(channel.slot_of(token))?;
-        let base = Url::parse(owner.base.as_deref()?).ok()?;
+        let base = Url::parse(&owner.base).ok()?;
         Some(base.path() == prefix)
     };
     prefix == callback.prefix || prefix == "/" || is_of_base() == Some(true)
@@ -550,7 +550,7 @@ mod tests {
             let owner = CallbackOwner {
                 hub: HubUri::parse(hub).unwrap(),
                 topic: topic(),
-                base: None,
+                base: "https://destination.example/".to_owned(),
             };
             let store = &self.callback.store;
             let stepping = store.step_channel(self.channel, keys(token), |channel| {

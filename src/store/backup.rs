@@ -14,7 +14,7 @@ use super::schema::{self, BUSY_TIMEOUT, DATABASE};
 /// another feed. Returns the length of the copy in bytes, `None` if the folder has no database.
 ///
 /// # Errors
-/// [`StoreError::Folder`] if there is such a file already, or it can't be written; [`StoreError::NewerSchema`]; an error of the
+/// [`StoreError::Folder`] if there is such a file already, or it can't be written; [`StoreError::OtherSchema`]; an error of the
 /// database.
 pub fn back_up(folder: &Path, file: &Path, now: DateTime<Utc>) -> Result<Option<u64>, StoreError> {
     let path = folder.join(DATABASE);
@@ -27,7 +27,7 @@ pub fn back_up(folder: &Path, file: &Path, now: DateTime<Utc>) -> Result<Option<
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let database = Connection::open_with_flags(&path, flags)?;
     database.busy_timeout(BUSY_TIMEOUT)?;
-    schema::check_version(&database, &path)?;
+    schema::check_number(&database, &path)?;
     copy_into(&database, file, now).map(Some)
 }
 

@@ -11,17 +11,18 @@ pub enum StoreError {
     /// Another process works on the same state.
     #[error("another resyncd is running on {0} (it holds the lock)")]
     Locked(PathBuf),
-    /// The database was written by a newer version of this program.
+    /// The database was written by a version of this program that has another schema.
     #[error(
-        "{path} was written by a newer resyncd (schema {found}, this one knows {known}): install that version again, or \
-         replace the database with the copy resyncd-before-upgrade-….db beside it"
+        "{path} was written by {} resyncd (schema {found}, this one knows {known}): install that version again, or move the \
+         database away: a new one is rebuilt from the mirror and a baseline",
+        if found > known { "a newer" } else { "an earlier" }
     )]
-    NewerSchema {
+    OtherSchema {
         /// The database.
         path: PathBuf,
-        /// Its schema.
+        /// The number of its schema.
         found: i64,
-        /// The newest schema that this program knows.
+        /// The number of the schema that this program knows.
         known: i64,
     },
     /// An integrity check found damage.
@@ -88,7 +89,8 @@ impl StoreError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Locked(_) => "state-locked",
-            Self::NewerSchema { .. } => "newer-schema",
+            Self::OtherSchema { found, known, .. } if found > known => "newer-schema",
+            Self::OtherSchema { .. } => "earlier-schema",
             Self::Folder(..) => "state-folder",
             Self::Thread(_) => "store-thread",
             Self::DiskFull { .. } => "disk-full",

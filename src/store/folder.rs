@@ -103,7 +103,7 @@ mod tests {
         let lock = folder.join("resyncd.lock");
         open_lock(&lock).unwrap();
         assert_eq!((mode(&folder), mode(&lock)), (0o700, 0o600));
-        // As an earlier version left them.
+        // As someone else made them.
         fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
         prepare(&folder).unwrap();

@@ -10,7 +10,7 @@
 //! | `writer` | the thread that commits |
 //! | `wake` | what a commit reports to workers that wait |
 //! | `folder`, `process_start` | the folder of the database; what a process does first: it doubts what a killed one has left |
-//! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
+//! | `schema`, `corruption`, `write_health` | the schema and its number; a damaged database; whether writes succeed |
 //! | `copy`, `backup` | a copy of the database |
 //! | `change` | a change, as documents state it and `tx` applies it |
 //! | `ids` | the ids of rows, one type a table |
@@ -164,7 +164,7 @@ impl Store {
     /// replaced by a new one. A small database is checked for damage first; a large one while it is used.
     ///
     /// # Errors
-    /// [`StoreError::Locked`], [`StoreError::NewerSchema`], or an error of the system.
+    /// [`StoreError::Locked`], [`StoreError::OtherSchema`], or an error of the system.
     pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
         let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
         folder::prepare(folder).map_err(folder_error)?;
@@ -312,7 +312,7 @@ impl Store {
             if refused > 0 {
                 probe::fill(tx.sql, refused)?;
             }
-            schema::rewrite_version(tx.sql)
+            schema::rewrite_number(tx.sql)
         })
         .await?;
         if refused > 0 {

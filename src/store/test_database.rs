@@ -25,12 +25,12 @@ impl TestDatabase {
     ) {
         let set = "INSERT OR IGNORE INTO source_set (id, source, capability_list) VALUES (1, ?1, 'http://a.example/')";
         self.0.execute(set, [source]).unwrap();
+        let resource = "INSERT OR IGNORE INTO removed_resource (id, uri, last) VALUES (-1, 'http://a.example/a', 1 << 62)";
+        self.0.execute(resource, []).unwrap();
         for applied_at in applied_at {
-            let entry = "INSERT INTO feed (applied_at, source, set_id, uri, change, origin)
-                VALUES (?1, ?2, 1, 'http://a.example/a', 'updated', 'change-list')";
-            self.0
-                .execute(entry, params![Micros(applied_at), source])
-                .unwrap();
+            let entry = "INSERT INTO feed (applied_at, set_id, resource_id, change, path, origin)
+                VALUES (?1, 1, -1, 'updated', '', 'change-list')";
+            self.0.execute(entry, [Micros(applied_at)]).unwrap();
         }
     }
 

@@ -364,10 +364,7 @@ impl Channel {
 
     /// If the public URL has changed, the subscription is requested anew with the present one.
     fn follow_base(&mut self, now: DateTime<Utc>, base: Option<&String>) {
-        let differs = |owner: &CallbackOwner| {
-            let bases = owner.base.as_ref().zip(base);
-            bases.is_some_and(|(one, other)| one != other)
-        };
+        let differs = |owner: &CallbackOwner| base.is_some_and(|base| owner.base != *base);
         let latest = self.callbacks.owner(self.callbacks.of_request());
         if !self.is_ending() && latest.is_some_and(differs) {
             self.lease.restart(now);
@@ -692,10 +689,7 @@ impl ChannelMachine {
     fn unsubscribe(&mut self, channel: &mut Channel, now: DateTime<Utc>) -> ChannelStep {
         let is_tired = channel.lease.failures >= ENDING_TRIES;
         let own = channel.callbacks.own.clone().filter(|_| !is_tired);
-        let Some((own, base)) = own.and_then(|own| {
-            let base = own.base.clone().or(self.rules.callback_base.clone());
-            base.map(|base| (own, base))
-        }) else {
+        let Some(own) = own else {
             channel.lease.end();
             return ChannelAction::End.into();
         };
@@ -709,7 +703,7 @@ impl ChannelMachine {
                 hub: own.hub,
                 topic: own.topic,
                 asked,
-                callback_base: base,
+                callback_base: own.base,
             },
             rest: VecDeque::new(),
             retry_after: None,
@@ -758,7 +752,7 @@ impl ChannelMachine {
             let owner = CallbackOwner {
                 hub: request.hub.clone(),
                 topic: request.topic.clone(),
-                base: Some(request.callback_base.clone()),
+                base: request.callback_base.clone(),
             };
             use ChannelState::{Active, Expired};
             let may_deliver = matches!(channel.lease.state, Active | Expired);

@@ -316,7 +316,7 @@ async fn state_of_a_newer_version_ends_the_daemon_for_good() {
     let output = home.run_command(&["run"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let message = text(&output.stderr);
-    for part in ["newer-schema", "newer resyncd", "install that version"] {
+    for part in ["newer-schema", "a newer resyncd", "install that version"] {
         assert!(message.contains(part), "{part}: {message}");
     }
     let unit = include_str!("../../systemd/resyncd.service");

@@ -12,7 +12,7 @@ use super::waiting::wait;
 use super::websub::StoredMachine;
 use super::xmpp::Nodes;
 use crate::clock;
-use crate::config::{self, LackingKey};
+use crate::config;
 use crate::fetch::Client;
 use crate::protocol::Transport;
 use crate::status::UnsubscribeResult;
@@ -117,11 +117,6 @@ impl EndingSource {
     }
 
     async fn end_at_hub(&self, store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
-        let own = &channel.callbacks.own;
-        let base = own.as_ref().and_then(|own| own.base.as_ref());
-        if base.or(self.rules.callback_base.as_ref()).is_none() {
-            return Err(LackingKey::PublicUrl.to_string());
-        }
         let mut wakes = store.wakes();
         let mut stored = StoredMachine::new(store, channel, self.rules.clone());
         let mut now = clock::now();

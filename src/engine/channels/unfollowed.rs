@@ -168,7 +168,7 @@ mod tests {
         channel.callbacks.own = Some(CallbackOwner {
             hub: hub.clone(),
             topic,
-            base: Some(base.clone()),
+            base: base.clone(),
         });
         add("token".to_owned(), channel).await;
         let (_followed, followed) = watch::channel(Vec::new());

@@ -55,16 +55,16 @@ pub(in crate::engine) async fn record_source_location(
             }
             store.end_forgetting_resources(name).await?;
         }
-        if let Some(former) = before.url.as_deref().filter(|former| *former != url) {
+        if before.url != url {
             tracing::warn!(
                 code = "url-changed",
                 source = name,
-                former,
+                former = before.url,
                 url,
                 "URL of the Source changed: sets that it does not lead to are no longer followed, and their files stay; `resyncd forget {name} --former-sets` deletes them"
             );
         }
-        if before.url.as_deref() == Some(url) && before.mirror.as_ref() == Some(mirror) {
+        if before.url == url && before.mirror.as_ref() == Some(mirror) {
             return Ok(());
         }
     }

@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::protocol::SourceTime;
 use crate::store::StoreError;
-use crate::store::schema::{BUSY_TIMEOUT, DATABASE, check_version};
+use crate::store::schema::{BUSY_TIMEOUT, DATABASE, check_number};
 use crate::store::tables::resource::audit::{self, KnownFile};
 use crate::store::tables::{inbox, source_set};
 
@@ -58,6 +58,6 @@ pub(super) fn open(folder: &Path) -> Result<Option<Connection>, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    check_version(&connection, &path)?;
+    check_number(&connection, &path)?;
     Ok(Some(connection))
 }

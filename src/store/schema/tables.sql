@@ -1,4 +1,4 @@
--- The schema of a new database: what all migrations together make of an empty one (migrations.rs); a test compares the two.
+-- The schema. A change of it is another number in schema.rs.
 -- What a table is for and what its columns mean is said in store/tables, in the file that has its statements. Times of the Source and of
 -- this machine are microseconds since 1970, unless a comment says otherwise.
 
@@ -442,16 +442,14 @@ INSERT INTO last_hold VALUES (1, 1);
 CREATE TABLE feed (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     applied_at INTEGER NOT NULL,
-    source TEXT NOT NULL,
     set_id INTEGER NOT NULL REFERENCES source_set (id),
-    uri TEXT NOT NULL,
     change TEXT NOT NULL,
-    path TEXT,
+    path TEXT NOT NULL,
     length INTEGER,
     changed_at INTEGER,
     origin TEXT NOT NULL,
     links TEXT,
-    resource_id INTEGER
+    resource_id INTEGER NOT NULL
 );
 
 CREATE TABLE feed_id (
@@ -489,7 +487,7 @@ CREATE TABLE hook (
 
 CREATE TABLE followed_source (
     name TEXT PRIMARY KEY,
-    url TEXT,
+    url TEXT NOT NULL,
     mirror BLOB
 ) WITHOUT ROWID;
 

@@ -177,8 +177,8 @@ impl ChannelRecord {
             let hub: Option<HubUri> = row.get(column("hub").as_str())?;
             let topic: Option<TopicUri> = row.get(column("topic").as_str())?;
             let base: Option<String> = row.get(column("base").as_str())?;
-            let owner = hub.zip(topic);
-            Ok(owner.map(|(hub, topic)| CallbackOwner { hub, topic, base }))
+            let owner = hub.zip(topic).zip(base);
+            Ok(owner.map(|((hub, topic), base)| CallbackOwner { hub, topic, base }))
         };
         let callbacks = Callbacks {
             own: owner("own")?,
@@ -427,10 +427,10 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
         channel.is_unwanted,
         own.as_ref().map(|own| &own.hub),
         own.as_ref().map(|own| &own.topic),
-        own.as_ref().and_then(|own| own.base.as_ref()),
+        own.as_ref().map(|own| &own.base),
         next.as_ref().map(|next| &next.hub),
         next.as_ref().map(|next| &next.topic),
-        next.as_ref().and_then(|next| next.base.as_ref()),
+        next.as_ref().map(|next| &next.base),
         channel.working_hub,
         lease.not_before.map(Micros),
         channel.denial.as_ref().map(|denial| &denial.reason),

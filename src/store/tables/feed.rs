@@ -1,5 +1,5 @@
 //! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, and whether a patch made
-//! the file. An entry names the row of its resource, and its own `uri` is empty; entries of earlier versions have the URI itself.
+//! the file. An entry names the row of its resource.
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
@@ -25,8 +25,7 @@ pub struct FeedEntry {
     pub uri: String,
     /// What happened: `created`, `updated`, `deleted` or, where only its links are others, `linked`.
     pub change: String,
-    /// The file, relative to the mirror; of a deleted resource, the file that it had. `None`: an earlier version has recorded a
-    /// deletion.
+    /// The file, relative to the mirror; of a deleted resource, the file that it had. `None`: it had none.
     pub path: Option<String>,
     /// The length of the file, in bytes; `None`: it was removed.
     pub length: Option<u64>,
@@ -47,7 +46,7 @@ const BY_PATCH: &str = " patch";
 impl FeedEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let uri: ResourceUri = row.get("uri")?;
-        let path: Option<String> = row.get("path")?;
+        let path: String = row.get("path")?;
         let stated: String = row.get("origin")?;
         let origin = stated.strip_suffix(BY_PATCH);
         Ok(Self {
@@ -58,10 +57,7 @@ impl FeedEntry {
             source: row.get("source")?,
             set: row.get("capability_list")?,
             change: word_of(CHANGES, row.get("change")?),
-            path: match path.as_deref() {
-                Some(PLAIN) => mirrored_path::of(None, &uri),
-                _ => path,
-            },
+            path: mirrored_path::of(Some(path).filter(|path| path != PLAIN), &uri),
             uri: uri.to_string(),
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             changed_at: row.get("changed_at")?,
@@ -73,11 +69,10 @@ impl FeedEntry {
 /// What happened where only the links of a resource are others than before.
 pub(in crate::store) const LINKED: &str = "linked";
 
-/// What an entry has for the plain path of its URI. NULL has another meaning there.
+/// What an entry has for the plain path of its URI.
 const PLAIN: &str = "";
 
-/// What an entry has for a word that most have, and the word. Databases have these: they never change, and neither do the entries of
-/// earlier versions, which have the words.
+/// What an entry has for a word that most have, and the word. Databases have these: they never change.
 type Abbreviations = &'static [(&'static str, &'static str)];
 const CHANGES: Abbreviations = &[("c", "created"), ("u", "updated"), ("d", "deleted")];
 const ORIGINS: Abbreviations = &[
@@ -100,7 +95,7 @@ fn abbreviated(all: Abbreviations, word: &str) -> &str {
 
 /// The columns of entries, with their sets and URIs. `CROSS JOIN`: they are read in the order of their numbers.
 const ENTRIES: &str = "seq, feed.applied_at AS applied_at, source_set.source AS source, capability_list,
-        COALESCE(resource.uri, removed_resource.uri, feed.uri) AS uri, feed.change AS change, feed.path AS path, feed.length AS length,
+        COALESCE(resource.uri, removed_resource.uri) AS uri, feed.change AS change, feed.path AS path, feed.length AS length,
         feed.changed_at AS changed_at, feed.origin AS origin, feed.links AS links
     FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id
     LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id LEFT JOIN resource ON resource.id = feed.resource_id";
@@ -173,7 +168,7 @@ pub(in crate::store) fn newest(
     // The rows of the URI are found once: most entries are left out before the rows of their resources are read.
     sql.prepare_cached(&format!(
         "SELECT {ENTRIES} WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3)
-           AND (?4 IS NULL OR feed.uri = ?4 OR removed_resource.uri = ?4 OR feed.resource_id IN (
+           AND (?4 IS NULL OR removed_resource.uri = ?4 OR feed.resource_id IN (
                SELECT id FROM resource WHERE source IN (SELECT DISTINCT source FROM source_set) AND uri = ?4))
            AND feed.change <> ?6
          ORDER BY seq DESC LIMIT ?5"
@@ -263,11 +258,8 @@ pub(in crate::store) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> R
 }
 
 /// Makes the feed of a copy another one: it has another id, and its numbers start at the time in microseconds, as those of
-/// [`start_numbers`]. A database of an earlier version, whose feed has no id, stays as it is.
+/// [`start_numbers`].
 pub(in crate::store) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
-    if !sql.table_exists(None, "feed_id")? {
-        return Ok(());
-    }
     sql.execute("UPDATE feed_id SET feed = lower(hex(randomblob(8)))", [])?;
     let last = Micros(now);
     let changed = sql.execute(
@@ -322,10 +314,9 @@ fn pairing(links: &[Link]) -> Vec<Link> {
 pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
     let suffix = if entry.is_patched { BY_PATCH } else { "" };
     let origin = format!("{}{suffix}", abbreviated(ORIGINS, entry.origin.code()));
-    // The Source is that of the set, and the URI that of the resource.
     sql.prepare_cached(
-        "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin, links, resource_id)
-         VALUES (?1, '', ?2, '', ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO feed (applied_at, set_id, change, path, length, changed_at, origin, links, resource_id)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
         Micros(entry.applied_at),

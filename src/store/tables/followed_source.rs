@@ -12,9 +12,9 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 pub struct SourceLocation {
     /// Its label.
     pub name: String,
-    /// Where discovery began; `None`: an earlier version has followed it.
-    pub url: Option<String>,
-    /// The folder of its files; `None`: an earlier version has followed it.
+    /// Where discovery began.
+    pub url: String,
+    /// The folder of its files; `None`: any may be used.
     pub mirror: Option<PathBuf>,
 }
 

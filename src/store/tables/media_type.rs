@@ -1,12 +1,11 @@
 //! The column `media_type` of `resource`, of which there are millions of rows: a BLOB of one byte where it is one of the usual types.
-//! Every other one is stored as the text that it is, and so are those of the rows of earlier versions. What is read is always the
-//! text that was stored.
+//! Every other one is stored as the text that it is. What is read is always the text that was stored.
 
 use rusqlite::Result;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
-/// The byte of each usual type. Databases have these bytes: they never change. Another one needs a step of the schema, because a
-/// version that does not know it takes the row for damaged.
+/// The byte of each usual type. Databases have these bytes: they never change. Another one needs another
+/// number of the schema, because a version that does not know it can't read the row.
 const USUAL: [(u8, &str); 32] = [
     (1, "text/plain"),
     (2, "text/html"),

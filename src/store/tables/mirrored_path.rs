@@ -1,5 +1,5 @@
 //! The column `path` of `resource`, relative to the mirror: NULL where it is the plain path of the URI, as of nearly all rows. So neither
-//! the row nor the index of the paths repeats what the URI has. Rows of earlier versions have their plain paths until they change.
+//! the row nor the index of the paths repeats what the URI has.
 //! A row is found by its path in the column, or else by the URIs of which that is the plain path.
 
 use rusqlite::Result;

@@ -15,7 +15,7 @@ fn owner(hub: &str) -> CallbackOwner {
     CallbackOwner {
         hub: HubUri::parse(&format!("https://{hub}.example/")).unwrap(),
         topic: TopicUri::parse("https://example.org/notifications").unwrap(),
-        base: Some("https://destination.example/".to_owned()),
+        base: "https://destination.example/".to_owned(),
     }
 }
 

@@ -214,9 +214,10 @@ async fn search_in_the_feed_reads_no_more_than_its_part() {
         .store
         .write(|tx| {
             tx.sql.execute_batch(
-                "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 50000)
-                 INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin)
-                 SELECT applied_at, source, set_id, 'https://example.org/other', change, path, length, changed_at, origin
+                "INSERT INTO removed_resource (id, uri, last) VALUES (-1, 'https://example.org/other', 1 << 62);
+                 WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 50000)
+                 INSERT INTO feed (applied_at, set_id, resource_id, change, path, length, changed_at, origin)
+                 SELECT applied_at, set_id, -1, change, path, length, changed_at, origin
                  FROM feed, number WHERE seq = 1",
             )?;
             Ok(())

@@ -325,7 +325,7 @@ async fn delivery_is_outdated_once_its_channel_has_other_keys_or_is_left() {
     let owner = crate::sync::CallbackOwner {
         hub: HubUri::parse("https://hub.example.org/").unwrap(),
         topic,
-        base: None,
+        base: "https://destination.example/".to_owned(),
     };
     let stepping = world.store.step_channel(channel, next.clone(), |channel| {
         channel.callbacks.own = Some(owner.clone());

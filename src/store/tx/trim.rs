@@ -114,8 +114,7 @@ impl Store {
         Ok(last.map(TrimPosition))
     }
 
-    /// Gives empty pages back to the file system, up to 2000. Returns whether there may be more. A database that an earlier version
-    /// has created reuses them instead.
+    /// Gives empty pages back to the file system, up to 2000. Returns whether there may be more.
     pub async fn shrink(self: &Arc<Self>) -> Result<bool, StoreError> {
         let free = self.read(schema::free_pages).await?;
         if free == 0 {

@@ -155,7 +155,7 @@ mod tests {
         check(&[a, b, f, c, g], &[], surplus(3, choice(&[], &[0, 2], &[])));
         // What is subscribed to stays, in any order.
         check(&[a, b], &[b], surplus(1, choice(&[(1, 0)], &[], &[])));
-        // An earlier version may have subscribed to several.
+        // Of several subscriptions, one stays.
         check(&[a, b], &[b, a], surplus(1, choice(&[(0, 1)], &[], &[0])));
         // One that was left is not taken up again, in whatever order they are advertised.
         for (advertised, place) in [([a, b], 0), ([b, a], 1)] {

@@ -88,7 +88,7 @@ pub struct DeliveryFault {
 /// A hub's denial of the subscription. It ends with the next verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// The hub; `None`: an earlier version has stored the denial.
+    /// The hub; `None`: it was asked with no callback that is still known.
     pub hub: Option<HubUri>,
     /// The reason that the hub states; may be empty.
     pub reason: String,

@@ -550,7 +550,7 @@ fn after_a_failure_the_next_hub_is_asked() {
         channel.callbacks.own = Some(CallbackOwner {
             hub: hub(last),
             topic: topic("t"),
-            base: None,
+            base: BASE.to_owned(),
         });
         channel.lease.failures = failures;
         channel.lease.state = state;
@@ -1188,12 +1188,8 @@ fn changed_public_url_is_subscribed_with_anew() {
     let before = case.channel.clone();
     let case = case.verified(102);
     let former = case.channel.replaced(&before, case.now(102).wall).unwrap();
-    let base = former.callbacks.own.as_ref().unwrap().base.as_deref();
-    assert_eq!(
-        base,
-        Some(BASE),
-        "it is ended with the callback that the hub has"
-    );
+    let base = former.callbacks.own.as_ref().unwrap().base.as_str();
+    assert_eq!(base, BASE, "it is ended with the callback that the hub has");
     // Neither is it requested twice, nor where the URL is the same.
     assert_eq!(case.clone().handle(103, Started), "healthy; wait until 402");
     assert_eq!(
