@@ -9,6 +9,7 @@
 )]
 
 #[path = "support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
 
 use std::time::Duration;
@@ -19,7 +20,7 @@ use resyncd::demo::{ChannelHub, Fault, HubEvent, HubOptions, SampleOptions, Veri
 use resyncd::protocol::SourceTime;
 use tokio::sync::{Mutex, MutexGuard};
 
-use support::{NAME, Rig, SET, resources, soon, time};
+use support::{FeedLine, NAME, Rig, SET, resources, soon, time};
 
 const PATH: &str = "/set1/res/r0001.txt";
 const LIST: &str = "/set1/changelist.xml";
@@ -51,7 +52,7 @@ const JUMPS: [i64; 4] = [1, -1, 3650, -3650];
 /// A Source whose time is independent of the system clock, and a hub with leases of a few seconds.
 async fn rig() -> Rig {
     let hub = HubOptions {
-        max_lease: Duration::from_secs(8),
+        max_lease: Duration::from_secs(4),
         ..HubOptions::default()
     };
     let options = SampleOptions {
@@ -106,47 +107,77 @@ async fn check_keeps_working(rig: &Rig, what: &str) {
     rig.until_mirrored().await;
 }
 
+/// A rig with a download that is to be tried again.
+async fn rig_with_a_delay() -> Rig {
+    let rig = rig().await;
+    let hits = rig.source.hits(PATH);
+    rig.source
+        .fail(PATH, Fault::Unavailable { retry_after: 3 }, 1);
+    rig.source.update(SET, "r0001.txt", "delayed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    soon("tried", rig.source.wait_for_hits(PATH, hits + 1)).await;
+    until_delayed(&rig).await;
+    rig
+}
+
+/// The clock is set for two daemons at once: one that is running, and one that is stopped meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn daemon_keeps_working_when_its_clock_is_set() {
+async fn daemon_keeps_working_when_its_clock_is_set_also_while_it_is_stopped() {
     let _guard = ClockGuard::take().await;
     for by in JUMPS {
-        let rig = rig().await;
-        let first = rig.operator.changes(0).await;
-        // A pending download, and a notification that is held back because the one before it is missing.
-        let hits = rig.source.hits(PATH);
-        rig.source
-            .fail(PATH, Fault::Unavailable { retry_after: 3 }, 1);
-        rig.source.update(SET, "r0001.txt", "delayed");
-        rig.source.notify_and_publish(SET).await.unwrap();
-        soon("tried", rig.source.wait_for_hits(PATH, hits + 1)).await;
-        until_delayed(&rig).await;
-        rig.source.advance(Duration::from_secs(1));
-        rig.source.update(SET, "r0000.txt", "lost");
-        rig.source.notify(SET);
-        rig.source.advance(Duration::from_secs(1));
-        rig.source.update(SET, "r0002.txt", "early");
-        rig.source.notify_and_publish(SET).await.unwrap();
+        let (running, mut stopped) = tokio::join!(rig_with_a_delay(), rig_with_a_delay());
+        let first = running.operator.changes(0).await;
+        // A notification that is held back because the one before it is missing.
+        running.source.advance(Duration::from_secs(1));
+        running.source.update(SET, "r0000.txt", "lost");
+        running.source.notify(SET);
+        running.source.advance(Duration::from_secs(1));
+        running.source.update(SET, "r0002.txt", "early");
+        running.source.notify_and_publish(SET).await.unwrap();
+        stopped.stop_daemon().await;
 
         clock::set_wall(days(by));
-        rig.until_holds("r0001.txt", "delayed").await;
-        rig.until_holds("r0002.txt", "early").await;
-        check_keeps_working(&rig, &format!("set by {by} days")).await;
+        stopped.start_daemon().await;
+        let what = format!("set by {by} days");
+        let of_running = async {
+            running.until_holds("r0001.txt", "delayed").await;
+            running.until_holds("r0002.txt", "early").await;
+            check_keeps_working(&running, &what).await;
+        };
+        let of_stopped = async {
+            stopped.until_holds("r0001.txt", "delayed").await;
+            check_keeps_working(&stopped, &what).await;
+        };
+        tokio::join!(of_running, of_stopped);
+        stopped.stop_daemon().await;
         clock::set_wall(TimeDelta::zero());
-        check_keeps_working(&rig, &format!("set right after {by} days")).await;
-        rig.settled().await;
-
-        // Coverage is complete again, and the feed is in order, whatever its dates.
-        let now = time("2000-01-01").max(rig.source.boundary());
-        rig.source.refresh_resource_list(SET);
-        rig.until("covered", |set| {
-            let until = set.synced_until.as_ref().map(time);
-            set.gaps.is_empty()
-                && until.is_some_and(|until| until.micros() + 2_000_000 >= now.micros())
-        })
-        .await;
-        let lines = rig.operator.changes(0).await;
-        assert!(lines.starts_with(&first) && lines.is_sorted_by_key(|line| line.seq));
+        stopped.start_daemon().await;
+        let what = format!("set right after {by} days");
+        let of_running = async {
+            check_keeps_working(&running, &what).await;
+            running.settled().await;
+            check_coverage(&running, &first).await;
+        };
+        let of_stopped = async {
+            check_keeps_working(&stopped, &what).await;
+            stopped.operator.poll(NAME).await;
+            stopped.settled().await;
+        };
+        tokio::join!(of_running, of_stopped);
     }
+}
+
+/// Checks that coverage is complete again, and that the feed is in order, whatever its dates.
+async fn check_coverage(rig: &Rig, first: &[FeedLine]) {
+    let now = time("2000-01-01").max(rig.source.boundary());
+    rig.source.refresh_resource_list(SET);
+    rig.until("covered", |set| {
+        let until = set.synced_until.as_ref().map(time);
+        set.gaps.is_empty() && until.is_some_and(|until| until.micros() + 2_000_000 >= now.micros())
+    })
+    .await;
+    let lines = rig.operator.changes(0).await;
+    assert!(lines.starts_with(first) && lines.is_sorted_by_key(|line| line.seq));
 }
 
 /// A hub may have given up a subscriber that was away for a while.
@@ -211,30 +242,4 @@ async fn subscription_that_is_not_verified_is_reported() {
         })
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn daemon_keeps_working_when_its_clock_was_set_while_stopped() {
-    let _guard = ClockGuard::take().await;
-    for by in JUMPS {
-        let mut rig = rig().await;
-        let hits = rig.source.hits(PATH);
-        rig.source
-            .fail(PATH, Fault::Unavailable { retry_after: 3 }, 1);
-        rig.source.update(SET, "r0001.txt", "delayed");
-        rig.source.notify_and_publish(SET).await.unwrap();
-        soon("tried", rig.source.wait_for_hits(PATH, hits + 1)).await;
-        until_delayed(&rig).await;
-        rig.stop_daemon().await;
-        clock::set_wall(days(by));
-        rig.start_daemon().await;
-        rig.until_holds("r0001.txt", "delayed").await;
-        check_keeps_working(&rig, &format!("set by {by} days")).await;
-        rig.stop_daemon().await;
-        clock::set_wall(TimeDelta::zero());
-        rig.start_daemon().await;
-        check_keeps_working(&rig, &format!("set right after {by} days")).await;
-        rig.operator.poll(NAME).await;
-        rig.settled().await;
-    }
 }

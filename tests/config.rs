@@ -1,20 +1,8 @@
 //! The configuration file: example, defaults and faults.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test panics when a precondition fails"
-)]
-
-#[path = "config/auth.rs"]
 mod auth;
-#[path = "support/client_tls.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of this")]
-mod client_tls;
-#[path = "config/faults.rs"]
 mod faults;
-#[path = "config/hooks.rs"]
 mod hooks;
-#[path = "config/xmpp.rs"]
 mod xmpp;
 
 use std::fs::Permissions;

@@ -1,11 +1,6 @@
 //! Runs the bodies of the fuzz targets on their corpus and on random variations of it, other ones in each run.
 //! `fuzz/README.md` describes how to fuzz for longer.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a failed precondition of a test is a panic"
-)]
-
 #[path = "../fuzz/bodies.rs"]
 mod bodies;
 

@@ -1,19 +1,11 @@
 //! The commands, examples and test names in README.md, SECURITY.md, docs/ and what is shipped with the program.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test panics when a precondition fails"
-)]
-
-#[path = "support/addresses.rs"]
-mod addresses;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use addresses::free_address;
+use crate::support::free_address;
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::metrics::{FAMILIES, MetricKind};

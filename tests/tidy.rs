@@ -3,8 +3,6 @@
 //!
 //! Test items (`#[cfg(test)]`) are exempt. Paths within macro calls are read token by token.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

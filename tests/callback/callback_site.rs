@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use url::{Url, form_urlencoded};
 
-use crate::site::{ok, redirect, status};
+use crate::support::site::{ok, redirect, status};
 use crate::support::{Destination, client, send, soon};
 
 /// The protocol of the draft's example 5.6.

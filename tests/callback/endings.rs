@@ -2,7 +2,7 @@
 
 use resyncd::status::UnsubscribeResult;
 
-use crate::callback_site::{
+use crate::callback::callback_site::{
     CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, deliver, listed, sitemap,
 };
 use crate::support::{NAME, was_polled_since};

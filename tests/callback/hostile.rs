@@ -9,7 +9,7 @@ use resyncd::config::Filter;
 use resyncd::protocol::{LinkRules, MediaRange};
 use url::Url;
 
-use crate::callback_site::{
+use crate::callback::callback_site::{
     CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, changed, deliver, expired,
     listed, sitemap, undated_sitemap,
 };

@@ -7,10 +7,10 @@ use resyncd::status::CountedError;
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use crate::callback_site::{
+use crate::callback::callback_site::{
     CallbackSite, Follower, PROTOCOL, SITEMAP, SUBSCRIBE, interface, listed, sitemap,
 };
-use crate::site::{GuardedDaemon, PUBLIC};
+use crate::support::site::{GuardedDaemon, PUBLIC};
 use crate::support::{NAME, soon};
 
 #[tokio::test(flavor = "multi_thread")]

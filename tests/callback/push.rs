@@ -1,6 +1,6 @@
 //! Baseline, push and polls.
 
-use crate::callback_site::{
+use crate::callback::callback_site::{
     CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, change_set_link, changed,
     dated_index, expired, index, listed, sitemap,
 };

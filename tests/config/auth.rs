@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use url::Url;
 
-use crate::client_tls::{CLIENT_CERTIFICATE, NAMING_AUTHORITY};
+use crate::support::client_tls::{CLIENT_CERTIFICATE, NAMING_AUTHORITY};
 
 const VARIABLES: &[(&str, &str)] = &[
     ("TOKEN", "t0ken"),

@@ -9,8 +9,8 @@ use resyncd::demo::{Fault, SampleSource};
 use resyncd::protocol::{Algorithm, Digest};
 use resyncd::status::SetStatus;
 
-use crate::packing::{tar_of, warc_record};
-use crate::selection::selecting;
+use crate::destination::packing::{tar_of, warc_record};
+use crate::destination::selection::selecting;
 use crate::support::{Rig, eventually, files, only_pages, path_of, put_zip};
 
 const SITEMAP: &str = "/sitemap.xml";

@@ -1,6 +1,6 @@
 //! Change Lists in any order, with any times or without times.
 
-use crate::site::{
+use crate::documents::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
 };
 use crate::support::{Destination, eventually};

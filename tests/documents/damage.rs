@@ -3,7 +3,9 @@
 
 use resyncd::status::SetStatus;
 
-use crate::site::{Follower, Site, capability_list, document, entry, listed, resource_list};
+use crate::documents::site::{
+    Follower, Site, capability_list, document, entry, listed, resource_list,
+};
 use crate::support::eventually;
 
 fn has_error(set: &SetStatus, code: &str) -> bool {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use resyncd::protocol::{Document, Entry, read_document};
 use url::Url;
 
-use crate::base;
+use crate::documents::base;
 
 macro_rules! example {
     ($number:literal) => {

@@ -1,6 +1,6 @@
 //! Entry points of a Source, and links between its documents.
 
-use crate::site::{
+use crate::documents::site::{
     Follower, Site, capability_list, change_list, changed, description, document, entry, listed,
     resource_list, with_up,
 };

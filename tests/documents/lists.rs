@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use resyncd::config::Filter;
 use resyncd::protocol::{Algorithm, Digest};
 
-use crate::site::{
+use crate::documents::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
 };
 use crate::support::{eventually, files, time};

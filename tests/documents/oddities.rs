@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::site::{Follower, Site, change_list, changed, listed, resource_list};
+use crate::documents::site::{Follower, Site, change_list, changed, listed, resource_list};
 use crate::support::{Rig, eventually, resources};
 
 /// The log of this process.

@@ -3,7 +3,7 @@
 use resyncd::protocol::{Algorithm, Digest};
 use resyncd::status::StatusError;
 
-use crate::site::{Follower, Site, entry, gzip, resource_list};
+use crate::documents::site::{Follower, Site, entry, gzip, resource_list};
 
 const TEXT: &[u8] =
     b"a text that is long enough to be compressed, compressed, compressed, and again compressed";

@@ -4,7 +4,7 @@
 
 use resyncd::protocol::{ReadError, read_document};
 
-use crate::base;
+use crate::documents::base;
 
 /// The number of an example, its text, and what is expected of it.
 type Case = (&'static str, &'static str, &'static str);

@@ -2,7 +2,7 @@
 
 use resyncd::protocol::{Algorithm, Digest};
 
-use crate::site::{Follower, Site, document, entry};
+use crate::documents::site::{Follower, Site, document, entry};
 
 /// Follows a Resource List and a Change List with these times, which must be in this order.
 async fn check(times: [&str; 4], oddities: &[&str]) {

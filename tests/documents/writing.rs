@@ -7,9 +7,9 @@ use resyncd::protocol::{
     Document, DocumentReader, Oddities, ReadError, read_document, write_document,
 };
 
-use crate::base;
-use crate::generated::{CAPABILITIES, Generated, conforming, documents};
-use crate::odd::odd_documents;
+use crate::documents::base;
+use crate::documents::generated::{CAPABILITIES, Generated, conforming, documents};
+use crate::documents::odd::odd_documents;
 
 fn written(generated: &Generated) -> Vec<u8> {
     write_document(&generated.head, &generated.entries)

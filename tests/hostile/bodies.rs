@@ -18,8 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use url::Url;
 
-use crate::PROCESSOR;
-use crate::site::{Site, entry, ok, redirect, status};
+use crate::hostile::PROCESSOR;
+use crate::support::site::{Site, entry, ok, redirect, status};
 use crate::support::{
     self, Destination, SET, eventually, expected_files, files, resources, soon, until_verified,
 };

@@ -14,9 +14,9 @@ use resyncd::status::{SetStatus, StatusError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::PROCESSOR;
-use crate::floods::peak_memory;
-use crate::process::{Home, Running};
+use crate::hostile::PROCESSOR;
+use crate::hostile::floods::peak_memory;
+use crate::support::process::{Home, Running};
 use crate::support::{NAME, SET, resources};
 
 const MIB: u64 = 1 << 20;

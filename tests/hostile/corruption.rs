@@ -9,7 +9,7 @@ use resyncd::clock;
 use resyncd::protocol::ResourceUri;
 use resyncd::store::{Store, StoreError, TasksInProgress};
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources, soon};
 
 /// A pseudo-random sequence with a fixed seed, so that failures are reproducible.

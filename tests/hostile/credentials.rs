@@ -14,8 +14,8 @@ use resyncd::fetch::Client;
 use resyncd::protocol::websub::{Mode, SubscriptionRequest, Verification};
 use tokio::net::TcpListener;
 
-use crate::process::{Home, command};
-use crate::site::{Site, entry, ok, redirect, status, urlset};
+use crate::support::process::{Home, command};
+use crate::support::site::{Site, entry, ok, redirect, status, urlset};
 use crate::support::{client, eventually, free_address};
 
 /// The credentials of the configuration, and the header that is sent for them.

@@ -14,10 +14,10 @@ use resyncd::protocol::{ResourceUri, SourceTime};
 use resyncd::store::Store;
 use url::Url;
 
-use crate::completeness::{content_of_length, is_complete};
-use crate::process::Home;
+use crate::hostile::traced::Crash;
+use crate::support::completeness::{content_of_length, is_complete};
+use crate::support::process::Home;
 use crate::support::{FeedLine, NAME, SET, eventually, files};
-use crate::traced::Crash;
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
 /// The lease that the hub grants at first, so that it is renewed during the cycle.

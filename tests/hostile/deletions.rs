@@ -2,8 +2,8 @@
 
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
 
-use crate::PROCESSOR;
-use crate::bodies::UNREACHED;
+use crate::hostile::PROCESSOR;
+use crate::hostile::bodies::UNREACHED;
 use crate::support::{NAME, Rig, SET, files, resources};
 
 const RESOURCES: usize = 120;

@@ -8,7 +8,7 @@ use std::path::Path;
 use resyncd::demo::{DumpOptions, SampleOptions, SampleSource};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::process::{Home, Running};
+use crate::support::process::{Home, Running};
 use crate::support::{SET, eventually, resources, until_verified};
 
 const MIB: usize = 1 << 20;

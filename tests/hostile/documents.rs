@@ -1,7 +1,7 @@
 //! Documents of another kind, invalid documents and truncated ones are rejected without any effect, wherever they are read.
 
-use crate::PROCESSOR;
-use crate::entry_points::{EntryPoint, GuardedSet};
+use crate::hostile::PROCESSOR;
+use crate::hostile::entry_points::{EntryPoint, GuardedSet};
 
 const PAGE: &str = "<html><head><title>Sorry</title></head><body><p>We are down</p></body></html>";
 const RSS: &str = "<?xml version=\"1.0\"?><rss version=\"2.0\"><channel><title>t</title><link>http://example.com/</link></channel></rss>";

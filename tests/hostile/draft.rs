@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use futures_util::{StreamExt, stream};
 use resyncd::status::SetStatus;
 
-use crate::site::{GuardedDaemon, PUBLIC, Site, number, ok, status};
+use crate::support::site::{GuardedDaemon, PUBLIC, Site, number, ok, status};
 use crate::support::{Destination, eventually, files};
 
 /// How many Change Sets are read in one poll.

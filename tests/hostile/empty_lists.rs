@@ -6,8 +6,8 @@ use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
 use resyncd::protocol::{Capability, Entry, Head, Root, SourceTime, write_document};
 
-use crate::PROCESSOR;
-use crate::entry_points::package_of;
+use crate::hostile::PROCESSOR;
+use crate::hostile::entry_points::package_of;
 use crate::support::{NAME, Rig, SET, files, resources};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";

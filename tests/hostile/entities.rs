@@ -6,8 +6,8 @@ use std::io::BufReader;
 use resyncd::protocol::DocumentReader;
 use url::Url;
 
-use crate::PROCESSOR;
-use crate::entry_points::{EntryPoint, GuardedSet};
+use crate::hostile::PROCESSOR;
+use crate::hostile::entry_points::{EntryPoint, GuardedSet};
 
 /// The path of the external entities; it must never be requested.
 const CANARY: &str = "/canary";

@@ -12,14 +12,14 @@ use std::time::Duration;
 use resyncd::clock;
 use tokio::runtime::Builder;
 
-use crate::PROCESSOR;
-use crate::completeness::{Watch, is_complete};
-use crate::cycle::Cycle;
-use crate::linked_steps::LinkedCycle;
-use crate::process::Home;
-use crate::reverts::{RevertingCycle, toggle};
-use crate::traced::{Fault, RunReport, Traced, Tracer};
-use crate::versions::VersionsCycle;
+use crate::hostile::PROCESSOR;
+use crate::hostile::cycle::Cycle;
+use crate::hostile::linked_steps::LinkedCycle;
+use crate::hostile::reverts::{RevertingCycle, toggle};
+use crate::hostile::traced::{Fault, RunReport, Traced, Tracer};
+use crate::hostile::versions::VersionsCycle;
+use crate::support::completeness::{Watch, is_complete};
+use crate::support::process::Home;
 
 /// How many steps are tried by default.
 const SAMPLE: usize = 4;

@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;
 
-use crate::PROCESSOR;
-use crate::process::{Home, program};
+use crate::hostile::PROCESSOR;
+use crate::support::process::{Home, program};
 use crate::support::{SET, client, resources, send, soon};
 
 /// Raises the limit of file descriptors of this process, which has all peers, to the maximum.

@@ -10,7 +10,7 @@ use resyncd::protocol::{
 use rustix::time::{ClockId, clock_gettime};
 use url::Url;
 
-use crate::PROCESSOR;
+use crate::hostile::PROCESSOR;
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 const KIB: usize = 1 << 10;

@@ -3,9 +3,9 @@
 use resyncd::config::{Filter, Source};
 use resyncd::protocol::{LinkRules, MediaRange};
 
-use crate::private_addresses::Canaries;
-use crate::site::{GuardedDaemon, PUBLIC, Site, entry, ok, redirect};
+use crate::hostile::private_addresses::Canaries;
 use crate::support::files;
+use crate::support::site::{GuardedDaemon, PUBLIC, Site, entry, ok, redirect};
 
 /// Everything that links name.
 fn follow_all(source: &mut Source) {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::protocol::{Algorithm, ContentInfo, Digest, Link};
 
-use crate::completeness::content_of_length;
-use crate::process::Home;
+use crate::support::completeness::content_of_length;
+use crate::support::process::Home;
 use crate::support::{Files, NAME, SET, eventually, files, resources};
 
 const FOLLOWING: &str =

@@ -17,9 +17,9 @@ use resyncd::clock;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::process::{Home, Running};
-use crate::site::{NAMESPACES, Site, entry, ok, status, urlset};
 use crate::support::eventually;
+use crate::support::process::{Home, Running};
+use crate::support::site::{NAMESPACES, Site, entry, ok, status, urlset};
 
 const MIB: usize = 1 << 20;
 const RESOURCE_LISTS: &str = "resourcelist";

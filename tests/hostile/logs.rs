@@ -8,8 +8,8 @@ use resyncd::demo::{Fault, SampleSource};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Mode, Signature, SignatureMethod, Verification};
 
-use crate::PROCESSOR;
-use crate::process::{Home, Running, command};
+use crate::hostile::PROCESSOR;
+use crate::support::process::{Home, Running, command};
 use crate::support::{NAME, SET, client, resources, send, soon};
 
 /// Text that would forge a log line, clear a terminal or reverse the direction of the text.

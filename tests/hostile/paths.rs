@@ -9,7 +9,7 @@ use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, Entry, Head, ResourceUri, Root, write_document};
 use url::Url;
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{NAME, Rig, SET, eventually, files, resources};
 
 const LIST: &str = "/set1/resourcelist.xml";

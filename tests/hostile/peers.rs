@@ -15,9 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;
 
-use crate::PROCESSOR;
-use crate::floods::peak_memory;
-use crate::process::Home;
+use crate::hostile::PROCESSOR;
+use crate::hostile::floods::peak_memory;
+use crate::support::process::Home;
 use crate::support::{Rig, SET, client, eventually, resources, send, soon};
 
 /// How long a peer may take for a body.

@@ -1,5 +1,5 @@
 //! Loss of power at any step. A daemon's writes, syncs, renames and so on are recorded; after any of them the disk may have lost, or
-//! torn, what was not synced (see [`crate::lossy_disk`]). Whatever is left must keep the promises: files are complete, the database is
+//! torn, what was not synced (see [`crate::hostile::lossy_disk`]). Whatever is left must keep the promises: files are complete, the database is
 //! whole and states nothing that the files are not, acknowledged deliveries are stored, and the next run completes the mirror, also
 //! if the Source has reverted its changes meanwhile.
 //!
@@ -25,12 +25,12 @@ use rusqlite::Connection;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::PROCESSOR;
-use crate::completeness::content_of_length;
-use crate::lossy_disk::{Dice, LOSSES, Loss, LossyDisk, Step, read_log};
-use crate::process::{Home, Running, command};
+use crate::hostile::PROCESSOR;
+use crate::hostile::lossy_disk::{Dice, LOSSES, Loss, LossyDisk, Step, read_log};
+use crate::hostile::traced::{Syncs, Tracer};
+use crate::support::completeness::content_of_length;
+use crate::support::process::{Home, Running, command};
 use crate::support::{SET, difference, expected_files, files, resources};
-use crate::traced::{Syncs, Tracer};
 
 /// After how many steps the power is lost by default; it is lost after each rename and each commit, too.
 const SAMPLE: usize = 25;

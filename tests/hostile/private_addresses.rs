@@ -13,7 +13,7 @@ use resyncd::protocol::{Algorithm, Digest, HubUri};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use crate::site::{
+use crate::support::site::{
     GuardedDaemon, PUBLIC, Site, entry, guarded_client, number, ok, redirect, status, urlset,
 };
 use crate::support::{files, soon};

@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use crate::site::{Site, ok};
-use crate::source_auth::configuration;
-use crate::tls_site::TlsSite;
+use crate::hostile::source_auth::configuration;
+use crate::hostile::tls_site::TlsSite;
+use crate::support::site::{Site, ok};
 
 /// A proxy for as long as the test runs. It connects to the servers that it knows, and answers other requests itself: `/to?URL`
 /// with a redirect to the URL.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use resyncd::demo::{SampleOptions, SampleSource};
 use rusqlite::Connection;
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{Rig, SET, eventually, files, path_of, resources};
 
 /// How often each resource was fetched.

@@ -8,8 +8,8 @@ use resyncd::fetch::AllowedHosts;
 use resyncd::protocol::websub::{Mode, SubscriptionRequest};
 use resyncd::protocol::{HubUri, ResourceUri, TopicUri};
 
-use crate::bodies::{UNREACHED, client, fetch_all};
-use crate::site::{Site, redirect};
+use crate::hostile::bodies::{UNREACHED, client, fetch_all};
+use crate::support::site::{Site, redirect};
 use crate::support::soon;
 
 #[tokio::test(flavor = "multi_thread")]

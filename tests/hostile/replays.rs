@@ -8,7 +8,7 @@ use resyncd::demo::{SampleSource, Subscription};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Signature, SignatureMethod};
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{Rig, SET, client, eventually, resources, send, soon};
 
 const REPLAYS: usize = 10_000;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use resyncd::demo::{Fault, SampleSource};
 
-use crate::process::Home;
+use crate::hostile::traced::Traced;
+use crate::support::process::Home;
 use crate::support::{SET, eventually, resources};
-use crate::traced::Traced;
 
 const NAME: &str = "r0001.txt";
 const PATH: &str = "/set1/res/r0001.txt";

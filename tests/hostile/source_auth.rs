@@ -11,10 +11,10 @@ use resyncd::fetch::{AllowedHosts, Client};
 use resyncd::protocol::ResourceUri;
 use tempfile::TempDir;
 
-use crate::process::{Home, command, text};
-use crate::site::{Site, entry, ok, redirect, status, urlset};
+use crate::hostile::tls_site::TlsSite;
+use crate::support::process::{Home, command, text};
+use crate::support::site::{Site, entry, ok, redirect, status, urlset};
 use crate::support::{CLIENT_CERTIFICATE, NAMING_AUTHORITY, eventually};
-use crate::tls_site::TlsSite;
 
 const TOKEN: &str = "t0ken-0f-the-s0urce";
 const API_KEY: &str = "k3y-0f-the-s0urce";

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use tempfile::TempDir;
 
-use crate::process::{Home, Running, command, isolated_command};
+use crate::support::process::{Home, Running, command, isolated_command};
 use crate::support::{Files, eventually, files};
 
 /// The exit status of the tracer when it has killed the program.

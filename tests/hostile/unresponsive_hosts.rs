@@ -10,7 +10,7 @@ use resyncd::config::Config;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::site::{Site, entry, ok};
+use crate::support::site::{Site, entry, ok};
 use crate::support::{Destination, LIMIT, eventually};
 
 /// The maximum of concurrent downloads, over all hosts of a Source.

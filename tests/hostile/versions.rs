@@ -7,7 +7,7 @@ use std::time::Duration;
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::protocol::{Algorithm, Digest, Link, version_name};
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{
     Files, SET, change, change_list, difference, eventually, files, path_of, resources, time,
 };

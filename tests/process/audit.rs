@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use resyncd::demo::{Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
-use crate::process::{Home, command, signal, text, wait_for_exit};
+use crate::support::process::{Home, command, signal, text, wait_for_exit};
 use crate::support::{SET, files, path_of, resources, soon};
 
 mod absence;

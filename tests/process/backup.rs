@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use resyncd::demo::SampleSource;
 
-use crate::process::{Home, text};
+use crate::support::process::{Home, text};
 use crate::support::{SET, resources};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::{FailedResource, Status};
 
-use crate::process::{Home, Running, command, program, signal, text, wait_for_exit};
+use crate::support::process::{Home, Running, command, program, signal, text, wait_for_exit};
 use crate::support::{NAME, SET, eventually, resources, soon};
 
 #[tokio::test(flavor = "multi_thread")]

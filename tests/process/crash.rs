@@ -12,8 +12,8 @@ use resyncd::demo::{
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::completeness::{Watch, content, is_complete};
-use crate::process::Home;
+use crate::support::completeness::{Watch, content, is_complete};
+use crate::support::process::Home;
 use crate::support::{SET, resources, soon};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";

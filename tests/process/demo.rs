@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::process::{program, signal, wait_for_exit};
+use crate::support::process::{program, signal, wait_for_exit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn demo_follows_its_own_source_until_a_signal() {

@@ -6,7 +6,7 @@ use std::process::Output;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
-use crate::process::{Home, program, text};
+use crate::support::process::{Home, program, text};
 use crate::support::{SET, only_pages, resources};
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;

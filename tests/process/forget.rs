@@ -2,8 +2,8 @@
 
 use resyncd::demo::SampleSource;
 
-use crate::process::{Home, text};
-use crate::reload::{reload, table, until_settled, write_sources};
+use crate::process::reload::{reload, table, until_settled, write_sources};
+use crate::support::process::{Home, text};
 use crate::support::{NAME, SET, files, resources, soon, until_verified};
 
 /// Waits until the hub has ended both subscriptions: it does so a moment after they were confirmed.

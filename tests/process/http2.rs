@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::process::{Home, Running, text};
+use crate::support::process::{Home, Running, text};
 use crate::support::{AUTHORITY, NAME, eventually, files, tls_server};
 
 /// How long a resource takes, so that some are in progress when a connection ends.

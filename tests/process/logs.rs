@@ -7,7 +7,7 @@ use std::path::Path;
 use resyncd::demo::SampleSource;
 use serde_json::Value;
 
-use crate::process::{Home, Running, command};
+use crate::support::process::{Home, Running, command};
 use crate::support::{NAME, SET, eventually, resources};
 
 fn lines(log: &Path) -> Vec<Value> {

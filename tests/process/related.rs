@@ -2,7 +2,7 @@
 
 use resyncd::demo::Fault;
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{Examples, KEYS, NAME, Way, soon, until_verified};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::{SetStatus, SourceStatus, Status};
 use tokio::net::UnixDatagram;
 
-use crate::process::{Home, Running, text};
+use crate::support::process::{Home, Running, text};
 use crate::support::{FeedLine, NAME, SET, eventually, files, resources, soon, until_verified};
 
 /// A `[[source]]`; `more`: further lines.

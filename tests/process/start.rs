@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use resyncd::demo::{SampleOptions, SampleSource};
 use tokio::net::UnixDatagram;
 
-use crate::process::{Home, command, text};
+use crate::support::process::{Home, command, text};
 use crate::support::{SET, client, free_address, resources, send, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -269,9 +269,11 @@ async fn log_goes_to_standard_error_only() {
         .spawn()
         .unwrap();
     home.settled(&source).await;
-    crate::process::signal(&child, "TERM");
+    crate::support::process::signal(&child, "TERM");
     assert_eq!(
-        crate::process::wait_for_exit(&mut child).await.code(),
+        crate::support::process::wait_for_exit(&mut child)
+            .await
+            .code(),
         Some(0)
     );
     let output = child.wait_with_output().unwrap();

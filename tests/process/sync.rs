@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::Capability;
 
-use crate::process::{Home, command, signal, text, wait_for_exit};
+use crate::support::process::{Home, command, signal, text, wait_for_exit};
 use crate::support::{SET, files, only_pages, resources, soon};
 
 #[track_caller]

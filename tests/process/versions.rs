@@ -8,7 +8,7 @@ use resyncd::protocol::{
     Algorithm, Digest, Entry, Link, SourceTime, format_http_date, version_name,
 };
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{
     Files, NAME, SET, change, change_list, difference, eventually, files, path_of, resources, time,
 };

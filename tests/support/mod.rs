@@ -3,21 +3,20 @@
 //! Nothing here sleeps for a fixed time: [`eventually`] repeats its check at every [`Wake`] of the daemon, and at a steady
 //! interval, because not every change of state sends a wake.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each test binary uses its own part of this"
-)]
-
 mod addresses;
-mod client_tls;
+pub(crate) mod client_tls;
+pub(crate) mod completeness;
 mod examples;
 mod exposition;
 mod files;
 mod lists;
 mod operator;
+pub(crate) mod process;
+pub(crate) mod site;
 mod tls;
 mod webdriver;
+#[allow(dead_code, reason = "the unit tests of XMPP use the rest")]
+pub(crate) mod xmpp_end;
 
 use std::fs::File;
 use std::time::Duration;

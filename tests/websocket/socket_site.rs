@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, 
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 use url::Url;
 
-use crate::site::{NAMESPACES, entry, urlset};
+use crate::support::site::{NAMESPACES, entry, urlset};
 use crate::support::{Destination, soon};
 
 /// The path of the channel for change notifications.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use resyncd::demo::SampleSource;
 use resyncd::protocol::websub::Mode;
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{client, eventually, resources};
-use crate::{BareHub, verify};
+use crate::websub::{BareHub, verify};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_of_a_killed_process_is_confirmed_by_the_next() {

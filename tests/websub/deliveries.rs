@@ -9,7 +9,7 @@ use resyncd::demo::{HubOptions, SampleOptions, Signing, Subscription};
 use resyncd::protocol::websub::{Signature, SignatureMethod};
 
 use crate::support::{Rig, SET, client, eventually, resources, soon};
-use crate::{check_push, delivery, requests, status_of, subscribed, with_hub};
+use crate::websub::{check_push, delivery, requests, status_of, subscribed, with_hub};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_signature_method_is_accepted() {

@@ -10,7 +10,7 @@ use resyncd::protocol::Capability;
 use resyncd::protocol::websub::Mode;
 
 use crate::support::{Rig, SET, client, eventually, soon};
-use crate::{
+use crate::websub::{
     BareHub, advertising, check_push, requested_after, requests, status_of, topic_path, verify,
     with_hub,
 };

@@ -6,7 +6,7 @@ use resyncd::protocol::websub::Mode;
 use resyncd::status::UnsubscribeResult;
 
 use crate::support::{NAME, Rig, SET, client, resources, soon};
-use crate::{check_push, delivery, status_of, subscribed, verify};
+use crate::websub::{check_push, delivery, status_of, subscribed, verify};
 
 async fn unsubscribe(rig: &Rig) -> Vec<UnsubscribeResult> {
     let path = format!("/sources/{NAME}/unsubscribe");

@@ -11,7 +11,7 @@ use resyncd::protocol::Capability;
 use resyncd::status::SetStatus;
 
 use crate::support::{NAME, Rig, SET, resources, soon};
-use crate::{check_push, requested_after, requests, subscribed, with_hub};
+use crate::websub::{check_push, requested_after, requests, subscribed, with_hub};
 
 const CHANGES: &str = "change-notification";
 

@@ -6,7 +6,7 @@ use resyncd::protocol::Capability;
 use resyncd::protocol::websub::Mode;
 
 use crate::support::{NAME, Rig, SET, eventually, resources, soon};
-use crate::{advertising, check_push, delivery, status_of, subscribed, topic_path, verify};
+use crate::websub::{advertising, check_push, delivery, status_of, subscribed, topic_path, verify};
 
 /// Changes resources that are not announced, until the hub counts as silent: the first poll is only the reference, also the first one
 /// after a subscription that was verified late.

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::support::{Rig, resources, soon};
-use crate::{BareHub, check_push, requests, serve, verify, with_hub};
+use crate::websub::{BareHub, check_push, requests, serve, verify, with_hub};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_has_a_lease_a_secret_and_a_callback_of_its_own() {

@@ -8,7 +8,7 @@ use resyncd::demo::{Hub, HubOptions, SampleSource};
 use resyncd::protocol::HubUri;
 use rustls::{ServerConnection, Stream};
 
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{AUTHORITY, resources, tls_server};
 
 /// A hub behind https that answers every request with a redirect. It lives as long as the process.

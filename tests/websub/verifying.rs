@@ -9,7 +9,7 @@ use resyncd::status::StatusError;
 use rusqlite::Connection;
 
 use crate::support::{Rig, SET, client, resources};
-use crate::{requested_after, status_of, subscribed, verify, with_hub};
+use crate::websub::{requested_after, status_of, subscribed, verify, with_hub};
 
 /// A Source with a hub that does not verify, so that the test can.
 fn never_verifying() -> SampleOptions {

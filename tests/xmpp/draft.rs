@@ -4,9 +4,9 @@ use resyncd::config::{Config, XmppConfig, XmppPassword};
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::status::{ChannelStatus, SetStatus};
 
-use crate::prosody::{PASSWORD, Prosody, Publisher};
-use crate::scripted::Scripted;
 use crate::support::{Files, NAME, Rig, difference, eventually, files, path_of};
+use crate::xmpp::prosody::{PASSWORD, Prosody, Publisher};
+use crate::xmpp::scripted::Scripted;
 
 pub(crate) const NODE: &str = "changes";
 

@@ -4,10 +4,10 @@
 use resyncd::config::Config;
 use resyncd::status::{ChannelStatus, UnsubscribeResult};
 
-use crate::draft::{Draft, put_sitemap_with};
-use crate::scripted::{Scripted, Session};
+use crate::support::xmpp_end::{MECHANISMS, SM};
 use crate::support::{NAME, soon, was_polled_since};
-use crate::xmpp_end::{MECHANISMS, SM};
+use crate::xmpp::draft::{Draft, put_sitemap_with};
+use crate::xmpp::scripted::{Scripted, Session};
 
 const LOOPBACK: &str = "127.0.0.1";
 /// The longest document that the daemon accepts in some tests, in bytes.

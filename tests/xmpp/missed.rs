@@ -3,9 +3,9 @@
 use chrono::DateTime;
 use resyncd::status::{ChannelStatus, CountedError, SetStatus, UnsubscribeResult};
 
-use crate::draft::{Draft, account};
-use crate::scripted::{Scripted, Session};
 use crate::support::{NAME, soon};
+use crate::xmpp::draft::{Draft, account};
+use crate::xmpp::scripted::{Scripted, Session};
 
 const LOOPBACK: &str = "127.0.0.1";
 

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
+use crate::support::xmpp_end::{PUBSUB, XmppEnd};
 use crate::support::{eventually, free_address, soon};
-use crate::xmpp_end::{PUBSUB, XmppEnd};
 
 /// The password of every account.
 pub(crate) const PASSWORD: &str = "pencil and paper";

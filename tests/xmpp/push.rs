@@ -4,10 +4,10 @@ use resyncd::config::{Config, XmppPassword};
 use resyncd::demo::Fault;
 use resyncd::status::UnsubscribeResult;
 
-use crate::draft::{Draft, NODE, account};
-use crate::prosody::Prosody;
-use crate::proxy::Proxy;
 use crate::support::{NAME, eventually};
+use crate::xmpp::draft::{Draft, NODE, account};
+use crate::xmpp::prosody::Prosody;
+use crate::xmpp::proxy::Proxy;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_pushed_by_the_node_that_the_sitemap_names() {

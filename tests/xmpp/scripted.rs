@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::prosody::PASSWORD;
 use crate::support::soon;
-use crate::xmpp_end::{SM, XmppEnd};
+use crate::support::xmpp_end::{SM, XmppEnd};
+use crate::xmpp::prosody::PASSWORD;
 
 /// A connection. It ends when it is dropped.
 pub(crate) type Session = XmppEnd<TcpStream>;

@@ -5,7 +5,7 @@ use std::fs;
 use resyncd::demo::SampleSource;
 
 use super::{assert_found, sync};
-use crate::process::Home;
+use crate::support::process::Home;
 use crate::support::{only_pages, path_of};
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/" xmlns:xhtml="http://www.w3.org/1999/xhtml""#;

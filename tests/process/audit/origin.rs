@@ -5,7 +5,7 @@ use resyncd::protocol::{Algorithm, Capability, Digest, Entry, Head, Link, Root, 
 use serde_json::{Value, json};
 
 use super::{alter, file, lines, sync};
-use crate::process::{Home, text};
+use crate::support::process::{Home, text};
 use crate::support::{SET, eventually, resources};
 
 /// A Source that republishes resources of another one: two are stated to be the same as the original, one to be another one, of one

@@ -53,14 +53,6 @@
 //! [`shapes`] has documents like the examples of the specification, [`specified`] has those examples word for word, and [`draft`] those of
 //! the draft of version 0.1. [`writing`] checks writer and reader against each other.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test panics when a precondition fails"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
 mod changes;
 mod damage;
 mod draft;

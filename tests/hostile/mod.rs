@@ -79,22 +79,6 @@
 //! | endless responses of hubs, topics and pages | [`bodies`]: `endless_responses_…` |
 //! | slow bodies | [`bodies`]: `trickling_content_…`, `trickling_document_…`, `unneeded_bodies_…`, `slow_source_…`; the tests of `fetch::package` |
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a failed precondition of a test is a panic"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../process/process.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of this")]
-mod process;
-
-#[path = "../process/completeness.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of this")]
-mod completeness;
-
 mod bodies;
 mod bombs;
 mod corruption;
@@ -128,7 +112,6 @@ mod redirects;
 mod replays;
 mod retries;
 mod reverts;
-mod site;
 mod source_auth;
 mod stale_documents;
 mod third_parties;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::process::Home;
+use crate::support::process::Home;
 
 /// A thread that repeatedly reads all files of the mirror. Each must be complete at every moment.
 pub(crate) struct Watch {

@@ -21,18 +21,6 @@
 //! | moves to another hub, topic or callback without losing what runs | [`moves`] |
 //! | shows what is wrong with the deliveries | [`deliveries`]: `fault_…`, [`moves`] |
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test panics where its preconditions fail"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../process/process.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of this")]
-mod process;
-
 mod crash;
 mod deliveries;
 mod discovery;
@@ -59,7 +47,7 @@ use resyncd::protocol::{Capability, HubUri};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use support::{Rig, SET, client, resources, send, soon};
+use crate::support::{self, Rig, SET, client, resources, send, soon};
 
 /// A Source with a hub of these options.
 fn with_hub(hub: HubOptions) -> SampleOptions {

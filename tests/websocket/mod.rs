@@ -14,18 +14,6 @@
 //! | connects to no private address | [`hostile`]: `private_addresses_…` |
 //! | sends credentials to their own origin only | [`hostile`]: `credentials_…` |
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test panics where its preconditions fail"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../hostile/site.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of this")]
-mod site;
-
 mod endings;
 mod hostile;
 mod push;

@@ -18,18 +18,6 @@
 //! | bounds stanzas | [`hostile`]: `stanza_that_is_a_bomb_…`, `stanza_that_never_ends_…` |
 //! | uses TLS, proves the password | `fetch::xmpp` |
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test panics where its preconditions fail"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../support/xmpp_end.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of this")]
-mod xmpp_end;
-
 mod draft;
 mod hostile;
 mod missed;

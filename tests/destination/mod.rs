@@ -1,13 +1,5 @@
 //! The complete Destination in process: a daemon follows a sample Source on loopback.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test panics when a precondition fails"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
 mod attention;
 mod baseline;
 mod browser;

@@ -12,18 +12,6 @@
 //! | requests nothing of other hosts for what is pushed | [`hostile`]: `other_hosts_…` |
 //! | bounds what is delivered, in size and rate | [`hostile`]: `flood_…`, `long_delivery_…` |
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test panics where its preconditions fail"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../hostile/site.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of this")]
-mod site;
-
 mod callback_site;
 mod endings;
 mod hostile;

@@ -1,0 +1,21 @@
+//! The behaviour of the program and of its library, from outside: one program, so that it is linked once, with a module for each
+//! subject. `tests/clock.rs` is a program of its own: it sets the clock of its process.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test panics where its preconditions fail"
+)]
+
+mod callback;
+mod config;
+mod destination;
+mod documents;
+mod fuzzing;
+mod hostile;
+mod process;
+mod readme;
+mod support;
+mod tidy;
+mod websocket;
+mod websub;
+mod xmpp;
