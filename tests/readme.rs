@@ -13,18 +13,72 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const README: &str = include_str!("../README.md");
 
-/// The code blocks of a language in README.md, without their fences.
-fn blocks(language: &str) -> Vec<&'static str> {
-    README
-        .split("\n```")
+/// The code blocks of a language in a page, without their fences.
+fn blocks(page: &'static str, language: &str) -> Vec<&'static str> {
+    page.split("\n```")
         .filter_map(|part| part.strip_prefix(language)?.strip_prefix('\n'))
         .collect()
 }
 
 #[test]
-fn configuration_of_the_readme_is_valid() {
-    let configurations = blocks("toml");
-    assert!(!configurations.is_empty());
+fn readme_is_short() {
+    assert!(README.lines().count() <= 150 && README.len() <= 9000);
+}
+
+/// The anchor that a heading has on the pages of a forge.
+fn anchor_of(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text
+        .chars()
+        .filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+    kept.map(|it| if it == ' ' { '-' } else { it }).collect()
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = Vec::new();
+    for place in [
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "docs",
+        "benches/README.md",
+        "fuzz/README.md",
+    ] {
+        texts(&root.join(place), &mut pages);
+    }
+    let mut count = 0;
+    for (page, text) in &pages {
+        for link in text.split("](").skip(1) {
+            let link = link.split(')').next().unwrap();
+            if link.contains("://") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().unwrap().join(file),
+            };
+            assert!(target.exists(), "{}: {link}", page.display());
+            if !anchor.is_empty() {
+                let target = std::fs::read_to_string(target).unwrap();
+                let mut headings = target.lines().filter(|line| line.starts_with('#'));
+                let exists = headings.any(|heading| anchor_of(heading) == anchor);
+                assert!(exists, "{}: {link}", page.display());
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
+}
+
+#[test]
+fn configurations_to_begin_with_are_valid() {
+    let demo = blocks(include_str!("../docs/demo.md"), "toml");
+    let sources = blocks(include_str!("../docs/sources.md"), "toml");
+    assert!(!demo.is_empty() && !sources.is_empty());
+    let configurations = [demo, sources].concat();
     for text in configurations {
         let config = Config::parse(text, Path::new("/srv/resyncd.toml")).unwrap();
         assert_eq!(config.state_dir, Path::new("/srv/state"));
@@ -53,7 +107,7 @@ impl Shown {
         ];
         let words: Vec<&str> = text.split_whitespace().collect();
         let line = words.join(" ");
-        let line = line.split(" #").next()?;
+        let line = line.split(" #").next()?.split(" | ").next()?;
         let line = BEFORE
             .iter()
             .fold(line, |line, it| line.strip_prefix(it).unwrap_or(line));
@@ -208,6 +262,8 @@ fn commands_that_are_shown_do_what_they_say() {
                 arguments.drain(at..at + 2);
             }
             let code = match arguments.first().map(String::as_str) {
+                // It asks the Source.
+                Some("config") if arguments.iter().any(|it| it.contains("://")) => continue,
                 Some("config") => 0,
                 Some("check") if arguments.len() == 1 => 0,
                 Some("approve") if arguments.len() == 1 => continue,
@@ -371,13 +427,13 @@ impl Drop for Ended {
 
 #[test]
 fn first_two_commands_are_the_demo_and_the_tests() {
-    let first: Vec<_> = blocks("sh").into_iter().take(2).map(str::trim).collect();
+    let first: Vec<_> = blocks(README, "sh").into_iter().map(str::trim).collect();
     assert_eq!(first, ["cargo run --release -- demo", "cargo test"]);
 }
 
 #[test]
 fn example_of_the_feed_is_json() {
-    for line in blocks("json") {
+    for line in blocks(include_str!("../docs/feed.md"), "json") {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(entry["seq"].is_u64());
     }

@@ -258,7 +258,7 @@ async fn listing_of_a_source_without_a_set_is_empty() {
     }
 }
 
-const README: &str = include_str!("../../README.md");
+const PAGE: &str = include_str!("../../docs/feed.md");
 
 /// Runs a program and returns what it prints, by lines. It may request something from the daemon, which is in this process.
 async fn run(program: &'static str, arguments: Vec<String>) -> Vec<String> {
@@ -274,7 +274,7 @@ async fn run(program: &'static str, arguments: Vec<String>) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn index_of_the_readme_follows_the_feed() {
+async fn index_of_the_documentation_follows_the_feed() {
     let is_missing = |program: &&&str| Command::new(**program).arg("--version").output().is_err();
     if let Some(program) = ["curl", "sqlite3"].iter().find(is_missing) {
         // `.ci/run` installs both.
@@ -283,7 +283,7 @@ async fn index_of_the_readme_follows_the_feed() {
     let mut rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let is_index = |part: &&str| part.starts_with("sh\n") && part.contains("fts5");
-    let script = README.split("\n```").find(is_index).unwrap();
+    let script = PAGE.split("\n```").find(is_index).unwrap();
     let path = |name: &str| rig.folder.path().join(name);
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     let (script_file, index_file) = (path("index.sh"), text(&path("index.db")));
