@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Debian package, and a second one with its debug symbols, from a release build. Needs cargo-deb and the tools of
+# Builds the Debian package, and a second one with its debug symbols, with the profile `dist`. Needs cargo-deb and the tools of
 # build-essential.
 # Usage: packaging/build-deb.sh FOLDER [VERSION]     FOLDER: where the packages are written to; VERSION: instead of that of Cargo.toml
 set -euo pipefail
@@ -14,7 +14,7 @@ mkdir -p "$output"
 rm -rf "$files"
 mkdir -p "$files"
 
-cargo build --release --bin resyncd
+cargo build --profile dist --bin resyncd
 # A debug build: it writes the same files, and tests have built most of it.
 cargo run --quiet --example packaging_files -- "$files"
 
@@ -33,4 +33,4 @@ resyncd ($version) unstable; urgency=medium
  -- $maintainer  $date
 CHANGELOG
 
-cargo deb --no-build --locked --compress-system --deb-version "$version" --output "$output/"
+cargo deb --no-build --locked --profile dist --compress-system --deb-version "$version" --output "$output/"
