@@ -27,6 +27,8 @@ const CHANNEL_UNCONNECTED: &str = "channel-unconnected";
 const CHANNEL_UNREGISTERED: &str = "channel-unregistered";
 /// The mirror can't be opened or written.
 const MIRROR_UNUSABLE: &str = "mirror-unusable";
+/// Former sets take the places of others.
+const TOO_MANY_FORMER_SETS: &str = "too-many-former-sets";
 /// The code of a folder of versions that can't be used.
 const VERSIONS_UNUSABLE: &str = "versions-unusable";
 
@@ -222,6 +224,23 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attent
         Attention::new(MIRROR_UNUSABLE, &message, at.clone(), &next_step)
     });
     attention.into_iter().collect()
+}
+
+/// What of the sets of a Source waits for a person, where some are not followed because there are too many, and former ones are among those that
+/// count. `source`: its label; `since`: when that was found.
+pub(super) fn of_former_sets(source: &str, former: usize, since: &str) -> Attention {
+    let message = format!(
+        "sets are not followed because `[limits] sets` is reached, and {} have files still",
+        counted(
+            former as u64,
+            "set that is not followed any more",
+            "sets that are not followed any more"
+        )
+    );
+    let next_step = format!(
+        "`resyncd forget {source} --former-sets` deletes their files; or raise `[limits] sets`, or name the wanted sets in `sets`"
+    );
+    Attention::new(TOO_MANY_FORMER_SETS, &message, since.to_owned(), &next_step)
 }
 
 /// What of a folder of versions waits for a person. `error`: why it can't be used, and since when.

@@ -47,6 +47,12 @@ impl Faults {
         is_news
     }
 
+    /// Since when an error of a code is recorded; `None`: none is.
+    pub(in crate::engine) fn since(&self, code: &str) -> Option<&str> {
+        let known = self.0.iter().find(|known| known.code == code);
+        known.map(|known| known.at.as_str())
+    }
+
     /// Removes what is recorded of a code.
     pub(in crate::engine) fn clear(&mut self, code: &str) {
         self.0.retain(|known| known.code != code);

@@ -49,8 +49,8 @@ use crate::status::{
     Operations, Page, ResourceVersion, SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use crate::store::{
-    DecisionResult, DeletionDecision, FeedSearch, FollowedSets, ResourceId, SetId, Store,
-    StoreError,
+    DecisionResult, DeletionDecision, FeedSearch, FollowedSets, ResourceId, SetId, SetTotals,
+    Store, StoreError,
 };
 
 /// How long a worker that has something to do may take no step: no answer, no bytes, nothing read or written.
@@ -500,7 +500,12 @@ impl Engine {
         let (name, now) = (source.name.as_str(), clock::now().wall);
         let totals = self.store.set_totals(name).await?.into_iter();
         let former = totals.filter(|set| status_view::is_former(source, set));
-        let former: Vec<SetId> = former.map(|set| set.id).collect();
+        let former: Vec<SetTotals> = former.collect();
+        // One that is only not selected would need its memberships to go on.
+        for set in former.iter().filter(|set| set.is_ended) {
+            self.store.leave_shared(set.id).await?;
+        }
+        let former: Vec<SetId> = former.into_iter().map(|set| set.id).collect();
         let mut planned = 0;
         for &set in &former {
             let mut after = ResourceId(0);

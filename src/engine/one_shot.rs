@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use url::Url;
 
 use super::apply::temporary_executor::{drain, until_stopped, with_executor};
 use super::context::SourceContext;
@@ -21,8 +22,11 @@ use super::restarts::panic_as_error;
 use super::runtime_status::SourceState;
 use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
-use super::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync, note_found};
+use super::source::discovery::{
+    KnownSets, begin_set, find_sets, had_resourcesync, leave_out, note_found,
+};
 use super::source::location::record_source_location;
+use super::source::new_sets::NewSets;
 use super::versions::worker::{begin_versions, store_versions, until_stored};
 use crate::clock;
 use crate::config::Config;
@@ -213,7 +217,7 @@ async fn catch_up_sets(
 
 async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, EngineError> {
     let mut tries = 0;
-    let found = loop {
+    let mut found = loop {
         let known = KnownSets {
             followed: &HashSet::new(),
             had_resourcesync: had_resourcesync(context).await?,
@@ -230,6 +234,10 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
         };
         tokio::time::sleep(pause).await;
     };
+    if let (None, Some(advertised)) = (&found.error, &found.advertised) {
+        end_others(context, advertised).await?;
+    }
+    leave_out(context, &mut found, &mut NewSets::default()).await?;
     let mut sets = Vec::new();
     for set in &found.sets {
         sets.push(begin_set(context, set).await?);
@@ -242,6 +250,19 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
             .note_source(context.name(), SourceState::Ok, None),
     }
     Ok(sets)
+}
+
+/// Ends the sets that the Source no longer advertises. Their files stay, and their subscriptions until a daemon ends them.
+async fn end_others(context: &SourceContext, advertised: &[Url]) -> Result<(), EngineError> {
+    let (store, name) = (&context.store, context.name());
+    for set in store.sets(name).await? {
+        if !advertised.contains(&set.capability_list) {
+            tracing::warn!(code = "set-ended", source = name, set = %set.capability_list,
+                "set no longer advertised; it is not followed any more, its files stay");
+            store.end_set(name, set.id, clock::now().wall).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn known_sets(context: &SourceContext) -> Vec<SetRecord> {

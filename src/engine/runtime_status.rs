@@ -227,6 +227,18 @@ impl RuntimeStatus {
         }
     }
 
+    /// Drops what is known of a set that is not followed any more.
+    pub(super) fn end_set(&self, set: SetId) {
+        let mut facts = self.0.lock();
+        facts.sets.remove(&set);
+        facts.odd_documents.remove(&set);
+    }
+
+    /// Changes what is known of the set of a task, which may have ended.
+    pub(super) fn note_set_of_task(&self, set: SetId, change: impl FnOnce(&mut SetFacts)) {
+        self.0.lock().sets.get_mut(&set).map(change);
+    }
+
     pub(super) fn note_set(&self, set: SetId, change: impl FnOnce(&mut SetFacts)) {
         change(self.0.lock().sets.entry(set).or_default());
     }

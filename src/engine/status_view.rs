@@ -19,6 +19,7 @@ use super::error::EngineError;
 use super::faults::Faults;
 use super::restarts;
 use super::runtime_status::{HookFacts, RuntimeStatus, SetFacts, SourceFacts, SourceState};
+use super::source::discovery::TOO_MANY_SETS;
 use super::unencrypted_hubs;
 use crate::clock;
 use crate::config;
@@ -109,13 +110,21 @@ fn source(
     reports: WorkerReports,
     feed_end: i64,
     sets: Vec<SetStatus>,
-    former: Option<(StatusError, u64)>,
+    former: Option<FormerSets>,
     versions: Option<VersionsOverview>,
 ) -> SourceStatus {
     let (config, facts) = (&context.source, reports.facts);
     let (state, error) = source_state(&facts, &sets);
     let mut notices = facts.notices;
-    if let Some((notice, resources)) = former {
+    let mut of_former = None;
+    if let Some(FormerSets {
+        number,
+        notice,
+        resources,
+    }) = former
+    {
+        let since = notices.since(TOO_MANY_SETS);
+        of_former = since.map(|since| attention::of_former_sets(&config.name, number, since));
         notices.replace(notice, resources);
     }
     let (hooks, of_hooks) = hooks(reports.hooks, feed_end, &mut notices);
@@ -123,6 +132,7 @@ fn source(
     let mut attention = attention::of_mirror(&mirror, reports.mirror_error.as_ref());
     attention.extend(attention::of_versions(facts.versions_error.as_ref()));
     attention.extend(of_hooks);
+    attention.extend(of_former);
     SourceStatus {
         name: config.name.clone(),
         url: config.url.to_string(),
@@ -224,12 +234,19 @@ pub(super) fn is_former(source: &config::Source, set: &SetTotals) -> bool {
     set.is_ended || !Url::parse(&set.capability_list).is_ok_and(|list| is_wanted(&list))
 }
 
-/// The notice of sets that are not followed any more and of which the mirror has resources; with their number.
+/// The sets that are not followed any more and of which the mirror has resources.
+struct FormerSets {
+    number: usize,
+    notice: StatusError,
+    /// How many resources the mirror has of them.
+    resources: u64,
+}
+
 fn former_sets(
     started_at: DateTime<Utc>,
     source: &config::Source,
     totals: &[SetTotals],
-) -> Option<(StatusError, u64)> {
+) -> Option<FormerSets> {
     let former = totals.iter().filter(|set| is_former(source, set));
     let former: Vec<&SetTotals> = former.collect();
     let first = former.first()?;
@@ -242,7 +259,11 @@ fn former_sets(
         source.name
     );
     let notice = StatusError::new("former-sets", message, started_at);
-    Some((notice, resources))
+    Some(FormerSets {
+        number: former.len(),
+        notice,
+        resources,
+    })
 }
 
 /// A Source that is not followed any more.

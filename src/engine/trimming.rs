@@ -85,6 +85,7 @@ async fn step(
         }
     }
     has_more |= store.trim_removed_resources().await?;
+    store.trim_sets(None, now).await?;
     let next = store.trim_resources(now, *position, &rules.deleting);
     *position = next.await?.unwrap_or_default();
     Ok(store.shrink().await? || has_more)

@@ -82,6 +82,11 @@ impl GapHistory {
         }
     }
 
+    /// Drops what is known of a set.
+    pub(super) fn end(&self, set: SetId) {
+        self.0.lock().remove(&set);
+    }
+
     /// The gaps of a set that were closed, the one that was closed first at the begin; not those that the caller has found `open`.
     pub(super) fn closed(&self, set: SetId, open: &[Gap]) -> Vec<ClosedGap> {
         let sets = self.0.lock();

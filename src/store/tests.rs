@@ -7,6 +7,7 @@ mod cross_check;
 mod deletion_guard;
 mod dumps;
 mod feed;
+mod former_sets;
 mod gaps;
 mod inbox;
 mod linked;

@@ -112,6 +112,7 @@ mod redirects;
 mod replays;
 mod retries;
 mod reverts;
+mod sets;
 mod source_auth;
 mod stale_documents;
 mod third_parties;

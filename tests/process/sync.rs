@@ -48,6 +48,36 @@ async fn sync_makes_the_baseline_then_applies_changes_and_never_subscribes() {
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn sync_ends_sets_that_are_gone_and_former_ones_with_files_count() {
+    let options = SampleOptions {
+        sets: vec!["set1".into(), "set2".into()],
+        ..resources(2)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "[limits]\nsets = 2");
+    let followed = |output: &Output| {
+        let shown = text(&output.stdout);
+        ["set1", "set2", "set3"].map(|set| shown.contains(&format!("{set}/capabilitylist.xml: ")))
+    };
+    assert_eq!(followed(&home.run_command(&["sync"])), [true, true, false]);
+    let before = files(&home.mirror);
+    source.remove_set("set2");
+    source.add_set("set3");
+    let output = home.run_command(&["sync"]);
+    assert_eq!(followed(&output), [true, false, false], "{output:?}");
+    assert!(text(&output.stderr).contains("set-ended"), "{output:?}");
+    assert_eq!(files(&home.mirror), before);
+    // One that returns has its place.
+    source.remove_set("set3");
+    source.add_set("set2");
+    assert_output(
+        &home.run_command(&["sync"]),
+        0,
+        &["set2/capabilitylist.xml: in-sync"],
+    );
+}
+
 /// The lines of `--json`.
 fn rows(output: &Output) -> Vec<serde_json::Value> {
     let text = text(&output.stdout);

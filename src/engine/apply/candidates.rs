@@ -197,7 +197,7 @@ async fn try_patch(
 fn note_missed(context: &ApplyContext, task: &Task) {
     if task.attempts == 0 {
         let runtime_status = &context.source.runtime_status;
-        runtime_status.note_set(task.set, |facts| facts.patch_missed += 1);
+        runtime_status.note_set_of_task(task.set, |facts| facts.patch_missed += 1);
     }
 }
 

@@ -516,7 +516,7 @@ fn count(context: &ApplyContext, result: &TaskResult) {
             count_change(context, task);
             if *is_patched {
                 let runtime_status = &context.source.runtime_status;
-                runtime_status.note_set(task.set, |facts| facts.patched += 1);
+                runtime_status.note_set_of_task(task.set, |facts| facts.patched += 1);
             }
         }
         TaskResult::Removed { task, .. } if task.live => count_change(context, task),

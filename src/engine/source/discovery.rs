@@ -10,6 +10,7 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::set::notices::note_capability_list;
 use crate::engine::set::polled_document::record_of_list;
+use crate::engine::source::new_sets::NewSets;
 use crate::fetch::{
     CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry,
 };
@@ -20,8 +21,10 @@ use crate::store::SetRecord;
 /// The code of the notice that a link leads to nothing.
 const DEAD_LINK: &str = "dead-link";
 
+/// The code of the notice that there are too many sets.
+pub(in crate::engine) const TOO_MANY_SETS: &str = "too-many-sets";
 /// The codes of the notices that not all sets are followed.
-const LEFT_OUT: [&str; 2] = ["too-many-sets", "discovery-too-large"];
+const LEFT_OUT: [&str; 3] = [TOO_MANY_SETS, "too-many-new-sets", "discovery-too-large"];
 
 /// A set that is to be followed.
 pub(in crate::engine) struct DiscoveredSet {
@@ -96,12 +99,7 @@ pub(in crate::engine) async fn find_sets(
         searched => searched,
     };
     match searched {
-        Ok(discovery) => {
-            let mut found = wanted_sets(source, discovery);
-            let room = limits.sets.saturating_sub(known.followed.len());
-            found.limit(source, room);
-            Ok(found)
-        }
+        Ok(discovery) => Ok(wanted_sets(source, discovery)),
         // A configured set needs no discovery.
         Err(error) if !source.sets.is_empty() => Ok(DiscoveredSets {
             sets: configured(source).collect(),
@@ -120,21 +118,27 @@ pub(in crate::engine) async fn find_sets(
     }
 }
 
-impl DiscoveredSets {
-    /// Leaves out the sets beyond a number, but those that are configured.
-    fn limit(&mut self, source: &Source, mut room: usize) {
-        self.sets.retain(|set| {
-            if source.sets.contains(&set.uri) {
-                return true;
-            }
-            let fits = room > 0;
-            room = room.saturating_sub(1);
-            if !fits {
-                self.left_out.get_or_insert(DiscoveryError::TooManySets);
-            }
-            fits
-        });
-    }
+/// Ends what former sets have left behind, and leaves out the sets that are not to be followed now: those beyond the limit and the pace,
+/// but none that is configured.
+pub(in crate::engine) async fn leave_out(
+    context: &SourceContext,
+    found: &mut DiscoveredSets,
+    new_sets: &mut NewSets,
+) -> Result<(), EngineError> {
+    let (store, source, now) = (&context.store, &context.source, clock::now());
+    store.trim_sets(Some(context.name()), now.wall).await?;
+    let mut counted = store.counted_sets(context.name()).await?;
+    let (mut configured, discovered): (Vec<_>, Vec<_>) = std::mem::take(&mut found.sets)
+        .into_iter()
+        .partition(|set| source.sets.contains(&set.uri));
+    counted.extend(configured.iter().map(|set| set.uri.clone()));
+    let uris = discovered.iter().map(|set| &set.uri);
+    let (admitted, left_out) = new_sets.admit(uris, &counted, context.limits.sets, now.mono);
+    let admitted = discovered.into_iter().zip(admitted);
+    configured.extend(admitted.filter_map(|(set, is_admitted)| is_admitted.then_some(set)));
+    found.sets = configured;
+    found.left_out = left_out.or(found.left_out.take());
+    Ok(())
 }
 
 fn configured(source: &Source) -> impl Iterator<Item = DiscoveredSet> {

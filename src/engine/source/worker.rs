@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::discovery::{
-    DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, note_found,
+    DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, leave_out, note_found,
 };
 use super::location::record_source_location;
+use super::new_sets::NewSets;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::apply::executor::execute_tasks;
@@ -50,6 +51,7 @@ pub(in crate::engine) struct SourceWorker {
     commands: mpsc::Receiver<Command>,
     sets: HashMap<SetId, FollowedSet>,
     discovery_cache: DiscoveryCache,
+    new_sets: NewSets,
     failures: u32,
 }
 
@@ -152,6 +154,7 @@ impl SourceWorker {
             commands,
             sets: HashMap::new(),
             discovery_cache: DiscoveryCache::default(),
+            new_sets: NewSets::default(),
             failures: 0,
         }
     }
@@ -296,7 +299,7 @@ impl SourceWorker {
             followed: &followed,
             had_resourcesync: had_resourcesync(&context).await?,
         };
-        let found = find_sets(
+        let mut found = find_sets(
             &context.client,
             &context.source,
             &context.limits,
@@ -304,6 +307,11 @@ impl SourceWorker {
             &mut self.discovery_cache,
         )
         .await?;
+        // The others take the places of those that end.
+        if let (None, Some(advertised)) = (&found.error, &found.advertised) {
+            self.end_others(advertised).await?;
+        }
+        leave_out(&context, &mut found, &mut self.new_sets).await?;
         let running = self.sets.values().filter(|set| !set.task.is_finished());
         let running: HashSet<Url> = running.map(|set| set.capability_list.clone()).collect();
         for set in found.sets.iter().filter(|set| !running.contains(&set.uri)) {
@@ -315,9 +323,6 @@ impl SourceWorker {
         }
         if let Some(error) = found.error {
             return Err(error.into());
-        }
-        if let Some(advertised) = &found.advertised {
-            self.end_others(advertised).await?;
         }
         Ok(if found.has_resourcesync {
             SHORTEST_PACE
@@ -390,6 +395,7 @@ impl SourceWorker {
             let (store, name) = (&self.context.store, self.context.name());
             store.end_set(name, id, now).await?;
             self.context.counters.end_set(id.0);
+            self.context.runtime_status.end_set(id);
             // Last: after a database error all of this is repeated.
             self.sets.remove(&id);
         }

@@ -59,6 +59,9 @@ pub enum DiscoveryError {
     /// More sets than are followed, or than 10,000.
     #[error("the Source has too many sets")]
     TooManySets,
+    /// More new sets than begin to be followed within a day.
+    #[error("too many of its sets are new; they are followed later")]
+    TooManyNewSets,
 }
 
 impl DiscoveryError {
@@ -75,6 +78,7 @@ impl DiscoveryError {
             Self::TooManyDocuments => "too-many-documents",
             Self::TooLarge => "discovery-too-large",
             Self::TooManySets => "too-many-sets",
+            Self::TooManyNewSets => "too-many-new-sets",
         }
     }
 
@@ -131,7 +135,8 @@ impl DiscoveryError {
             | Self::NestedTooDeep
             | Self::TooManyDocuments
             | Self::TooLarge
-            | Self::TooManySets => ErrorClass::Unusable,
+            | Self::TooManySets
+            | Self::TooManyNewSets => ErrorClass::Unusable,
         }
     }
 
@@ -208,6 +213,7 @@ mod tests {
             (DiscoveryError::TooManyDocuments, Unusable),
             (DiscoveryError::TooLarge, Unusable),
             (DiscoveryError::TooManySets, Unusable),
+            (DiscoveryError::TooManyNewSets, Unusable),
         ] {
             assert_eq!(error.class(), class, "{error:?}");
         }

@@ -5,7 +5,8 @@
 -- Sets, and how far each has been read.
 
 CREATE TABLE source_set (
-    id INTEGER PRIMARY KEY,
+    -- Numbers never come again: what is in memory of a set that is gone must not be taken for that of another.
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     source TEXT NOT NULL,
     capability_list TEXT NOT NULL,
     offers TEXT NOT NULL DEFAULT '[]',
@@ -204,6 +205,7 @@ CREATE TABLE resource (
     answered_until INTEGER,
     UNIQUE (source, uri)
 );
+CREATE INDEX resource_of_set ON resource (set_id);
 CREATE UNIQUE INDEX resource_path ON resource (source, path) WHERE path IS NOT NULL;
 CREATE INDEX resource_unconfirmed ON resource (set_id, changed_at) WHERE unconfirmed = 1 AND compared = 0;
 CREATE TRIGGER resource_unrelated AFTER DELETE ON resource BEGIN
@@ -451,6 +453,7 @@ CREATE TABLE feed (
     links TEXT,
     resource_id INTEGER NOT NULL
 );
+CREATE INDEX feed_of_set ON feed (set_id);
 
 CREATE TABLE feed_id (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -11,8 +11,8 @@ use super::values::{Count, HubList, Micros, RequestedIntent};
 use crate::protocol::{Capability, HubUri, Redaction, TopicUri, Transport};
 use crate::store::ids::{ChannelId, SetId};
 use crate::sync::{
-    CallbackOwner, CallbackSlot, Callbacks, Channel, DeliveryFault, DeliveryFaultKind, Denial,
-    Lease, PendingRequest,
+    CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelState, DeliveryFault,
+    DeliveryFaultKind, Denial, Lease, PendingRequest,
 };
 
 /// A channel that is, or was, subscribed to.
@@ -302,6 +302,26 @@ pub(in crate::store) fn delete_former(sql: &Connection, of: ChannelId, most: usi
     let delete = "DELETE FROM channel WHERE former_of = ?1 AND id NOT IN (
              SELECT id FROM channel WHERE former_of = ?1 ORDER BY id DESC LIMIT ?2)";
     update(sql, delete, params![of, Count::of_rows(most)])
+}
+
+/// Deletes the channels of a set whose subscriptions have ended. Their inboxes are empty.
+pub(in crate::store) fn delete_ended(sql: &Connection, set: SetId) -> Result<()> {
+    for statement in [
+        "DELETE FROM delivered WHERE channel_id IN (
+             SELECT id FROM channel WHERE set_id = ?1 AND state = ?2 AND left_for_good = 1 AND waiting = 0)",
+        "DELETE FROM channel WHERE set_id = ?1 AND state = ?2 AND left_for_good = 1 AND waiting = 0",
+    ] {
+        update(sql, statement, params![set, ChannelState::Unsubscribed])?;
+    }
+    Ok(())
+}
+
+/// Whether [`delete_ended`] would delete any.
+pub(in crate::store) fn any_ended(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM channel WHERE set_id = ?1 AND state = ?2 AND left_for_good = 1 AND waiting = 0",
+    )?
+    .exists(params![set, ChannelState::Unsubscribed])
 }
 
 /// Stores the keys of a channel.

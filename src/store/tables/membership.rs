@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::part;
+use super::values::Count;
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -170,6 +171,25 @@ pub(in crate::store) fn last_of_next(
                                        ORDER BY resource_id LIMIT ?3)",
     )?
     .query_row(params![set, after, limit], |row| row.get(0))
+}
+
+/// The next resources of a set, at most `limit`, and of each whether it has neither a file nor a change that is pending.
+pub(in crate::store) fn next(
+    sql: &Connection,
+    set: SetId,
+    after: ResourceId,
+    limit: usize,
+) -> Result<Vec<(ResourceId, bool)>> {
+    sql.prepare_cached(
+        "SELECT resource_id, doubted = 0 AND (applied_at IS NULL OR deleted = 1)
+             AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = member.resource_id)
+         FROM member CROSS JOIN resource ON resource.id = member.resource_id
+         WHERE member.set_id = ?1 AND member.resource_id > ?2 ORDER BY member.resource_id LIMIT ?3",
+    )?
+    .query_map(params![set, after, Count::of_rows(limit)], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?
+    .collect()
 }
 
 /// Resources of a set between `after` and `until`, at most `limit` of them, that none of these generations has named, neither itself nor,

@@ -38,6 +38,17 @@ pub(in crate::store) fn delete_outside(
     Ok(())
 }
 
+/// Whether there are rows outside these times.
+pub(in crate::store) fn any_outside(
+    sql: &Connection,
+    set: SetId,
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM loss WHERE set_id = ?1 AND let_go_at NOT BETWEEN ?2 AND ?3")?
+        .exists(params![set, Micros(from), Micros(until)])
+}
+
 /// An upper bound of [`count`] that costs less: it counts resources that were created again.
 pub(in crate::store) fn estimate(
     sql: &Connection,

@@ -1,5 +1,7 @@
 //! `source_set`: the sets of each Source, and how far they have been read.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
@@ -232,9 +234,60 @@ pub(in crate::store) fn is_list_of_another(
     .exists(params![set, uri])
 }
 
-/// Marks a set as no longer followed.
+/// Marks a set as no longer followed, and drops what it has offered.
 pub(in crate::store) fn end(sql: &Connection, set: SetId) -> Result<()> {
-    update(sql, "UPDATE source_set SET ended = 1 WHERE id = ?1", [set])
+    let end = "UPDATE source_set SET ended = 1, offers = '[]' WHERE id = ?1";
+    update(sql, end, [set])
+}
+
+/// The Capability Lists of the sets of a Source that are followed, and of the former ones that have files, pending changes or channels.
+pub(in crate::store) fn counted(sql: &Connection, source: &str) -> Result<HashSet<Url>> {
+    sql.prepare_cached(
+            "SELECT capability_list FROM source_set AS own WHERE source = ?1 AND (ended = 0 OR resources > 0
+               OR EXISTS (SELECT 1 FROM task WHERE task.set_id = own.id)
+               OR EXISTS (SELECT 1 FROM channel WHERE channel.set_id = own.id))",
+        )?
+        .query_map([source], |row| row.get(0))?
+        .collect()
+}
+
+/// The former sets of a Source, or of all.
+pub(in crate::store) fn former(sql: &Connection, source: Option<&str>) -> Result<Vec<SetId>> {
+    sql.prepare_cached("SELECT id FROM source_set WHERE ended = 1 AND (?1 IS NULL OR source = ?1)")?
+        .query_map([source], |row| row.get(0))?
+        .collect()
+}
+
+/// Whether nothing refers to a former set, and no result of a task of its Source may arrive that does: the task was dropped while it
+/// was executed, or handed to another set.
+const IS_UNNAMED: &str = "own.ended = 1
+    AND NOT EXISTS (SELECT 1 FROM channel WHERE channel.set_id = own.id)
+    AND NOT EXISTS (SELECT 1 FROM member WHERE member.set_id = own.id)
+    AND NOT EXISTS (SELECT 1 FROM task WHERE task.set_id = own.id)
+    AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.set_id = own.id)
+    AND NOT EXISTS (SELECT 1 FROM resource WHERE resource.set_id = own.id)
+    AND NOT EXISTS (SELECT 1 FROM feed WHERE feed.set_id = own.id)
+    AND NOT EXISTS (SELECT 1 FROM dropped_task CROSS JOIN resource ON resource.id = dropped_task.resource_id
+                    WHERE resource.source = own.source)";
+
+/// Whether a former set is named by nothing any more.
+pub(in crate::store) fn is_unnamed(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached(&format!(
+        "SELECT 1 FROM source_set AS own WHERE own.id = ?1 AND {IS_UNNAMED}"
+    ))?
+    .exists([set])
+}
+
+/// Deletes a set that nothing names, with its counts.
+pub(in crate::store) fn delete(sql: &Connection, set: SetId) -> Result<()> {
+    for statement in [
+        "DELETE FROM task_count WHERE set_id = ?1",
+        "DELETE FROM task_error_count WHERE set_id = ?1",
+        "DELETE FROM source_set WHERE id = ?1",
+    ] {
+        update(sql, statement, [set])?;
+    }
+    Ok(())
 }
 
 pub(in crate::store) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer]) -> Result<()> {

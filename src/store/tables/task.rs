@@ -624,12 +624,30 @@ pub(in crate::store) fn fail(
     Ok(())
 }
 
-/// Hands at most `limit` updates that a set has announced to another set that is followed and has the resource; returns how many.
+/// At most `limit` resources with an update of a set that is given up, or not selected, and of each whether its result is known: one that
+/// is not selected any more may be in progress.
+pub(in crate::store) fn updates_at_rest(
+    sql: &Connection,
+    set: SetId,
+    limit: usize,
+) -> Result<Vec<(ResourceId, bool)>> {
+    sql.prepare_cached(
+        "SELECT task.resource_id, task.error_code IS NOT NULL FROM task CROSS JOIN resource ON resource.id = task.resource_id
+         WHERE task.set_id = ?1 AND task.state IN ('failed', 'rejected') AND task.kind <> 'deleted' AND resource.doubted = 0
+         LIMIT ?2",
+    )?
+    .query_map(params![set, Count::of_rows(limit)], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?
+    .collect()
+}
+
+/// Hands at most `limit` updates that a set has announced to another set that is followed and has the resource; returns the resources.
 pub(in crate::store) fn hand_over_updates(
     sql: &Connection,
     from: SetId,
     limit: usize,
-) -> Result<usize> {
+) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
         "UPDATE task SET set_id = (
              SELECT MIN(member.set_id) FROM member JOIN source_set ON source_set.id = member.set_id
@@ -637,9 +655,11 @@ pub(in crate::store) fn hand_over_updates(
          WHERE resource_id IN (
              SELECT task.resource_id FROM task JOIN member ON member.resource_id = task.resource_id
              JOIN source_set ON source_set.id = member.set_id
-             WHERE task.set_id = ?1 AND task.kind <> 'deleted' AND member.set_id <> ?1 AND source_set.ended = 0 LIMIT ?2)",
+             WHERE task.set_id = ?1 AND task.kind <> 'deleted' AND member.set_id <> ?1 AND source_set.ended = 0 LIMIT ?2)
+         RETURNING resource_id",
     )?
-    .execute(params![from, Count(limit as u64)])
+    .query_map(params![from, Count(limit as u64)], |row| row.get(0))?
+    .collect()
 }
 
 /// At most `limit` deletions of a set that are not about to be executed, of resources that another set has, which is followed: the

@@ -31,6 +31,37 @@ pub struct DeletionRules {
     pub holds_all: bool,
 }
 
+/// Whether a set has recent deletions that are of no day that counts.
+pub(super) fn has_old(
+    sql: &Connection,
+    set: SetId,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let from = now - AT_ONCE_UNCONFIRMED;
+    Ok(recent_deletions::any_outside(
+        sql,
+        set,
+        from,
+        now + AT_ONCE,
+    )?)
+}
+
+/// Forgets what does not count any more of the recent deletions of a set.
+pub(super) fn forget_old(
+    sql: &Connection,
+    set: SetId,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    // Rows of a time to come were written before our clock was corrected.
+    Ok(recent_deletions::delete_outside(
+        sql,
+        set,
+        now - AT_ONCE,
+        now + AT_ONCE,
+        now - AT_ONCE_UNCONFIRMED,
+    )?)
+}
+
 /// Releases the undecided deletions of a set or holds all of them back, and returns how many are held back. They count
 /// together with those that are held back already, and with those released recently and not undone since.
 pub(super) fn decide_deletions(
@@ -42,14 +73,7 @@ pub(super) fn decide_deletions(
     if !task::has_undecided(sql, set)? {
         return Ok(0);
     }
-    // Rows of a time to come were written before our clock was corrected.
-    recent_deletions::delete_outside(
-        sql,
-        set,
-        now - AT_ONCE,
-        now + AT_ONCE,
-        now - AT_ONCE_UNCONFIRMED,
-    )?;
+    forget_old(sql, set, now)?;
     let is_unconfirmed = task::has_unconfirmed_deletions(sql, set)?;
     // A day's deletions count for others of a hub only.
     let since = if is_unconfirmed {

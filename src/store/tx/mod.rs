@@ -21,6 +21,7 @@ pub(super) mod delete_absent;
 pub(super) mod doubt;
 pub(super) mod feed_readers;
 pub(super) mod forget;
+mod former_sets;
 pub(super) mod hooks;
 pub(super) mod ingest;
 pub(super) mod ingest_listed;

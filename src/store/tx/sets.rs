@@ -1,5 +1,6 @@
 //! Stores which sets are followed, what they offer, and the documents that need not be read again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -14,7 +15,9 @@ use crate::store::change::Origin;
 use crate::store::ids::SetId;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{channel, dump, dump_package, task, task_count};
+use crate::store::tables::{
+    channel, dropped_task, dump, dump_package, forgotten, task, task_count,
+};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -79,9 +82,10 @@ impl Store {
         .await
     }
 
-    /// Marks a set as no longer followed. Its rows stay, but for its deliveries: nobody would read them. Deletions that wait for
-    /// it are due. What it has announced of resources that another set has is that set's from now on; that is done some at a time before,
-    /// so that no transaction is long, and again if the process ends meanwhile.
+    /// Marks a set as no longer followed. What stays of it are the resources that have files, or changes that may still be executed, and
+    /// channels that are to end: if it is followed again, it begins with its baseline. Deletions that wait for it are due. What it has
+    /// announced of resources that another set has is that set's from now on; that is done some at a time before, so that no transaction
+    /// is long, and again if the process ends meanwhile.
     pub async fn end_set(
         self: &Arc<Self>,
         source: &str,
@@ -100,10 +104,21 @@ impl Store {
             for channel in channel::of_set(tx.sql, set)? {
                 drop_inbox(tx.sql, channel.id)?;
             }
+            forgotten::begin_set_anew(tx.sql, set)?;
             source_set::end(tx.sql, set)?;
             release_awaiting(tx, source, now)
         })
-        .await
+        .await?;
+        self.gap_history.end(set);
+        self.leave_unfetched(set, now).await
+    }
+
+    /// The Capability Lists of the sets of a Source that count towards the limit of sets: those that are followed, and the former ones that
+    /// have files, pending changes or channels.
+    pub async fn counted_sets(self: &Arc<Self>, source: &str) -> Result<HashSet<Url>, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| Ok(source_set::counted(sql, &source)?))
+            .await
     }
 
     /// Stores what a Capability List offers and, if it is to be recognized as unchanged, its validators.
@@ -167,6 +182,10 @@ fn hand_over(
         return Ok(0);
     }
     let updates = task::hand_over_updates(tx.sql, set, TASKS_A_STEP)?;
+    for &resource in &updates {
+        // It may be in progress: its result names the set that it was of.
+        dropped_task::insert(tx.sql, resource)?;
+    }
     let deletions = task::shared_deletions(tx.sql, set, TASKS_A_STEP)?;
     for (uri, heir) in &deletions {
         let context = BatchContext::read(tx.sql, *heir, source, Origin::ChangeList, now)?;
@@ -175,7 +194,7 @@ fn hand_over(
             state.drop_deletion(tx.sql, &context, uri)?;
         }
     }
-    Ok(updates + deletions.len())
+    Ok(updates.len() + deletions.len())
 }
 
 /// Makes the deletions of a Source due that wait for its sets.

@@ -31,6 +31,16 @@ pub(in crate::store) struct UnusedRule {
     pub(in crate::store) deleting: String,
 }
 
+impl UnusedRule {
+    /// The rule by which a deletion is never old.
+    pub(in crate::store) fn without_deletions() -> Self {
+        Self {
+            deleted_before: DateTime::UNIX_EPOCH,
+            deleting: "[]".to_owned(),
+        }
+    }
+}
+
 /// Rows of a range of ids whose use has changed.
 #[derive(Debug, Default)]
 pub(in crate::store) struct FoundRows {
