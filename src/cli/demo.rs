@@ -472,6 +472,7 @@ mod tests {
                 changed_at: None,
                 origin: origin.to_owned(),
                 links: Vec::new(),
+                are_links_left_out: false,
                 is_patched: false,
             });
         }

@@ -331,6 +331,7 @@ mod tests {
             changed_at: None,
             origin: "notification".to_owned(),
             links: Vec::new(),
+            are_links_left_out: false,
             is_patched: false,
         }
     }

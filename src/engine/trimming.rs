@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::config::Config;
-use crate::store::{Store, StoreError, TrimPosition};
+use crate::store::{FeedCompaction, Store, StoreError, TrimPosition, Wake};
 
 /// The time between two steps.
 const PAUSE: Duration = Duration::from_secs(60);
 /// The same while there is more to do.
 const SHORT_PAUSE: Duration = Duration::from_secs(1);
+/// By how many entries the feed grows until the next step, if that is before the pause is over.
+const GROWTH: i64 = 5000;
 /// How much longer an entry of the feed stays that a reader has not read. One that reads nothing for ever fills no disk.
 const UNREAD_FOR: TimeDelta = TimeDelta::days(30);
 
@@ -37,13 +40,20 @@ impl TrimRules {
     }
 }
 
+/// How far the steps have come.
+#[derive(Default)]
+struct TrimProgress {
+    resources: TrimPosition,
+    compaction: FeedCompaction,
+}
+
 /// Trims the database until it is stopped.
 pub(super) async fn trim(
     store: Arc<Store>,
     rules: watch::Receiver<TrimRules>,
     stop: CancellationToken,
 ) {
-    let mut position = TrimPosition::default();
+    let mut progress = TrimProgress::default();
     let mut pause = PAUSE;
     loop {
         tokio::select! {
@@ -53,9 +63,10 @@ pub(super) async fn trim(
                 return;
             }
             () = tokio::time::sleep(pause) => {}
+            () = growth(&store) => {}
         }
         let current = rules.borrow().clone();
-        pause = match step(&store, &current, &mut position).await {
+        pause = match step(&store, &current, &mut progress).await {
             Ok(true) => SHORT_PAUSE,
             Ok(false) => PAUSE,
             Err(error) => {
@@ -67,11 +78,29 @@ pub(super) async fn trim(
     }
 }
 
+/// Returns when the feed has grown, however fast.
+async fn growth(store: &Store) {
+    let mut wakes = store.wakes();
+    let mut first = None;
+    loop {
+        match wakes.recv().await {
+            Ok(Wake::Feed(seq)) => {
+                if seq - *first.get_or_insert(seq) >= GROWTH {
+                    return;
+                }
+            }
+            // A later one states the number.
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
 /// Removes a little of everything; returns whether there is more of the feed, or of empty pages.
 async fn step(
     store: &Arc<Store>,
     rules: &TrimRules,
-    position: &mut TrimPosition,
+    progress: &mut TrimProgress,
 ) -> Result<bool, StoreError> {
     let now = clock::now().wall;
     let mut has_more = false;
@@ -84,10 +113,11 @@ async fn step(
             has_more |= store.trim_feed(oldest).await?;
         }
     }
+    has_more |= store.compact_feed(&mut progress.compaction).await?;
     has_more |= store.trim_removed_resources().await?;
     store.trim_sets(None, now).await?;
-    let next = store.trim_resources(now, *position, &rules.deleting);
-    *position = next.await?.unwrap_or_default();
+    let next = store.trim_resources(now, progress.resources, &rules.deleting);
+    progress.resources = next.await?.unwrap_or_default();
     Ok(store.shrink().await? || has_more)
 }
 
@@ -122,8 +152,8 @@ mod tests {
             feed: Some(TimeDelta::days(90)),
             deleting: Vec::new(),
         };
-        let mut position = TrimPosition::default();
-        step(&store, &rules, &mut position).await.unwrap();
+        let mut progress = TrimProgress::default();
+        step(&store, &rules, &mut progress).await.unwrap();
         let error = store.feed(expected - 1, 9).await.unwrap_err();
         let is_expected = matches!(error, StoreError::FeedTrimmed { oldest } if oldest == expected);
         assert!(is_expected, "{positions:?}: {error}");
@@ -142,7 +172,7 @@ mod tests {
         let begun = store.begin_hook("a", "index").await.unwrap();
         assert_eq!((begun.position, begun.has_missed), (0, false));
         store.note_hook("a", "index", 1).await.unwrap();
-        step(&store, &rules, &mut TrimPosition::default())
+        step(&store, &rules, &mut TrimProgress::default())
             .await
             .unwrap();
         let left = store.hook_news("a", 1, 9).await.unwrap();
@@ -157,7 +187,7 @@ mod tests {
         // But not for ever. A hook that goes on later learns that it has missed some.
         TestDatabase::open(folder.path()).set_applied_at(2, now - TimeDelta::days(300));
         let store = Store::open(folder.path()).unwrap();
-        step(&store, &rules, &mut TrimPosition::default())
+        step(&store, &rules, &mut TrimProgress::default())
             .await
             .unwrap();
         let error = store.hook_news("a", 1, 9).await.unwrap_err();
@@ -172,7 +202,7 @@ mod tests {
             .retain_hooks(vec![("a".into(), "other".into())])
             .await
             .unwrap();
-        step(&store, &rules, &mut TrimPosition::default())
+        step(&store, &rules, &mut TrimProgress::default())
             .await
             .unwrap();
         let error = store.hook_news("a", 2, 9).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Limits the links of one entry, and of the head of a document.
+//! Limits the links of one entry, of the head of a document, and of an entry of the feed.
 //!
 //! Invariant: what a Source states of one resource takes a bounded amount of memory and of the database.
 //!
@@ -12,6 +12,8 @@ use super::{Digest, Link};
 const MAX_LINKS: usize = 64;
 /// How many bytes the links of an entry have in total.
 const MAX_ENTRY_BYTES: usize = 16 << 10;
+/// The same of an entry of the feed, which repeats those of its resource at each change.
+const MAX_FEED_BYTES: usize = 8 << 10;
 /// The same of a head: hubs, and documents that describe a Source, with long URIs.
 const MAX_HEAD_BYTES: usize = 256 << 10;
 
@@ -30,6 +32,16 @@ impl LinkLimit {
         Self {
             links: MAX_LINKS,
             bytes: MAX_ENTRY_BYTES,
+            is_exceeded: false,
+        }
+    }
+
+    /// The limit of an entry of the feed: 64 links of 8 KiB in total.
+    #[must_use]
+    pub fn of_feed_entry() -> Self {
+        Self {
+            links: MAX_LINKS,
+            bytes: MAX_FEED_BYTES,
             is_exceeded: false,
         }
     }

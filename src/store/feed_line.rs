@@ -36,6 +36,9 @@ impl FeedEntry {
                 line[field] = json!(targets);
             }
         }
+        if self.are_links_left_out {
+            line["links_left_out"] = json!(true);
+        }
         if self.is_patched {
             line["by"] = json!("patch");
         }

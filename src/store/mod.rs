@@ -107,6 +107,7 @@ pub use tables::version::{
 };
 pub use tx::adopt::Adoption;
 pub use tx::approve::{DecisionResult, DeletionDecision};
+pub use tx::compact_feed::FeedCompaction;
 pub use tx::complete::TaskResult;
 pub use tx::cross_check::{Comparison, Contradictions};
 pub use tx::deletion_guard::DeletionRules;

@@ -11,6 +11,7 @@
 //! | documents that take more time than their length: hubs, links, oddities | [`growth`]: `reading_takes_…`; `fetch::discovery` `limits` |
 //! | Source Descriptions and Capability Lists that list millions of documents | `fetch::discovery` `limits` |
 //! | resources and sets without end, which fill the database | tests/destination `limits`; `store::tests` `trim` |
+//! | changes without end of a few resources, with many links, which fill the database | [`feed`]; `store::tx` `compact_feed` |
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
 //! | input that makes the program panic | `engine::set::inbox`: `delivery_that_panics_…`, `…_rejected_in_the_end`; `engine::source::worker`; `engine::channels::websub`; `engine::one_shot`; `engine::apply` `executor` and `publisher`; `store::query_threads` |
@@ -92,6 +93,7 @@ mod empty_lists;
 mod entities;
 mod entry_points;
 mod every_step;
+mod feed;
 mod floods;
 mod foreign_pages;
 mod growth;

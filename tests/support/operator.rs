@@ -32,6 +32,8 @@ pub(crate) struct FeedLine {
     #[serde(default)]
     pub(crate) alternate_of: Option<Vec<String>>,
     #[serde(default)]
+    pub(crate) links_left_out: Option<bool>,
+    #[serde(default)]
     pub(crate) by: Option<String>,
 }
 

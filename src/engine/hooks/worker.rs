@@ -530,6 +530,7 @@ mod tests {
             changed_at: None,
             origin: "change-list".to_owned(),
             links: Vec::new(),
+            are_links_left_out: false,
             is_patched: false,
         }
     }

@@ -445,13 +445,14 @@ CREATE TABLE feed (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     applied_at INTEGER NOT NULL,
     set_id INTEGER NOT NULL REFERENCES source_set (id),
+    resource_id INTEGER NOT NULL,
     change TEXT NOT NULL,
     path TEXT NOT NULL,
     length INTEGER,
     changed_at INTEGER,
     origin TEXT NOT NULL,
-    links TEXT,
-    resource_id INTEGER NOT NULL
+    -- Last: an entry with long links has pages of its own.
+    links TEXT
 );
 CREATE INDEX feed_of_set ON feed (set_id);
 

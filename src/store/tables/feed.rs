@@ -1,12 +1,12 @@
-//! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, and whether a patch made
-//! the file. An entry names the row of its resource.
+//! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, whether a patch made the
+//! file, and whether links are left out. An entry names the row of its resource.
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::mirrored_path;
 use super::values::{Count, LinkList, Micros};
-use crate::protocol::{Link, ResourceUri, SourceTime};
+use crate::protocol::{Link, LinkLimit, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 
@@ -34,24 +34,30 @@ pub struct FeedEntry {
     /// The kind of document that announced it.
     pub origin: String,
     /// What the resource describes, the metadata that describes it, its kinds and collections, what it is a representation of, and its
-    /// original.
+    /// original. As many as an entry has room for.
     pub links: Vec<Link>,
+    /// Whether there was no room for all of them.
+    pub are_links_left_out: bool,
     /// Whether it was applied by a patch of the version before.
     pub is_patched: bool,
 }
 
 /// What follows the origin of an entry that was applied by a patch.
 const BY_PATCH: &str = " patch";
+/// What follows that where there was no room for all links.
+const LINKS_LEFT_OUT: &str = " cut";
 
 impl FeedEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let uri: ResourceUri = row.get("uri")?;
         let path: String = row.get("path")?;
         let stated: String = row.get("origin")?;
-        let origin = stated.strip_suffix(BY_PATCH);
+        let (stated, are_links_left_out) = without_suffix(&stated, LINKS_LEFT_OUT);
+        let (origin, is_patched) = without_suffix(stated, BY_PATCH);
         Ok(Self {
-            is_patched: origin.is_some(),
-            origin: word_of(ORIGINS, origin.unwrap_or(&stated).to_owned()),
+            is_patched,
+            are_links_left_out,
+            origin: word_of(ORIGINS, origin.to_owned()),
             seq: row.get("seq")?,
             applied_at: row.get::<_, Micros>("applied_at")?.0,
             source: row.get("source")?,
@@ -63,6 +69,14 @@ impl FeedEntry {
             changed_at: row.get("changed_at")?,
             links: row.get::<_, LinkList<_>>("links")?.0,
         })
+    }
+}
+
+/// A text without its suffix, and whether it has it.
+fn without_suffix<'a>(text: &'a str, suffix: &str) -> (&'a str, bool) {
+    match text.strip_suffix(suffix) {
+        Some(rest) => (rest, true),
+        None => (text, false),
     }
 }
 
@@ -247,6 +261,44 @@ pub(in crate::store) fn trim(sql: &Connection, last: i64) -> Result<()> {
     .map(drop)
 }
 
+/// What an entry is of.
+pub(in crate::store) struct EntrySubject {
+    pub(in crate::store) seq: i64,
+    /// The label of the Source.
+    pub(in crate::store) source: String,
+    pub(in crate::store) resource: ResourceId,
+    /// Whether only the links of the resource are others than before.
+    pub(in crate::store) is_linked: bool,
+}
+
+/// What the entries with numbers below `before` are of, newest first.
+pub(in crate::store) fn subjects(
+    sql: &Connection,
+    before: i64,
+    limit: usize,
+) -> Result<Vec<EntrySubject>> {
+    sql.prepare_cached(
+        "SELECT seq, source_set.source AS source, resource_id, feed.change = ?3 AS is_linked
+         FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2",
+    )?
+    .query_map(params![before, Count::of_rows(limit), LINKED], |row| {
+        Ok(EntrySubject {
+            seq: row.get("seq")?,
+            source: row.get("source")?,
+            resource: row.get("resource_id")?,
+            is_linked: row.get("is_linked")?,
+        })
+    })?
+    .collect()
+}
+
+/// Removes an entry that a newer one supersedes.
+pub(in crate::store) fn remove_superseded(sql: &Connection, seq: i64) -> Result<()> {
+    sql.prepare_cached("DELETE FROM feed WHERE seq = ?1")?
+        .execute([seq])
+        .map(drop)
+}
+
 /// Starts the numbers of a new database at the time in microseconds. So none of them was used by the database before it,
 /// because no entry takes less than a microsecond, and a reader that has its old position misses nothing.
 pub(in crate::store) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
@@ -301,19 +353,27 @@ const PAIRING: [&str; 6] = [
     "via",
 ];
 
-/// The links that pair a resource with others, without what else they state of their targets.
-fn pairing(links: &[Link]) -> Vec<Link> {
+/// The links that pair a resource with others, without what else they state of their targets, as many as an entry has room for; and
+/// whether that is not all.
+fn pairing(links: &[Link]) -> (Vec<Link>, bool) {
     let rel_of = |link: &Link| PAIRING.into_iter().find(|rel| link.is(rel));
+    let mut limit = LinkLimit::of_feed_entry();
     let pairing = links
         .iter()
-        .filter_map(|link| Some(Link::new(rel_of(link)?, link.href.clone())));
-    pairing.collect()
+        .filter_map(|link| Some(Link::new(rel_of(link)?, link.href.clone())))
+        .filter(|link| limit.admit(link));
+    (pairing.collect(), limit.is_exceeded())
 }
 
 /// Appends an entry and returns its sequence number.
 pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
-    let suffix = if entry.is_patched { BY_PATCH } else { "" };
-    let origin = format!("{}{suffix}", abbreviated(ORIGINS, entry.origin.code()));
+    let (links, are_left_out) = pairing(entry.links);
+    let mut origin = abbreviated(ORIGINS, entry.origin.code()).to_owned();
+    for (suffix, applies) in [(BY_PATCH, entry.is_patched), (LINKS_LEFT_OUT, are_left_out)] {
+        if applies {
+            origin.push_str(suffix);
+        }
+    }
     sql.prepare_cached(
         "INSERT INTO feed (applied_at, set_id, change, path, length, changed_at, origin, links, resource_id)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -326,7 +386,7 @@ pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result
         entry.length.map(Count),
         entry.changed_at,
         origin,
-        LinkList(pairing(entry.links)),
+        LinkList(links),
         entry.resource,
     ])?;
     Ok(sql.last_insert_rowid())

@@ -15,6 +15,7 @@ mod undated;
 pub(super) mod adopt;
 pub(super) mod approve;
 pub(super) mod begin_list;
+pub(super) mod compact_feed;
 pub(super) mod complete;
 pub(super) mod cross_check;
 pub(super) mod delete_absent;
