@@ -383,7 +383,6 @@ mod tests {
             "http://example.com/%made",
             "http://example.com/a?b\\c",
             "http://user@example.com/a",
-            "http://.resyncd/work/1",
             &long_name,
             &long_query,
             &long_path,
@@ -391,6 +390,8 @@ mod tests {
         ] {
             check(uri, None);
         }
+        // No host begins with a dot.
+        assert!(ResourceUri::parse("http://.resyncd/work/1").is_err());
     }
 
     #[test]

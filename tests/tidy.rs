@@ -1,5 +1,5 @@
 //! Architecture rules that the compiler can't enforce: which module imports which, that no two files import each other,
-//! where SQL and the crate `backoff` may be used, and that the table of a module's children names each of them.
+//! where SQL and the crate `backoff` may be used, where texts become URIs, and that the table of a module's children names each of them.
 //!
 //! Test items (`#[cfg(test)]`) are exempt. Paths within macro calls are read token by token.
 
@@ -178,6 +178,20 @@ const SQL_FILES: &[&str] = &[
     "store/schema/",
 ];
 
+/// Where texts become URIs.
+const URI_FILE: &str = "protocol/uri.rs";
+
+/// The functions that make one.
+const URI_PARSERS: &[&str] = &[
+    "Url::parse",
+    "Url::parse_with_params",
+    "Url::options",
+    "Url::from_str",
+];
+
+/// The methods of a URI that make another one with another host. `join` of nothing else may fail.
+const URI_SETTERS: &[&str] = &["set_host", "set_ip_host"];
+
 /// How the docs of a module begin the table of its children.
 const MAP: &str = "//! | module |";
 
@@ -201,6 +215,8 @@ struct Source {
     names: BTreeMap<String, Vec<String>>,
     /// The single names that it uses.
     used: BTreeSet<String>,
+    /// The lines where a method of a URI makes another one of a text.
+    made_uris: Vec<usize>,
     /// The modules that it declares.
     children: BTreeSet<String>,
     /// Modules that only tests have.
@@ -376,6 +392,11 @@ impl Source {
     }
 }
 
+/// Whether an expression joins something with one other thing.
+fn is_join(joined: &syn::Expr) -> bool {
+    matches!(joined, syn::Expr::MethodCall(call) if call.method == "join" && call.args.len() == 1)
+}
+
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -442,6 +463,23 @@ impl<'ast> Visit<'ast> for Source {
         visit::visit_path(self, path);
     }
 
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let is_setter = URI_SETTERS.iter().any(|it| call.method == it);
+        let is_result = ["map_err", "ok", "and_then", "expect", "is_ok", "is_ok_and"];
+        let is_result = is_result.iter().any(|it| call.method == it);
+        if is_setter || is_result && is_join(&call.receiver) {
+            self.made_uris.push(call.span().start().line);
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_try(&mut self, tried: &'ast syn::ExprTry) {
+        if is_join(&tried.expr) {
+            self.made_uris.push(tried.span().start().line);
+        }
+        visit::visit_expr_try(self, tried);
+    }
+
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
@@ -489,9 +527,23 @@ fn check_file(source: &Source) -> Vec<String> {
                 rule.module
             ));
         }
+        let is_parser = URI_PARSERS
+            .iter()
+            .any(|parser| names(parser) || names(&format!("url::{parser}")));
+        if is_parser && source.file != URI_FILE {
+            faults.push(format!(
+                "{line}: only {URI_FILE} makes URIs of texts: see `parse_uri`"
+            ));
+        }
         if names("backoff") && source.file != "fetch/retry.rs" {
             faults.push(format!("{line}: only fetch/retry.rs may name `backoff`"));
         }
+    }
+    if source.file != URI_FILE {
+        let made = source.made_uris.iter();
+        faults.extend(made.map(|line| {
+            format!("{line}: only {URI_FILE} makes URIs of texts: see `resolve_reference`")
+        }));
     }
     if !SQL_FILES.iter().any(|it| source.file.starts_with(it)) {
         for (text, line) in &source.strings {
@@ -681,6 +733,36 @@ fn rules_find_what_breaks_them() {
             "engine/a.rs",
             "fn f() { format!(\"DELETE FROM b\") }",
             Some("SQL (DELETE"),
+        ),
+        (
+            "fetch/a.rs",
+            "fn f() { a.map(Url::parse) }",
+            Some("see `parse_uri`"),
+        ),
+        (
+            "fetch/a.rs",
+            "fn f() { url::Url::options() }",
+            Some("see `parse_uri`"),
+        ),
+        (
+            "fetch/a.rs",
+            "fn f() { base.join(a)?; b.join(\"c\").len(); thread.join().ok() }",
+            Some("see `resolve_reference`"),
+        ),
+        (
+            "fetch/a.rs",
+            "fn f() { base.join(a).map_err(b) }",
+            Some("see `resolve_reference`"),
+        ),
+        (
+            "fetch/a.rs",
+            "fn f() { uri.set_host(a) }",
+            Some("see `resolve_reference`"),
+        ),
+        (
+            "protocol/uri.rs",
+            "fn f() { base.join(a)?; Url::parse(b) }",
+            None,
         ),
         ("store/mod.rs", "use x;", Some("begins with `//!`")),
         (

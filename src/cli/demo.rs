@@ -27,7 +27,7 @@ use crate::demo::{
 use crate::engine::Audit;
 use crate::fetch::{Client, FetchError};
 use crate::file_lock::FileLock;
-use crate::protocol::Capability;
+use crate::protocol::{Capability, parse_uri};
 use crate::status::{Operations, SetStatus, StatusError};
 use crate::store::{FeedEntry, Store, Wake};
 
@@ -382,7 +382,7 @@ fn configuration(folder: &Path, url: Url) -> Config {
     let mut config = Config::new(folder.join("state"), vec![source]);
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     config.callback.listen = any_port;
-    config.callback.public_url = Url::parse("http://127.0.0.1:0/").ok();
+    config.callback.public_url = parse_uri("http://127.0.0.1:0/").ok();
     config.status.listen = any_port;
     config.http.allow_private_addresses = true;
     config

@@ -13,6 +13,7 @@ use super::daemon_client::DaemonClient;
 use crate::config::{Config, HttpConfig};
 use crate::fetch::{AnswerStart, Client};
 use crate::http::{PROBE, RejectionCounters};
+use crate::protocol::resolve_reference;
 use crate::random::hex_name;
 
 /// How long the request may take.
@@ -30,7 +31,7 @@ pub(super) async fn leads_here(
     daemon: Option<&DaemonClient>,
 ) -> Result<String, String> {
     let token = random_token()?;
-    let url = public_url.join(&token).map_err(|error| error.to_string())?;
+    let url = resolve_reference(public_url, &token).map_err(|error| error.to_string())?;
     match daemon {
         Some(daemon) => through_daemon(&url, &token, &config.http, daemon).await,
         None => through_listener(&url, &token, config).await,
@@ -44,7 +45,7 @@ pub(super) async fn leads_to_listener(
     rejections: &RejectionCounters,
 ) -> Result<(), String> {
     let token = random_token()?;
-    let url = public_url.join(&token).map_err(|error| error.to_string())?;
+    let url = resolve_reference(public_url, &token).map_err(|error| error.to_string())?;
     let answer = request(&url, http).await?;
     match rejections.has_probe(&token) {
         true => Ok(()),

@@ -16,7 +16,7 @@ use super::fault::FaultKind;
 use super::secret_reader::{NamedSecret, SecretReader};
 use super::table_reader::TableReader;
 use super::value::parse_url;
-use crate::protocol::has_userinfo;
+use crate::protocol::{has_userinfo, parse_uri};
 
 /// The longest token, password or header, in bytes.
 const LONGEST_LINE: u64 = 16 << 10;
@@ -128,7 +128,7 @@ fn own_origins(source: &Source, more: Vec<Origin>) -> Vec<Origin> {
 }
 
 fn has_password(source: &Source, origin: &Origin) -> bool {
-    let url = Url::parse(&origin.ascii_serialization());
+    let url = parse_uri(&origin.ascii_serialization());
     url.is_ok_and(|url| source.credentials.has_any_for(&url))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The draft defines none: what the URI of one stands for, only the operator can know.
 
-use url::Url;
+use crate::protocol::parse_uri;
 
 /// The URIs of these protocols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl CallbackProtocols {
 
 /// A URI as it is compared.
 fn form_of(uri: &str) -> String {
-    Url::parse(uri.trim()).map_or_else(|_| uri.trim().to_owned(), String::from)
+    parse_uri(uri.trim()).map_or_else(|_| uri.trim().to_owned(), String::from)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::environment::Environment;
 use super::fault::FaultKind;
 use super::value::parse_host;
 use crate::protocol::{
-    Redaction, address_of, has_userinfo, hide_userinfo, is_at_or_below, is_own_machine,
+    Redaction, address_of, has_userinfo, hide_userinfo, is_at_or_below, is_own_machine, parse_uri,
 };
 
 /// Which requests go through which proxy; none of them by default.
@@ -197,7 +197,7 @@ pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
         false => format!("http://{text}"),
     };
     let bad = |why: &str| FaultKind::BadUrl(format!("{:?} {why}", hide_userinfo(&complete)));
-    let url = Url::parse(&complete)
+    let url = parse_uri(&complete)
         .map_err(|_| bad("is not the URL of a proxy, such as http://proxy.example.net:3128"))?;
     if url.scheme() != "http" {
         return Err(bad("is not an HTTP proxy: only http:// can be used"));

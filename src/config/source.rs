@@ -16,7 +16,7 @@ use crate::config::value::{
     parse_duration, parse_duration_or_never, parse_host, parse_lease, parse_name,
     parse_nonzero_duration, parse_share, parse_url,
 };
-use crate::protocol::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
+use crate::protocol::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo, parse_uri};
 
 /// The Sources of a file, as far as they are valid.
 #[derive(Default)]
@@ -132,7 +132,7 @@ fn read_source(
     let hub = section.text("hub", "a URL", parse_hub).flatten();
     source.hub = hub.map(|url| hub_at(source.credentials.extract(url)));
     source.trust_hub = section.flag("trust_hub");
-    let protocols = section.list("callback_protocols", parse_uri);
+    let protocols = section.list("callback_protocols", read_uri);
     let protocols = protocols.map(CallbackProtocols::new);
     assign(&mut source.callback_protocols, protocols);
     let sets = sets.unwrap_or_default().into_iter();
@@ -152,8 +152,8 @@ fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
     let mut patterns = |key: &str| section.list(key, parse_glob).unwrap_or_default();
     let (include, exclude) = (patterns("include"), patterns("exclude"));
     let types = section.list("types", parse_media_range);
-    let collections = section.list("collections", parse_uri);
-    let profiles = section.list("profiles", parse_uri);
+    let collections = section.list("collections", read_uri);
+    let profiles = section.list("profiles", read_uri);
     let selection = Selection::new(
         types.unwrap_or_default(),
         collections.unwrap_or_default(),
@@ -254,13 +254,13 @@ fn parse_media_range(text: &str) -> Result<MediaRange, FaultKind> {
 }
 
 /// A URI of any scheme: it is compared, and not requested.
-fn parse_uri(text: &str) -> Result<String, FaultKind> {
-    let parsed = Url::parse(text.trim());
+fn read_uri(text: &str) -> Result<String, FaultKind> {
+    let parsed = parse_uri(text.trim());
     parsed.map(String::from).map_err(|error| {
         FaultKind::BadUrl(format!("{:?} is not a URI: {error}", hide_userinfo(text)))
     })
 }
 
 fn placeholder_url() -> Url {
-    Url::parse("http://localhost/").expect("a constant URL can be parsed")
+    parse_uri("http://localhost/").expect("a constant URL can be parsed")
 }

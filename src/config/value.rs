@@ -7,7 +7,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::config::fault::FaultKind;
-use crate::protocol::{ResourceUri, UriError, hide_userinfo};
+use crate::protocol::{ResourceUri, UriError, hide_userinfo, parse_uri};
 
 /// Ten years: longer ones are mistakes, and could overflow dates.
 const MAX_DURATION_DAYS: u64 = 3650;
@@ -190,7 +190,7 @@ pub(super) fn parse_host(text: &str) -> Result<String, FaultKind> {
         Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
         _ => (text, None),
     };
-    let url = Url::parse(&format!("http://{host}/")).map_err(|_| bad())?;
+    let url = parse_uri(&format!("http://{host}/")).map_err(|_| bad())?;
     let host = url
         .host_str()
         .filter(|_| url.port().is_none())

@@ -36,7 +36,7 @@ use self::state::{SampleState, SharedSource};
 use super::serving;
 use super::{DemoError, Hub, HubDelivery};
 use crate::protocol::{
-    Capability, ChangeKind, Entry, HubUri, Interval, Link, SourceTime, TopicUri,
+    Capability, ChangeKind, Entry, HubUri, Interval, Link, SourceTime, TopicUri, parse_uri,
 };
 
 /// How long an external hub may take to answer.
@@ -429,7 +429,7 @@ fn topic_uri(state: &SampleState, set: &str, kind: &Capability) -> TopicUri {
 }
 
 fn base_uri(address: SocketAddr) -> Url {
-    Url::parse(&format!("http://{address}/")).expect("an address makes an http URI")
+    parse_uri(&format!("http://{address}/")).expect("an address makes an http URI")
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::unencrypted_hubs;
 use crate::clock;
 use crate::config;
 use crate::fetch::HostLoad;
-use crate::protocol::{Capability, HubUri, SourceTime, TopicUri};
+use crate::protocol::{Capability, HubUri, SourceTime, TopicUri, parse_uri};
 use crate::status::{
     Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, CoveredStatus,
     FailedResource, FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus,
@@ -231,7 +231,7 @@ pub(super) fn has_delivery_since(status: &Status, since: DateTime<Utc>) -> bool 
 /// Whether a set of a Source is not followed any more.
 pub(super) fn is_former(source: &config::Source, set: &SetTotals) -> bool {
     let is_wanted = |list: &Url| source.wants_set(list);
-    set.is_ended || !Url::parse(&set.capability_list).is_ok_and(|list| is_wanted(&list))
+    set.is_ended || !parse_uri(&set.capability_list).is_ok_and(|list| is_wanted(&list))
 }
 
 /// The sets that are not followed any more and of which the mirror has resources.

@@ -9,7 +9,6 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
 use parking_lot::RwLock;
-use url::Url;
 
 use super::delivery_body::{DeliveryBody, read_body};
 use super::delivery_budget::DeliveryBudget;
@@ -19,7 +18,7 @@ use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::websub::{Intent, Mode, Signature, Verification};
-use crate::protocol::{GZIP_MAGIC, Redaction, TopicUri, parse_link_header};
+use crate::protocol::{GZIP_MAGIC, Redaction, TopicUri, parse_link_header, parse_uri};
 use crate::random::spread;
 use crate::store::{
     CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,
@@ -179,7 +178,7 @@ fn is_prefix(callback: &Callback, channel: &ChannelRecord, path: Path<'_>) -> bo
     let Path { prefix, token } = path;
     let is_of_base = || {
         let owner = channel.callbacks.owner(channel.slot_of(token))?;
-        let base = Url::parse(&owner.base).ok()?;
+        let base = parse_uri(&owner.base).ok()?;
         Some(base.path() == prefix)
     };
     prefix == callback.prefix || prefix == "/" || is_of_base() == Some(true)
@@ -486,6 +485,7 @@ fn service_unavailable() -> Response {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use url::Url;
 
     use super::*;
     use crate::protocol::websub::SignatureMethod;

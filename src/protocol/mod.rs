@@ -108,7 +108,7 @@ pub use time_map::{Memento, TimeMap, parse_time_map};
 pub use transport::{Transport, http_form};
 pub use uri::{
     BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, has_userinfo,
-    hide_userinfo, resolve_reference, without_userinfo,
+    hide_userinfo, parse_uri, resolve_reference, without_userinfo,
 };
 pub use validators::{ServedVersion, Validators};
 pub use verify::{Mismatch, Verified, Verifier};

@@ -29,7 +29,7 @@ use url::Url;
 
 use super::{
     BaseUri, Capability, Document, Entry, ForeignScheme, Head, Link, LinkLimit, Metadata, Oddities,
-    Oddity, Root,
+    Oddity, Root, parse_uri,
 };
 use attributes::{OF_HEAD, may_continue, merge_metadata, read_link, read_metadata};
 use beginning::Beginning;
@@ -393,7 +393,7 @@ impl<R: BufRead> DocumentReader<R> {
         };
         self.state = ReaderState::InLines;
         // A line that is no absolute URI is damaged, not relative.
-        let is_relative = !self.references.is_too_long(&line) && Url::parse(&line).is_err();
+        let is_relative = !self.references.is_too_long(&line) && parse_uri(&line).is_err();
         let uri = if is_relative {
             None
         } else {

@@ -1,15 +1,61 @@
 //! URIs: one type for each purpose, so that they can't be mixed up.
+//!
+//! Invariant: a text becomes a URI here only ([`parse_uri`], [`resolve_reference`]). What is accepted is itself again when its text is
+//! parsed, so that it can be stored, and its host can exist.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use url::{Position, Url};
+use url::{Host, ParseError, Position, Url};
 
 use super::transport::{Transport, http_form};
 
 /// The maximum length in bytes of a URI that is read from outside, after it is resolved, unless configured otherwise: what
 /// servers accept in a request, and what links are stored with.
 pub const MAX_URI_BYTES: usize = 8 << 10;
+
+/// The maximum length of a host name without its final dot, and of a label of it, in bytes (RFC 1035, section 2.3.4).
+const MAX_HOST_BYTES: usize = 253;
+const MAX_LABEL_BYTES: usize = 63;
+
+/// Parses an absolute URI of any scheme. This and [`resolve_reference`] are the only ways from a text to a URI.
+///
+/// # Errors
+/// [`ParseError`] if it is not a URI, or not itself again when it is parsed, or has a host that is neither an address nor valid in DNS.
+pub fn parse_uri(text: &str) -> Result<Url, ParseError> {
+    let uri = Url::parse(text)?;
+    check_parsed(text, &uri)?;
+    Ok(uri)
+}
+
+/// Checks what a text was parsed to, wherever that was done.
+pub(super) fn check_parsed(text: &str, uri: &Url) -> Result<(), ParseError> {
+    // What is the text itself was just parsed.
+    match uri.as_str() == text && has_possible_host(uri) {
+        true => Ok(()),
+        false => check(uri),
+    }
+}
+
+fn check(uri: &Url) -> Result<(), ParseError> {
+    let is_stable = Url::parse(uri.as_str()).as_ref() == Ok(uri);
+    match is_stable && has_possible_host(uri) {
+        true => Ok(()),
+        // IDNA encodes labels that it does not decode.
+        false => Err(ParseError::IdnaError),
+    }
+}
+
+fn has_possible_host(uri: &Url) -> bool {
+    let Some(Host::Domain(name)) = uri.host() else {
+        return true;
+    };
+    let is_label = |label: &str| (1..=MAX_LABEL_BYTES).contains(&label.len());
+    let without_dot = name.strip_suffix('.').unwrap_or(name);
+    let is_name = without_dot.len() <= MAX_HOST_BYTES && without_dot.split('.').all(is_label);
+    // Only a scheme that is never requested can have an empty one.
+    is_name || name.is_empty()
+}
 
 /// What the references of a remote text are resolved against (RFC 3986, section 5.1), and how long they may be then.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +81,9 @@ pub enum ReferenceError {
     /// Longer than accepted, or it would be once it is resolved.
     #[error("too long")]
     TooLong,
-    /// Not a URI.
+    /// Not a URI that is accepted.
     #[error("not a URI: {0}")]
-    Syntax(url::ParseError),
+    Syntax(ParseError),
 }
 
 /// Resolves a reference of a remote document, page or header against the URL of that text (RFC 3986, section 5).
@@ -57,12 +103,14 @@ pub fn resolve_reference<'a>(
     }
     let resolved = if uri.as_str().len() > max_bytes {
         // Only an absolute one takes nothing from its base.
-        Url::parse(reference).map_err(|error| match error {
-            url::ParseError::RelativeUrlWithoutBase => ReferenceError::TooLong,
+        parse_uri(reference).map_err(|error| match error {
+            ParseError::RelativeUrlWithoutBase => ReferenceError::TooLong,
             error => ReferenceError::Syntax(error),
         })?
     } else {
-        uri.join(reference).map_err(ReferenceError::Syntax)?
+        let joined = uri.join(reference).map_err(ReferenceError::Syntax)?;
+        check(&joined).map_err(ReferenceError::Syntax)?;
+        joined
     };
     if resolved.as_str().len() > max_bytes {
         return Err(ReferenceError::TooLong);
@@ -75,7 +123,7 @@ pub fn resolve_reference<'a>(
 pub enum UriError {
     /// Not a URI, or relative without a base to resolve it against.
     #[error("{0:?} is not a URI: {1}")]
-    Syntax(String, url::ParseError),
+    Syntax(String, ParseError),
     /// A URI, but neither `http` nor `https`.
     #[error("{0:?} is neither http nor https")]
     Scheme(String),
@@ -83,7 +131,7 @@ pub enum UriError {
 
 /// Parses an absolute http or https URI. Surrounding white space and line breaks are ignored; a fragment is removed.
 fn parse_web(text: &str) -> Result<Url, UriError> {
-    let parsed = Url::parse(text.trim());
+    let parsed = parse_uri(text.trim());
     let shown = || hide_userinfo(text).into_owned();
     let mut url = parsed.map_err(|error| UriError::Syntax(shown(), error))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -156,7 +204,10 @@ macro_rules! web_uri {
                 }
                 let mut url = url;
                 url.set_fragment(None);
-                Ok(Self(url))
+                match check(&url) {
+                    Ok(()) => Ok(Self(url)),
+                    Err(error) => Err(UriError::Syntax(url.into(), error)),
+                }
             }
         }
 
@@ -194,6 +245,7 @@ impl TopicUri {
         Transport::of_uri(&uri)?;
         let mut uri = uri;
         uri.set_fragment(None);
+        check(&uri).ok()?;
         Some(Self(uri))
     }
 
@@ -267,6 +319,58 @@ mod tests {
                 !message.contains("secret") && !message.contains("ret@"),
                 "{message}"
             );
+        }
+    }
+
+    #[test]
+    fn hosts_that_cannot_exist_are_rejected() {
+        let label = |length: usize| "a".repeat(length);
+        // Without the final dot.
+        let name = |length: usize| format!("{}{}", "a.".repeat(length / 2), label(length % 2 + 1));
+        let undecodable: String = (0..700_u32)
+            .filter_map(|number| char::from_u32(0x4e00 + number * 7919 % 20_000))
+            .collect();
+        for (host, expected) in [
+            (label(63), true),
+            (label(64), false),
+            (format!("{}.example", label(64)), false),
+            (name(252), true),
+            (format!("{}.", name(252)), true),
+            (name(254), false),
+            ("a..b".to_owned(), false),
+            (".a".to_owned(), false),
+            (".".to_owned(), false),
+            ("a_b.example.".to_owned(), true),
+            ("ex\u{e4}mple.org".to_owned(), true),
+            ("[::1]".to_owned(), true),
+            ("0x7f.1".to_owned(), true),
+            (undecodable, false),
+        ] {
+            let base = Url::parse("http://example.com/a").unwrap();
+            for scheme in ["http", "https", "ws", "ftp", "x"] {
+                if scheme == "x" && host.contains('\u{e4}') {
+                    // Encoded to bytes, which are not valid in DNS, but short.
+                    continue;
+                }
+                let text = format!("{scheme}://{host}/b");
+                assert_eq!(parse_uri(&text).is_ok(), expected, "{text}");
+                assert_eq!(resolve_reference(&base, &text).is_ok(), expected, "{text}");
+                let made = Url::parse(&text).unwrap();
+                let is_web = scheme.starts_with("http");
+                assert_eq!(ResourceUri::parse(&text).is_ok(), expected && is_web);
+                assert_eq!(HubUri::try_from(made.clone()).is_ok(), expected && is_web);
+                let is_channel = is_web || scheme == "ws";
+                assert_eq!(TopicUri::of_channel(made).is_some(), expected && is_channel);
+            }
+        }
+        for without_host in [
+            "data:,a",
+            "urn:a:b",
+            "xmpp:a.example?;node=n",
+            "file:///a",
+            "x:///a",
+        ] {
+            assert!(parse_uri(without_host).is_ok(), "{without_host}");
         }
     }
 

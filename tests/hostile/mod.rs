@@ -16,6 +16,7 @@
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
 //! | input that makes the program panic | `engine::set::inbox`: `delivery_that_panics_…`, `…_rejected_in_the_end`; `engine::source::worker`; `engine::channels::websub`; `engine::one_shot`; `engine::apply` `executor` and `publisher`; `store::query_threads` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
+//! | URIs that can't be parsed again, wherever they come from | [`unstable_uris`]; `protocol::uri`; `store::tables` `round_trips`; fuzz body `stored_uri` |
 //! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror_path`; tests/destination `paths` |
 //! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `mirror` |
 //! | deletion of all resources, however it is announced | [`deletions`]: `deletion_of_all_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
@@ -122,6 +123,7 @@ mod threads;
 mod tls_site;
 mod traced;
 mod unresponsive_hosts;
+mod unstable_uris;
 mod uris;
 mod versions;
 

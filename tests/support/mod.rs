@@ -13,6 +13,7 @@ mod lists;
 mod operator;
 pub(crate) mod process;
 pub(crate) mod site;
+pub(crate) mod socket_site;
 mod tls;
 mod webdriver;
 #[allow(dead_code, reason = "the unit tests of XMPP use the rest")]

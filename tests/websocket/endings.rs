@@ -2,8 +2,8 @@
 
 use resyncd::status::UnsubscribeResult;
 
+use crate::support::socket_site::{CHANGES, Follower, SocketSite};
 use crate::support::{NAME, was_polled_since};
-use crate::websocket::socket_site::{CHANGES, Follower, SocketSite};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn channel_that_is_no_longer_offered_is_closed() {

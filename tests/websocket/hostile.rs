@@ -7,8 +7,8 @@ use tokio::net::TcpListener;
 use url::Url;
 
 use crate::support::site::{GuardedDaemon, PUBLIC};
+use crate::support::socket_site::{CHANGES, DESCRIPTION, FRAMEWORK, Follower, SocketSite};
 use crate::support::{NAME, soon};
-use crate::websocket::socket_site::{CHANGES, DESCRIPTION, FRAMEWORK, Follower, SocketSite};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_inbox_stops_reading_and_loses_nothing() {

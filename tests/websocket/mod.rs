@@ -17,4 +17,3 @@
 mod endings;
 mod hostile;
 mod push;
-mod socket_site;

@@ -7,8 +7,8 @@ use resyncd::config::Config;
 use tokio_rustls::TlsAcceptor;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::support::socket_site::{CHANGES, DESCRIPTION, FRAMEWORK, Follower, SocketSite};
 use crate::support::{AUTHORITY, NAME, eventually, tls_server};
-use crate::websocket::socket_site::{CHANGES, DESCRIPTION, FRAMEWORK, Follower, SocketSite};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_pushed_as_text_or_binary() {

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use url::Url;
 
+use crate::protocol::parse_uri;
+
 /// An entry point. Without a scheme, https is tried first and then http.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct EntryPoint {
@@ -19,7 +21,7 @@ impl FromStr for EntryPoint {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
         if text.contains("://") {
-            let url = Url::parse(text).map_err(|error| error.to_string())?;
+            let url = parse_uri(text).map_err(|error| error.to_string())?;
             if !matches!(url.scheme(), "http" | "https") {
                 return Err(format!(
                     "the scheme {:?} is neither http nor https",
@@ -35,7 +37,7 @@ impl FromStr for EntryPoint {
         if text.starts_with(['/', '.', '?', '#']) || text.contains('@') {
             return Err("not a web address".to_owned());
         }
-        let with = |scheme: &str| Url::parse(&format!("{scheme}://{text}"));
+        let with = |scheme: &str| parse_uri(&format!("{scheme}://{text}"));
         Ok(Self {
             url: with("https").map_err(|error| error.to_string())?,
             fallback: with("http").ok(),

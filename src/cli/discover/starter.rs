@@ -9,7 +9,7 @@ use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
 use crate::config::toml_string;
 use crate::fetch::is_public;
-use crate::protocol::has_userinfo;
+use crate::protocol::{has_userinfo, parse_uri};
 use crate::status::{StatusError, one_line};
 
 /// How many sets are named.
@@ -30,7 +30,7 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
             "nothing of what was found can be read; `resyncd discover` shows what was tried",
         ));
     }
-    let url = Url::parse(&report.url).map_err(|_| failed("the entry point is no URL"))?;
+    let url = parse_uri(&report.url).map_err(|_| failed("the entry point is no URL"))?;
     let name = name_of(&url);
     let mut text = format!(
         "# resyncd: a configuration to begin with for {url}\n\
@@ -125,7 +125,7 @@ fn sets(report: &DiscoveryReport) -> String {
 fn callback_protocols<'a>(channels: impl Iterator<Item = &'a AdvertisedChannel>) -> String {
     let protocols = channels.filter_map(AdvertisedChannel::callback_protocol);
     // Others are no URI, which the configuration needs, or too long for a line.
-    let protocols = protocols.filter(|it| it.len() <= LONGEST && Url::parse(it).is_ok());
+    let protocols = protocols.filter(|it| it.len() <= LONGEST && parse_uri(it).is_ok());
     let protocols: BTreeSet<String> = protocols.map(toml_string).collect();
     if protocols.is_empty() {
         return String::new();

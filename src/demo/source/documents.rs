@@ -8,7 +8,8 @@ use url::Url;
 use super::options::ChangeListForm;
 use super::resource::Resource;
 use crate::protocol::{
-    Capability, ChangeKind, Entry, Head, Interval, Link, Root, SourceTime, write_document,
+    Capability, ChangeKind, Entry, Head, Interval, Link, Root, SourceTime, parse_uri,
+    resolve_reference, write_document,
 };
 
 /// The file name of a set's Capability List.
@@ -55,8 +56,7 @@ impl SetUris {
 
     /// The URI of one of the set's files.
     pub(super) fn file(&self, file: &str) -> Url {
-        self.base
-            .join(&format!("/{}/{file}", self.name))
+        resolve_reference(&self.base, &format!("/{}/{file}", self.name))
             .expect("a path can be joined to an http URI")
     }
 
@@ -90,7 +90,7 @@ impl SetUris {
 
 /// The URI of the Source Description (the core, section 8).
 pub(super) fn description_uri(base: &Url) -> Url {
-    base.join("/.well-known/resourcesync")
+    resolve_reference(base, "/.well-known/resourcesync")
         .expect("a path can be joined to an http URI")
 }
 
@@ -172,7 +172,7 @@ pub(super) fn relate(uris: &SetUris, entry: &mut Entry) {
         entry.links.push(Link::new("describedby", record));
     } else if entry.loc == record {
         entry.links.push(Link::new("describes", described));
-        let profile = Url::parse(PROFILE).expect("a constant URI can be parsed");
+        let profile = parse_uri(PROFILE).expect("a constant URI can be parsed");
         entry.links.push(Link::new("profile", profile));
     } else {
         return;

@@ -28,7 +28,7 @@ use super::archive::{Archive, Format, Opened};
 use super::error::PackageError;
 use super::member::MemberReader;
 use crate::fetch::expansion::is_out_of_proportion;
-use crate::protocol::{Capability, DocumentReader, GZIP_MAGIC};
+use crate::protocol::{Capability, DocumentReader, GZIP_MAGIC, parse_uri};
 
 /// The maximum number of records with a payload: each takes more memory than a member with the name of a file.
 const MAX_RECORDS: usize = 300_000;
@@ -277,7 +277,7 @@ fn find_manifest<'a>(
     file: &Arc<RecordFile>,
     candidates: impl Iterator<Item = &'a u64>,
 ) -> Result<Option<u64>, PackageError> {
-    let base = Url::parse("http://manifest.invalid/").ok();
+    let base = parse_uri("http://manifest.invalid/").ok();
     let (mut stated, mut others) = (Vec::new(), Vec::new());
     for at in candidates {
         let Ok(member) = payload::open(file, *at) else {
@@ -327,7 +327,7 @@ struct Warc {
 
 impl Warc {
     fn find(&self, name: &str) -> Option<&NamedRecord> {
-        let hash = match Url::parse(name) {
+        let hash = match parse_uri(name) {
             Ok(uri) => self.hashes.hash_one(uri.as_str()),
             Err(_) => self.hashes.hash_one(name),
         };

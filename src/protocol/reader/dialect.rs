@@ -4,15 +4,13 @@
 
 use std::fmt::Write as _;
 
-use url::Url;
-
 use super::attributes::{parse_length, read_link};
 use super::element::rs_attribute;
 use super::references::References;
 use super::xml::{Tag, is_readable};
 use crate::protocol::dialect::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION};
 use crate::protocol::{
-    ChangeKind, Digest, Link, Oddities, Oddity, PushInterface, SourceTime, parse_digest,
+    ChangeKind, Digest, Link, Oddities, Oddity, PushInterface, SourceTime, parse_digest, parse_uri,
 };
 
 /// What an `xhtml:link` in the head of a document states.
@@ -144,7 +142,7 @@ pub(super) fn read_category(tag: &Tag<'_>) -> Option<Link> {
             write!(uri, "%{byte:02X}").ok()?;
         }
     }
-    Some(Link::new("collection", Url::parse(&uri).ok()?))
+    Some(Link::new("collection", parse_uri(&uri).ok()?))
 }
 
 /// The value of an attribute; `None` if there is none, or nothing in it, or if it can't be read.

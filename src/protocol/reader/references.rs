@@ -5,12 +5,13 @@
 use std::borrow::Cow;
 
 use memchr::memchr3;
-use url::{Position, Url};
+use url::{ParseError, Position, Url};
 
 use super::xml::is_readable;
+use crate::protocol::uri::check_parsed;
 use crate::protocol::{
-    BaseUri, ForeignScheme, Oddities, Oddity, ReferenceError, has_userinfo, resolve_reference,
-    without_userinfo,
+    BaseUri, ForeignScheme, Oddities, Oddity, ReferenceError, has_userinfo, parse_uri,
+    resolve_reference, without_userinfo,
 };
 
 /// How many bytes relative URIs may add to any document: 50,000 entries with a base of 300 bytes.
@@ -88,7 +89,7 @@ impl References {
         match self.parse(text) {
             Ok(url) if self.is_too_long(url.as_str()) => Err(ReferenceError::TooLong),
             Ok(url) => Ok(url),
-            Err(url::ParseError::RelativeUrlWithoutBase) => {
+            Err(ParseError::RelativeUrlWithoutBase) => {
                 let base = BaseUri {
                     uri: &self.base,
                     max_bytes: self.max_bytes,
@@ -104,12 +105,13 @@ impl References {
     }
 
     /// Parses a URI, only its path and query if it is one of the same server as one before.
-    fn parse(&mut self, text: &str) -> Result<Url, url::ParseError> {
+    fn parse(&mut self, text: &str) -> Result<Url, ParseError> {
         let known = self.neighbor.as_mut();
         if let Some(url) = known.and_then(|neighbor| neighbor.parse(text)) {
+            check_parsed(text, &url)?;
             return Ok(url);
         }
-        let url = Url::parse(text)?;
+        let url = parse_uri(text)?;
         self.neighbor = Neighbor::of(text, &url).or(self.neighbor.take());
         Ok(url)
     }

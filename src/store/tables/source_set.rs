@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::values::{Count, Micros, invalid, json, parse_json, texts};
-use crate::protocol::{Capability, HubUri, Oddities, Offer, SourceTime};
+use crate::protocol::{Capability, HubUri, Oddities, Offer, SourceTime, parse_uri};
 use crate::store::ids::{ResourceId, SetId};
 
 /// How far the baseline of a set has come.
@@ -122,13 +122,13 @@ impl FromSql for CapabilityLists {
             return Ok(Self(Vec::new()));
         };
         let texts: Vec<String> = parse_json(text, CAPABILITY_LISTS)?;
-        let lists: Result<_, _> = texts.iter().map(|text| Url::parse(text)).collect();
+        let lists: Result<_, _> = texts.iter().map(|text| parse_uri(text)).collect();
         lists.map(Self).map_err(|_| invalid(CAPABILITY_LISTS))
     }
 }
 
 /// The `offers` column: JSON.
-struct OfferList<T>(T);
+pub(super) struct OfferList<T>(pub(super) T);
 
 #[derive(Serialize, Deserialize)]
 struct OfferRow {
@@ -166,7 +166,7 @@ impl OfferRow {
         let hubs = self.hubs.iter().map(|hub| HubUri::parse(hub).ok());
         Some(Offer {
             capability: Capability::parse(&self.capability, &mut Oddities::default())?,
-            uri: Url::parse(&self.uri).ok()?,
+            uri: parse_uri(&self.uri).ok()?,
             hubs: hubs.collect::<Option<_>>()?,
             protocol: self.protocol,
         })

@@ -9,13 +9,12 @@ use rusqlite::types::{
 };
 use rusqlite::{Result, Row, RowIndex};
 use serde::{Deserialize, Serialize};
-use url::Url;
 
 use super::media_type::MediaType;
 use crate::protocol::websub::Intent;
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities,
-    ResourceUri, SourceTime, TopicUri, Transport, parse_hashes,
+    ResourceUri, SourceTime, TopicUri, Transport, parse_hashes, parse_uri,
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
@@ -145,7 +144,7 @@ texts! {
     HubUri: Self::as_str, |text| Self::parse(text).ok(), "a hub's URI";
     Origin: |origin| origin.code(), Self::from_code, "an origin";
     ResourceUri: Self::as_str, |text| Self::parse(text).ok(), "a resource's URI";
-    TopicUri: Self::as_str, |text| Self::of_channel(Url::parse(text).ok()?), "a topic's URI";
+    TopicUri: Self::as_str, |text| Self::of_channel(parse_uri(text).ok()?), "a topic's URI";
     Transport: |transport| transport.code(), Self::from_code, "a channel's transport";
 }
 
@@ -367,7 +366,7 @@ impl From<&Link> for LinkRow {
 impl LinkRow {
     fn into_link(self) -> Option<Link> {
         Some(Link {
-            href: Url::parse(&self.href).ok()?,
+            href: parse_uri(&self.href).ok()?,
             rel: self.rel,
             pri: self.pri,
             modified: self.modified.map(SourceTime::from_micros),

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 use url::Url;
 
 use super::super::error::PackageError;
-use crate::protocol::{SourceTime, media_type_essence, parse_http_date};
+use crate::protocol::{SourceTime, media_type_essence, parse_http_date, parse_uri};
 
 /// The maximum length of a header, in bytes.
 const MAX_HEAD: u64 = 64 << 10;
@@ -48,13 +48,13 @@ impl RecordHead {
             let text = || Some(value.clone());
             match name.as_str() {
                 "warc-type" => head.kind = value.to_ascii_lowercase(),
-                "warc-target-uri" => head.uri = parse_uri(&value),
+                "warc-target-uri" => head.uri = read_uri(&value),
                 "warc-record-id" => head.id = text(),
                 "warc-date" => head.date = parse_date(&value),
                 "warc-payload-digest" => head.payload_digest = text(),
                 "warc-block-digest" => head.block_digest = text(),
                 "warc-refers-to" => head.refers_to = text(),
-                "warc-refers-to-target-uri" => head.refers_to_uri = parse_uri(&value),
+                "warc-refers-to-target-uri" => head.refers_to_uri = read_uri(&value),
                 "warc-refers-to-date" => head.refers_to_date = parse_date(&value),
                 "warc-segment-number" => head.is_segment = true,
                 "content-type" => head.content_type = value,
@@ -186,9 +186,9 @@ fn read_line(input: &mut io::Take<impl BufRead>) -> Result<Option<String>, Packa
 }
 
 /// Some programs write the URI in angle brackets.
-fn parse_uri(text: &str) -> Option<Url> {
+fn read_uri(text: &str) -> Option<Url> {
     let text = text.strip_prefix('<').unwrap_or(text);
-    Url::parse(text.strip_suffix('>').unwrap_or(text)).ok()
+    parse_uri(text.strip_suffix('>').unwrap_or(text)).ok()
 }
 
 fn parse_date(text: &str) -> Option<i64> {
