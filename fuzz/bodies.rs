@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -12,6 +12,7 @@ use axum::response::Response;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use resyncd::clock;
 use resyncd::config::{Config, StatusConfig};
 use resyncd::fetch::{Package, offers};
 use resyncd::http::{RejectionCounters, operator_router};
@@ -19,8 +20,9 @@ use resyncd::metrics::{Counters, exposition};
 use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
 use resyncd::protocol::websub::{Signature, SubscriptionRequest, Verification};
 use resyncd::protocol::{
-    DocumentReader, MAX_HUBS, MAX_OFFERS, MAX_URI_BYTES, Oddities, ResourceUri, SourceTime,
-    parse_hashes, parse_link_header, read_document, write_document,
+    Capability, DocumentReader, HubUri, MAX_HUBS, MAX_OFFERS, MAX_URI_BYTES, Oddities, Offer,
+    ResourceUri, SourceTime, parse_hashes, parse_link_header, parse_uri, read_document,
+    resolve_reference, write_document,
 };
 use resyncd::status::{
     Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion,
@@ -51,6 +53,50 @@ pub(crate) fn document(data: &[u8]) {
         read_document(&written, &base()).expect("the reader reads what the writer has written");
     assert_eq!(read.head, again.head);
     assert_eq!(read.entries, again.entries);
+}
+
+/// A text becomes no URI, or one that is stored and read back as it is, wherever the database has it.
+pub(crate) fn stored_uri(data: &[u8]) {
+    /// One for all runs: to create a database takes longer than a run.
+    static STORE: LazyLock<(tempfile::TempDir, Arc<Store>)> = LazyLock::new(|| {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let store = Store::open(folder.path()).expect("a database can be created");
+        (folder, store)
+    });
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let accepted = [parse_uri(text).ok(), resolve_reference(&base(), text).ok()];
+    let header = parse_link_header(&format!("<{text}>; rel=\"hub\""), &base());
+    let header = header.into_iter().map(|link| link.href);
+    let uris: Vec<Url> = accepted.into_iter().flatten().chain(header).collect();
+    let offers: Vec<Offer> = uris
+        .iter()
+        .map(|uri| Offer {
+            capability: Capability::ChangeNotification,
+            uri: uri.clone(),
+            hubs: HubUri::try_from(uri.clone()).into_iter().collect(),
+            protocol: None,
+        })
+        .collect();
+    let (_, store) = &*STORE;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime can be built");
+    runtime.block_on(async {
+        for uri in &uris {
+            let begun = store.begin_set("fuzz", uri).await;
+            let set = begun.expect("the set can be read").id;
+            let saved = store.save_offers(set, &offers, None).await;
+            saved.expect("the offers can be stored");
+            let sets = store.sets("fuzz").await.expect("the sets can be read");
+            let read = sets.iter().find(|read| read.id == set);
+            let read = read.expect("the set is followed");
+            assert_eq!((&read.capability_list, &read.offers), (uri, &offers));
+            let ended = store.end_set("fuzz", set, clock::now().wall).await;
+            ended.expect("the set can be ended");
+        }
+    });
 }
 
 /// A datetime is rejected, or written in a form that parses to the same time.

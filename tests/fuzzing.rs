@@ -115,5 +115,6 @@ targets!(
     package,
     capability_list,
     notification,
-    status
+    status,
+    stored_uri
 );

@@ -36,6 +36,8 @@ pub(super) mod relation;
 pub(super) mod removed_resource;
 pub(super) mod resource;
 pub(super) mod resource_count;
+#[cfg(test)]
+mod round_trips;
 mod served_version;
 pub(super) mod source_set;
 pub(super) mod task;
