@@ -37,6 +37,9 @@ const HOOK_FAILING: &str = "hook-failing";
 /// The receiver of a hook wants no more.
 const HOOK_STOPPED: &str = "hook-stopped";
 
+/// A row of the database can't be read.
+pub(super) const DATABASE_ROW: &str = "database-row";
+
 /// How many tries of a hook may fail in a row: a receiver that is restarted needs no person.
 const HOOK_TRIES: u32 = 3;
 /// How long a subscription may be unverified, or expired: several requests have failed by then.
@@ -311,6 +314,15 @@ pub(super) fn of_hook(hook: &FailingHook<'_>) -> Option<Attention> {
         false => return None,
     };
     Some(Attention::new(code, &message, rfc3339(*since), next_step))
+}
+
+/// What of a Source waits for a person of which a row can't be read. `error`: why, and since when.
+pub(super) fn of_row(error: &StatusError) -> Attention {
+    let StatusError { code, message, at } = error;
+    let message = format!("a row of the Source cannot be read: {message} [{code}]");
+    let next_step = "check the disk and the memory; then stop resyncd, and replace resyncd.db in `state_dir` with a backup, or move it \
+                     away: it is rebuilt from the mirrors and the Sources";
+    Attention::new(DATABASE_ROW, &message, at.clone(), next_step)
 }
 
 /// What of the configuration waits for a person.

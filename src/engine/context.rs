@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::apply::members::Members;
+use super::error::EngineError;
 use super::heartbeats::{Heartbeats, Work};
 use super::package_permits::PackagePermits;
 use super::progress::Progress;
@@ -69,6 +70,13 @@ impl SourceContext {
 
     pub(super) fn name(&self) -> &str {
         &self.source.name
+    }
+
+    /// Notes the error if it is that of a row of the Source that can't be read: the Source is shown as failing.
+    pub(super) fn note_unreadable(&self, error: &EngineError) {
+        if let EngineError::Store(error) = error {
+            self.store.note_unreadable(self.name(), error);
+        }
     }
 
     /// Runs a worker of the Source, which is expected to respond.

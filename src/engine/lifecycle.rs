@@ -476,7 +476,10 @@ impl Engine {
         let mut former = Vec::new();
         for location in self.store.locations().await? {
             if self.sources.find(&location.name).is_none() {
-                let totals = self.store.set_totals(&location.name).await?;
+                let totals = match self.store.set_totals(&location.name).await {
+                    Err(error) if self.store.note_unreadable(&location.name, &error) => Vec::new(),
+                    totals => totals?,
+                };
                 former.push(status_view::former_source(location, &totals));
             }
         }

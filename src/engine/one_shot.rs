@@ -284,6 +284,7 @@ async fn catch_up_set(
         Ok(())
     });
     if let Err(error) = panic_as_error(&capability_list, catching_up).await {
+        context.note_unreadable(&error);
         let (code, source) = (error.code(), context.name());
         tracing::error!(code, source, set = %capability_list, %error, "set can't be brought in sync");
         context

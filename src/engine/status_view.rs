@@ -13,7 +13,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::attention::{self, ChannelNeeds, FailingHook, SetNeeds};
+use super::attention::{self, ChannelNeeds, DATABASE_ROW, FailingHook, SetNeeds};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
@@ -114,7 +114,12 @@ fn source(
     versions: Option<VersionsOverview>,
 ) -> SourceStatus {
     let (config, facts) = (&context.source, reports.facts);
-    let (state, error) = source_state(&facts, &sets);
+    let unreadable = context.store.unreadable_row(context.name());
+    let unreadable = unreadable.map(|row| StatusError::new(DATABASE_ROW, row.message, row.at));
+    let (state, error) = match &unreadable {
+        Some(error) => (SourceState::Failing, Some(error.clone())),
+        None => source_state(&facts, &sets),
+    };
     let mut notices = facts.notices;
     let mut of_former = None;
     if let Some(FormerSets {
@@ -133,6 +138,7 @@ fn source(
     attention.extend(attention::of_versions(facts.versions_error.as_ref()));
     attention.extend(of_hooks);
     attention.extend(of_former);
+    attention.extend(unreadable.as_ref().map(attention::of_row));
     SourceStatus {
         name: config.name.clone(),
         url: config.url.to_string(),

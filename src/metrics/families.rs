@@ -73,7 +73,7 @@ families! {
     SOURCE_NOTICES: Gauge "resyncd_source_notices" ["source", "code"]
         "What is notable in the discovery of the Source but no error, by code.";
     SOURCE_ATTENTION: Gauge "resyncd_source_attention" ["source", "code"]
-        "What of the Source waits for a person, by code: mirror-unusable, too-many-former-sets, hook-failing or hook-stopped (the number of hooks).";
+        "What of the Source waits for a person, by code: mirror-unusable, database-row, too-many-former-sets, hook-failing or hook-stopped (the number of hooks).";
     HOOK_POSITION: Gauge "resyncd_hook_position" ["source", "hook"]
         "The number of the feed up to which the hook has accepted everything.";
     HOOK_BEHIND: Gauge "resyncd_hook_behind_entries" ["source", "hook"]

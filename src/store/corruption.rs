@@ -1,7 +1,8 @@
-//! A damaged database: found when it is opened, by an integrity check, or when a row or the schema can't be read.
+//! A damaged database: SQLite finds it so when it is opened or used, or an integrity check does. Nothing else is proof: a row or a schema
+//! that this program can't read is an error that is shown.
 //!
-//! A running daemon can't repair it. It ends, and the next start sets the database aside and rebuilds it from the mirror and a
-//! baseline. A marker file beside the database carries the finding over the restart.
+//! A running daemon can't repair it. It ends, and a marker file beside the database has the next start check it completely. If it fails the
+//! check it is set aside and rebuilt from the mirror and a baseline.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,8 +25,6 @@ const INTERRUPTION_PAUSE: Duration = Duration::from_millis(2);
 /// Whether damage was found, for this process and for the next start.
 pub(super) struct Damage {
     marker: PathBuf,
-    /// Whether an unreadable row or schema counts. It does not after several databases were set aside: then the cause is another.
-    rows_count: bool,
     found: CancellationToken,
 }
 
@@ -33,9 +32,24 @@ impl Damage {
     pub(super) fn of(database: &Path) -> Self {
         Self {
             marker: beside(database, ".damage-met"),
-            rows_count: !beside(database, &aside(MOST_ASIDE)).exists(),
             found: CancellationToken::new(),
         }
+    }
+
+    /// Checks a database in which an earlier process has found damage.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`], or SQLite's error.
+    pub(super) fn recheck(&self, connection: &Connection) -> Result<(), StoreError> {
+        if !self.was_found() {
+            return Ok(());
+        }
+        check(connection)?;
+        let marker = &self.marker;
+        self.clear()
+            .map_err(|error| StoreError::Folder(marker.clone(), error))?;
+        tracing::warn!(marker = %marker.display(), "database is not damaged, although an earlier process has met damage");
+        Ok(())
     }
 
     /// Whether an earlier process has found damage.
@@ -43,7 +57,7 @@ impl Damage {
         self.marker.exists()
     }
 
-    /// Removes the marker, after the database was set aside.
+    /// Removes the marker, after the database was set aside or is found to be sound.
     pub(super) fn clear(&self) -> std::io::Result<()> {
         match std::fs::remove_file(&self.marker) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -53,16 +67,12 @@ impl Damage {
 
     /// Notes an error if it shows damage.
     pub(super) fn note(&self, error: &StoreError) {
-        let shows_damage = match error.code() {
-            "database-damaged" => true,
-            _ => self.rows_count && is_bad_row(error),
-        };
-        if !shows_damage || self.found.is_cancelled() {
+        if error.code() != "database-damaged" || self.found.is_cancelled() {
             return;
         }
         self.found.cancel();
         tracing::error!(code = "database-damaged", %error,
-            "database damaged; stopping: the next start sets the database aside and rebuilds it");
+            "database damaged; stopping: the next start checks the database, and sets it aside and rebuilds it if it is damaged");
         if let Err(error) = std::fs::write(&self.marker, format!("{error}\n")) {
             // The next start checks the database itself.
             tracing::error!(code = "state-folder", marker = %self.marker.display(), %error, "marker of the damaged database can't be written");
@@ -72,32 +82,6 @@ impl Damage {
     /// Waits until damage is found.
     pub(super) async fn found(&self) {
         self.found.cancelled().await;
-    }
-}
-
-/// Whether a row, or the schema, holds what this program never writes. Its statements fit the schema of their version.
-fn is_bad_row(error: &StoreError) -> bool {
-    use rusqlite::Error;
-    use rusqlite::ffi::SQLITE_ERROR;
-    match error {
-        StoreError::BadRow(_) => true,
-        // Of a statement whose trigger does not fit the schema.
-        StoreError::Sqlite(Error::SqliteFailure(error, Some(message)))
-            if error.extended_code == SQLITE_ERROR =>
-        {
-            let shows = ["no such ", "error in ", "near ", "unrecognized token"];
-            shows.iter().any(|beginning| message.starts_with(beginning))
-                || message.contains(" has no column ")
-        }
-        StoreError::Sqlite(error) => matches!(
-            error,
-            Error::FromSqlConversionFailure(..)
-                | Error::IntegralValueOutOfRange(..)
-                | Error::InvalidColumnType(..)
-                | Error::Utf8Error(..)
-                | Error::SqlInputError { .. }
-        ),
-        _ => false,
     }
 }
 

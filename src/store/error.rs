@@ -108,6 +108,11 @@ impl StoreError {
         }
     }
 
+    /// Whether a row can't be read.
+    pub(super) fn is_of_row(&self) -> bool {
+        self.code() == "database-row"
+    }
+
     /// Makes copies of an error for all callers whose writes have failed together.
     pub(super) fn copies(self) -> impl Fn() -> Self {
         let shared = match self {
@@ -159,8 +164,20 @@ impl StoreError {
     }
 }
 
+/// Whether a row holds what this program never writes.
+fn is_of_row(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error;
+    matches!(
+        error,
+        Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..)
+            | Error::Utf8Error(..)
+    )
+}
+
 fn sqlite_code(error: &rusqlite::Error) -> &'static str {
-    if matches!(error, rusqlite::Error::FromSqlConversionFailure(..)) {
+    if is_of_row(error) {
         return "database-row";
     }
     match error.sqlite_error_code() {

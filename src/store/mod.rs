@@ -11,6 +11,7 @@
 //! | `wake` | what a commit reports to workers that wait |
 //! | `folder`, `process_start` | the folder of the database; what a process does first: it doubts what a killed one has left |
 //! | `schema`, `corruption`, `write_health` | the schema and its number; a damaged database; whether writes succeed |
+//! | `unreadable` | the rows that can't be read, by Source |
 //! | `copy`, `backup` | a copy of the database |
 //! | `change` | a change, as documents state it and `tx` applies it |
 //! | `ids` | the ids of rows, one type a table |
@@ -56,6 +57,7 @@ mod tables;
 #[cfg(test)]
 pub(crate) mod test_database;
 mod tx;
+mod unreadable;
 mod wake;
 mod write_health;
 mod writer;
@@ -118,6 +120,7 @@ pub use tx::ingest_listed::{ListProgress, PartEnd, PartStep};
 pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use tx::versions::{DueVersions, VersionResult};
+pub use unreadable::UnreadableRow;
 pub use wake::Wake;
 pub use writer::Writing;
 
@@ -133,6 +136,7 @@ use gap_history::GapHistory;
 use process_start::begin_process;
 use query_threads::{Lane, QueryThreads};
 use tables::{feed, probe};
+use unreadable::UnreadableRows;
 use write_health::WriteHealth;
 use writer::{Tx, Writer};
 
@@ -151,6 +155,7 @@ pub struct Store {
     feed_id: String,
     feed_readers: FeedReaders,
     gap_history: GapHistory,
+    unreadable: Arc<UnreadableRows>,
     /// Whether this process, if it ends now, ends in order.
     ends_in_order: Arc<AtomicBool>,
     _lock: FileLock,
@@ -161,8 +166,8 @@ pub struct Store {
 impl Store {
     /// Opens, or creates, the database in a folder, and locks the folder against other processes.
     ///
-    /// A file that is not a database, and a database that an earlier process found [damaged](Self::damaged), is renamed and
-    /// replaced by a new one. A small database is checked for damage first; a large one while it is used.
+    /// A file that is not a database, and a damaged one, is renamed and replaced by a new one. A small database is checked for damage
+    /// first, and so is one that an earlier process found [damaged](Self::damaged); a large one while it is used.
     ///
     /// # Errors
     /// [`StoreError::Locked`], [`StoreError::OtherSchema`], or an error of the system.
@@ -176,15 +181,12 @@ impl Store {
         })?;
         let path = folder.join(schema::DATABASE);
         let damage = Arc::new(Damage::of(&path));
-        let opened = schema::open(&path).and_then(|connection| match damage.was_found() {
-            true => Err(StoreError::Damaged(
-                "an earlier process found damage".into(),
-            )),
-            false => {
-                begin_process(&connection)?;
-                let feed_id = feed::id(&connection)?;
-                Ok((connection, feed_id))
-            }
+        let unreadable = Arc::new(UnreadableRows::default());
+        let opened = schema::open(&path).and_then(|mut connection| {
+            damage.recheck(&connection)?;
+            begin_process(&mut connection, &unreadable)?;
+            let feed_id = feed::id(&connection)?;
+            Ok((connection, feed_id))
         });
         let (connection, feed_id) = match opened {
             Err(error) if error.code() == "database-damaged" => {
@@ -192,8 +194,8 @@ impl Store {
                 damage.clear().map_err(folder_error)?;
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
                     "database damaged; set aside and rebuilt from the mirror and a baseline");
-                let connection = schema::open(&path)?;
-                begin_process(&connection)?;
+                let mut connection = schema::open(&path)?;
+                begin_process(&mut connection, &unreadable)?;
                 feed::start_numbers(&connection, clock::now().wall)?;
                 let feed_id = feed::id(&connection)?;
                 (connection, feed_id)
@@ -231,6 +233,7 @@ impl Store {
             feed_id,
             feed_readers: FeedReaders::default(),
             gap_history: GapHistory::default(),
+            unreadable,
             ends_in_order,
             _lock: lock,
             #[cfg(test)]
@@ -248,10 +251,20 @@ impl Store {
         &self.feed_id
     }
 
-    /// Waits until the database is found to be damaged. Then the process must end: the next [`open`](Self::open) sets the
-    /// database aside.
+    /// Waits until the database is found to be damaged. Then the process must end: the next [`open`](Self::open) checks the database,
+    /// and sets it aside.
     pub async fn damaged(&self) {
         self.damage.found().await;
+    }
+
+    /// The first row of a Source since the start that can't be read.
+    pub fn unreadable_row(&self, source: &str) -> Option<UnreadableRow> {
+        self.unreadable.of(source)
+    }
+
+    /// Notes the error of a worker of a Source if it is that of a row that can't be read; whether it is.
+    pub fn note_unreadable(&self, source: &str, error: &StoreError) -> bool {
+        self.unreadable.note(source, error)
     }
 
     /// Runs a query for a worker, on a thread of the store.

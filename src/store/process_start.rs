@@ -5,18 +5,29 @@ use rusqlite::Connection;
 use super::error::StoreError;
 use super::tables::{dropped_task, process, resource};
 use super::tx::restore::doubt_and_restore;
+use super::unreadable::UnreadableRows;
 
 /// Begins to work on the database. If the process before this one has not ended in order, every resource is in doubt that has a task,
 /// or whose task was dropped while it may have been executed, or of which nothing is recorded.
-pub(super) fn begin_process(sql: &Connection) -> Result<(), StoreError> {
-    let transaction = sql.unchecked_transaction()?;
+pub(super) fn begin_process(
+    sql: &mut Connection,
+    unreadable: &UnreadableRows,
+) -> Result<(), StoreError> {
+    let mut transaction = sql.transaction()?;
     let has_ended_in_order = process::begin(&transaction)?;
     let dropped = dropped_task::take_all(&transaction)?;
     if !has_ended_in_order {
         resource::doubt_all_with_tasks(&transaction)?;
         process::doubt_unrecorded(&transaction)?;
         for id in dropped {
-            doubt_and_restore(&transaction, id)?;
+            let step = transaction.savepoint()?;
+            match doubt_and_restore(&step, id) {
+                Err(error) if unreadable.note("", &error) => {}
+                done => {
+                    done?;
+                    step.commit()?;
+                }
+            }
         }
     }
     Ok(transaction.commit()?)

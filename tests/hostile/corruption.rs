@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resyncd::clock;
+use resyncd::config::Source;
+use resyncd::demo::SampleSource;
 use resyncd::protocol::ResourceUri;
 use resyncd::store::{Store, StoreError, TasksInProgress};
 
@@ -68,7 +70,7 @@ async fn query(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, Store
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flipped_bit_is_harmless_or_the_database_is_set_aside() {
+async fn flipped_bit_is_harmless_or_an_error_or_the_database_is_set_aside() {
     const FLIPS: usize = 120;
     let mut rig = Rig::start(resources(60)).await;
     // The database and its log are copied one after the other: nothing may be written meanwhile.
@@ -87,8 +89,8 @@ async fn flipped_bit_is_harmless_or_the_database_is_set_aside() {
     let checkpointed = rig.config.state_dir.join("resyncd.db");
 
     let (mut random, mut expected) = (Random(20_130_101), String::new());
-    let (mut harmless, mut set_aside, mut at_restart, mut undetected, mut earlier_state) =
-        (0, 0, 0, 0, 0);
+    let (mut harmless, mut set_aside, mut at_restart, mut shown) = (0, 0, 0, 0);
+    let (mut undetected, mut earlier_state) = (0, 0);
     for round in 0..=FLIPS {
         fs::create_dir(&state).unwrap();
         let at = match round % 3 {
@@ -138,17 +140,112 @@ async fn flipped_bit_is_harmless_or_the_database_is_set_aside() {
             Ok(_) if at == "resyncd.db-wal" => earlier_state += 1,
             // A flipped bit within a stored value can't be detected.
             Ok(_) => undetected += 1,
-            Err(error) => panic!("{at}, byte {byte}: {error} does not have the database set aside"),
+            // What resyncd can't read is shown; SQLite has found nothing wrong.
+            Err(error) => {
+                let code = error.code();
+                assert!(
+                    matches!(code, "database-row" | "database"),
+                    "{at}, byte {byte}: {error}"
+                );
+                shown += 1;
+            }
         }
         fs::remove_dir_all(&state).unwrap();
     }
     println!(
-        "{FLIPS} flips: {harmless} harmless, {set_aside} set aside on opening, {at_restart} set aside at the restart, {earlier_state} an earlier state, {undetected} undetected"
+        "{FLIPS} flips: {harmless} harmless, {set_aside} set aside on opening, {at_restart} set aside at the restart, {shown} shown, {earlier_state} an earlier state, {undetected} undetected"
     );
     assert!(
         set_aside > 0 && undetected < FLIPS / 5,
         "{undetected} undetected"
     );
+}
+
+/// A row with what resyncd never writes, as a fault of the disk or of the memory may leave it: SQLite finds nothing wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_row_fails_its_source_and_no_other() {
+    const OTHER: &str = "other";
+    let of_set = "set_id IN (SELECT id FROM source_set WHERE source = 'other')";
+    for damage in [
+        "UPDATE source_set SET offers = 'no offers' WHERE source = 'other'".to_owned(),
+        "UPDATE source_set SET capability_list = 'no URI' WHERE source = 'other'".to_owned(),
+        format!("UPDATE channel SET topic = 'no URI' WHERE {of_set}"),
+        format!("UPDATE channel SET advertised_hubs = 'http://[' WHERE {of_set}"),
+        format!("UPDATE resource SET hashes = X'ff' WHERE {of_set}"),
+        format!("UPDATE feed SET links = 'no links' WHERE {of_set}"),
+    ] {
+        let other = SampleSource::start(resources(3)).await.unwrap();
+        let mut rig = Rig::start_with(resources(3), |config| {
+            let mirror = config.sources[0].mirror.with_file_name(OTHER);
+            config
+                .sources
+                .push(Source::new(OTHER, other.base(), mirror));
+        })
+        .await;
+        rig.settled().await;
+        let status_of_other = async |rig: &Rig| rig.operator.status().await.sources.remove(1);
+        eventually("the other is in sync", Some(rig.wakes()), async || {
+            let source = status_of_other(&rig).await;
+            match source.sets.first() {
+                Some(set) if set.state == "in-sync" => Ok(()),
+                _ => Err(format!("{source:#?}")),
+            }
+        })
+        .await;
+        let feed = rig.daemon().store.feed_id().to_owned();
+        let database = rusqlite::Connection::open(rig.config.state_dir.join("resyncd.db"));
+        let changed = database.unwrap().execute(&damage, []).unwrap();
+        assert!(changed > 0, "{damage}");
+        for round in ["while it runs", "after a restart"] {
+            other.update(SET, "r0001.txt", round);
+            // A channel that can't be read accepts nothing.
+            let _ = other.notify_and_publish(SET).await;
+            rig.operator.poll(OTHER).await;
+            rig.operator.changes(0).await;
+            let status = eventually("the other fails", Some(rig.wakes()), async || {
+                let source = status_of_other(&rig).await;
+                match source.state.as_str() {
+                    "failing" => Ok(source),
+                    _ => Err(format!("{damage}, {round}: {source:#?}")),
+                }
+            })
+            .await;
+            assert_eq!(status.error.unwrap().code, "database-row", "{damage}");
+            let attention = status.attention.iter();
+            let attention = attention.filter(|it| it.code == "database-row");
+            let attention: Vec<_> = attention.collect();
+            assert_eq!(attention.len(), 1, "{damage}");
+            assert!(attention[0].next_step.contains("backup"), "{attention:?}");
+            rig.source.update(SET, "r0001.txt", round);
+            rig.source.notify_and_publish(SET).await.unwrap();
+            rig.until_holds("r0001.txt", round).await;
+            rig.settled().await;
+            let healthy = &rig.operator.status().await.sources[0];
+            assert_eq!(healthy.state, "ok", "{damage}");
+            assert!(healthy.attention.is_empty(), "{healthy:#?}");
+            let damaged = rig.daemon().store.damaged();
+            let is_damaged = tokio::time::timeout(Duration::ZERO, damaged).await.is_ok();
+            assert!(!is_damaged, "{damage}");
+            rig.stop_daemon().await;
+            rig.start_daemon().await;
+            assert_eq!(rig.daemon().store.feed_id(), feed, "{damage}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn marker_of_damage_resets_no_sound_database() {
+    let mut rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let feed = rig.daemon().store.feed_id().to_owned();
+    rig.stop_daemon().await;
+    let marker = rig.config.state_dir.join("resyncd.db.damage-met");
+    fs::write(&marker, "as an earlier process has left it").unwrap();
+    rig.start_daemon().await;
+    rig.settled().await;
+    assert_eq!(rig.daemon().store.feed_id(), feed);
+    assert!(!marker.exists(), "it is not checked again");
+    assert!(!rig.config.state_dir.join("resyncd.db.damaged-1").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -255,6 +255,7 @@ impl Executor {
                 .shift_due_times(name, now.wall, by)
                 .await
             {
+                self.context.source.store.note_unreadable(name, &error);
                 tracing::error!(code = error.code(), source = name, %error, "database error; retry times not moved, retrying");
                 return false;
             }
@@ -297,7 +298,9 @@ impl Executor {
         let due = match due {
             Ok(due) => due,
             Err(error) => {
-                tracing::error!(code = error.code(), source = self.context.name(), %error, "database error; due tasks not read, retrying");
+                let context = &self.context;
+                context.source.store.note_unreadable(context.name(), &error);
+                tracing::error!(code = error.code(), source = context.name(), %error, "database error; due tasks not read, retrying");
                 return false;
             }
         };

@@ -402,6 +402,7 @@ async fn commit_results(context: &ApplyContext, results: Vec<TaskResult>) -> Res
             }
             Err(StoreError::Panicked) => return Err(Panicked),
             Err(error) => {
+                context.source.store.note_unreadable(context.name(), &error);
                 tracing::error!(code = error.code(), source = context.name(), %error, "database error; results of tasks not committed, retrying");
                 if !rest_unless_stopped(&context.source.stop).await {
                     // The files are complete; tasks without a committed result are executed again.
@@ -441,6 +442,7 @@ async fn try_to_doubt(context: &ApplyContext, resources: &[ResourceId]) -> Resul
         let Err(error) = store.doubt(resources.to_vec()).await else {
             return Ok(());
         };
+        store.note_unreadable(context.name(), &error);
         tracing::error!(code = error.code(), source = context.name(), %error, "database error; files in doubt not recorded");
         if matches!(error, StoreError::Panicked) {
             return Err(Panicked);

@@ -75,6 +75,11 @@ impl StoredChannel<'_> {
         if let EngineError::Store(StoreError::NoChannel) = error {
             return Err(Ended::Gone);
         }
+        if let EngineError::Store(error) = &error {
+            self.context
+                .store
+                .note_unreadable(&self.context.source, error);
+        }
         tracing::error!(code = error.code(), source = self.context.source, topic = %self.channel.topic, %error,
             "database error; retrying");
         tokio::time::sleep(STORE_PAUSE).await;

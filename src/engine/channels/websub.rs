@@ -97,6 +97,9 @@ pub(super) async fn drive_to_end(
             Err(EngineError::Store(StoreError::NoChannel)) => return Ok(()),
             Err(EngineError::Panicked(_)) => return Err(Panicked),
             Err(error) => {
+                if let EngineError::Store(error) = &error {
+                    store.note_unreadable(&context.source, error);
+                }
                 tracing::error!(code = error.code(), source = context.source, topic = %channel.topic, %error,
                     "database error; the subscription is retried");
                 tokio::time::sleep(STORE_PAUSE).await;

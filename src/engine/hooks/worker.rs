@@ -451,6 +451,7 @@ impl HookWorker {
     fn note_store_error(&self, error: &StoreError) {
         // What the workers read and write fails as well, and is reported.
         let HookTarget { source, hook, .. } = &*self.target;
+        self.handles.store.note_unreadable(source, error);
         tracing::debug!(code = error.code(), source, hook = hook.name, %error, "database error; retrying");
     }
 

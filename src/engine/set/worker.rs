@@ -360,6 +360,9 @@ impl SetWorker {
     /// only a poll clears those.
     fn report_database(&self, error: Option<&EngineError>) {
         let state = &self.state;
+        if let Some(error) = error {
+            state.context.note_unreadable(error);
+        }
         let status_error = error.map(EngineError::status_error);
         let (runtime_status, set) = (&state.context.runtime_status, state.record.id);
         let shown = runtime_status.set(set).database_error;

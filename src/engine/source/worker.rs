@@ -111,6 +111,7 @@ async fn follow_set(
                 // Discovery ends a set, and begins it again.
                 Ok(Ok(None)) => return,
                 Ok(Err(error)) => {
+                    context.note_unreadable(&error);
                     tracing::error!(code = error.code(), source = context.name(), %error, "database error; set not loaded, retrying");
                     pause = STORE_PAUSE;
                 }
@@ -203,7 +204,7 @@ impl SourceWorker {
     /// Records where the Source is; while that fails it is retried. Returns whether the Source is to be followed still.
     async fn record_location(&mut self, mirror: &MirrorId, stop: &CancellationToken) -> bool {
         while let Err(error) = record_source_location(&self.context, mirror).await {
-            self.fail(error.code(), error.to_string());
+            self.fail(&error.into());
             if !rest_unless_stopped(stop).await {
                 return false;
             }
@@ -251,7 +252,7 @@ impl SourceWorker {
 
     async fn follow(&mut self, packages: &Arc<PackageFiles>) {
         if let Err(error) = self.resume(packages).await {
-            self.fail(error.code(), error.to_string());
+            self.fail(&error);
         }
         loop {
             let pause = match self.discover(packages).await {
@@ -265,7 +266,7 @@ impl SourceWorker {
                     self.context.source.poll_interval.max(pace)
                 }
                 Err(error) => {
-                    self.fail(error.code(), error.to_string());
+                    self.fail(&error);
                     self.pause()
                 }
             };
@@ -415,9 +416,10 @@ impl SourceWorker {
         }
     }
 
-    fn fail(&mut self, code: &str, message: String) {
-        let status_error = self.log_failure(code, message);
+    fn fail(&mut self, error: &EngineError) {
+        let status_error = self.log_failure(error.code(), error.to_string());
         let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
+        self.context.note_unreadable(error);
         runtime_status.note_source(name, SourceState::Failing, Some(status_error));
     }
 

@@ -194,6 +194,7 @@ impl VersionsWorker {
     async fn refill(&mut self) -> Option<Duration> {
         if let Err(error) = self.release().await {
             let source = self.apply.name();
+            self.apply.source.store.note_unreadable(source, &error);
             tracing::error!(code = error.code(), source, %error, "database error; waiting versions not read, retrying");
             return None;
         }
@@ -202,6 +203,7 @@ impl VersionsWorker {
         let due = match context.store.due_versions(context.name(), now, limit).await {
             Ok(due) => due,
             Err(error) => {
+                context.store.note_unreadable(context.name(), &error);
                 tracing::error!(code = error.code(), source = context.name(), %error, "database error; due versions not read, retrying");
                 return None;
             }
@@ -242,6 +244,7 @@ async fn execute(apply: &Arc<ApplyContext>, mirror: &Arc<Mirror>, task: VersionT
     let result = match result {
         Ok(result) => result,
         Err(error) => {
+            context.store.note_unreadable(apply.name(), &error);
             tracing::error!(code = error.code(), source = apply.name(), %error, "database error; version not looked up, retrying");
             tokio::time::sleep(PAUSE).await;
             return;
@@ -256,6 +259,7 @@ async fn execute(apply: &Arc<ApplyContext>, mirror: &Arc<Mirror>, task: VersionT
         .complete_version(clock::now().wall, task.clone(), result.clone())
         .await
     {
+        context.store.note_unreadable(apply.name(), &error);
         tracing::error!(code = error.code(), source = apply.name(), %error, "database error; version not recorded, retrying");
         tokio::time::sleep(PAUSE).await;
     }

@@ -53,6 +53,7 @@ impl Store {
         self: &Arc<Self>,
         search: FeedSearch,
     ) -> Result<FeedExcerpt, StoreError> {
+        let unreadable = Arc::clone(&self.unreadable);
         self.read_in(Lane::Reports, move |sql| {
             let before = search.before.unwrap_or(i64::MAX);
             let wanted = (search.source.as_deref(), search.uri.as_deref());
@@ -61,7 +62,7 @@ impl Store {
                 (None, None) => None,
                 _ => feed::number_before(sql, before, MOST_READ)?,
             };
-            let entries = feed::newest(sql, (first, before), wanted, search.limit)?;
+            let entries = feed::newest(sql, (first, before), wanted, search.limit, &unreadable)?;
             let read_until = match entries.last() {
                 Some(last) if entries.len() >= search.limit => Some(last.seq),
                 _ => first,

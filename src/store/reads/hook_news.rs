@@ -32,6 +32,7 @@ impl Store {
         limit: usize,
     ) -> Result<HookNews, StoreError> {
         let source = source.to_owned();
+        let unreadable = Arc::clone(&self.unreadable);
         self.read_in(Lane::Reports, move |sql| {
             if let Some(oldest) = feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
                 return Err(StoreError::FeedTrimmed { oldest });
@@ -39,7 +40,7 @@ impl Store {
             let end = feed::last_number(sql)?;
             // A feed of which all was read: the numbers that were never used are skipped.
             let read = feed::nth_after(sql, since, MOST_READ)?.unwrap_or(end);
-            let entries = feed::of_source(sql, &source, (since, read), limit)?;
+            let entries = feed::of_source(sql, &source, (since, read), limit, &unreadable)?;
             let until = match entries.last() {
                 Some(last) if entries.len() >= limit => last.seq,
                 _ => read,

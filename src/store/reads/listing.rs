@@ -66,15 +66,16 @@ impl Store {
         self: &Arc<Self>,
         mut listing: ResourceListing,
     ) -> Result<Option<(Vec<ResourceView>, ResourceListing)>, StoreError> {
+        let unreadable = Arc::clone(&self.unreadable);
         self.read_in(Lane::Reports, move |sql| {
             let (live, is_ended) = match listing.0.front_mut() {
                 None => return Ok(None),
                 Some(Remaining::Source { source, after }) => {
-                    let rows = listing::of_source(sql, source, after, ROWS)?;
+                    let rows = listing::of_source(sql, source, after, ROWS, &unreadable)?;
                     (rows.live, advance(after, rows.last))
                 }
                 Some(Remaining::Set { set, after }) => {
-                    let rows = listing::of_set(sql, *set, *after, ROWS)?;
+                    let rows = listing::of_set(sql, *set, *after, ROWS, &unreadable)?;
                     (rows.live, advance(after, rows.last))
                 }
             };

@@ -174,6 +174,7 @@ impl Store {
         limit: usize,
         links: bool,
     ) -> Result<Vec<FeedEntry>, StoreError> {
+        let unreadable = Arc::clone(&self.unreadable);
         self.read_in(Lane::Reports, move |sql| {
             if let Some(oldest) = feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
                 return Err(StoreError::FeedTrimmed { oldest });
@@ -182,7 +183,7 @@ impl Store {
             if since > last {
                 return Err(StoreError::BeyondFeed { last });
             }
-            Ok(feed::after(sql, since, limit, links)?)
+            Ok(feed::after(sql, since, limit, links, &unreadable)?)
         })
         .await
     }

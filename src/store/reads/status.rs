@@ -33,8 +33,8 @@ pub struct Overview {
     pub feed_end: i64,
 }
 
-/// What the database has of a Source.
-#[derive(Clone, Debug)]
+/// What the database has of a Source; nothing if a row of it can't be read, which is [noted](Store::unreadable_row).
+#[derive(Clone, Debug, Default)]
 pub struct SourceOverview {
     /// The sets that are followed, in the order of their ids.
     pub sets: Vec<SetOverview>,
@@ -70,8 +70,14 @@ impl Store {
         self: &Arc<Self>,
         queries: Vec<OverviewQuery>,
     ) -> Result<Overview, StoreError> {
+        let unreadable = Arc::clone(&self.unreadable);
         self.read_in(Lane::Reports, move |sql| {
-            let sources = queries.iter().map(|query| of_source(sql, query));
+            let sources = queries.iter().map(|query| match of_source(sql, query) {
+                Err(error) if unreadable.note(&query.source, &error) => {
+                    Ok(SourceOverview::default())
+                }
+                read => read,
+            });
             Ok(Overview {
                 sources: sources.collect::<Result<_, _>>()?,
                 feed_end: feed::last_number(sql)?,

@@ -10,6 +10,7 @@ use super::inbox::DeliveryOutcome;
 use super::values::{Count, HubList, Micros, RequestedIntent};
 use crate::protocol::{Capability, HubUri, Redaction, TopicUri, Transport};
 use crate::store::ids::{ChannelId, SetId};
+use crate::store::unreadable::UnreadableRows;
 use crate::sync::{
     CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelState, DeliveryFault,
     DeliveryFaultKind, Denial, Lease, PendingRequest,
@@ -374,25 +375,28 @@ pub(in crate::store) struct ChannelOfSet {
     pub(in crate::store) record: ChannelRecord,
 }
 
-/// Every channel, in the order of the ids.
-pub(in crate::store) fn all(sql: &Connection) -> Result<Vec<ChannelOfSet>> {
+/// Every channel that can be read, in the order of the ids.
+pub(in crate::store) fn all(
+    sql: &Connection,
+    unreadable: &UnreadableRows,
+) -> Result<Vec<ChannelOfSet>> {
     let mut sets =
         sql.prepare_cached("SELECT source, capability_list, ended FROM source_set WHERE id = ?1")?;
     let mut channels = sql.prepare_cached(&format!("SELECT {COLUMNS} FROM channel ORDER BY id"))?;
-    let records = channels.query_map([], ChannelRecord::from_row)?;
-    records
-        .map(|record| {
-            let record = record?;
-            sets.query_row([record.set], |row| {
-                Ok(ChannelOfSet {
-                    source: row.get("source")?,
-                    capability_list: row.get("capability_list")?,
-                    is_ended: row.get("ended")?,
-                    record,
-                })
+    let mut with_set = |row: &Row<'_>| {
+        let record = ChannelRecord::from_row(row)?;
+        sets.query_row([record.set], |row| {
+            Ok(ChannelOfSet {
+                source: row.get("source")?,
+                capability_list: row.get("capability_list")?,
+                is_ended: row.get("ended")?,
+                record,
             })
         })
-        .collect()
+    };
+    let read = |row: &Row<'_>| unreadable.read(row, "source", &mut with_set);
+    let rows = channels.query_map([], read)?;
+    rows.filter_map(Result::transpose).collect()
 }
 
 /// Whether another channel of the same Source, of another set or another kind, has a URI as its topic.

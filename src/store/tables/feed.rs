@@ -2,13 +2,14 @@
 //! file, and whether links are left out. An entry names the row of its resource.
 
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
 
 use super::mirrored_path;
 use super::values::{Count, LinkList, Micros};
 use crate::protocol::{Link, LinkLimit, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::unreadable::UnreadableRows;
 
 /// A change that was applied.
 #[derive(Clone, Debug)]
@@ -120,15 +121,17 @@ pub(in crate::store) fn after(
     since: i64,
     limit: usize,
     links: bool,
+    unreadable: &UnreadableRows,
 ) -> Result<Vec<FeedEntry>> {
-    sql.prepare_cached(&format!(
-        "SELECT {ENTRIES} WHERE seq > ?1 AND (?3 OR feed.change <> ?4) ORDER BY seq LIMIT ?2"
-    ))?
-    .query_map(
-        params![since, Count::of_rows(limit), links, LINKED],
-        FeedEntry::from_row,
-    )?
-    .collect()
+    let mut entries = sql.prepare_cached(&format!(
+        "SELECT {ENTRIES} WHERE seq > ?1 AND (?2 OR feed.change <> ?3) ORDER BY seq"
+    ))?;
+    readable(
+        &mut entries,
+        params![since, links, LINKED],
+        limit,
+        unreadable,
+    )
 }
 
 /// The number of the entry that is so many entries before a number; `None`: there are not so many.
@@ -160,15 +163,13 @@ pub(in crate::store) fn of_source(
     source: &str,
     (since, until): (i64, i64),
     limit: usize,
+    unreadable: &UnreadableRows,
 ) -> Result<Vec<FeedEntry>> {
-    sql.prepare_cached(&format!(
-        "SELECT {ENTRIES} WHERE seq > ?1 AND seq <= ?2 AND source_set.source = ?3 AND feed.change <> ?5 ORDER BY seq LIMIT ?4"
-    ))?
-    .query_map(
-        params![since, until, source, Count::of_rows(limit), LINKED],
-        FeedEntry::from_row,
-    )?
-    .collect()
+    let mut entries = sql.prepare_cached(&format!(
+        "SELECT {ENTRIES} WHERE seq > ?1 AND seq <= ?2 AND source_set.source = ?3 AND feed.change <> ?4 ORDER BY seq"
+    ))?;
+    let values = params![since, until, source, LINKED];
+    readable(&mut entries, values, limit, unreadable)
 }
 
 /// Of the entries with a number from `first` (`None`: from the oldest) and below `before`, newest first: those of a Source and of a URI, if
@@ -178,27 +179,31 @@ pub(in crate::store) fn newest(
     (first, before): (Option<i64>, i64),
     (source, uri): (Option<&str>, Option<&str>),
     limit: usize,
+    unreadable: &UnreadableRows,
 ) -> Result<Vec<FeedEntry>> {
     // The rows of the URI are found once: most entries are left out before the rows of their resources are read.
-    sql.prepare_cached(&format!(
+    let mut entries = sql.prepare_cached(&format!(
         "SELECT {ENTRIES} WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3)
            AND (?4 IS NULL OR removed_resource.uri = ?4 OR feed.resource_id IN (
                SELECT id FROM resource WHERE source IN (SELECT DISTINCT source FROM source_set) AND uri = ?4))
-           AND feed.change <> ?6
-         ORDER BY seq DESC LIMIT ?5"
-    ))?
-    .query_map(
-        params![
-            first.unwrap_or(i64::MIN),
-            before,
-            source,
-            uri,
-            Count::of_rows(limit),
-            LINKED
-        ],
-        FeedEntry::from_row,
-    )?
-    .collect()
+           AND feed.change <> ?5
+         ORDER BY seq DESC"
+    ))?;
+    let first = first.unwrap_or(i64::MIN);
+    let values = params![first, before, source, uri, LINKED];
+    readable(&mut entries, values, limit, unreadable)
+}
+
+/// The first entries that can be read. A page without any that can would look like the end of the feed.
+fn readable(
+    entries: &mut Statement<'_>,
+    values: impl Params,
+    limit: usize,
+    unreadable: &UnreadableRows,
+) -> Result<Vec<FeedEntry>> {
+    let read = |row: &Row<'_>| unreadable.read(row, "source", FeedEntry::from_row);
+    let rows = entries.query_map(values, read)?;
+    rows.filter_map(Result::transpose).take(limit).collect()
 }
 
 /// Whether there is an entry with a number below that one.

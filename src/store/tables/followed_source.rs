@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
+use crate::store::unreadable::UnreadableRows;
+
 /// A Source that is or was followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
@@ -35,10 +37,15 @@ pub(in crate::store) fn get(sql: &Connection, name: &str) -> Result<Option<Sourc
         .optional()
 }
 
-/// All of them, by name.
-pub(in crate::store) fn all(sql: &Connection) -> Result<Vec<SourceLocation>> {
+/// All that can be read, by name.
+pub(in crate::store) fn all(
+    sql: &Connection,
+    unreadable: &UnreadableRows,
+) -> Result<Vec<SourceLocation>> {
+    let read = |row: &Row<'_>| unreadable.read(row, "name", SourceLocation::from_row);
     sql.prepare_cached("SELECT name, url, mirror FROM followed_source ORDER BY name")?
-        .query_map([], SourceLocation::from_row)?
+        .query_map([], read)?
+        .filter_map(Result::transpose)
         .collect()
 }
 

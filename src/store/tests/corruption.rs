@@ -45,60 +45,65 @@ async fn integrity_check_finds_damage_that_no_query_meets() {
     assert!(damage.was_found(), "the next start knows");
 }
 
-/// One flipped bit in the name of a column: the database passes the integrity check.
-#[tokio::test]
-async fn damaged_schema_is_found_by_the_first_statement() {
-    let World { folder, store, .. } = World::new().await;
-    drop(store);
-    let path = folder.path().join("resyncd.db");
-    let database = Connection::open(&path).unwrap();
-    database
-        .execute_batch(
-            "PRAGMA writable_schema = ON;
-             UPDATE sqlite_schema SET sql = replace(sql, 'silences', 'silencds') WHERE name = 'channel';",
-        )
-        .unwrap();
-    drop(database);
-    let store = Store::open(folder.path()).unwrap();
-    let set = store.sets(SOURCE).await.unwrap().remove(0);
-    store.channels(set.id).await.unwrap_err();
-    store.damaged().await;
-    drop(store);
-    let store = Store::open(folder.path()).unwrap();
-    assert!(folder.path().join("resyncd.db.damaged-1").exists());
-    assert!(store.sets(SOURCE).await.unwrap().is_empty());
+/// Whether a database was not set aside, and nothing has begun to end the process.
+async fn is_kept(folder: &TempDir, store: &Store) -> bool {
+    let damaged = tokio::time::timeout(Duration::ZERO, store.damaged()).await;
+    damaged.is_err() && !folder.path().join("resyncd.db.damaged-1").exists()
 }
 
-/// The same in a trigger, which a statement meets that names neither it nor the column.
+/// One flipped bit in the name of a column, or of what a trigger names: the database passes the integrity check.
 #[tokio::test]
-async fn damaged_trigger_is_found_by_the_first_write() {
-    for (from, to) in [
-        ("OLD.state = ", "OLD.stbte = "),
-        ("UPDATE task_count", "UPDATE task_counu"),
-        ("task_count SET", "task_count S%T"),
+async fn broken_schema_is_an_error_and_resets_nothing() {
+    for (object, from, to) in [
+        ("channel", "silences", "silencds"),
+        ("task_changed", "OLD.state = ", "OLD.stbte = "),
+        ("task_changed", "UPDATE task_count", "UPDATE task_counu"),
     ] {
-        let World { folder, store, .. } = World::new().await;
+        let World {
+            folder, store, set, ..
+        } = World::new().await;
+        let feed = store.feed_id().to_owned();
         drop(store);
         let path = folder.path().join("resyncd.db");
         let database = Connection::open(&path).unwrap();
         database
             .pragma_update(None, "writable_schema", true)
             .unwrap();
-        let damage = "UPDATE sqlite_schema SET sql = replace(sql, ?1, ?2) WHERE name = 'task_changed' AND sql LIKE '%' || ?1 || '%'";
-        assert_eq!(database.execute(damage, [from, to]).unwrap(), 1, "{from}");
+        let damage = "UPDATE sqlite_schema SET sql = replace(sql, ?1, ?2) WHERE name = ?3 AND sql LIKE '%' || ?1 || '%'";
+        assert_eq!(
+            database.execute(damage, [from, to, object]).unwrap(),
+            1,
+            "{from}"
+        );
         drop(database);
-        let store = Store::open(folder.path()).unwrap();
-        if folder.path().join("resyncd.db.damaged-1").exists() {
-            // What can't be parsed is found by the opening.
-            continue;
+        for _ in 0..2 {
+            let store = Store::open(folder.path()).unwrap();
+            let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+            let error = match object {
+                "channel" => store.channels(set).await.unwrap_err(),
+                _ => store
+                    .retry_failed(set, SOURCE, now, None)
+                    .await
+                    .unwrap_err(),
+            };
+            assert_eq!(error.code(), "database", "{error}");
+            assert!(is_kept(&folder, &store).await, "{to}");
+            assert_eq!(store.feed_id(), feed);
         }
-        let set = store.sets(SOURCE).await.unwrap().remove(0);
-        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
-        let retrying = store.retry_failed(set.id, SOURCE, now, None);
-        retrying.await.unwrap_err();
-        let found = tokio::time::timeout(Duration::from_secs(180), store.damaged());
-        found.await.unwrap_or_else(|_| panic!("{to} is not found"));
     }
+}
+
+#[tokio::test]
+async fn marker_of_an_earlier_process_leads_to_a_check_only() {
+    let World { folder, store, .. } = World::new().await;
+    let feed = store.feed_id().to_owned();
+    drop(store);
+    let marker = folder.path().join("resyncd.db.damage-met");
+    std::fs::write(&marker, "an error").unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    assert!(is_kept(&folder, &store).await && !marker.exists());
+    assert_eq!(store.feed_id(), feed);
+    assert_eq!(store.sets(SOURCE).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -152,33 +157,60 @@ async fn feed_continues_with_greater_numbers_after_the_database_was_set_aside() 
 }
 
 #[tokio::test]
-async fn unreadable_row_has_the_database_set_aside_at_most_three_times() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("resyncd.db");
-    for round in 1..=4 {
-        let store = Store::open(folder.path()).unwrap();
-        let set = begin(&store, "capabilitylist.xml").await;
+async fn unreadable_row_is_left_out_and_resets_nothing() {
+    // Of the set, of a channel, of the resource, of a task, of an entry of the feed, of the location.
+    for damage in [
+        "UPDATE source_set SET offers = 'no offers' WHERE source = 'damaged'",
+        "UPDATE source_set SET capability_list = 'no URI' WHERE source = 'damaged'",
+        "UPDATE channel SET topic = 'no URI' WHERE set_id IN (SELECT id FROM source_set WHERE source = 'damaged')",
+        "UPDATE channel SET failures = 'no number' WHERE set_id IN (SELECT id FROM source_set WHERE source = 'damaged')",
+        "UPDATE resource SET uri = 'no URI' WHERE source = 'damaged'",
+        "UPDATE feed SET links = 'no links' WHERE set_id IN (SELECT id FROM source_set WHERE source = 'damaged')",
+        "UPDATE followed_source SET url = X'ff' WHERE name = 'damaged'",
+    ] {
+        let world = World::new().await;
+        world.channel().await;
+        let fill = "
+            INSERT INTO source_set (id, source, capability_list) VALUES (9, 'damaged', 'https://example.net/capabilitylist.xml');
+            INSERT INTO task_count (set_id) VALUES (9);
+            INSERT INTO channel (set_id, kind, topic, subscribed_topic, advertised_hubs, known_hubs, token, state, failures, transport)
+                VALUES (9, 'change-notification', 'https://example.net/t', 'https://example.net/t', '', '', 't', 'active', 0, 'websub');
+            INSERT INTO resource (id, source, uri, set_id, applied_at, length) VALUES (9, 'damaged', 'https://example.net/a', 9, 1, 1);
+            INSERT INTO followed_source (name, url) VALUES ('damaged', 'https://example.net/');
+            INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, origin, resource_id)
+                VALUES (1, '', 9, '', 'c', '', 1, 'n', 9);";
+        let World { folder, store, .. } = world;
+        let feed = store.feed_id().to_owned();
         drop(store);
-        let database = schema::open(&path).unwrap();
-        let offers = "UPDATE source_set SET offers = 'no offers' WHERE id = ?1";
-        database.execute(offers, [set.0]).unwrap();
+        let database = schema::open(&folder.path().join("resyncd.db")).unwrap();
+        database.execute_batch(fill).unwrap();
+        assert_eq!(database.execute(damage, []).unwrap(), 1, "{damage}");
         drop(database);
-
         let store = Store::open(folder.path()).unwrap();
-        let error = store.sets(SOURCE).await.unwrap_err();
-        assert_eq!(error.code(), "database-row");
-        let found = tokio::time::timeout(Duration::ZERO, store.damaged()).await;
-        // After three databases were set aside the database is not the cause.
-        assert_eq!(found.is_ok(), round <= 3, "round {round}");
-        drop(store);
-        let store = Store::open(folder.path()).unwrap();
-        let rebuilt = store.sets(SOURCE).await.is_ok_and(|sets| sets.is_empty());
-        assert_eq!(rebuilt, round <= 3, "round {round}");
+        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        // What is read for all Sources together.
+        store.note_start(now).await.unwrap();
+        store.leave_unfollowed(now, Vec::new()).await.unwrap();
+        store.unfollowed_channels(Vec::new()).await.unwrap();
+        store.subscribed_sources().await.unwrap();
+        store.locations().await.unwrap();
+        store.feed(0, 1).await.unwrap();
+        store.newest_changes(FeedSearch::newest(9)).await.unwrap();
+        let (_, mut listing) = store.begin_listing(None, None).await.unwrap();
+        while let Some((_, next)) = store.next_listed(listing.unwrap()).await.unwrap() {
+            listing = Some(next);
+        }
+        let queries = [SOURCE, "damaged"].map(|source| OverviewQuery {
+            source: source.to_owned(),
+            with_versions: true,
+        });
+        let overview = store.overview(queries.to_vec()).await.unwrap();
+        assert_eq!(overview.sources[0].sets.len(), 1, "{damage}");
+        assert_eq!(overview.sources[0].sets[0].channels.len(), 1, "{damage}");
+        let row = store.unreadable_row("damaged");
+        assert!(row.is_some_and(|row| !row.message.is_empty()), "{damage}");
+        assert_eq!(store.unreadable_row(SOURCE), None);
+        assert!(is_kept(&folder, &store).await, "{damage}");
+        assert_eq!(store.feed_id(), feed);
     }
-    let names = std::fs::read_dir(folder.path()).unwrap();
-    let aside = names.filter(|entry| {
-        let name = entry.as_ref().unwrap().file_name();
-        name.to_string_lossy().starts_with("resyncd.db.damaged-")
-    });
-    assert_eq!(aside.count(), 3);
 }

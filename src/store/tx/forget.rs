@@ -49,8 +49,11 @@ impl Store {
 
     /// The same of all Sources that were not forgotten, by name.
     pub async fn locations(self: &Arc<Self>) -> Result<Vec<SourceLocation>, StoreError> {
-        self.read_in(Lane::Reports, move |sql| Ok(followed_source::all(sql)?))
-            .await
+        let unreadable = Arc::clone(&self.unreadable);
+        self.read_in(Lane::Reports, move |sql| {
+            Ok(followed_source::all(sql, &unreadable)?)
+        })
+        .await
     }
 
     /// Stores where a Source is, where its files are, and the id of that mirror.
@@ -182,14 +185,16 @@ impl Store {
 
     /// Deletes the channels of a Source, ends its sets, and deletes what else is known of it: the last step.
     pub async fn end_forgetting(self: &Arc<Self>, source: &str) -> Result<(), StoreError> {
-        let source = source.to_owned();
+        let (source, unreadable) = (source.to_owned(), Arc::clone(&self.unreadable));
         self.write(move |tx| {
             for set in forgotten::sets(tx.sql, &source)? {
                 forgotten::end_set(tx.sql, set)?;
             }
             mirror::remove(tx.sql, &source)?;
             mirror::remove_versions(tx.sql, &source)?;
-            Ok(followed_source::delete(tx.sql, &source)?)
+            followed_source::delete(tx.sql, &source)?;
+            unreadable.clear(&source);
+            Ok(())
         })
         .await
     }

@@ -24,6 +24,7 @@ impl Store {
         name: &str,
     ) -> Result<HookBegin, StoreError> {
         let (source, name) = (source.to_owned(), name.to_owned());
+        let unreadable = Arc::clone(&self.unreadable);
         self.write(move |tx| {
             let trimmed = feed::trimmed(tx.sql)?;
             let last = feed::last_number(tx.sql)?;
@@ -34,7 +35,7 @@ impl Store {
                     has_missed: trimmed.is_some_and(|trimmed| stored < trimmed),
                 }),
                 None => {
-                    let first = feed::after(tx.sql, i64::MIN, 1, true)?;
+                    let first = feed::after(tx.sql, i64::MIN, 1, true, &unreadable)?;
                     let position = first.first().map_or(last, |entry| entry.seq - 1);
                     hook::put(tx.sql, &source, &name, position)?;
                     Ok(HookBegin {

@@ -53,8 +53,9 @@ impl Store {
         now: DateTime<Utc>,
         followed: Vec<FollowedSets>,
     ) -> Result<(), StoreError> {
+        let unreadable = Arc::clone(&self.unreadable);
         self.write(move |tx| {
-            for found in channel::all(tx.sql)? {
+            for found in channel::all(tx.sql, &unreadable)? {
                 let is_wanted = |one: &FollowedSets| one.notifications && one.includes(&found);
                 if followed.iter().any(is_wanted) {
                     continue;
@@ -75,8 +76,9 @@ impl Store {
         self: &Arc<Self>,
         followed: Vec<FollowedSets>,
     ) -> Result<Vec<UnfollowedChannel>, StoreError> {
+        let unreadable = Arc::clone(&self.unreadable);
         self.read_in(Lane::Reports, move |sql| {
-            let all = channel::all(sql)?.into_iter();
+            let all = channel::all(sql, &unreadable)?.into_iter();
             let is_unfollowed = |found: &ChannelOfSet| {
                 !followed.iter().any(|one| one.includes(found))
                     && found.record.lease.state != ChannelState::Unsubscribed
@@ -102,8 +104,9 @@ impl Store {
         source: &str,
     ) -> Result<Vec<ChannelRecord>, StoreError> {
         let source = source.to_owned();
+        let unreadable = Arc::clone(&self.unreadable);
         self.read(move |sql| {
-            let all = channel::all(sql)?.into_iter();
+            let all = channel::all(sql, &unreadable)?.into_iter();
             let of_source = all.filter(|found| found.source == source);
             let records = of_source.map(|found| found.record);
             Ok(records
@@ -115,8 +118,9 @@ impl Store {
 
     /// The labels of the Sources that a hub may have a subscription of.
     pub async fn subscribed_sources(self: &Arc<Self>) -> Result<BTreeSet<String>, StoreError> {
+        let unreadable = Arc::clone(&self.unreadable);
         self.read(move |sql| {
-            let all = channel::all(sql)?.into_iter();
+            let all = channel::all(sql, &unreadable)?.into_iter();
             let subscribed = all.filter(|found| found.record.channel().may_be_subscribed());
             Ok(subscribed.map(|found| found.source).collect())
         })

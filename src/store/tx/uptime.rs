@@ -15,6 +15,7 @@ impl Store {
     /// Records that the daemon starts: no connection is open. After a downtime of more than a minute, or of unknown length, every
     /// running subscription is due for a renewal. Returns how many are.
     pub async fn note_start(self: &Arc<Self>, now: DateTime<Utc>) -> Result<usize, StoreError> {
+        let unreadable = Arc::clone(&self.unreadable);
         self.write(move |tx| {
             let seen_at = uptime::seen_at(tx.sql)?;
             uptime::set_seen_at(tx.sql, now)?;
@@ -23,7 +24,7 @@ impl Store {
                 |seen_at| (TimeDelta::zero()..=SHORT_DOWNTIME).contains(&(now - seen_at));
             let was_down = !seen_at.is_some_and(is_short);
             let mut renewed = 0;
-            for found in channel::all(tx.sql)? {
+            for found in channel::all(tx.sql, &unreadable)? {
                 let before = found.record.channel();
                 let mut after = before.clone();
                 let is_lease = before.transport.has_lease();

@@ -5,6 +5,7 @@ use rusqlite::{Connection, Result, Row, params};
 use super::{ResourceView, VIEW};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::values::Count;
+use crate::store::unreadable::UnreadableRows;
 
 /// Some rows of resources, in the order of the listing.
 pub(in crate::store) struct ListedRows<K> {
@@ -15,11 +16,15 @@ pub(in crate::store) struct ListedRows<K> {
 }
 
 impl<K> ListedRows<K> {
-    fn read(rows: &mut rusqlite::Rows<'_>, key: impl Fn(&Row<'_>) -> Result<K>) -> Result<Self> {
+    fn read(
+        rows: &mut rusqlite::Rows<'_>,
+        key: impl Fn(&Row<'_>) -> Result<K>,
+        unreadable: &UnreadableRows,
+    ) -> Result<Self> {
         let (mut live, mut last) = (Vec::new(), None);
         while let Some(row) = rows.next()? {
             if row.get("live")? {
-                live.push(ResourceView::from_row(row)?);
+                live.extend(unreadable.read(row, "source", ResourceView::from_row)?);
             }
             last = Some(key(row)?);
         }
@@ -33,13 +38,14 @@ pub(in crate::store) fn of_source(
     source: &str,
     after: &str,
     rows: usize,
+    unreadable: &UnreadableRows,
 ) -> Result<ListedRows<String>> {
     let mut statement = sql.prepare_cached(&format!(
         "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
          WHERE resource.source = ?1 AND resource.uri > ?2 ORDER BY resource.uri LIMIT ?3"
     ))?;
     let mut rows = statement.query(params![source, after, Count::of_rows(rows)])?;
-    ListedRows::read(&mut rows, |row| row.get("uri"))
+    ListedRows::read(&mut rows, |row| row.get("uri"), unreadable)
 }
 
 /// The next resources of a set, by row.
@@ -48,6 +54,7 @@ pub(in crate::store) fn of_set(
     set: SetId,
     after: ResourceId,
     rows: usize,
+    unreadable: &UnreadableRows,
 ) -> Result<ListedRows<ResourceId>> {
     let mut statement = sql.prepare_cached(&format!(
         "SELECT {VIEW} FROM member JOIN resource ON resource.id = member.resource_id
@@ -55,5 +62,5 @@ pub(in crate::store) fn of_set(
          WHERE member.set_id = ?1 AND member.resource_id > ?2 ORDER BY member.resource_id LIMIT ?3"
     ))?;
     let mut rows = statement.query(params![set, after, Count::of_rows(rows)])?;
-    ListedRows::read(&mut rows, |row| row.get("id"))
+    ListedRows::read(&mut rows, |row| row.get("id"), unreadable)
 }
