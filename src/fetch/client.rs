@@ -239,6 +239,16 @@ impl Client {
         }
     }
 
+    /// The same client without credentials: nothing is sent with them, also after redirects.
+    #[must_use]
+    pub fn without_credentials(&self) -> Self {
+        Self {
+            own_connections: None,
+            credentials: Arc::default(),
+            ..self.clone()
+        }
+    }
+
     /// The same client for a Source: with its credentials, and with at most so many requests per hour to a host that is not its
     /// own (`[limits] third_party_requests`). All clones share that limit.
     #[must_use]
@@ -357,9 +367,10 @@ impl Client {
                     self.guard.check_unresolved(&url)?;
                 }
                 allowed(&url)?;
-                if let Some(third_parties) = &self.third_parties {
-                    third_parties.wait(pool, &url).await?;
-                }
+                let counted = match &self.third_parties {
+                    Some(third_parties) => third_parties.wait(pool, &url).await?,
+                    None => None,
+                };
                 let queued = self.counters.as_ref().map(SourceCounters::queue);
                 let mut permit = self.permits.acquire(pool, &url).await;
                 drop(queued);
@@ -381,7 +392,10 @@ impl Client {
                     }
                     false => request(self.connections.client(route)?, url.clone()),
                 };
-                let response = self.send(request).await;
+                let response = match counted {
+                    Some(counted) => counted.while_sending(self.send(request)).await,
+                    None => self.send(request).await,
+                };
                 self.count(pool, &response);
                 let response = match response {
                     Ok(response) => response,

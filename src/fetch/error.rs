@@ -27,6 +27,11 @@ pub enum FetchError {
     /// The configuration does not allow resources from this host.
     #[error("resources may not be fetched from {0}: it is not among the hosts of the Source")]
     ForbiddenHost(String),
+    /// A port of another protocol than HTTP, which the configuration does not state.
+    #[error(
+        "port {0} is one of another protocol than HTTP, and the configuration of the Source does not state it"
+    )]
+    ForbiddenPort(u16),
     /// Neither http nor https.
     #[error("the scheme {0:?} is neither http nor https")]
     Scheme(String),
@@ -118,6 +123,7 @@ impl FetchError {
             Self::Setup(_) => "http-client",
             Self::ForbiddenAddress(_) => "forbidden-address",
             Self::ForbiddenHost(_) => "forbidden-host",
+            Self::ForbiddenPort(_) => "forbidden-port",
             Self::Scheme(_) => "scheme",
             Self::Dns(_) => "dns",
             Self::Connect(_) => "connect",
@@ -163,6 +169,7 @@ impl FetchError {
             Self::Setup(_)
             | Self::ForbiddenAddress(_)
             | Self::ForbiddenHost(_)
+            | Self::ForbiddenPort(_)
             | Self::Scheme(_)
             | Self::Status { .. }
             | Self::TooManyRedirects
@@ -210,6 +217,7 @@ impl FetchError {
             Self::Io(message) => Self::Io(beginning(message)),
             Self::RedirectDowngrade(target) => Self::RedirectDowngrade(redact(target)),
             error @ (Self::Setup(_)
+            | Self::ForbiddenPort(_)
             | Self::Timeout
             | Self::TooSlow { .. }
             | Self::Status { .. }
@@ -260,6 +268,7 @@ impl FetchError {
             return match found {
                 ResolveError::Forbidden(host) => Self::ForbiddenAddress(host.clone()),
                 ResolveError::Lookup(..) => Self::Dns(found.to_string()),
+                ResolveError::Limited(limited) => limited.clone(),
             };
         }
         if error.is_timeout() {
@@ -339,6 +348,9 @@ pub(super) enum ResolveError {
     /// It can't be resolved.
     #[error("{0}: {1}")]
     Lookup(String, io::Error),
+    /// The Source has caused too many requests to its addresses.
+    #[error(transparent)]
+    Limited(FetchError),
 }
 
 #[cfg(test)]
@@ -394,6 +406,7 @@ mod tests {
             (FetchError::Setup(text()), Unusable),
             (FetchError::ForbiddenAddress(text()), Unusable),
             (FetchError::ForbiddenHost(text()), Unusable),
+            (FetchError::ForbiddenPort(25), Unusable),
             (FetchError::Scheme(text()), Unusable),
             (FetchError::Dns(text()), Retry),
             (FetchError::Connect(text()), Retry),

@@ -13,6 +13,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::error::{FetchError, ResolveError};
+use super::third_parties::CountedRequest;
 use crate::protocol::{is_localhost, is_private_name};
 
 /// Decides whether an address may be contacted.
@@ -191,6 +192,7 @@ impl Resolve for GuardedResolver {
         let guard = self.guard.clone();
         let host = name.as_str().to_owned();
         let resolving = (self.lookup)(host.clone());
+        let limit = CountedRequest::current();
         Box::pin(async move {
             let mut allowed = match resolving.await {
                 Ok(found) => found,
@@ -201,6 +203,10 @@ impl Resolve for GuardedResolver {
             }
             if allowed.is_empty() {
                 return Err(ResolveError::Forbidden(host).into());
+            }
+            if let Some(limit) = limit {
+                let counted = limit.count_addresses(&mut allowed);
+                counted.map_err(ResolveError::Limited)?;
             }
             let allowed: Addrs = Box::new(allowed.into_iter());
             Ok(allowed)

@@ -2,13 +2,18 @@
 //!
 //! Own hosts are those that the configuration names, and names below them. Every other host has two leaky buckets per Source: a
 //! large one for resources and their duplicates, because many Sources keep them on another host than their documents, and a
-//! small one for everything else. In no hour are there more requests than the limit.
+//! small one for everything else. In no hour are there more requests than the limit. So has every address that the names of other hosts
+//! resolve to, whatever their number: a request counts for the name and for its addresses.
+//!
+//! Addresses are those that the resolver hands to the connection: a look-up of its own could have another answer.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use url::Url;
+use url::{Host, Url};
 
 use super::FetchError;
 use super::permits::Pool;
@@ -24,6 +29,17 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 const MOST_BUCKETS: usize = 16_384;
 /// How often the buckets that are empty are removed.
 const SWEEP: Duration = Duration::from_secs(60);
+/// How many addresses of a name are used.
+const MOST_ADDRESSES: usize = 16;
+
+/// The ports of other protocols, which may take a request for one of theirs (https://fetch.spec.whatwg.org/#port-blocking).
+const FORBIDDEN_PORTS: [u16; 83] = [
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
+    102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
+    465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990,
+    993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667,
+    6668, 6669, 6679, 6697, 10080,
+];
 
 /// The limit of one Source.
 pub(super) struct ThirdParties {
@@ -36,9 +52,56 @@ pub(super) struct ThirdParties {
 
 #[derive(Default)]
 struct Buckets {
-    /// When each bucket will be empty.
+    /// When each bucket will be empty: of a host with its port, or of an address.
     empty_at: HashMap<(bool, String), Instant>,
+    /// The addresses of hosts with their ports, as they were resolved last. Only of hosts that have a bucket.
+    addresses: HashMap<String, Vec<IpAddr>>,
     swept_at: Option<Instant>,
+}
+
+tokio::task_local! {
+    /// The request for which a connection is opened. The resolver serves the connections of all Sources, and gets nothing but a name.
+    static COUNTED: CountedRequest;
+}
+
+/// A request to a host of somebody else.
+#[derive(Clone)]
+pub(super) struct CountedRequest {
+    third_parties: Arc<ThirdParties>,
+    is_resource: bool,
+    /// With the port.
+    host: String,
+}
+
+impl CountedRequest {
+    /// Sends it: what is resolved meanwhile counts for it.
+    pub(super) async fn while_sending<T>(self, sending: impl Future<Output = T>) -> T {
+        COUNTED.scope(self, sending).await
+    }
+
+    /// The request that is being sent.
+    pub(super) fn current() -> Option<Self> {
+        COUNTED.try_with(Clone::clone).ok()
+    }
+
+    /// Counts the request for the addresses of its host that were not known when the request itself was counted, and drops addresses that
+    /// are too many.
+    ///
+    /// # Errors
+    /// [`FetchError::ThirdPartyLimit`] if there were too many to any of them.
+    pub(super) fn count_addresses(&self, found: &mut Vec<SocketAddr>) -> Result<(), FetchError> {
+        found.truncate(MOST_ADDRESSES);
+        let addresses: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
+        let mut buckets = self.third_parties.buckets.lock();
+        let known = buckets.addresses.get(&self.host);
+        let is_new = |it: &&IpAddr| known.is_none_or(|known| !known.contains(it));
+        let new = addresses.iter().filter(is_new).map(IpAddr::to_string);
+        let new: Vec<String> = new.collect();
+        let most = self.third_parties.most(self.is_resource);
+        buckets.count(self.is_resource, most, &new, clock::now().mono)?;
+        buckets.addresses.insert(self.host.clone(), addresses);
+        Ok(())
+    }
 }
 
 impl ThirdParties {
@@ -56,11 +119,19 @@ impl ThirdParties {
         }
     }
 
-    /// Counts a request, and waits until it is allowed.
+    /// Counts a request, and waits until it is allowed; `None`: it is to a host of the Source.
     ///
     /// # Errors
-    /// [`FetchError::ThirdPartyLimit`] if that takes longer than 15 seconds.
-    pub(super) async fn wait(&self, pool: Pool, url: &Url) -> Result<(), FetchError> {
+    /// [`FetchError::ThirdPartyLimit`] if that takes longer than 15 seconds, and [`FetchError::ForbiddenPort`].
+    pub(super) async fn wait(
+        self: &Arc<Self>,
+        pool: Pool,
+        url: &Url,
+    ) -> Result<Option<CountedRequest>, FetchError> {
+        self.check_port(url)?;
+        if self.owns(url) {
+            return Ok(None);
+        }
         loop {
             match self.count(pool, url, clock::now().mono) {
                 Err(FetchError::ThirdPartyLimit { retry_after, .. })
@@ -68,45 +139,55 @@ impl ThirdParties {
                 {
                     tokio::time::sleep(retry_after).await;
                 }
-                counted => return counted,
+                counted => {
+                    counted?;
+                    return Ok(Some(CountedRequest {
+                        third_parties: Arc::clone(self),
+                        is_resource: pool == Pool::Content,
+                        host: authority(url),
+                    }));
+                }
             }
         }
     }
 
-    /// Counts a request.
-    ///
-    /// # Errors
-    /// [`FetchError::ThirdPartyLimit`] if there were too many to its host.
-    fn count(&self, pool: Pool, url: &Url, now: Instant) -> Result<(), FetchError> {
-        if self.owns(url) {
+    /// Checks that a port is none of another protocol, unless the configuration states it.
+    fn check_port(&self, url: &Url) -> Result<(), FetchError> {
+        let Some(port) = url.port().filter(|port| FORBIDDEN_PORTS.contains(port)) else {
+            return Ok(());
+        };
+        let suffix = format!(":{port}");
+        if self.own.iter().any(|own| own.ends_with(&suffix)) {
             return Ok(());
         }
-        let is_resource = pool == Pool::Content;
-        let most = match is_resource {
+        Err(FetchError::ForbiddenPort(port))
+    }
+
+    /// The most requests in an hour.
+    fn most(&self, is_resource: bool) -> u32 {
+        match is_resource {
             true => self.per_hour.saturating_mul(RESOURCES_PER_REQUEST),
             false => self.per_hour,
-        };
-        // A full bucket and what leaks in an hour are the limit together.
-        let burst = most / 2;
-        let interval = HOUR / burst;
+        }
+    }
+
+    /// Counts a request to a host of somebody else, and to its addresses as far as they are known.
+    ///
+    /// # Errors
+    /// [`FetchError::ThirdPartyLimit`] if there were too many to any of them.
+    fn count(&self, pool: Pool, url: &Url, now: Instant) -> Result<(), FetchError> {
+        let is_resource = pool == Pool::Content;
         let host = authority(url);
-        let limited = |retry_after| FetchError::ThirdPartyLimit {
-            host: host.clone(),
-            retry_after,
-        };
         let mut buckets = self.buckets.lock();
-        let key = (is_resource, host.clone());
-        if !buckets.empty_at.contains_key(&key) && !buckets.make_room(now) {
-            return Err(limited(SWEEP));
-        }
-        let empty_at = buckets.empty_at.entry(key).or_insert(now);
-        let level = empty_at.saturating_duration_since(now);
-        let room_at = level.saturating_sub(HOUR.saturating_sub(interval));
-        if room_at > Duration::ZERO {
-            return Err(limited(room_at));
-        }
-        *empty_at = now + level + interval;
-        Ok(())
+        let literal = match url.host() {
+            Some(Host::Ipv4(address)) => Some(address.into()),
+            Some(Host::Ipv6(address)) => Some(address.into()),
+            Some(Host::Domain(_)) | None => None,
+        };
+        let known = buckets.addresses.get(&host).into_iter().flatten().copied();
+        let addresses = known.chain(literal).map(|it: IpAddr| it.to_string());
+        let counted: Vec<String> = [host.clone()].into_iter().chain(addresses).collect();
+        buckets.count(is_resource, self.most(is_resource), &counted, now)
     }
 
     /// Whether a URL is on a host of the Source, or on one whose name is below.
@@ -134,14 +215,63 @@ impl ThirdParties {
 }
 
 impl Buckets {
-    /// Whether there is room for another bucket.
-    fn make_room(&mut self, now: Instant) -> bool {
+    /// Counts a request in each of these buckets, or in none.
+    ///
+    /// # Errors
+    /// [`FetchError::ThirdPartyLimit`] if one of them is full.
+    fn count(
+        &mut self,
+        is_resource: bool,
+        most: u32,
+        counted: &[String],
+        now: Instant,
+    ) -> Result<(), FetchError> {
+        // A full bucket and what leaks in an hour are the limit together.
+        let burst = most / 2;
+        let interval = HOUR / burst;
+        let level = |empty_at: Instant| empty_at.saturating_duration_since(now);
+        for host in counted {
+            let limited = |retry_after| FetchError::ThirdPartyLimit {
+                host: host.clone(),
+                retry_after,
+            };
+            let key = (is_resource, host.clone());
+            let Some(&empty_at) = self.empty_at.get(&key) else {
+                if !self.make_room(counted.len(), now) {
+                    return Err(limited(SWEEP));
+                }
+                continue;
+            };
+            let room_at = level(empty_at).saturating_sub(HOUR.saturating_sub(interval));
+            if room_at > Duration::ZERO {
+                return Err(limited(room_at));
+            }
+        }
+        for host in counted {
+            let empty_at = self
+                .empty_at
+                .entry((is_resource, host.clone()))
+                .or_insert(now);
+            *empty_at = now + level(*empty_at) + interval;
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for so many more buckets.
+    fn make_room(&mut self, more: usize, now: Instant) -> bool {
         let is_due = |at: Instant| now.saturating_duration_since(at) >= SWEEP;
         if self.empty_at.len() >= MOST_BUCKETS / 2 && self.swept_at.is_none_or(is_due) {
             self.swept_at = Some(now);
             self.empty_at.retain(|_, empty_at| *empty_at > now);
+            let has_bucket = |host: &String| {
+                let mut keys = [true, false]
+                    .map(|is_resource| (is_resource, host.clone()))
+                    .into_iter();
+                keys.any(|key| self.empty_at.contains_key(&key))
+            };
+            self.addresses.retain(|host, _| has_bucket(host));
         }
-        self.empty_at.len() < MOST_BUCKETS
+        self.empty_at.len() + more <= MOST_BUCKETS
     }
 }
 
@@ -156,7 +286,13 @@ fn authority(url: &Url) -> String {
 
 #[cfg(test)]
 mod tests {
+    use axum::response::IntoResponse;
+
     use super::*;
+    use crate::fetch::Client;
+    use crate::fetch::client::Follow;
+    use crate::fetch::guard::{Guard, NameLookup};
+    use crate::fetch::test_site::{self, TestSite};
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
@@ -237,7 +373,84 @@ mod tests {
         );
         assert!(count(Pool::Documents, "https://b.example/").is_ok());
         assert!(count(Pool::Content, "https://a.example/").is_ok());
-        assert!(count(Pool::Documents, "https://source.example/").is_ok());
+        assert!(limit.owns(&url("https://source.example/")));
+    }
+
+    #[test]
+    fn names_of_one_address_have_one_limit() {
+        let limit = Arc::new(limit("https://source.example/", 100));
+        let now = clock::now().mono;
+        let address: SocketAddr = ([192, 0, 2, 7], 0).into();
+        let other: SocketAddr = ([192, 0, 2, 8], 0).into();
+        let request = |number: usize, addresses: &[SocketAddr]| {
+            let url = url(&format!("https://h{number}.example/"));
+            limit.count(Pool::Documents, &url, now)?;
+            let request = CountedRequest {
+                third_parties: Arc::clone(&limit),
+                is_resource: false,
+                host: authority(&url),
+            };
+            request.count_addresses(&mut addresses.to_vec())
+        };
+        let sent = (0..1000).filter(|&number| request(number, &[address]).is_ok());
+        let sent = sent.count();
+        assert!((50..=51).contains(&sent), "{sent}");
+        // Nor does it help to name others as well, or the address itself.
+        assert!(request(1001, &[other, address]).is_err());
+        let itself = url("http://192.0.2.7:8080/");
+        assert!(limit.count(Pool::Documents, &itself, now).is_err());
+        assert!(request(1002, &[other]).is_ok());
+        assert!(limit.count(Pool::Content, &itself, now).is_ok());
+    }
+
+    #[tokio::test]
+    async fn addresses_are_counted_as_they_are_connected() {
+        let site = TestSite::start(|_| "ok".into_response()).await;
+        let port = url(&site.url("/")).port().unwrap();
+        let lookup: NameLookup = Arc::new(|_| {
+            let found = vec![([127, 0, 0, 1], 0).into()];
+            Box::pin(std::future::ready(Ok(found)))
+        });
+        let guard = Guard {
+            allow_private: true,
+            as_public: Arc::default(),
+            trusted_host: None,
+        };
+        let client = Client::guarded(&test_site::http(), guard, lookup).unwrap();
+        let source = Source::new("a", url("https://source.example/"), "/srv/a");
+        // One at once, whatever the name.
+        let client = client.for_source(&source, 2);
+        let mut codes = Vec::new();
+        for number in 0..4 {
+            let hub = url(&format!("http://h{number}.example:{port}/"));
+            let answer = client.ask(
+                Pool::Documents,
+                &hub,
+                Follow::All,
+                |_| Ok(()),
+                |http, url| http.get(url),
+            );
+            codes.push(answer.await.map(drop).map_err(|error| error.code()));
+        }
+        let limited = Err("third-party-limit");
+        assert_eq!(codes, [Ok(()), limited, limited, limited]);
+    }
+
+    #[test]
+    fn ports_of_other_protocols_are_requested_only_if_they_are_configured() {
+        let limit = limit("https://source.example:6667/", 2);
+        for (text, expected) in [
+            ("https://source.example/", true),
+            ("http://source.example:8080/", true),
+            ("http://source.example:6667/", true),
+            ("http://cdn.example:25/", false),
+            ("http://hub.example:22/", false),
+            ("http://hub.example:10080/", false),
+            ("http://hub.example:8443/", true),
+        ] {
+            let checked = limit.check_port(&url(text));
+            assert_eq!(checked.is_ok(), expected, "{text}: {checked:?}");
+        }
     }
 
     #[test]
