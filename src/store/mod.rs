@@ -83,6 +83,7 @@ pub use ids::{ChannelId, PartId, ResourceId, SetId};
 pub use reads::excerpt::{FeedExcerpt, FeedSearch};
 pub use reads::hook_news::HookNews;
 pub use reads::listing::ResourceListing;
+pub use reads::named::NamedBySource;
 pub use reads::queue::{DueTasks, PackageTask, TasksInProgress};
 pub use reads::statistics::SetStatistics;
 pub use reads::status::{Overview, OverviewQuery, SetOverview, SourceOverview, VersionsOverview};

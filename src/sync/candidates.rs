@@ -83,14 +83,6 @@ pub struct Candidate {
     pub expected: Expected,
 }
 
-/// Whether a link names a place from which a representation of its resource can be fetched.
-#[must_use]
-pub fn names_copy(link: &Link) -> bool {
-    [DUPLICATE, MEMENTO, VIA]
-        .iter()
-        .any(|rel| link.rel.eq_ignore_ascii_case(rel))
-}
-
 /// Returns the candidates of a resource in the order in which to try them. Ignored are duplicates that are neither http nor
 /// https, and those whose links contradict the entry.
 #[must_use]
@@ -291,7 +283,6 @@ mod tests {
         let mut other = stating.clone();
         other.content.hashes = vec![digest("other")];
         check(&verifiable(), &[other], &[OWN]);
-        assert!(names_copy(&stating) && !names_copy(&Link::new("up", stating.href.clone())));
     }
 
     #[test]

@@ -54,7 +54,7 @@ mod undated;
 
 pub use absence::{AbsenceFacts, AbsenceProof};
 pub use candidates::{
-    Candidate, Expected, VersionPlaces, names_copy, names_version, plan_candidates, plan_version,
+    Candidate, Expected, VersionPlaces, names_version, plan_candidates, plan_version,
 };
 pub use channel::{
     CallbackChange, CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelAction, ChannelChoice,

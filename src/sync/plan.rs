@@ -118,6 +118,12 @@ impl LocalState {
             && announced.changed_at.is_some()
     }
 
+    /// Whether the Source itself now states the update that only a hub has stated: its entry counts, with its links.
+    #[must_use]
+    pub fn is_confirmed_by(&self, announced: &Announced<'_>) -> bool {
+        self.is_unordered(announced) && announced.changed_at == self.changed_at
+    }
+
     /// Whether what is here may be newer than an announced change: it is not later than what a hub has stated before the Source was
     /// asked. The Source may state it now, or the hub again.
     #[must_use]
@@ -300,7 +306,9 @@ pub fn plan_late(
         (true, false) if was_listed => LateChange::Known,
         (true, false) | (false, true) => LateChange::News,
         (false, false) => match known.file().compare(announced.content) {
-            ContentMatch::Same if is_overtaking => LateChange::News,
+            ContentMatch::Same if is_overtaking || known.is_confirmed_by(announced) => {
+                LateChange::News
+            }
             ContentMatch::Same => LateChange::Same,
             _ if !was_listed => LateChange::News,
             ContentMatch::Different if known.changed_at.is_none() => LateChange::Known,

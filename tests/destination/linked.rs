@@ -445,7 +445,12 @@ async fn linked_resource_that_was_not_fetched_before_the_end_is_fetched_after_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn generic_uri_is_answered_with_its_representations() {
-    let rig = Rig::start_with(resources(3), following).await;
+    let rig = Rig::start_with(resources(3), |config| {
+        following(config);
+        // Links that another one states count once the Source states them.
+        config.sources[0].trust_hub = Some(true);
+    })
+    .await;
     rig.settled().await;
     let generic = rig.source.resource_uri(SET, "generic");
     assert_eq!(rig.operator.resource(generic.as_str()).await, None);

@@ -1,13 +1,20 @@
 //! A hub of another origin than the Source that makes up notifications. It knows the secret, and signs them.
 
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::TimeDelta;
+use resyncd::config::{Config, Filter};
 use resyncd::demo::{Fault, Notification, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, ChangeKind, Digest, Entry, Link};
+use resyncd::protocol::{Algorithm, ChangeKind, Digest, Entry, Link, LinkRules, MediaRange};
 
-use crate::support::{NAME, Rig, SET, change, change_list, eventually, resources};
+use crate::support::site::{Site, ok};
+use crate::support::{
+    NAME, Rig, SET, change, change_list, eventually, resources, was_polled_since,
+};
 
 const RESOURCE: &str = "r0001.txt";
 
@@ -206,4 +213,192 @@ async fn resource_that_the_hub_makes_up_is_forgotten() {
     rig.until("it is forgotten", |set| set.state == "in-sync")
         .await;
     until_contradicted(&rig).await;
+}
+
+/// A site of somebody else that serves anything, and counts the requests.
+async fn site_of_somebody_else() -> (Site, Arc<AtomicUsize>) {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let site = Site::start(Ipv4Addr::LOCALHOST, |_| {
+        move |_: &str, _: &_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            ok("evil")
+        }
+    });
+    (site.await, requests)
+}
+
+fn with_credentials(config: &mut Config) {
+    let source = &mut config.sources[0];
+    let mut url = source.url.clone();
+    url.set_username("me").unwrap();
+    url.set_password(Some("secret")).unwrap();
+    source.url = source.credentials.extract(url);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_of_others_are_not_requested_because_a_hub_names_them() {
+    const MOST: usize = 50_000;
+    let (elsewhere, requests) = site_of_somebody_else().await;
+    let rig = Rig::start_with(resources(3), |config| {
+        config.limits.notification = 32 << 20;
+        config.limits.inbox = 64 << 20;
+    })
+    .await;
+    for named in [1, MOST] {
+        rig.idle().await;
+        rig.source.advance(Duration::from_secs(1));
+        let bytes = format!("changed while {named} are named");
+        let at = rig.source.update(SET, RESOURCE, bytes.clone());
+        let entry = |number: usize| {
+            let mut entry = change(&elsewhere.url(&format!("/{number}.exe")), at);
+            entry.md.change = Some(ChangeKind::Created);
+            entry
+        };
+        let entries: Vec<Entry> = (0..named).map(entry).collect();
+        let before = rig.set().await;
+        let deliveries = rig.source.publish(&forge(&rig, &entries)).await.unwrap();
+        assert!(deliveries[0].is_accepted(), "{deliveries:?}");
+        // Their notification covers nothing: a poll finds what the Source has changed.
+        rig.until_holds(RESOURCE, &bytes).await;
+        let polled = rig
+            .until("a poll has found none of them", |set| {
+                let is_read = set.channels.iter().all(|channel| channel.inbox == 0);
+                let is_polled = was_polled_since(&before, set, &rig.config.sources[0]);
+                is_polled && is_read && set.state == "in-sync"
+            })
+            .await;
+        assert_eq!((polled.resources, polled.pending), (3, 0));
+        assert_eq!(requests.load(Ordering::SeqCst), 0, "of {named}");
+        let is_noted = polled
+            .notices
+            .iter()
+            .any(|it| it.code == "foreign-resources");
+        assert!(is_noted, "{polled:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_requested_with_credentials_because_a_hub_names_it() {
+    const ADMIN: &str = "/admin/delete-everything";
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    source.put_document(ADMIN, "text/plain", "deleted");
+    let rig = Rig::follow(source, with_credentials).await;
+    for kind in [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ] {
+        rig.idle().await;
+        rig.source.advance(Duration::from_secs(1));
+        let admin = rig
+            .source
+            .base()
+            .join(&format!("{ADMIN}?really=1"))
+            .unwrap();
+        let mut entry = change(&admin, rig.source.boundary());
+        entry.md.change = Some(kind);
+        let bytes = format!("changed while it is {kind:?}");
+        let at = rig.source.update(SET, RESOURCE, bytes.clone());
+        let listed = change(&rig.source.resource_uri(SET, RESOURCE), at);
+        let before = rig.set().await;
+        let forged = forge(&rig, &[entry, listed]);
+        rig.source.publish(&forged).await.unwrap();
+        rig.until_holds(RESOURCE, &bytes).await;
+        let polled = rig
+            .until("polled", |set| {
+                let is_polled = was_polled_since(&before, set, &rig.config.sources[0]);
+                is_polled && set.pending == 0
+            })
+            .await;
+        assert_eq!((polled.resources, polled.failed), (3, 0));
+        assert_eq!(rig.source.hits(ADMIN), 0, "{kind:?}");
+    }
+}
+
+/// What the Source lists needs no poll; what it does not list yet is found by one.
+#[tokio::test(flavor = "multi_thread")]
+async fn listed_resource_is_requested_with_credentials_and_without_a_poll() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let rig = Rig::follow(source, with_credentials).await;
+    rig.idle().await;
+    let before = rig.set().await;
+    rig.source.advance(Duration::from_secs(1));
+    rig.source.update(SET, RESOURCE, "pushed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds(RESOURCE, "pushed").await;
+    let after = rig.set().await;
+    assert_eq!(after.last_poll_at, before.last_poll_at);
+    rig.source.advance(Duration::from_secs(1));
+    rig.source.create(SET, "new.txt", "found by a poll");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds("new.txt", "found by a poll").await;
+    rig.until("polled", |set| {
+        was_polled_since(&after, set, &rig.config.sources[0])
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_that_a_hub_states_are_not_followed() {
+    let (elsewhere, requests) = site_of_somebody_else().await;
+    let rig = Rig::start_with(resources(3), |config| {
+        let rules = LinkRules::new(true, vec![MediaRange::parse("*/*").unwrap()]);
+        config.sources[0].filter = Filter::everything().following(rules);
+    })
+    .await;
+    rig.idle().await;
+    rig.source.put_document("/own.xml", "text/xml", "<own/>");
+    let at = rig.source.update(SET, RESOURCE, "changed by the Source");
+    let mut entry = change(&rig.source.resource_uri(SET, RESOURCE), at);
+    let own = rig.source.base().join("/own.xml").unwrap();
+    for (rel, href) in [
+        ("alternate", elsewhere.url("/evil.pdf")),
+        ("describedby", elsewhere.url("/evil.xml")),
+        ("duplicate", elsewhere.url("/evil.txt")),
+        ("describedby", own),
+    ] {
+        let mut link = Link::new(rel, href);
+        link.content.media_type = Some("application/pdf".to_owned());
+        entry.links.push(link);
+    }
+    rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
+    rig.until_holds(RESOURCE, "changed by the Source").await;
+    let set = rig
+        .until("nothing is pending", |set| set.pending == 0)
+        .await;
+    assert_eq!(set.resources, 3);
+    assert_eq!(requests.load(Ordering::SeqCst), 0);
+    assert_eq!(rig.source.hits("/own.xml"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_of_a_notification_count_once_the_source_states_them() {
+    let rig = Rig::start_with(resources(3), |config| {
+        let rules = LinkRules::new(true, Vec::new());
+        config.sources[0].filter = Filter::everything().following(rules);
+    })
+    .await;
+    rig.idle().await;
+    rig.source.put_document("/own.xml", "text/xml", "<own/>");
+    let own = rig.source.base().join("/own.xml").unwrap();
+    let mut link = Link::new("describedby", own);
+    link.content.media_type = Some("text/xml".to_owned());
+    rig.source.set_links(SET, RESOURCE, vec![link]);
+    rig.source.update(SET, RESOURCE, "described");
+    let before = rig.set().await;
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds(RESOURCE, "described").await;
+    let set = rig
+        .until("nothing is pending", |set| set.pending == 0)
+        .await;
+    assert_eq!((set.resources, rig.source.hits("/own.xml")), (3, 0));
+    assert_eq!(set.last_poll_at, before.last_poll_at);
+    // Its Change List has the links, too.
+    rig.operator.poll(NAME).await;
+    rig.until("the record is fetched", |set| {
+        set.resources == 4 && set.pending == 0
+    })
+    .await;
+    assert_eq!(rig.source.hits("/own.xml"), 1);
 }

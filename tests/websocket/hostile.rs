@@ -187,3 +187,22 @@ async fn only_the_server_of_the_source_speaks_for_it() {
     site.send(CHANGES, deletion);
     follower.until_mirrored(&[("/b", "changed")]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_of_another_origin_names_elsewhere_is_not_requested() {
+    let foreign = SocketSite::start(Ipv4Addr::LOCALHOST).await;
+    foreign.put("/evil", "evil");
+    let site = SocketSite::of(&["/a"]).await;
+    site.offer(&[], &[(foreign.socket(CHANGES), "change-notification")]);
+    let follower = Follower::start(site).await;
+    follower.settled(1).await;
+    let site = &follower.site;
+    site.put("/a", "changed");
+    let changes = foreign.change("/evil", "created", "03-01T00:00:00")
+        + &site.change("/a", "updated", "03-01T00:00:00");
+    foreign.send(CHANGES, site.notification(&changes));
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    follower.until("decided", |set| set.pending == 0).await;
+    follower.until_mirrored(&[("/a", "changed")]).await;
+    assert_eq!(foreign.requests_of("/evil"), 0);
+}

@@ -1,12 +1,15 @@
 //! What the execution of a task needs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::engine::context::SourceContext;
+use crate::fetch::Client;
 use crate::mirror::Mirror;
+use crate::store::Task;
 use crate::sync::HostCircuitBreaker;
 
 /// So many queued tasks are many.
@@ -49,6 +52,14 @@ impl ApplyContext {
     /// Whether so many tasks are queued that a little delay of each saves time for all.
     pub(super) fn has_many_queued(&self) -> bool {
         self.queued.load(Ordering::Relaxed) >= MANY
+    }
+
+    /// The client that requests the resource of a task. What no document of the Source names is never requested with its credentials.
+    pub(super) fn client_of(&self, task: &Task) -> Cow<'_, Client> {
+        match task.is_named {
+            true => Cow::Borrowed(&self.source.client),
+            false => Cow::Owned(self.source.client.without_credentials()),
+        }
     }
 
     /// The Source's name.

@@ -152,8 +152,8 @@ async fn download_checked(
         coding: coding_of_try(task.attempts, &candidate.expected),
         as_of: check.as_of(),
     };
-    let content = source
-        .client
+    let content = context
+        .client_of(task)
         .get_representation(&candidate.uri, &hosts, limit, known, wanted)
         .await?;
     let Some(content) = content else {

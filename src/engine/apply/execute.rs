@@ -142,8 +142,8 @@ async fn ask(context: &ApplyContext, task: &Task) -> Result<Option<Content>, Fet
     let hosts = AllowedHosts::new(&source.source.hosts);
     let known = task.live_version.as_ref();
     let known = known.filter(|_| task.live && !task.live_doubted);
-    let asked = source.client.get_content(&task.uri, &hosts, None, known);
-    asked.await
+    let client = context.client_of(task);
+    client.get_content(&task.uri, &hosts, None, known).await
 }
 
 /// A resource that belongs to another set is removed only if the Source serves it no longer; so is one whose deletion only a
@@ -227,11 +227,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures_util::future::BoxFuture;
+    use parking_lot::Mutex;
     use reqwest::{Request, Response};
     use url::Url;
 
     use super::*;
     use crate::clock;
+    use crate::config::Credentials;
     use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
@@ -280,6 +282,64 @@ mod tests {
             let is_adopted = matches!(outcome, TaskOutcome::Adopted(_));
             assert_eq!(is_adopted, !was_empty);
             assert_eq!(network.0.load(Ordering::SeqCst), requests);
+        }
+    }
+
+    /// Answers that there is nothing, and notes which requests had credentials.
+    #[derive(Default)]
+    struct NotedCredentials(Mutex<Vec<bool>>);
+
+    impl HttpNetwork for NotedCredentials {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            let has_any = request.headers().contains_key("authorization");
+            self.0.lock().push(has_any);
+            let response = axum::http::Response::builder().status(403).body(Vec::new());
+            std::future::ready(Ok(response.unwrap().into())).boxed()
+        }
+    }
+
+    /// What a sender has named that may not speak for the Source, before the operator has added the credentials.
+    #[tokio::test]
+    async fn credentials_are_not_sent_for_what_no_document_of_the_source_names() {
+        let url = Url::parse("https://me:secret@example.org/").unwrap();
+        let network = Arc::new(NotedCredentials::default());
+        let of_client = Arc::clone(&network);
+        let mut credentials = Credentials::default();
+        let url = credentials.extract(url);
+        let mut source = TestSource::new(&url, |client| client.with_network(of_client));
+        let context = Arc::get_mut(&mut source.context).unwrap();
+        context.client = context.client.with_credentials(&credentials);
+        let change = |name: &str, unconfirmed| Change {
+            kind: ChangeKind::Created,
+            unconfirmed,
+            ..Change::deletion(ResourceUri::parse(name).unwrap(), None)
+        };
+        let (claimed, listed) = ("https://example.org/admin", "https://example.org/a");
+        for (name, unconfirmed, expected) in [
+            (claimed, true, false),
+            (claimed, true, false),
+            (claimed, false, true),
+            (claimed, true, true),
+            (listed, false, true),
+            (listed, true, true),
+        ] {
+            source.announce(vec![change(name, unconfirmed)]).await;
+            let (now, none) = (clock::now().wall, TasksInProgress::default());
+            let due = source.store.due_tasks(NAME, now, 9, none).await;
+            let mut tasks = due.unwrap().tasks.into_iter();
+            let task = tasks.find(|task| task.uri.as_str() == name).unwrap();
+            let (of_source, mirror) = (Arc::clone(&source.context), Arc::clone(&source.mirror));
+            let context = Arc::new(ApplyContext::new(of_source, mirror, false));
+            for kind in [ChangeKind::Created, ChangeKind::Deleted] {
+                let task = Task {
+                    kind,
+                    unconfirmed: true,
+                    ..task.clone()
+                };
+                execute(&context, &task).await;
+                let found = std::mem::take(&mut *network.0.lock());
+                assert_eq!(found, [expected], "{name}, {kind:?}, {unconfirmed}");
+            }
         }
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use url::Url;
 
 use super::changes::note_expiry;
-use super::notification::{News, NotificationBounds, NotificationSender, is_dated, parse_delivery};
+use super::notification::{LeftChanges, News, NotificationBounds, is_dated, parse_delivery};
+use super::untrusted::UntrustedNames;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -28,8 +29,8 @@ pub(super) struct ReadNotification {
     /// Those that are news.
     pub(super) changes: Vec<Change>,
     pub(super) oddities: Oddities,
-    /// Whether there are others that only what the Source lists may bring.
-    pub(super) needs_poll: bool,
+    /// The changes that are left to a poll.
+    pub(super) left: LeftChanges,
 }
 
 impl DeliveryReader {
@@ -103,41 +104,49 @@ impl DeliveryReader {
         sequencer.handle(clock::now(), delivery.id, from, until)
     }
 
-    /// The changes of a change notification that are news. `covered`: its outcome if nothing but its interval counts.
+    /// The changes of a change notification that are news. `is_trusted`: whether its sender speaks for the Source; `covered`: its outcome
+    /// if nothing but its interval counts.
     pub(super) fn news(
         &self,
-        sender: NotificationSender,
+        is_trusted: bool,
         document: Document,
         filter: &NewsFilter,
         covered: DeliveryOutcome,
     ) -> Result<ReadNotification, EngineError> {
         let is_dated = is_dated(&document);
-        let news = News::of(&self.context, self.set, document.entries, filter, sender)?;
+        let (set, entries) = ((self.set, &self.capability_list), document.entries);
+        let transport = self.channel.transport;
+        let untrusted = match is_trusted {
+            true => None,
+            false => Some(UntrustedNames::read(
+                &self.context,
+                set,
+                transport,
+                &entries,
+            )?),
+        };
+        let news = News::of(&self.context, set, entries, filter, untrusted.as_ref())?;
         Ok(ReadNotification {
             outcome: news.outcome(covered, is_dated),
             changes: news.changes,
             oddities: document.oddities,
-            needs_poll: news.needs_poll,
+            left: news.left,
         })
     }
 
-    /// Who has sent a delivery.
-    pub(super) fn sender_of(&self, delivery: &Delivery) -> NotificationSender {
+    /// Whether the sender of a delivery speaks for the Source.
+    pub(super) fn is_trusted(&self, delivery: &Delivery) -> bool {
         let channel = &self.channel;
         if !channel.transport.has_known_sender() {
-            return NotificationSender::Unknown;
+            return false;
         }
         let origin = self.capability_list.origin();
         let is_own = |hub: &HubUri| hub.url().origin() == origin;
         // The configuration may have a hub, or the server of a connection, speak for the Source.
         let configured = self.context.source.trust_hub;
-        let is_trusted = configured.unwrap_or_else(|| match channel.transport.has_hubs() {
+        configured.unwrap_or_else(|| match channel.transport.has_hubs() {
             true => delivery.hub.as_ref().is_some_and(is_own),
             false => channel.topic.http_form().origin() == origin,
-        });
-        match is_trusted {
-            true => NotificationSender::Source,
-            false => NotificationSender::Untrusted,
-        }
+        })
     }
 }

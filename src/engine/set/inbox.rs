@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::delivery_reader::DeliveryReader;
-use super::notices::{note_notification, note_unfollowed};
+use super::notices::{note_foreign, note_notification, note_unfollowed};
 use super::notification::is_dated;
 use super::state::{Processing, SetState};
 use crate::clock;
@@ -274,10 +274,10 @@ impl SetState {
             trial.forget(delivery.id);
             self.poll_after(channel);
         }
-        let sender = reader.sender_of(&delivery);
+        let is_trusted = reader.is_trusted(&delivery);
         let reading = {
             let reader = Arc::clone(reader);
-            tokio::task::spawn_blocking(move || reader.news(sender, document, &filter, outcome))
+            tokio::task::spawn_blocking(move || reader.news(is_trusted, document, &filter, outcome))
         };
         let read = reading
             .await
@@ -289,8 +289,15 @@ impl SetState {
             }
             read => read?,
         };
-        if notification.needs_poll {
-            self.schedule.poll_named(clock::now());
+        if notification.left.all > 0 {
+            // It covers nothing of which a part is left to a poll.
+            trial = self.sequencer.clone();
+            trial.forget(delivery.id);
+            note_foreign(&self.context, self.record.id, notification.left.foreign);
+            match channel.transport.states_intervals() {
+                true => self.schedule.poll_soon(clock::now()),
+                false => self.schedule.poll_named(clock::now()),
+            }
         }
         let end = self.document_end(&trial, Some(delivery.processed(notification.outcome)));
         let batch = self.change_batch(Origin::Notification, notification.changes, Some(end));

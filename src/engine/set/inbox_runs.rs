@@ -181,8 +181,10 @@ impl Planner {
         if compares_changed(run, &document, &filter) {
             return None;
         }
-        let sender = self.reader.sender_of(delivery);
-        let read = self.reader.news(sender, document, &filter, covered).ok()?;
+        let is_trusted = self.reader.is_trusted(delivery);
+        let read = self.reader.news(is_trusted, document, &filter, covered);
+        // What is left to a poll is not covered.
+        let read = read.ok().filter(|read| read.left.all == 0)?;
         let planned = PlannedNotification {
             delivery: delivery.processed(read.outcome),
             read,

@@ -1,7 +1,6 @@
 //! Which resources that an entry links to are to be fetched, by the configuration of its Source.
 
 use chrono::{DateTime, Utc};
-use url::Url;
 
 use crate::config;
 use crate::fetch::AllowedHosts;
@@ -10,26 +9,9 @@ use crate::sync::is_plausible;
 
 /// Whether a resource is at a host of the Source, as its configuration states.
 fn is_own(source: &config::Source, uri: &ResourceUri) -> bool {
-    is_of_configured_host(source, uri)
-        || named_in(source).any(|url| url.host_str() == uri.url().host_str())
-}
-
-/// As [`is_own`], and at a port that the configuration states or the scheme implies: others are other services of that machine.
-pub(super) fn is_own_service(source: &config::Source, uri: &ResourceUri) -> bool {
-    let is_there = |named: &Url| {
-        let port = uri.url().port();
-        named.host_str() == uri.url().host_str() && (port.is_none() || port == named.port())
-    };
-    is_of_configured_host(source, uri) || named_in(source).any(is_there)
-}
-
-fn is_of_configured_host(source: &config::Source, uri: &ResourceUri) -> bool {
-    !source.hosts.is_empty() && AllowedHosts::new(&source.hosts).allows(uri.url())
-}
-
-/// The URIs of the Source that its configuration states.
-fn named_in(source: &config::Source) -> impl Iterator<Item = &Url> {
-    [&source.url].into_iter().chain(&source.sets)
+    let mut stated = [&source.url].into_iter().chain(&source.sets);
+    (!source.hosts.is_empty() && AllowedHosts::new(&source.hosts).allows(uri.url()))
+        || stated.any(|url| url.host_str() == uri.url().host_str())
 }
 
 /// The linked resources that are wanted of an entry of `owner`. The guard of addresses decides when they are requested.

@@ -35,7 +35,8 @@
 //! | [`moments`] | of the entries of one resource at one time the last one counts | `entry_batches`, `notification` |
 //! | [`late_news`] | which entries of a covered time are news, entry by entry | `entry_batches`, `notification` |
 //! | [`changes`] | an entry becomes a change | all that ingest; the audit |
-//! | [`linked`] | which resources that an entry links to are fetched | `changes`; `notification` asks it what a callback may name |
+//! | [`linked`] | which resources that an entry links to are fetched | `changes` |
+//! | [`untrusted`] | what is used of a notification of which the sender may not speak for the Source | `delivery_reader`, `notification` |
 //! | [`offering`] | offers a package's members to the executor while its manifest is ingested | `ingest` |
 //! | [`notices`] | oddities, and what is left out, for the status | all that read documents; discovery |
 //!
@@ -78,4 +79,5 @@ mod resource_lists;
 mod snapshot;
 mod span;
 mod state;
+mod untrusted;
 pub(super) mod worker;

@@ -112,13 +112,14 @@ pub(super) fn note_unfollowed(context: &SourceContext, set: SetId, count: u64) {
         .note_set(set, |facts| facts.notices.add(notice, count));
 }
 
-/// Records that resources are left to polls because they are at hosts or ports that the configuration does not state.
+/// Records that resources are left to polls because a sender has named them that may not speak for the Source, and they are not known to be
+/// the Source's.
 pub(super) fn note_foreign(context: &SourceContext, set: SetId, count: u64) {
     if count == 0 {
         return;
     }
-    let message = "what was delivered to the callback names resources at other hosts or ports than those of `url`, `sets` and `hosts`: \
-        they are left to polls";
+    let message = "notifications name resources that the Source does not list, at other origins than those of `url`, `sets`, `hosts` and \
+        of its listed resources, or without TLS: they are left to polls";
     let notice = StatusError::new("foreign-resources", message, clock::now().wall);
     context
         .runtime_status

@@ -3,24 +3,23 @@
 use std::collections::HashSet;
 use std::io::Read;
 
-use chrono::TimeDelta;
 use flate2::read::GzDecoder;
+use url::Url;
 
 use super::changes::{change_of, only_version, time_of_change};
 use super::late_news::LateNews;
-use super::linked::is_own_service;
 use super::moments::drop_ended;
-use super::notices::note_foreign;
+use super::untrusted::{Claim, UntrustedNames};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    BaseUri, Capability, ChangeKind, ContentInfo, Document, DocumentReader, Entry, EntryOrder,
-    GZIP_MAGIC, ReadError, Root, SourceTime, TextPosition, Transport,
+    BaseUri, Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, GZIP_MAGIC,
+    ReadError, Root, TextPosition, Transport,
 };
 use crate::store::{Change, DeliveryOutcome, SetId};
-use crate::sync::{NewsFilter, names_copy, names_version};
+use crate::sync::NewsFilter;
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
 const MAX_ENTRIES: usize = 50_000;
@@ -73,75 +72,33 @@ pub(super) fn panic_in_order(document: &Document) -> Result<(), EngineError> {
     }
 }
 
-/// Who has sent a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotificationSender {
-    /// The Source, or who may speak for it.
-    Source,
-    /// A hub, or the server of a connection, that may not.
-    Untrusted,
-    /// Anybody who has learnt the address of a callback.
-    Unknown,
-}
-
-/// How far ahead of our clock a time may be that only a hub states.
-const AHEAD: TimeDelta = TimeDelta::minutes(5);
-
-/// Marks a change that only a hub states, or anybody: the Source itself is asked for it, and nobody whom they name.
-///
-/// A time that is yet to come would hide what the Source states until then: it counts as that of the receipt. What a hub states may be up to
-/// [`AHEAD`] in the future, because clocks differ and Sources round; what anybody may have sent may not.
-fn mark_unconfirmed(change: &mut Change, sender: NotificationSender) {
-    let now = clock::now().wall;
-    let ahead = match sender {
-        NotificationSender::Unknown => TimeDelta::zero(),
-        NotificationSender::Source | NotificationSender::Untrusted => AHEAD,
-    };
-    let latest = Some(SourceTime::from(now + ahead));
-    for time in [&mut change.changed_at, &mut change.lastmod] {
-        if *time > latest {
-            *time = Some(SourceTime::from(now));
-        }
-    }
-    change.unconfirmed = true;
-    change
-        .links
-        .retain(|link| !names_copy(link) && !names_version(link));
-    if sender == NotificationSender::Unknown {
-        // They are claims as well, and name whom to request.
-        change.links.clear();
-        change.linked.clear();
-        // Wrong ones would have the resource downloaded again and again.
-        let media_type = change.content.media_type.take();
-        change.content = ContentInfo {
-            media_type,
-            ..ContentInfo::default()
-        };
-        change.encoding = None;
-        // What has no time could not be distinguished from what it replaces.
-        change.changed_at.get_or_insert(SourceTime::from(now));
-    }
-    change.authority = change.uri.authority();
-}
-
 /// What is news in a notification.
 pub(super) struct News {
     /// The changes, the oldest first, and then those that appeared late.
     pub(super) changes: Vec<Change>,
     /// Whether any appeared late: in an interval that was covered before.
     has_late: bool,
-    /// Whether there are others that only what the Source lists may bring.
-    pub(super) needs_poll: bool,
+    /// The changes that are left to a poll.
+    pub(super) left: LeftChanges,
+}
+
+/// How many changes of a notification are left to a poll, because its sender may not speak for the Source.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LeftChanges {
+    /// Of resources that are not known to be the Source's.
+    pub(super) foreign: u64,
+    /// All of them.
+    pub(super) all: u64,
 }
 
 impl News {
-    /// What of these entries is. For a blocking thread.
+    /// What of these entries is. `untrusted`: if the sender may not speak for the Source. For a blocking thread.
     pub(super) fn of(
         context: &SourceContext,
-        set: SetId,
+        (set, capability_list): (SetId, &Url),
         mut entries: Vec<Entry>,
         filter: &NewsFilter,
-        sender: NotificationSender,
+        untrusted: Option<&UntrustedNames>,
     ) -> Result<Self, EngineError> {
         #[cfg(test)]
         assert!(entries.iter().all(|entry| entry.loc.path() != PANIC));
@@ -160,8 +117,7 @@ impl News {
         let mut overtaken_uris = HashSet::new();
         let mut late_news = LateNews::of(set, true);
         let mut changes = Vec::new();
-        let mut foreign = 0;
-        let mut needs_poll = false;
+        let mut left = LeftChanges::default();
         for entry in entries {
             let changed_at = time_of_change(&entry, now);
             let is_included = filter.includes(entry.md.change, changed_at);
@@ -171,20 +127,15 @@ impl News {
             };
             let is_replaced = is_included && overtaken && !overtaken_uris.insert(entry.loc.clone());
             let mut change = change_of(&context.source, entry, changed_at);
-            if sender == NotificationSender::Unknown {
-                // Whoever it is must not have others requested, nor anything in the name of the account at the Source. What the Source
-                // states of them, a poll finds.
-                let is_wanted = change.is_some();
-                change = change.filter(|change| is_own_service(&context.source, &change.uri));
-                foreign += u64::from(is_wanted && change.is_none());
-                let credentials = &context.source.credentials;
-                change = change.filter(|change| !credentials.has_any_for(change.uri.url()));
-                needs_poll |= is_wanted && change.is_none();
-            }
-            if sender != NotificationSender::Source
-                && let Some(change) = &mut change
-            {
-                mark_unconfirmed(change, sender);
+            if let (Some(names), Some(it)) = (untrusted, &mut change) {
+                match names.claim(context, capability_list, &it.uri) {
+                    Claim::Asked => names.mark(it),
+                    claim => {
+                        left.all += 1;
+                        left.foreign += u64::from(claim == Claim::Foreign);
+                        change = None;
+                    }
+                }
             }
             match change {
                 Some(change) if is_replaced => changes.extend(only_version(&change)),
@@ -204,7 +155,6 @@ impl News {
                 None => {}
             }
         }
-        note_foreign(context, set, foreign);
         changes.reverse();
         let late = late_news.finish(context)?;
         let has_late = !late.is_empty();
@@ -212,7 +162,7 @@ impl News {
         Ok(Self {
             changes,
             has_late,
-            needs_poll,
+            left,
         })
     }
 
@@ -310,7 +260,6 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
-    use url::Url;
 
     use super::*;
     use crate::protocol::{Head, write_document};

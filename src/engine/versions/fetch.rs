@@ -332,6 +332,7 @@ pub(super) fn task_of(version: &VersionTask) -> Task {
         links: version.links.clone(),
         origin: Origin::ChangeList,
         unconfirmed: false,
+        is_named: true,
         contradicted: false,
         attempts: version.attempts,
         path: version.path.clone(),

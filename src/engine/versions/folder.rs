@@ -164,7 +164,8 @@ fn version_time(publication: &Publication, now: DateTime<Utc>) -> Option<SourceT
 /// Whether a published file is the version that was announced: it has the stated digest, or there is no other place of it.
 fn is_version(publication: &Publication) -> bool {
     let task = &publication.task;
-    !task.content.hashes.is_empty() || !task.links.iter().any(names_version)
+    let names_other_place = !task.unconfirmed && task.links.iter().any(names_version);
+    !task.content.hashes.is_empty() || !names_other_place
 }
 
 /// The paths of a version, the first one first. `path`: that of the resource in the mirror. Empty: the time has no name.

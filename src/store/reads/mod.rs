@@ -5,6 +5,7 @@ pub(super) mod hook_news;
 mod late;
 pub(super) mod listing;
 mod lookup;
+pub(super) mod named;
 mod needed;
 mod parts;
 pub(super) mod queue;

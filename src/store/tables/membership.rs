@@ -14,7 +14,7 @@ use crate::store::ids::{ResourceId, SetId};
 pub(in crate::store) struct Membership {
     /// The generation of the Resource List in which it was last named.
     pub(in crate::store) generation: i64,
-    /// The part of the list that named it, [`part::SEVERAL`] or [`part::LINKED`].
+    /// The part of the list that named it, [`part::SEVERAL`], [`part::LINKED`] or [`part::CLAIMED`]; `None`: a change has.
     pub(in crate::store) part: Option<i64>,
     /// When a change of the set has named it last, where all that name it are older than what another set has stated; `None`: a list has
     /// named it, or a newer change, or one without a time.
@@ -86,6 +86,11 @@ impl Membership {
     pub(in crate::store) fn is_only_linked(self) -> bool {
         self.part == Some(part::LINKED)
     }
+
+    /// Whether no document of the Source names the resource.
+    pub(in crate::store) fn is_only_claimed(self) -> bool {
+        self.part == Some(part::CLAIMED)
+    }
 }
 
 /// Ends a membership; returns whether there was one.
@@ -155,8 +160,41 @@ pub(in crate::store) fn sets_of(sql: &Connection, resource: ResourceId) -> Resul
 
 /// Whether a part of a Resource List has named a resource.
 pub(in crate::store) fn is_listed(sql: &Connection, resource: ResourceId) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM member WHERE resource_id = ?1 AND part IS NOT NULL")?
-        .exists([resource])
+    sql.prepare_cached(
+        "SELECT 1 FROM member WHERE resource_id = ?1 AND part IS NOT NULL AND part <> -2",
+    )?
+    .exists([resource])
+}
+
+/// Whether a document of a set that is followed names a resource.
+pub(in crate::store) fn is_named_by_source(
+    sql: &Connection,
+    source: &str,
+    uri: &ResourceUri,
+) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM resource JOIN member ON member.resource_id = resource.id
+              JOIN source_set ON source_set.id = member.set_id
+         WHERE resource.source = ?1 AND resource.uri = ?2 AND member.part IS NOT -2 AND source_set.ended = 0",
+    )?
+    .exists(params![source, uri])
+}
+
+/// Whether a list or a change of a set names a resource whose URI begins with this origin and `/`. What only links name does not count.
+pub(in crate::store) fn is_origin_of_any(
+    sql: &Connection,
+    source: &str,
+    set: SetId,
+    origin: &str,
+) -> Result<bool> {
+    // `0` follows `/`.
+    sql.prepare_cached(
+        "SELECT 1 FROM resource CROSS JOIN member ON member.set_id = ?2 AND member.resource_id = resource.id
+         WHERE resource.source = ?1 AND resource.uri >= ?3 || '/' AND resource.uri < ?3 || '0'
+           AND (member.part IS NULL OR member.part >= 0)
+         LIMIT 1",
+    )?
+    .exists(params![source, set, origin])
 }
 
 /// The last of the next `limit` resources of a set after a resource; `None`: there are no more.

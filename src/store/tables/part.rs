@@ -22,6 +22,10 @@ pub(in crate::store) const SEVERAL: i64 = 0;
 /// Stands in `member.part` for no part: only links of other resources name it, as `linked` has them. No row has this id.
 pub(in crate::store) const LINKED: i64 = -1;
 
+/// Stands in `member.part` for no part, and no other document: only who may not speak for the Source has named the resource. No row has
+/// this id.
+pub(in crate::store) const CLAIMED: i64 = -2;
+
 /// A condition on a `member` row: an unchanged part names the resource. `?2` is the generation.
 pub(super) const NAMES_RESOURCE: &str =
     "EXISTS (SELECT 1 FROM part WHERE part.id = member.part AND part.unchanged = ?2

@@ -54,12 +54,14 @@ pub struct Task {
     pub content: ContentInfo,
     /// The content codings of the representation.
     pub encoding: Option<String>,
-    /// Its related resources.
+    /// Its related resources; of an unconfirmed change those that the Source has stated before.
     pub links: Vec<Link>,
     /// The kind of document that announced it.
     pub origin: Origin,
     /// Whether only a hub states it that is not the Source.
     pub unconfirmed: bool,
+    /// Whether a document of the Source states the change, or names the resource.
+    pub is_named: bool,
     /// Whether a list of the Source contradicts what only a hub has stated: it is to be asked which of them is true.
     pub contradicted: bool,
     /// The number of failed attempts.
@@ -128,7 +130,8 @@ impl Task {
             is_shared: row.get(27)?,
             unread_sets: row.get::<_, CapabilityLists>(28)?.0,
             awaits_since: row.get::<_, Option<Micros>>(29)?.map(DateTime::from),
-            live_doubted: row.get(30)?,
+            is_named: row.get(30)?,
+            live_doubted: row.get(31)?,
             uri,
         })
     }
@@ -138,8 +141,8 @@ impl Task {
 ///
 /// [`IS_DOUBTED`]: crate::store::tables::resource::IS_DOUBTED
 const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source, task.set_id, task.authority, task.kind,
-    task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.encoding, task.links, task.origin,
-    task.unconfirmed, task.contradicted, task.attempts,
+    task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.encoding,
+    CASE WHEN task.unconfirmed THEN resource.links ELSE task.links END, task.origin, task.unconfirmed, task.contradicted, task.attempts,
     resource.path, resource.applied_at IS NOT NULL AND resource.deleted = 0,
     resource.length, resource.hashes, resource.served_by, resource.etag, resource.last_modified,
     task.version > resource.next_version,
@@ -148,7 +151,9 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
         WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0),
     CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other
         WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END,
-    task.awaits_since";
+    task.awaits_since,
+    task.unconfirmed = 0 OR EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
+        WHERE member.resource_id = task.resource_id AND member.part IS NOT -2 AND source_set.ended = 0)";
 
 /// The state of a task. Some of the words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,7 +271,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
         )?
         .execute(params![task.resource, task.origin])?;
     }
-    if put == 0 && links.is_empty() {
+    if put == 0 && links.is_empty() && !change.unconfirmed {
         sql.prepare_cached(
             "UPDATE task SET links = NULL WHERE resource_id = ?1 AND links IS NOT NULL",
         )?

@@ -182,7 +182,7 @@ async fn stated_deletion_of_a_linked_resource_counts_until_a_later_entry_links_t
 }
 
 #[tokio::test]
-async fn links_that_only_a_hub_states_end_nothing_and_prove_nothing() {
+async fn links_that_only_a_hub_does_not_state_are_not_ended() {
     let world = World::new().await;
     let stated =
         |change: Change, content: Option<&str>| with_linked(change, vec![alternate("x", content)]);
@@ -198,15 +198,6 @@ async fn links_that_only_a_hub_states_end_nothing_and_prove_nothing() {
     world.announce(vec![by_hub(updated("a", 20))]).await;
     assert_eq!(world.due_names().await, ["updated a"]);
     world.work("2").await;
-    // With another digest, and a time to come: the Source is asked.
-    world
-        .announce(vec![by_hub(stated(updated("a", 1000), Some("3")))])
-        .await;
-    let tasks = world.due().await;
-    let check = tasks.iter().find(|task| task.uri == uri("x")).unwrap();
-    assert!(check.content.hashes.is_empty() && !check.unconfirmed);
-    assert_eq!(check.changed_at, Some(at(10)));
-    world.work("1").await;
     // It hides nothing that the Source states.
     world
         .announce(vec![stated(updated("a", 30), Some("4"))])

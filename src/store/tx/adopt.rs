@@ -72,7 +72,7 @@ fn adopt(
         return Ok(false);
     }
     let state = ResourceState::of_change(sql, context, change)?;
-    state.join_changed(sql, context)?;
+    state.join_changed(sql, context, false)?;
     let before = resource::live_length(sql, state.id)?;
     let known = state.known.as_ref();
     let changed_at = change

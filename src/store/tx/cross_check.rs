@@ -154,7 +154,7 @@ fn ask(
     let question = match statement.state {
         UnconfirmedState::Live | UnconfirmedState::Unserved { .. } => deletion,
         UnconfirmedState::Deleted => {
-            state.join_changed(sql, context)?;
+            state.join_changed(sql, context, false)?;
             Change {
                 kind: ChangeKind::Created,
                 ..deletion

@@ -238,8 +238,10 @@ fn ingest_change(
         decision == Decision::Older && state.known.as_ref().is_some_and(is_before_deletion);
     if !stays_deleted && change.kind != ChangeKind::Deleted {
         match decision {
-            Decision::Older => state.join_older(sql, context, change.changed_at)?,
-            Decision::Task | Decision::Done => state.join_changed(sql, context)?,
+            Decision::Older => state.join_older(sql, context, change)?,
+            Decision::Task | Decision::Done => {
+                state.join_changed(sql, context, change.unconfirmed)?
+            }
         }
     }
     if decision != Decision::Older {
@@ -300,7 +302,13 @@ fn ingest_change(
                 leave(sql, context.set, state.id)?;
             }
             state.drop_task(sql, context)?;
-            state.set_links(sql, context, change)?;
+            let known = state.known.as_ref();
+            if known.is_some_and(|known| known.is_confirmed_by(&change.announced())) {
+                resource::unconfirmed::set_confirmed(sql, state.id)?;
+            }
+            if !change.unconfirmed {
+                state.set_links(sql, context, change)?;
+            }
             Ok(false)
         }
     }

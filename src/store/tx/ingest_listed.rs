@@ -195,7 +195,7 @@ fn name_unwanted(
     };
     match parts {
         Some(parts) => state.join_listed(sql, context, parts)?,
-        None => state.join_changed(sql, context)?,
+        None => state.join_changed(sql, context, false)?,
     }
     state.relate(sql, context, entry)?;
     if state.is_deletion_pending() && state.is_pending_of_own_list {
@@ -240,7 +240,7 @@ fn ingest_listed_entry(
     if !stays_deleted {
         match parts {
             Some(parts) => state.join_listed(sql, context, parts)?,
-            None => state.join_changed(sql, context)?,
+            None => state.join_changed(sql, context, false)?,
         }
     }
     if decision != Decision::Older {

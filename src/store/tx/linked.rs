@@ -16,9 +16,7 @@ use super::batch_context::BatchContext;
 use super::membership::leave_if_shared;
 use super::put_task::put_task_since;
 use super::relate::is_selected;
-use crate::protocol::{
-    ChangeKind, ContentInfo, Link, LinkedAs, LinkedResource, ResourceUri, SourceTime,
-};
+use crate::protocol::{ChangeKind, Link, LinkedAs, LinkedResource, ResourceUri, SourceTime};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
@@ -122,9 +120,6 @@ impl ResourceState {
             return Ok(());
         }
         named.links = links_to_owners(sql, state.id)?;
-        if owner.unconfirmed {
-            return state.check_linked(sql, context, named);
-        }
         if state.live_length().is_some() {
             named.kind = ChangeKind::Updated;
         }
@@ -164,39 +159,6 @@ impl ResourceState {
             .membership
             .is_some_and(|membership| !membership.is_only_linked());
         Ok(is_named_here || membership::is_named_by_another_set(sql, context.set, self.id)?)
-    }
-
-    /// Has the Source asked for a resource to which an entry links that only a hub has stated: neither its time nor what it states of the
-    /// bytes is used.
-    fn check_linked(
-        &self,
-        sql: &Connection,
-        context: &BatchContext<'_>,
-        named: Change,
-    ) -> Result<(), StoreError> {
-        let known = self.known.as_ref();
-        if self.pending.is_some() || known.is_some_and(|known| known.deleted) {
-            return Ok(());
-        }
-        let check = Change {
-            kind: match known {
-                Some(_) => ChangeKind::Updated,
-                None => ChangeKind::Created,
-            },
-            changed_at: known.and_then(|known| known.changed_at),
-            lastmod: None,
-            content: ContentInfo {
-                media_type: named.content.media_type.clone(),
-                ..ContentInfo::default()
-            },
-            encoding: None,
-            ..named
-        };
-        self.join_linked(sql, context)?;
-        if put_task_since(sql, context, self.id, &check, since(sql, context)?)? {
-            context.has_restored.set(true);
-        }
-        self.relate(sql, context, &check)
     }
 
     /// Makes a resource that a list does not name any more one that only links name; `false`: none does.

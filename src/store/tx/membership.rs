@@ -222,7 +222,7 @@ pub(super) fn part_if_named(
     sql: &Connection,
     membership: Membership,
 ) -> Result<Option<i64>, StoreError> {
-    if membership.is_only_linked() {
+    if membership.is_only_linked() || membership.is_only_claimed() {
         return Ok(None);
     }
     let Some(part) = membership.part.filter(|&part| part != part::SEVERAL) else {
@@ -260,7 +260,7 @@ impl<'a> PartAssignment<'a> {
         };
         let is_first_name = membership.generation < self.generation;
         let may_have_another = match membership.part {
-            None | Some(part::LINKED) => false,
+            None | Some(part::LINKED | part::CLAIMED) => false,
             Some(part) if part == self.part.0 => false,
             _ if !is_first_name => true,
             Some(part::SEVERAL) => self.any_may_be_skipped()?,

@@ -44,8 +44,9 @@ impl ResourceState {
             ChangeKind::Deleted => &[],
             ChangeKind::Created | ChangeKind::Updated => &change.links[..],
         };
-        // Most entries state none.
-        let mut is_new = (self.has_links || relation::states_any(links))
+        // Most entries state none. Links that only a hub states do not count.
+        let mut is_new = !change.unconfirmed
+            && (self.has_links || relation::states_any(links))
             && relation::replace(sql, self.id, links)?;
         let Some(standing) = change.standing else {
             return Ok(());

@@ -77,7 +77,7 @@ pub(super) fn repair(
     };
     // What only links name belongs to the set because of them.
     if !deletes && !state.membership.is_some_and(Membership::is_only_linked) {
-        state.join_changed(sql, context)?;
+        state.join_changed(sql, context, true)?;
     }
     // A list may state an older change than the one that was applied: its time does not go back.
     let changed_at = change

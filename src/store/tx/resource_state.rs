@@ -81,10 +81,10 @@ impl ResourceState {
             return Ok(self);
         }
         if names && self.membership.is_none() {
-            self.join_changed(sql, context)?;
+            self.join_changed(sql, context, change.unconfirmed)?;
             self.membership = Some(Membership {
                 generation: context.generation,
-                part: None,
+                part: change.unconfirmed.then_some(part::CLAIMED),
                 named_at: None,
             });
         }
@@ -126,13 +126,15 @@ impl ResourceState {
         self.is_interrupted && self.pending_set == Some(set)
     }
 
-    /// Makes the resource belong to the set because a change names it.
+    /// Makes the resource belong to the set because a change names it. `unconfirmed`: only who may not speak for the Source states that
+    /// change.
     pub(super) fn join_changed(
         &self,
         sql: &Connection,
         context: &BatchContext<'_>,
+        unconfirmed: bool,
     ) -> Result<(), StoreError> {
-        self.join_named(sql, context, None)
+        self.join_named(sql, context, None, unconfirmed)
     }
 
     /// As [`join_changed`](Self::join_changed), because of a change of that time that is older than what is known.
@@ -140,8 +142,9 @@ impl ResourceState {
         &self,
         sql: &Connection,
         context: &BatchContext<'_>,
-        changed_at: Option<SourceTime>,
+        change: &Change,
     ) -> Result<(), StoreError> {
+        let changed_at = change.changed_at;
         let named_at = match self.membership {
             None => changed_at,
             Some(membership) => membership
@@ -149,7 +152,7 @@ impl ResourceState {
                 .zip(changed_at)
                 .map(|(one, other)| one.max(other)),
         };
-        self.join_named(sql, context, named_at)
+        self.join_named(sql, context, named_at, change.unconfirmed)
     }
 
     fn join_named(
@@ -157,13 +160,17 @@ impl ResourceState {
         sql: &Connection,
         context: &BatchContext<'_>,
         named_at: Option<SourceTime>,
+        unconfirmed: bool,
     ) -> Result<(), StoreError> {
         let part = match self.membership {
+            membership if unconfirmed && membership.is_none_or(Membership::is_only_claimed) => {
+                Some(part::CLAIMED)
+            }
             Some(membership) if membership.generation < context.generation => {
                 part_if_named(sql, membership)?
             }
             membership => membership
-                .filter(|membership| !membership.is_only_linked())
+                .filter(|it| !it.is_only_linked() && !it.is_only_claimed())
                 .and_then(|membership| membership.part),
         };
         let now = Membership {

@@ -470,7 +470,7 @@ fn foreign_resources_that_anybody_names_are_left_to_a_poll() {
     }
 }
 
-/// Nothing is requested with the account at the Source because anybody has named it.
+/// Nothing that the Source does not list is requested with the account there because anybody has named it.
 #[test]
 fn resources_of_the_account_that_anybody_names_are_left_to_a_poll() {
     let settings = Settings {
@@ -483,16 +483,17 @@ fn resources_of_the_account_that_anybody_names_are_left_to_a_poll() {
     begun(habits(ChangeLists::Open), settings, async |world| {
         let callback = callback(world).await;
         world.act(&Act::Change(0));
-        let entry = stated(0, ChangeKind::Updated, world.changed_at(0));
+        let listed = stated(0, ChangeKind::Updated, world.changed_at(0));
+        let mut unlisted = listed.clone();
+        unlisted.loc = Url::parse("http://source.example/account/end").unwrap();
         let before = world.requests();
-        deliver(world, callback, notification(None, &[entry])).await;
+        deliver(world, callback, notification(None, &[unlisted])).await;
         world.pass(2000).await;
         assert_eq!(world.requests().contents, before.contents);
         assert!(world.requests().change_lists > before.change_lists);
         assert_eq!(version(world, 0), Some(1));
         assert!(notices(world).await.is_empty());
-        world.act(&Act::WriteChangeLists(0));
-        world.act(&poll());
+        deliver(world, callback, notification(None, &[listed])).await;
         world.pass(2000).await;
         assert_eq!(version(world, 0), Some(2));
     });

@@ -48,7 +48,7 @@ const IS_UNSERVED: &str = "
     task.set_id = ?1 AND task.state = 'failed' AND task.error_code IN ('not-found', 'gone') AND task.unconfirmed = 1
     AND task.kind <> 'deleted' AND (resource.applied_at IS NOT NULL AND resource.deleted = 0 OR (
         task.since >= task.changed_at AND NOT EXISTS (
-            SELECT 1 FROM member WHERE member.resource_id = resource.id AND (member.part IS NOT NULL OR member.set_id <> ?1))))";
+            SELECT 1 FROM member WHERE member.resource_id = resource.id AND ((member.part IS NOT NULL AND member.part <> -2) OR member.set_id <> ?1))))";
 
 /// What only a hub has stated for a time from `from` to before `until`, and what was not compared yet: up to `most` statements that were
 /// applied to resources without a task, the oldest first, and as many of resources that the Source does not serve.
@@ -108,6 +108,13 @@ pub(in crate::store) fn is_unserved(
 /// Stores that what only a hub has stated was compared.
 pub(in crate::store) fn set_compared(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached("UPDATE resource SET compared = 1 WHERE id = ?1")?
+        .execute([id])
+        .map(drop)
+}
+
+/// Stores that the Source itself has stated what only a hub had stated.
+pub(in crate::store) fn set_confirmed(sql: &Connection, id: ResourceId) -> Result<()> {
+    sql.prepare_cached("UPDATE resource SET unconfirmed = 0 WHERE id = ?1")?
         .execute([id])
         .map(drop)
 }
