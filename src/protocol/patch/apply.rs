@@ -11,6 +11,9 @@ use super::xml;
 /// The limit on the length of a patch, and on that of the file to which it is applied, in bytes.
 pub const MAX_PATCH_BYTES: u64 = 16 << 20;
 
+/// As so many bytes a value counts that is written: it may be sorted by its key, or spelled anew.
+const BYTES_A_VALUE: usize = 64;
+
 /// The byte order mark.
 const MARK: &str = "\u{feff}";
 
@@ -22,7 +25,7 @@ pub struct PatchedBytes {
     limit: usize,
     /// How many bytes may still be written.
     left: usize,
-    /// The bytes of all texts: each time at least as many are read.
+    /// What counts at least as written each time: all texts are read, and all values visited or sorted.
     least: usize,
 }
 
@@ -89,7 +92,8 @@ pub fn apply_patch(
                 PatchKind::Merge => merge(before, changes, budget)?,
                 _ => json::apply(before, changes, budget)?,
             };
-            least = value.size().bytes;
+            let size = value.size();
+            least = size.bytes + size.nodes * BYTES_A_VALUE;
             let mut styles = Style::likely(file, was_sorted, &value);
             styles.reverse();
             Results::Json(value, styles)
@@ -164,7 +168,9 @@ mod tests {
     fn bytes_that_are_written_are_limited_in_all() {
         let mut results = apply_patch(PatchKind::Json, b"[1,{}]", b"[]", None).unwrap();
         assert_eq!(results.left, MAX_WRITTEN);
-        results.left = 13;
+        // A text of one byte, and three values.
+        assert_eq!(results.least, 1 + 3 * BYTES_A_VALUE);
+        results.left = 2 * results.least + 1;
         assert_eq!(results.next().as_deref(), Some(&b"[1,{}]"[..]));
         assert_eq!(results.count(), 2);
         // What is too long to be returned counts, too.

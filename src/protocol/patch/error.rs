@@ -66,9 +66,14 @@ pub(super) const MAX_BYTES: usize = 32 << 20;
 /// The limit on the bytes that are written of one document in one style after the other.
 pub(super) const MAX_WRITTEN: usize = 256 << 20;
 /// The limit on the work of one patch, in comparisons and moves of single values, or bytes that are read.
-const MAX_WORK: u64 = 1 << 28;
+const MAX_WORK: u64 = 1 << 27;
 
-/// What the work on one patch may still take.
+/// How many bytes are compared or read in one step of work.
+pub(super) const BYTES_A_STEP: usize = 4;
+/// The least steps of reading a text, however short: it is looked up, and often copied.
+const READING_STEPS: usize = 8;
+
+/// What the work on one patch may still take. It is spent before the work is done, also where a search may end early.
 #[derive(Debug)]
 pub(super) struct Budget {
     work: u64,
@@ -98,6 +103,16 @@ impl Budget {
         let left = self.work.checked_sub(steps as u64);
         self.work = left.ok_or(PatchError::Limit("too much work"))?;
         Ok(())
+    }
+
+    /// Counts the reading of a text of so many bytes.
+    pub(super) fn spend_bytes(&mut self, length: usize) -> Result<(), PatchError> {
+        self.spend(length / BYTES_A_STEP + READING_STEPS)
+    }
+
+    /// Counts a search for a text of so many bytes among so many others: as many bytes of each may be compared.
+    pub(super) fn spend_search(&mut self, others: usize, length: usize) -> Result<(), PatchError> {
+        self.spend(others.saturating_mul(length / BYTES_A_STEP + 1))
     }
 
     /// Counts what is added to a document.

@@ -2,10 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::error::{Budget, MAX_DEPTH, MAX_NODES, PatchError};
-
-/// How many bytes are compared or parsed in one step of work.
-const BYTES_A_STEP: usize = 4;
+use super::error::{BYTES_A_STEP, Budget, MAX_DEPTH, MAX_NODES, PatchError};
 
 /// So many keys are compared one by one.
 const FEW: usize = 16;
@@ -191,11 +188,8 @@ pub(super) fn find(
     key: &str,
     budget: &mut Budget,
 ) -> Result<Option<usize>, PatchError> {
-    let found = members.iter().position(|(known, _)| **known == *key);
-    let compared = found.map_or(members.len(), |at| at + 1);
-    // Of keys that are as long, all bytes may be compared.
-    budget.spend(compared.saturating_mul(1 + key.len() / BYTES_A_STEP))?;
-    Ok(found)
+    budget.spend_search(members.len(), key.len())?;
+    Ok(members.iter().position(|(known, _)| **known == *key))
 }
 
 fn is_same_number(one: &str, other: &str) -> bool {

@@ -17,6 +17,9 @@ use super::xml_tree::{NodeId, NodeKind, Tree, split_name};
 /// The namespace of RFC 7351.
 const OPERATIONS: &str = "urn:ietf:rfc:7351";
 
+/// The steps of an operation, beyond those that are counted one by one.
+const OPERATION_STEPS: usize = 512;
+
 /// What a program writes where the specification leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WritingStyle {
@@ -63,6 +66,7 @@ fn apply_writing(
     let elements = patch.children(root);
     let elements = elements.filter(|&id| patch.node(id).kind == NodeKind::Element);
     for (number, id) in elements.enumerate() {
+        budget.spend(OPERATION_STEPS)?;
         // The places of all nodes are those of the document as it is now.
         let tree = Tree::parse(&text, "file", budget)?;
         let operation = XmlOperation {
@@ -122,8 +126,8 @@ impl XmlOperation<'_> {
     }
 
     /// The value of an attribute of the operation.
-    fn attribute(&self, name: &str) -> Result<Option<String>, PatchError> {
-        let attributes = self.patch.attributes(self.id)?;
+    fn attribute(&self, name: &str, budget: &mut Budget) -> Result<Option<String>, PatchError> {
+        let attributes = self.patch.attributes(self.id, budget)?;
         let found = attributes.into_iter().find(|it| it.name == name);
         let value = found.map(|it| self.patch.unescaped(it.value));
         Ok(value.transpose()?.map(Cow::into_owned))
@@ -135,19 +139,19 @@ impl XmlOperation<'_> {
             return Err(self.invalid("it is of another namespace"));
         }
         let scope = self.patch.scope(self.id, budget)?;
-        let selector = self.attribute("sel")?;
+        let selector = self.attribute("sel", budget)?;
         let selector = selector.ok_or_else(|| self.invalid("`sel` is missing"))?;
-        let located = Selector::parse(&selector, &scope)
+        let located = Selector::parse(&selector, &scope, budget)
             .and_then(|selector| selector.locate(self.tree, budget));
         let target = located.map_err(|error| match error {
             SelectorError::Invalid => self.invalid("`sel` is not a valid selector"),
             SelectorError::NotOne => self.unfit("its selector does not locate one node"),
             SelectorError::Patch(error) => error,
         })?;
-        match split_name(self.patch.name(self.id)).1 {
+        match split_name(self.patch.name(self.id, budget)?).1 {
             "add" => self.add(&target, budget),
             "replace" => self.replace(&target, budget),
-            "remove" => self.remove(&target),
+            "remove" => self.remove(&target, budget),
             _ => Err(self.invalid("it is not add, replace or remove")),
         }
     }
@@ -158,8 +162,8 @@ impl XmlOperation<'_> {
         };
         let node = self.tree.node(id);
         let is_element = node.kind == NodeKind::Element;
-        let position = self.attribute("pos")?;
-        if let Some(added) = self.attribute("type")? {
+        let position = self.attribute("pos", budget)?;
+        if let Some(added) = self.attribute("type", budget)? {
             if !is_element || position.is_some() {
                 return Err(self.invalid("its type does not fit"));
             }
@@ -172,15 +176,15 @@ impl XmlOperation<'_> {
                     None => return Err(self.invalid("its type is unknown")),
                 },
             };
-            let attributes = self.tree.attributes(id)?;
+            let attributes = self.tree.attributes(id, budget)?;
             if attributes.iter().any(|it| it.name == name) {
                 return Err(self.unfit("the attribute exists"));
             }
-            let value = quoted(self.value()?, '"');
+            let value = quoted(self.value(budget)?, '"');
             if declared.is_some() && value.is_empty() {
                 return Err(self.invalid("a prefix has no namespace"));
             }
-            let after_name = self.tree.tag(id).start + 1 + self.tree.name(id).len();
+            let after_name = self.tree.tag(id).start + 1 + self.tree.name(id, budget)?.len();
             if declared.is_some() && !attributes.is_empty() {
                 self.has_choice.set(true);
             }
@@ -203,22 +207,22 @@ impl XmlOperation<'_> {
         let content = self.patch.node(self.id).content.clone();
         let content = self.adapted(content, parent, budget)?;
         if parent == id && node.content.start == node.span.end {
-            return Ok(self.filled(id, &content));
+            return self.filled(id, &content, budget);
         }
         Ok(vec![(at..at, content)])
     }
 
     /// Gives content to an element that is one tag.
-    fn filled(&self, id: NodeId, content: &str) -> Edit {
+    fn filled(&self, id: NodeId, content: &str, budget: &mut Budget) -> Result<Edit, PatchError> {
         let span = &self.tree.node(id).span;
         if content.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let tag = self.tree.source(id);
         let open = tag.strip_suffix("/>").unwrap_or(tag).trim_end();
-        let name = self.tree.name(id);
+        let name = self.tree.name(id, budget)?;
         let at = span.start + open.len();
-        vec![(at..span.end, format!(">{content}</{name}>"))]
+        Ok(vec![(at..span.end, format!(">{content}</{name}>"))])
     }
 
     /// The name of an attribute that is added, with the file's prefix.
@@ -236,15 +240,17 @@ impl XmlOperation<'_> {
             return Ok(name.to_owned());
         }
         let known = self.patch.scope(self.id, budget)?;
-        let uri = uri_of(&known, prefix).ok_or_else(|| self.invalid("a prefix is not declared"))?;
+        let uri = known.uri_of(prefix, budget)?;
+        let uri = uri.ok_or_else(|| self.invalid("a prefix is not declared"))?;
         let scope = self.tree.scope(id, budget)?;
-        let prefix = prefix_of(&scope, uri, prefix, false);
+        let prefix = scope.prefix_of(uri, prefix, false, budget)?;
         let prefix = prefix.ok_or_else(|| self.unfit("the file has no prefix for a namespace"))?;
         Ok(format!("{prefix}:{local}"))
     }
 
     /// The text of the operation as it is written; it has nothing else.
-    fn value(&self) -> Result<&str, PatchError> {
+    fn value(&self, budget: &mut Budget) -> Result<&str, PatchError> {
+        budget.spend_bytes(self.patch.source(self.id).len())?;
         let mut children = self.patch.children(self.id);
         let is_text = children.all(|id| {
             self.patch.node(id).kind == NodeKind::Text
@@ -257,13 +263,16 @@ impl XmlOperation<'_> {
     }
 
     /// The only child of the operation that is of that kind, apart from white space.
-    fn only(&self, kind: NodeKind) -> Result<NodeId, PatchError> {
-        let children = self.patch.children(self.id);
-        let mut children = children.filter(|&id| !self.patch.is_space(id));
-        match (children.next(), children.next()) {
-            (Some(only), None) if self.patch.node(only).kind == kind => Ok(only),
-            _ => Err(self.invalid("its content does not fit its target")),
+    fn only(&self, kind: NodeKind, budget: &mut Budget) -> Result<NodeId, PatchError> {
+        let unfit = || self.invalid("its content does not fit its target");
+        let mut only = None;
+        for id in self.patch.children(self.id) {
+            if !self.patch.is_space(id, budget)? && only.replace(id).is_some() {
+                return Err(unfit());
+            }
         }
+        let only = only.filter(|&only| self.patch.node(only).kind == kind);
+        only.ok_or_else(unfit)
     }
 
     fn replace(&self, target: &SelectedPart, budget: &mut Budget) -> Result<Edit, PatchError> {
@@ -273,50 +282,58 @@ impl XmlOperation<'_> {
             SelectedPart::Namespace(id, prefix) => (*id, Some(declaration(prefix))),
         };
         if let Some(name) = attribute {
-            let attributes = self.tree.attributes(id)?;
+            let attributes = self.tree.attributes(id, budget)?;
             let found = attributes.into_iter().find(|it| it.name == name);
             let found = found.ok_or_else(|| self.unfit("there is no such attribute"))?;
-            let value = quoted(self.value()?, found.quote);
+            let value = quoted(self.value(budget)?, found.quote);
             return Ok(vec![(found.value_span, value)]);
         }
         let node = self.tree.node(id);
         let new = match node.kind {
-            NodeKind::Text => self.value()?.to_owned(),
+            NodeKind::Text => self.value(budget)?.to_owned(),
             NodeKind::Document => return Err(self.unfit("nothing replaces the document")),
             kind => {
-                let only = self.patch.node(self.only(kind)?).span.clone();
+                let only = self.patch.node(self.only(kind, budget)?).span.clone();
                 self.adapted(only, node.parent, budget)?
             }
         };
         let span = node.span.clone();
-        Ok(match new.is_empty() {
-            true => self.removed(id, span),
-            false => vec![(span, new)],
-        })
+        if new.is_empty() {
+            self.removed(id, span, budget)
+        } else {
+            Ok(vec![(span, new)])
+        }
     }
 
     /// Removes a part of the content of a node's parent.
-    fn removed(&self, id: NodeId, span: Range<usize>) -> Edit {
+    fn removed(
+        &self,
+        id: NodeId,
+        span: Range<usize>,
+        budget: &mut Budget,
+    ) -> Result<Edit, PatchError> {
         let parent = self.tree.node(self.tree.node(id).parent);
         let is_emptied = parent.kind == NodeKind::Element && parent.content == span;
         if is_emptied {
             self.has_choice.set(true);
         }
         if self.writing == WritingStyle::InPlace || !is_emptied {
-            return vec![(span, String::new())];
+            return Ok(vec![(span, String::new())]);
         }
         // The tag ends before the content.
-        vec![(span.start - 1..parent.span.end, self.tag_end().to_owned())]
+        let end = self.tag_end(budget)?.to_owned();
+        Ok(vec![(span.start - 1..parent.span.end, end)])
     }
 
     /// How an element without content ends: as those of the file do.
-    fn tag_end(&self) -> &'static str {
+    fn tag_end(&self, budget: &mut Budget) -> Result<&'static str, PatchError> {
+        budget.spend_bytes(self.tree.text.len())?;
         let ends = self.tree.text.match_indices("/>").map(|(at, _)| at);
         let mut before = ends.map(|at| self.tree.text[..at].ends_with(' '));
-        match before.next() {
+        Ok(match before.next() {
             Some(true) if before.all(|is_space| is_space) => " />",
             _ => "/>",
-        }
+        })
     }
 
     /// Where an element of the patch ends that has no content, if it is written in another way than [`tag_end`](Self::tag_end).
@@ -332,15 +349,15 @@ impl XmlOperation<'_> {
         (&self.patch.text[end.clone()] != tag_end).then_some(end)
     }
 
-    fn remove(&self, target: &SelectedPart) -> Result<Edit, PatchError> {
-        let space = self.attribute("ws")?;
+    fn remove(&self, target: &SelectedPart, budget: &mut Budget) -> Result<Edit, PatchError> {
+        let space = self.attribute("ws", budget)?;
         let (id, attribute) = match target {
             SelectedPart::Node(id) => (*id, None),
             SelectedPart::Attribute(id, name) => (*id, Some(name.clone())),
             SelectedPart::Namespace(id, prefix) => (*id, Some(declaration(prefix))),
         };
         if let Some(name) = attribute {
-            let attributes = self.tree.attributes(id)?;
+            let attributes = self.tree.attributes(id, budget)?;
             let found = attributes.into_iter().find(|it| it.name == name);
             let found = found.ok_or_else(|| self.unfit("there is no such attribute"))?;
             return match space {
@@ -364,20 +381,21 @@ impl XmlOperation<'_> {
         if node.kind == NodeKind::Text && space.is_some() {
             return Err(self.invalid("there is no white space at a text"));
         }
-        let none = || self.unfit("there is no white space");
+        // Its siblings are looked through.
+        budget.spend(id - node.parent)?;
+        let mut space = |sibling: Option<NodeId>| match sibling {
+            Some(at) if self.tree.is_space(at, budget)? => Ok(self.tree.node(at).span.clone()),
+            _ => Err(self.unfit("there is no white space")),
+        };
         if before {
             let siblings = self.tree.children(node.parent);
-            let last = siblings.take_while(|&it| it < id).last();
-            let last = last.filter(|&it| self.tree.is_space(it));
-            span.start = self.tree.node(last.ok_or_else(none)?).span.start;
+            span.start = space(siblings.take_while(|&it| it < id).last())?.start;
         }
         if after {
             let is_sibling = node.after < self.tree.node(node.parent).after;
-            let next = Some(node.after).filter(|_| is_sibling);
-            let next = next.filter(|&it| self.tree.is_space(it));
-            span.end = self.tree.node(next.ok_or_else(none)?).span.end;
+            span.end = space(Some(node.after).filter(|_| is_sibling))?.end;
         }
-        Ok(self.removed(id, span))
+        self.removed(id, span, budget)
     }
 
     /// Content of the patch as it is written below an element of the file.
@@ -393,8 +411,7 @@ impl XmlOperation<'_> {
             self.tree.scope(parent, budget)?,
         );
         let mut edit = Edit::new();
-        budget.spend(self.tree.text.len() / 4)?;
-        let tag_end = self.tag_end();
+        let tag_end = self.tag_end(budget)?;
         for id in self.id + 1..self.patch.node(self.id).after {
             let node = self.patch.node(id);
             if node.kind != NodeKind::Element || !content.contains(&node.span.start) {
@@ -404,28 +421,29 @@ impl XmlOperation<'_> {
             let mut declared: Vec<&str> = Vec::new();
             let mut at = id;
             while at != self.id {
-                budget.spend(self.patch.tag(at).len() / 4 + 1)?;
-                let attributes = self.patch.attributes(at)?;
+                let attributes = self.patch.attributes(at, budget)?;
                 declared.extend(attributes.iter().filter_map(|it| it.declares()));
                 at = self.patch.node(at).parent;
             }
+            let name = self.patch.name(id, budget)?;
+            let attributes = self.patch.attributes(id, budget)?;
             let mut rename = |name: &str, begin: usize, is_element: bool| {
                 let (prefix, local) = split_name(name);
+                budget.spend_search(declared.len(), prefix.len())?;
                 if declared.contains(&prefix)
                     || prefix == "xml"
                     || (prefix.is_empty() && !is_element)
                 {
                     return Ok(());
                 }
-                let uri = match uri_of(&known, prefix) {
+                let uri = match known.uri_of(prefix, budget)? {
                     Some(uri) => uri,
                     None if prefix.is_empty() => "",
                     None => return Err(self.invalid("a prefix is not declared")),
                 };
-                let new = prefix_of(&scope, uri, prefix, is_element);
+                let new = scope.prefix_of(uri, prefix, is_element, budget)?;
                 let new =
                     new.ok_or_else(|| self.unfit("the file has no prefix for a namespace"))?;
-                budget.spend(declared.len() + known.len() + scope.len())?;
                 if new != prefix {
                     budget.add(0, new.len() + 1 + local.len())?;
                     let name_span = begin..begin + name.len();
@@ -437,7 +455,6 @@ impl XmlOperation<'_> {
                 }
                 Ok(())
             };
-            let name = self.patch.name(id);
             rename(name, node.span.start + 1, true)?;
             let other_end = self.other_end(id, tag_end);
             if other_end.is_some() {
@@ -447,7 +464,7 @@ impl XmlOperation<'_> {
             if node.content.start < node.span.end && other_end.is_none() {
                 rename(name, node.content.end + 2, true)?;
             }
-            for attribute in self.patch.attributes(id)? {
+            for attribute in attributes {
                 if attribute.declares().is_none() {
                     let space = self.patch.text[attribute.span.clone()].trim_start();
                     let begin = attribute.span.end - space.len();
@@ -482,31 +499,6 @@ fn quoted(text: &str, quote: char) -> String {
     }
 }
 
-fn uri_of<'s>(scope: &'s [(&str, String)], prefix: &str) -> Option<&'s str> {
-    let found = scope.iter().find(|(known, _)| *known == prefix);
-    found.map(|(_, uri)| uri.as_str())
-}
-
-/// The prefix of a namespace in a scope: the same one if that is right, or else the innermost one.
-fn prefix_of<'s>(
-    scope: &'s [(&'s str, String)],
-    uri: &str,
-    prefix: &'s str,
-    is_element: bool,
-) -> Option<&'s str> {
-    match uri_of(scope, prefix) {
-        Some(known) if known == uri => return Some(prefix),
-        None if prefix.is_empty() && uri.is_empty() => return Some(prefix),
-        _ => {}
-    }
-    if uri.is_empty() {
-        return None;
-    }
-    let mut others = scope.iter();
-    let found = others.find(|(known, other)| other == uri && (is_element || !known.is_empty()));
-    found.map(|(known, _)| *known)
-}
-
 #[cfg(test)]
 mod examples;
 
@@ -514,6 +506,7 @@ mod examples;
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::xml_tree::Scope;
     use super::*;
 
     fn patched(file: &str, operations: &str) -> Result<String, PatchError> {
@@ -696,6 +689,110 @@ mod tests {
         assert_eq!(error, Err(PatchError::Limit("too much work")));
     }
 
+    /// Each of these takes millions of comparisons, or reads millions of bytes: much more than its length.
+    #[test]
+    fn searches_of_a_patch_are_counted() {
+        let numbered = |number: usize, each: &dyn Fn(usize) -> String| -> String {
+            (0..number).map(each).collect()
+        };
+        let long = "p".repeat(1000);
+        let long_prefixes = numbered(250, &|n| format!(" xmlns:{long}{n:03}=\"u\""));
+        let prefixes = numbered(250, &|n| format!(" xmlns:p{n:03}=\"u\""));
+        let diff = |operations: &str| format!("<diff>{operations}</diff>");
+        let conditions = |condition: &str, steps: usize| {
+            format!("*{}", format!("/*{}", condition.repeat(100)).repeat(steps))
+        };
+        let attributes = numbered(250, &|n| format!(" q001:a{n}=\"\""));
+        let names = format!("<{}/>", "n".repeat(100_000));
+        let namespaces = [1, 2].map(|n| format!("xmlns=\"{}{n}\"", "u".repeat(1000)));
+        for (what, file, patch, work) in [
+            (
+                "attributes below declarations",
+                "<r/>".to_owned(),
+                diff(&format!(
+                    "<add sel=\"r\"><a xmlns:q001=\"q\">{}{}{}</a></add>",
+                    format!("<a{prefixes}>").repeat(8),
+                    format!("<b{attributes}/>").repeat(50),
+                    "</a>".repeat(8)
+                )),
+                5_000_000,
+            ),
+            (
+                "names of a selector",
+                "<r/>".to_owned(),
+                format!(
+                    "<diff{prefixes}><add sel=\"{}\"/></diff>",
+                    conditions("[@p249:a='']", 20)
+                ),
+                500_000,
+            ),
+            (
+                "long prefixes in scope",
+                format!("<r{long_prefixes}><a{long_prefixes}/></r>"),
+                diff("<add sel=\"r/a\"><b/></add>"),
+                5_000_000,
+            ),
+            (
+                "long prefixes of a document",
+                format!(
+                    "<r{long_prefixes}>{}</r>",
+                    format!("<{long}000:a/>").repeat(200)
+                ),
+                diff("<remove sel=\"r/b\"/>"),
+                5_000_000,
+            ),
+            (
+                "long names",
+                format!("<r><a>{}<x/></a></r>", names.repeat(10)),
+                diff(&format!("<remove sel=\"{}\"/>", conditions("[x='']", 1))),
+                8_000_000,
+            ),
+            (
+                "long namespaces",
+                format!(
+                    "<r><a {}>{}<x {}/></a></r>",
+                    namespaces[0],
+                    "<x/>".repeat(1000),
+                    namespaces[1]
+                ),
+                format!(
+                    "<p:d xmlns:p=\"q\" {}><p:remove sel=\"{}\"/></p:d>",
+                    namespaces[1],
+                    conditions("[x='']", 1)
+                ),
+                5_000_000,
+            ),
+            (
+                "operations",
+                "<a/>".to_owned(),
+                diff(&"<add sel=\"a\"/>".repeat(10_000)),
+                2_000_000,
+            ),
+            (
+                "nodes that are read again",
+                format!("<r>{}</r>", "<a/>".repeat(10_000)),
+                diff(&"<add sel=\"r\"/>".repeat(20)),
+                2_000_000,
+            ),
+            (
+                "comments that are read again",
+                format!("<r>{}</r>", "<!---->".repeat(10_000)),
+                diff(&"<add sel=\"r\"/>".repeat(20)),
+                2_000_000,
+            ),
+            (
+                "texts that are compared",
+                format!("<r>{}</r>", "<a/>".repeat(1000)),
+                diff(&format!("<remove sel=\"{}\"/>", conditions("[.='']", 1))),
+                600_000,
+            ),
+        ] {
+            let applied = apply(&file, &patch, &mut Budget::of_work(work));
+            let limit = Err(PatchError::Limit("too much work"));
+            assert_eq!(applied, limit, "{what}");
+        }
+    }
+
     #[test]
     fn long_prefixes_namespaces_and_tags_are_limited() {
         let long = "p".repeat(2000);
@@ -805,7 +902,7 @@ mod tests {
             let wrapped = format!("<a>{nearly}</a>");
             let patch = format!("<d><add sel=\"{selector}\">x</add></d>");
             let _ = apply(&wrapped, &patch, &mut budget);
-            let _ = Selector::parse(&selector, &[]);
+            let _ = Selector::parse(&selector, &Scope::default(), &mut budget);
         }
     }
 }

@@ -4,8 +4,8 @@
 //! of an attribute, of a child or of the element itself. The last step may name an attribute, a namespace, a text, a comment or an
 //! instruction. Prefixes, and names without one, are those of the patch's own namespaces.
 
-use super::error::{Budget, MAX_DEPTH, PatchError};
-use super::xml_tree::{Attribute, NodeId, NodeKind, Tree, split_name};
+use super::error::{BYTES_A_STEP, Budget, MAX_DEPTH, PatchError};
+use super::xml_tree::{Attribute, NodeId, NodeKind, Scope, Tree, split_name};
 
 /// What a selector locates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +66,15 @@ pub(super) struct Selector(Vec<SelectorStep>);
 
 impl Selector {
     /// Reads a selector. `scope`: the patch's own namespaces.
-    pub(super) fn parse(text: &str, scope: &[(&str, String)]) -> Result<Self, SelectorError> {
+    pub(super) fn parse(
+        text: &str,
+        scope: &Scope<'_>,
+        budget: &mut Budget,
+    ) -> Result<Self, SelectorError> {
         let mut parser = SelectorParser {
             rest: text.trim(),
             scope,
+            budget,
         };
         let mut steps = Vec::new();
         if parser.takes("/") && parser.rest.is_empty() {
@@ -112,8 +117,12 @@ impl Selector {
                         let mut leaves = Vec::new();
                         for child in tree.children(at) {
                             budget.spend(1)?;
-                            let is_named = name.as_ref().is_none_or(|it| tree.name(child) == it);
-                            if tree.node(child).kind == *kind && is_named {
+                            let is_found = tree.node(child).kind == *kind
+                                && match name {
+                                    Some(name) => tree.name(child, budget)? == name,
+                                    None => true,
+                                };
+                            if is_found {
                                 leaves.push(child);
                             }
                         }
@@ -154,8 +163,7 @@ fn elements_attributes<'a>(
     if tree.node(id).kind != NodeKind::Element {
         return Ok(Vec::new());
     }
-    budget.spend(tree.tag(id).len() / 4 + 1)?;
-    tree.attributes(id)
+    tree.attributes(id, budget)
 }
 
 /// The element whose id that is. Without a document type only `xml:id` is one; others call it `id`.
@@ -188,7 +196,7 @@ fn children(
     let mut found = Vec::new();
     for child in tree.children(at) {
         budget.spend(1)?;
-        if is_named(tree, child, name) {
+        if is_named(tree, child, name, budget)? {
             found.push(child);
         }
     }
@@ -208,7 +216,7 @@ fn children(
                     for inner in tree.children(child) {
                         budget.spend(1)?;
                         is_met = is_met
-                            || (is_named(tree, inner, name)
+                            || (is_named(tree, inner, name, budget)?
                                 && tree.value(inner, budget)? == *value);
                     }
                     is_met
@@ -223,16 +231,23 @@ fn children(
     Ok(found)
 }
 
-fn is_named(tree: &Tree<'_>, id: NodeId, test: &NameTest) -> bool {
+fn is_named(
+    tree: &Tree<'_>,
+    id: NodeId,
+    test: &NameTest,
+    budget: &mut Budget,
+) -> Result<bool, PatchError> {
     if tree.node(id).kind != NodeKind::Element {
-        return false;
+        return Ok(false);
     }
-    match test {
-        NameTest::Any => true,
-        NameTest::Name { namespace, local } => {
-            split_name(tree.name(id)).1 == local && tree.namespace(id) == namespace
-        }
+    let NameTest::Name { namespace, local } = test else {
+        return Ok(true);
+    };
+    if split_name(tree.name(id, budget)?).1 != local {
+        return Ok(false);
     }
+    budget.spend_bytes(namespace.len())?;
+    Ok(tree.namespace(id) == namespace)
 }
 
 /// The name of an attribute as it is written, and its value.
@@ -254,9 +269,7 @@ fn attribute(
             "" => namespace.is_empty(),
             prefix => {
                 let scope = tree.scope(id, budget)?;
-                scope
-                    .iter()
-                    .any(|(known, uri)| *known == prefix && uri == namespace)
+                scope.uri_of(prefix, budget)? == Some(namespace)
             }
         };
         if is_right {
@@ -269,7 +282,8 @@ fn attribute(
 
 struct SelectorParser<'a> {
     rest: &'a str,
-    scope: &'a [(&'a str, String)],
+    scope: &'a Scope<'a>,
+    budget: &'a mut Budget,
 }
 
 impl<'a> SelectorParser<'a> {
@@ -423,10 +437,12 @@ impl<'a> SelectorParser<'a> {
             true => (first, self.plain_name()?),
             false => ("", first),
         };
-        let known = self.scope.iter().find(|(known, _)| *known == prefix);
-        let namespace = match known {
+        let namespace = match self.scope.uri_of(prefix, self.budget)? {
             Some(_) if prefix.is_empty() && !is_element => String::new(),
-            Some((_, namespace)) => namespace.clone(),
+            Some(namespace) => {
+                self.budget.spend(namespace.len() / BYTES_A_STEP)?;
+                namespace.to_owned()
+            }
             None if prefix.is_empty() => String::new(),
             None => return Err(SelectorError::Invalid),
         };
@@ -447,13 +463,14 @@ mod tests {
     fn located(selector: &str) -> Result<String, &'static str> {
         let mut budget = Budget::new();
         let tree = Tree::parse(DOCUMENT, "file", &mut budget).unwrap();
-        let scope = [("", "urn:d"), ("x", "urn:a"), ("w", "urn:u")];
-        let scope = scope.map(|(prefix, uri)| (prefix, uri.to_owned()));
-        let target = Selector::parse(selector, &scope).and_then(|it| it.locate(&tree, &mut budget));
+        let scope = Scope::of(&[("", "urn:d"), ("x", "urn:a"), ("w", "urn:u")]);
+        let target = Selector::parse(selector, &scope, &mut budget)
+            .and_then(|it| it.locate(&tree, &mut budget));
+        let name = |id| tree.name(id, &mut Budget::new()).unwrap();
         match target {
             Ok(SelectedPart::Node(id)) => Ok(tree.source(id).to_owned()),
-            Ok(SelectedPart::Attribute(id, name)) => Ok(format!("{}@{name}", tree.name(id))),
-            Ok(SelectedPart::Namespace(id, prefix)) => Ok(format!("{}#{prefix}", tree.name(id))),
+            Ok(SelectedPart::Attribute(id, attribute)) => Ok(format!("{}@{attribute}", name(id))),
+            Ok(SelectedPart::Namespace(id, prefix)) => Ok(format!("{}#{prefix}", name(id))),
             Err(SelectorError::Invalid) => Err("invalid"),
             Err(SelectorError::NotOne) => Err("not one"),
             Err(SelectorError::Patch(_)) => Err("other"),
@@ -531,9 +548,9 @@ mod tests {
     #[test]
     fn work_of_a_selector_is_limited() {
         let document = format!("<a>{}</a>", "<b><c>x</c></b>".repeat(1000));
-        let mut budget = Budget::new();
+        let (mut budget, scope) = (Budget::new(), Scope::default());
         let tree = Tree::parse(&document, "file", &mut budget).unwrap();
-        let selector = Selector::parse("*/*[c='y'][.='z']", &[]).unwrap();
+        let selector = Selector::parse("*/*[c='y'][.='z']", &scope, &mut budget).unwrap();
         assert_eq!(
             selector.locate(&tree, &mut budget),
             Err(SelectorError::NotOne)
@@ -553,7 +570,7 @@ mod tests {
             "*/b/namespace::p",
             &many,
         ] {
-            let selector = Selector::parse(costly, &[]).unwrap();
+            let selector = Selector::parse(costly, &scope, &mut budget).unwrap();
             let mut small = Budget::of_work(900);
             let limit = SelectorError::Patch(PatchError::Limit("too much work"));
             assert_eq!(selector.locate(&tree, &mut small), Err(limit), "{costly}");
@@ -564,7 +581,7 @@ mod tests {
             format!("*{}", "[1]".repeat(MAX_DEPTH + 1)),
         ] {
             assert_eq!(
-                Selector::parse(&long, &[]).unwrap_err(),
+                Selector::parse(&long, &scope, &mut budget).unwrap_err(),
                 SelectorError::Invalid
             );
         }

@@ -11,12 +11,12 @@ use quick_xml::escape::unescape;
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
 
-use super::error::{Budget, MAX_DEPTH, MAX_NODES, PatchError};
+use super::error::{BYTES_A_STEP, Budget, MAX_DEPTH, MAX_NODES, PatchError};
 
 /// The namespace of the prefix `xml`.
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
-/// How many bytes are read in one step of work.
-const BYTES_A_STEP: usize = 4;
+/// The steps of reading a node, beyond those of its text: an event of the reader, and its place in memory.
+const NODE_STEPS: usize = 16;
 /// The limit on the attributes of an element: each is compared with all declarations that are in scope.
 const MAX_ATTRIBUTES: usize = 256;
 /// The limit on the length of a prefix and of a namespace, in bytes: both are copied for each element that has them.
@@ -98,7 +98,7 @@ impl<'a> Tree<'a> {
         what: &'static str,
         budget: &mut Budget,
     ) -> Result<Self, PatchError> {
-        budget.spend(text.len() / BYTES_A_STEP + 1)?;
+        budget.spend_bytes(text.len())?;
         // The reader would skip it, and its positions would not be those in the text.
         if text.starts_with('\u{feff}') {
             return Err(PatchError::Syntax {
@@ -141,9 +141,11 @@ impl<'a> Tree<'a> {
                 Event::Start(_) => reading.element(span, false, budget)?,
                 Event::Empty(_) => reading.element(span, true, budget)?,
                 Event::End(_) => reading.close(span)?,
-                Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => reading.text(span)?,
-                Event::Comment(_) => reading.leaf(NodeKind::Comment, span)?,
-                Event::PI(_) => reading.leaf(NodeKind::Instruction, span)?,
+                Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => {
+                    reading.text(span, budget)?;
+                }
+                Event::Comment(_) => reading.leaf(NodeKind::Comment, span, budget)?,
+                Event::PI(_) => reading.leaf(NodeKind::Instruction, span, budget)?,
                 Event::Decl(_) => {}
                 Event::DocType(_) => {
                     return Err(reading.tree.error("a document type declaration", begin));
@@ -189,7 +191,13 @@ impl<'a> Tree<'a> {
     }
 
     /// The name of an element or of an instruction as it is written.
-    pub(super) fn name(&self, id: NodeId) -> &'a str {
+    pub(super) fn name(&self, id: NodeId, budget: &mut Budget) -> Result<&'a str, PatchError> {
+        budget.spend_bytes(self.tag(id).len())?;
+        Ok(self.written_name(id))
+    }
+
+    /// As [`name`](Self::name), where the tag is counted already.
+    fn written_name(&self, id: NodeId) -> &'a str {
         let begin = match self.nodes[id].kind {
             NodeKind::Instruction => 2,
             _ => 1,
@@ -199,15 +207,20 @@ impl<'a> Tree<'a> {
         &tag[..end.unwrap_or(tag.len())]
     }
 
-    /// The start tag of an element.
+    /// The start tag of an element; of other nodes all.
     pub(super) fn tag(&self, id: NodeId) -> Range<usize> {
         self.nodes[id].span.start..self.nodes[id].content.start
     }
 
     /// The attributes of an element, in their order.
-    pub(super) fn attributes(&self, id: NodeId) -> Result<Vec<Attribute<'a>>, PatchError> {
+    pub(super) fn attributes(
+        &self,
+        id: NodeId,
+        budget: &mut Budget,
+    ) -> Result<Vec<Attribute<'a>>, PatchError> {
         let tag = self.tag(id);
-        let begin = tag.start + 1 + self.name(id).len();
+        budget.spend_bytes(tag.len())?;
+        let begin = tag.start + 1 + self.written_name(id).len();
         let mut attributes = Vec::new();
         let mut at = begin;
         let is_space = |it: char| it.is_ascii_whitespace();
@@ -251,30 +264,24 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The namespaces that are in scope at a node, by prefix; the innermost declaration of each first.
-    pub(super) fn scope(
-        &self,
-        id: NodeId,
-        budget: &mut Budget,
-    ) -> Result<Vec<(&'a str, String)>, PatchError> {
-        let mut scope: Vec<(&'a str, String)> = Vec::new();
+    /// The namespaces that are in scope at a node.
+    pub(super) fn scope(&self, id: NodeId, budget: &mut Budget) -> Result<Scope<'a>, PatchError> {
+        let mut scope = Scope(Vec::new());
         let mut at = id;
         while at != 0 {
-            budget.spend(self.tag(at).len() / BYTES_A_STEP + 1)?;
             if self.nodes[at].kind == NodeKind::Element {
-                for attribute in self.attributes(at)? {
-                    let Some(prefix) = attribute.declares() else {
-                        continue;
-                    };
-                    budget.spend(scope.len() + 1)?;
-                    if scope.iter().all(|(known, _)| *known != prefix) {
-                        scope.push((prefix, self.unescaped(attribute.value)?.into_owned()));
+                for attribute in self.attributes(at, budget)? {
+                    if let Some(prefix) = attribute.declares()
+                        && scope.uri_of(prefix, budget)?.is_none()
+                    {
+                        let uri = self.unescaped(attribute.value)?.into_owned();
+                        scope.0.push((prefix, uri));
                     }
                 }
             }
             at = self.nodes[at].parent;
         }
-        scope.push(("xml", XML.to_owned()));
+        scope.0.push(("xml", XML.to_owned()));
         Ok(scope)
     }
 
@@ -285,7 +292,7 @@ impl<'a> Tree<'a> {
 
     /// The characters of all texts in a node (XPath 1.0, section 5).
     pub(super) fn value(&self, id: NodeId, budget: &mut Budget) -> Result<String, PatchError> {
-        budget.spend(self.source(id).len() / BYTES_A_STEP + 1)?;
+        budget.spend_bytes(self.source(id).len())?;
         let mut value = String::new();
         for at in id..self.nodes[id].after {
             if self.nodes[at].kind != NodeKind::Text {
@@ -304,9 +311,62 @@ impl<'a> Tree<'a> {
     }
 
     /// Whether a node is text that is only white space.
-    pub(super) fn is_space(&self, id: NodeId) -> bool {
-        self.nodes[id].kind == NodeKind::Text
-            && self.source(id).bytes().all(|it| it.is_ascii_whitespace())
+    pub(super) fn is_space(&self, id: NodeId, budget: &mut Budget) -> Result<bool, PatchError> {
+        if self.nodes[id].kind != NodeKind::Text {
+            return Ok(false);
+        }
+        let text = self.source(id);
+        budget.spend_bytes(text.len())?;
+        Ok(text.bytes().all(|it| it.is_ascii_whitespace()))
+    }
+}
+
+/// The namespaces that are in scope at a node, by prefix; the innermost declaration of each first.
+#[derive(Debug, Default)]
+pub(super) struct Scope<'a>(Vec<(&'a str, String)>);
+
+impl<'a> Scope<'a> {
+    #[cfg(test)]
+    pub(super) fn of(declared: &[(&'a str, &str)]) -> Self {
+        let declared = declared.iter();
+        Self(
+            declared
+                .map(|&(prefix, uri)| (prefix, uri.to_owned()))
+                .collect(),
+        )
+    }
+
+    /// The namespace of a prefix.
+    pub(super) fn uri_of(
+        &self,
+        prefix: &str,
+        budget: &mut Budget,
+    ) -> Result<Option<&str>, PatchError> {
+        budget.spend_search(self.0.len(), prefix.len())?;
+        let found = self.0.iter().find(|(known, _)| *known == prefix);
+        Ok(found.map(|(_, uri)| uri.as_str()))
+    }
+
+    /// The prefix of a namespace, for an attribute or an element: the same one if that is right, or else the innermost one.
+    pub(super) fn prefix_of<'s>(
+        &'s self,
+        uri: &str,
+        prefix: &'s str,
+        is_element: bool,
+        budget: &mut Budget,
+    ) -> Result<Option<&'s str>, PatchError> {
+        match self.uri_of(prefix, budget)? {
+            Some(known) if known == uri => return Ok(Some(prefix)),
+            None if prefix.is_empty() && uri.is_empty() => return Ok(Some(prefix)),
+            _ => {}
+        }
+        if uri.is_empty() {
+            return Ok(None);
+        }
+        budget.spend_search(self.0.len(), uri.len())?;
+        let mut others = self.0.iter();
+        let found = others.find(|(known, other)| other == uri && (is_element || !known.is_empty()));
+        Ok(found.map(|(known, _)| *known))
     }
 }
 
@@ -322,7 +382,13 @@ struct TreeBuilder<'a> {
 }
 
 impl<'a> TreeBuilder<'a> {
-    fn add(&mut self, kind: NodeKind, span: Range<usize>) -> Result<NodeId, PatchError> {
+    fn add(
+        &mut self,
+        kind: NodeKind,
+        span: Range<usize>,
+        budget: &mut Budget,
+    ) -> Result<NodeId, PatchError> {
+        budget.spend(NODE_STEPS)?;
         let id = self.tree.nodes.len();
         if id >= MAX_NODES {
             return Err(PatchError::Limit("too many nodes"));
@@ -338,11 +404,16 @@ impl<'a> TreeBuilder<'a> {
         Ok(id)
     }
 
-    fn leaf(&mut self, kind: NodeKind, span: Range<usize>) -> Result<(), PatchError> {
-        self.add(kind, span).map(drop)
+    fn leaf(
+        &mut self,
+        kind: NodeKind,
+        span: Range<usize>,
+        budget: &mut Budget,
+    ) -> Result<(), PatchError> {
+        self.add(kind, span, budget).map(drop)
     }
 
-    fn text(&mut self, span: Range<usize>) -> Result<(), PatchError> {
+    fn text(&mut self, span: Range<usize>, budget: &mut Budget) -> Result<(), PatchError> {
         if span.is_empty() {
             return Ok(());
         }
@@ -364,7 +435,7 @@ impl<'a> TreeBuilder<'a> {
             last.content = span.end..span.end;
             return Ok(());
         }
-        self.leaf(NodeKind::Text, span)
+        self.leaf(NodeKind::Text, span, budget)
     }
 
     fn element(
@@ -383,9 +454,9 @@ impl<'a> TreeBuilder<'a> {
             self.has_root = true;
         }
         let begin = span.start;
-        let id = self.add(NodeKind::Element, span)?;
+        let id = self.add(NodeKind::Element, span, budget)?;
         let depth = self.open.len();
-        for attribute in self.tree.attributes(id)? {
+        for attribute in self.tree.attributes(id, budget)? {
             if let Some(prefix) = attribute.declares() {
                 if prefix.len().max(attribute.value.len()) > MAX_NAME_BYTES {
                     return Err(PatchError::Limit("a prefix or a namespace is too long"));
@@ -394,13 +465,11 @@ impl<'a> TreeBuilder<'a> {
                 self.scopes.push((depth, prefix, uri));
             }
         }
-        let (prefix, _) = split_name(self.tree.name(id));
+        let (prefix, _) = split_name(self.tree.name(id, budget)?);
+        budget.spend_search(self.scopes.len(), prefix.len())?;
         let mut scopes = self.scopes.iter().rev();
-        let found = scopes.position(|(_, known, _)| *known == prefix);
-        budget.spend(found.unwrap_or(self.scopes.len()) + 1)?;
-        let uri = match found {
-            Some(back) => {
-                let (.., uri) = &self.scopes[self.scopes.len() - 1 - back];
+        let uri = match scopes.find(|(_, known, _)| *known == prefix) {
+            Some((.., uri)) => {
                 budget.spend(uri.len() / BYTES_A_STEP)?;
                 uri.clone()
             }
