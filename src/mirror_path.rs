@@ -30,8 +30,9 @@ const LONGEST_NAME: usize = 255;
 /// The maximum length of a path in bytes: together with the path of the mirror it stays below the 4,096 that programs can
 /// open.
 const LONGEST_PATH: usize = 3000;
-/// The maximum number of names in a plain path: each new folder is synced, and a thousand of them for one file is an attack.
-const MOST_NAMES: usize = 128;
+/// The maximum number of names in a plain path, with that of the host: each may be a new folder, which takes an inode and a block.
+/// So a file takes no more than these, whatever its URI is. Trees that are split by digits, such as pairtrees, have some 10 to 15.
+const MOST_NAMES: usize = 24;
 /// How much of the last segment a made name repeats, in bytes; file systems that encrypt names allow about 140 in all.
 const READABLE: usize = 60;
 

@@ -214,7 +214,7 @@ fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Atten
 pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attention> {
     let attention = error.map(|StatusError { code, message, at }| {
         let next_step = match code.as_str() {
-            "disk-full" => "free space on the file system of the mirror, or raise the quota",
+            "disk-full" => "free space or inodes (`df -i`) on the file system of the mirror, or raise the quota",
             "read-only" => "mount the file system of the mirror so that it can be written",
             "mirror-locked" => {
                 "stop the other process that uses the mirror, or give the Source a mirror of its own"
@@ -250,7 +250,7 @@ pub(super) fn of_former_sets(source: &str, former: usize, since: &str) -> Attent
 pub(super) fn of_versions(error: Option<&StatusError>) -> Option<Attention> {
     let StatusError { code, message, at } = error?;
     let next_step = match code.as_str() {
-        "disk-full" => "free space on its file system, or raise the quota",
+        "disk-full" => "free space or inodes (`df -i`) on its file system, or raise the quota",
         "read-only" => "mount its file system so that it can be written",
         "mirror-locked" => {
             "stop the other process that uses it, or give the Source a folder of its own"

@@ -11,8 +11,8 @@ use crate::mirror_path::BadPath;
 /// Why a file could not be staged, published, removed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
-    /// The file system or a quota is full.
-    #[error("no space left: {doing} {path}")]
+    /// The file system or a quota is full, or few inodes are free.
+    #[error("no space or no inodes left: {doing} {path}")]
     DiskFull {
         /// The operation that failed, such as `writing`.
         doing: &'static str,
@@ -94,7 +94,7 @@ impl MirrorError {
     /// The message for an operator whose mirror can't be opened: the error, and what to do about it.
     pub fn of_opening(&self) -> String {
         let step = match self {
-            Self::DiskFull { .. } => "free some space on its disk",
+            Self::DiskFull { .. } => "free some space on its disk, or some inodes (`df -i`)",
             Self::ReadOnly { .. } => {
                 "mount it writable; a systemd unit needs it among its ReadWritePaths"
             }

@@ -22,6 +22,10 @@ pub(super) const SYNC_TOGETHER: usize = 16;
 /// What `stat` counts as a block, in bytes.
 const BLOCK: i128 = 512;
 
+/// The share of its inodes that a file system keeps free, and how many at most: other programs need some, such as the database.
+const FREE_SHARE: u64 = 100;
+const MOST_FREE: u64 = 10_000;
+
 /// The file systems whose sync was checked, as `statfs` names them (linux/magic.h).
 const EXT4: u32 = 0xEF53;
 const XFS: u32 = 0x5846_5342;
@@ -84,6 +88,16 @@ impl FileSystem {
         synced
     }
 
+    /// Fails as a full file system does if no inode may be used: before each file and each folder that is created.
+    ///
+    /// Files without bytes, and folders, could use up the inodes of all programs long before the space is.
+    pub(super) fn check_inodes(&self) -> Result<()> {
+        match rustix::fs::fstatvfs(&self.handle) {
+            Ok(stat) if has_few_inodes(stat.f_files, stat.f_favail) => Err(Errno::NOSPC),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the file system has the bytes of a staged file that was synced. What is staged has no holes.
     ///
     /// Blocks that hold no bytes of the file are counted, too, such as one of extended attributes: they can hide as many that are
@@ -139,6 +153,12 @@ fn is_permitted(probed: Result<()>) -> bool {
     probed == Err(Errno::BADF)
 }
 
+/// Whether so few inodes of a file system are free that none may be used. Where there are none in all it has no fixed number of them, as
+/// btrfs.
+fn has_few_inodes(total: u64, free: u64) -> bool {
+    total > 0 && free <= (total / FREE_SHARE).min(MOST_FREE)
+}
+
 /// Whether the kernel of this release, such as `6.1.0-18-amd64`, reports all errors to a sync of a file system.
 fn reports_errors(release: &CStr) -> bool {
     let release = release.to_string_lossy();
@@ -155,6 +175,23 @@ fn reports_errors(release: &CStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_inodes_stay_free() {
+        for (total, free, is_few) in [
+            (0, 0, false),
+            (2000, 21, false),
+            (2000, 20, true),
+            (2000, 0, true),
+            (99, 1, false),
+            (99, 0, true),
+            (100_000_000, 10_001, false),
+            (100_000_000, 10_000, true),
+            (u64::MAX, u64::MAX, false),
+        ] {
+            assert_eq!(has_few_inodes(total, free), is_few, "{free} of {total}");
+        }
+    }
 
     #[test]
     fn kernels_that_report_no_errors_are_not_trusted() {

@@ -187,7 +187,11 @@ impl Mirror {
         let folder = match opened.take() {
             Some((at, folder)) if at == path.folder() => folder,
             _ => {
-                let record = |folder: &str| unsynced.record(folder, failures);
+                let record = |folder: &str| {
+                    self.staging.file_system.check_inodes()?;
+                    unsynced.record(folder, failures);
+                    Ok(())
+                };
                 match self.tree.create_folders(path.folder(), record) {
                     Ok(folder) => folder,
                     Err(errno) => return Err((errno, file)),

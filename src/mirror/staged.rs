@@ -222,6 +222,7 @@ impl Staged {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let failures = staging.file_system.failures();
+        staging.file_system.check_inodes().map_err(not_created)?;
         let mut created = None;
         let name = staging.link(|folder, name| {
             inject_fault(Call::Create)?;
@@ -240,6 +241,7 @@ impl Staged {
             return Self::begin(staging);
         }
         let failures = staging.file_system.failures();
+        staging.file_system.check_inodes().map_err(not_created)?;
         inject_fault(Call::Create).map_err(not_created)?;
         let file = open_unnamed(&staging.folder).map_err(not_created)?;
         Ok(Self::of(staging, file, None, failures))

@@ -130,11 +130,11 @@ impl FolderTree {
         Ok(false)
     }
 
-    /// Opens a folder; creates it and its ancestors if missing. Every folder is recorded before it gets a new entry.
+    /// Opens a folder; creates it and its ancestors if missing. Every folder is recorded before it gets a new entry, unless that fails.
     pub(super) fn create_folders(
         &self,
         folder: &str,
-        mut record: impl FnMut(&str),
+        mut record: impl FnMut(&str) -> Result<()>,
     ) -> Result<OwnedFd> {
         let mut missing = Vec::new();
         let mut path = folder;
@@ -149,7 +149,7 @@ impl FolderTree {
         };
         for path in missing.into_iter().rev() {
             let (parent, name) = split(path);
-            record(parent);
+            record(parent)?;
             create_folder(&at, name, 0o755)?;
             at = openat(&at, name, FOLDER, Mode::empty())?;
         }

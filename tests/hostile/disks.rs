@@ -294,6 +294,41 @@ async fn full_file_system_is_reported_and_retried() {
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
+/// Runs only if `RESYNCD_FEW_INODES` names a folder on a file system with few inodes, as `RESYNCD_SMALL_DISK`.
+#[tokio::test(flavor = "multi_thread")]
+async fn last_inodes_are_left_to_others() {
+    let Some(disk) = std::env::var_os("RESYNCD_FEW_INODES") else {
+        println!("skipped: RESYNCD_FEW_INODES names no file system with few inodes");
+        return;
+    };
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::below(disk.as_ref(), &source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    let free = || rustix::fs::statvfs(home.folder()).unwrap().f_favail;
+    assert!((100..10_000).contains(&free()), "{} free inodes", free());
+    let ballast = home.folder().join("ballast");
+    std::fs::create_dir(&ballast).unwrap();
+    // Less than 1% of 2,000.
+    let mut number = 0;
+    while free() > 15 {
+        File::create(ballast.join(number.to_string())).unwrap();
+        number += 1;
+    }
+    for number in 0..10 {
+        source.create(SET, &format!("folder{number}/new.txt"), "new");
+    }
+    source.notify_and_publish(SET).await.unwrap();
+    let not_ready = until_ready(&home, 503).await;
+    assert!(not_ready.contains("\"disk-full\""), "{not_ready}");
+    // Some are for the files of the database.
+    assert!(free() >= 10, "{} free inodes", free());
+    std::fs::remove_dir_all(&ballast).unwrap();
+    home.settled(&source).await;
+    until_ready(&home, 200).await;
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
 /// Writes until the disk is full; returns the number of bytes written.
 fn fill(path: &Path) -> usize {
     let mut file = File::create(path).unwrap();

@@ -19,6 +19,7 @@
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
 //! | URIs that can't be parsed again, wherever they come from | [`unstable_uris`]; `protocol::uri`; `store::tables` `round_trips`; fuzz body `stored_uri` |
 //! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror_path`; tests/destination `paths` |
+//! | deep paths, which use up the inodes | [`paths`]: `deep_paths_…`; [`disks`]: `last_inodes_…` |
 //! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `mirror` |
 //! | deletion of all resources, however it is announced | [`deletions`]: `deletion_of_all_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all resources, one by one | [`deletions`]: `many_deletions_…`; `store::tests` `deletion_guard` |

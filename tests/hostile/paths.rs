@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, Entry, Head, ResourceUri, Root, write_document};
@@ -169,6 +169,46 @@ async fn malicious_uris_are_stored_as_separate_files_inside_the_mirror() {
     }
     assert_eq!(expected.len(), remaining.len());
     assert!(files(mirror) == expected, "exactly the remaining files");
+}
+
+/// The number of files and folders below a folder.
+fn inodes(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| {
+            let is_folder = entry.file_type().unwrap().is_dir();
+            1 + if is_folder { inodes(&entry.path()) } else { 0 }
+        })
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deep_paths_take_few_inodes() {
+    let rig = Rig::start(SampleOptions {
+        hub: ChannelHub::None,
+        change_list: false,
+        ..resources(1)
+    })
+    .await;
+    rig.settled().await;
+    // None of their folders is that of another one.
+    let number = 300;
+    let uris = (0..number).map(|n| {
+        let path = format!("/{n}/{}a", "d/".repeat(22 + n % 100));
+        rig.source.put_document(&path, "text/plain", "x");
+        rig.source.base().join(&path).unwrap()
+    });
+    let uris: Vec<Url> = uris.collect();
+    publish_list(&rig, &uris.iter().collect::<Vec<_>>());
+    rig.operator.poll(NAME).await;
+    rig.until("all are mirrored", |set| {
+        set.resources == number as u64 && set.pending == 0 && set.state == "in-sync"
+    })
+    .await;
+    let mirror = &rig.config.sources[0].mirror;
+    assert_eq!(files(mirror).len(), number);
+    let inodes = inodes(mirror);
+    assert!(inodes < 3 * number, "{inodes} files and folders");
 }
 
 /// A file outside the mirror that must stay as it is.
