@@ -177,8 +177,8 @@ async fn unreadable_row_is_left_out_and_resets_nothing() {
                 VALUES (9, 'change-notification', 'https://example.net/t', 'https://example.net/t', '', '', 't', 'active', 0, 'websub');
             INSERT INTO resource (id, source, uri, set_id, applied_at, length) VALUES (9, 'damaged', 'https://example.net/a', 9, 1, 1);
             INSERT INTO followed_source (name, url) VALUES ('damaged', 'https://example.net/');
-            INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, origin, resource_id)
-                VALUES (1, '', 9, '', 'c', '', 1, 'n', 9);";
+            INSERT INTO feed (applied_at, set_id, change, path, length, origin, resource_id)
+                VALUES (1, 9, 'c', '', 1, 'n', 9);";
         let World { folder, store, .. } = world;
         let feed = store.feed_id().to_owned();
         drop(store);
