@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::task::JoinSet;
 use url::Url;
 
 use super::apply::temporary_executor::{drain, until_stopped, with_executor};
@@ -105,12 +106,16 @@ impl Engine {
     }
 
     async fn run(&self, applying: Applying) -> Result<Status, StatusError> {
-        let polled = self.sources.contexts().into_iter().map(async |context| {
-            let polled = catch_up(Arc::clone(&context), applying).await;
-            context.progress.note_end();
-            polled
-        });
-        let polled: HashSet<String> = join_all(polled).await.into_iter().flatten().collect();
+        // Tasks of their own: what arrives for one of them neither wakes the main thread nor has the others polled.
+        let mut sources = JoinSet::new();
+        for context in self.sources.contexts() {
+            sources.spawn(async move {
+                let polled = catch_up(Arc::clone(&context), applying).await;
+                context.progress.note_end();
+                polled
+            });
+        }
+        let polled: HashSet<String> = sources.join_all().await.into_iter().flatten().collect();
         let status = Box::pin(self.status_of_sources());
         let status = panic_as_error("the status", status).await;
         let mut status = status.map_err(|error| error.status_error())?;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_ENCODING, LINK};
 use tempfile::SpooledTempFile;
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::client::{Answer, Client, Follow};
@@ -191,7 +192,12 @@ impl Client {
             .take(MAX_LINKS)
             .collect();
         let url = answer.url.clone();
-        let spooled = spool_body(answer, limit).await?;
+        // A task of its own is woken for each part that arrives, however short: the caller may be woken at a high price, as the main
+        // thread of the program is. Dropping it ends the request.
+        let spooling = AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit)));
+        let spooled = spooling
+            .await
+            .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
         Ok(DocumentAnswer::Document(Box::new(FetchedDocument {
             url,
             validators,

@@ -6,7 +6,9 @@ use std::process::{Output, Stdio};
 use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::Capability;
 
-use crate::support::process::{Home, command, signal, text, wait_for_exit};
+use crate::support::process::{
+    Home, command, isolated_command, program, signal, text, wait_for_exit,
+};
 use crate::support::{SET, files, only_pages, resources, soon};
 
 #[track_caller]
@@ -461,4 +463,95 @@ async fn sync_gives_empty_pages_of_the_database_back() {
     assert!(empty_pages() > 400);
     assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     assert_eq!(empty_pages(), 0);
+}
+
+/// A Source whose Resource List has 800 kB, which arrive in chunks of one byte; it ends with the test.
+async fn trickling_source() -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let urlset = |capability: &str, more: &str| {
+        format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
+             <rs:md capability=\"{capability}\"/>{more}</urlset>"
+        )
+    };
+    let offer = |path: &str, capability: &str| {
+        format!("<url><loc>{base}/{path}</loc><rs:md capability=\"{capability}\"/></url>")
+    };
+    let description = urlset("description", &offer("set.xml", "capabilitylist"));
+    let capabilities = urlset("capabilitylist", &offer("list.xml", "resourcelist"));
+    let list = urlset("resourcelist", &"<!--xx-->\n".repeat(80_000));
+    let chunked: String = list
+        .chars()
+        .map(|byte| format!("1\r\n{byte}\r\n"))
+        .collect();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nConnection: close\r\n";
+    let whole = move |body: &str| format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    let answers = [
+        ("/.well-known/resourcesync", whole(&description)),
+        ("/set.xml", whole(&capabilities)),
+        (
+            "/list.xml",
+            format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunked}0\r\n\r\n"),
+        ),
+    ];
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let mut request = vec![0; 4096];
+            let length = connection.read(&mut request).await.unwrap_or_default();
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            let path = request.split(' ').nth(1).unwrap_or_default();
+            let found = answers.iter().find(|(known, _)| *known == path);
+            let missing =
+                "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let answer = found.map_or(missing, |(_, answer)| answer);
+            // A client that has gone away needs no answer.
+            let _ = connection.write_all(answer.as_bytes()).await;
+        }
+    });
+    base
+}
+
+/// The seconds of processor that `times` of a shell states for what it has run: user and system.
+fn processor_seconds(times: &str) -> f64 {
+    let last = times.lines().last().unwrap();
+    let of = |time: &str| {
+        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
+        60.0 * minutes.parse::<f64>().unwrap() + seconds.parse::<f64>().unwrap()
+    };
+    last.split_whitespace().map(of).sum()
+}
+
+/// The chunks arrive together: what each of them costs is a wake-up of whoever reads the body.
+#[tokio::test(flavor = "multi_thread")]
+async fn document_in_chunks_of_one_byte_takes_little_processor_time() {
+    let base = trickling_source().await;
+    let home = Home::new(&base, "");
+    let mut wrong = Vec::new();
+    for arguments in [
+        vec!["sync".to_owned()],
+        vec!["discover".to_owned(), base.clone()],
+        vec!["audit".to_owned()],
+    ] {
+        let mut shell = isolated_command("sh");
+        shell.args(["-c", "\"$0\" \"$@\"; status=$?; times >&2; exit $status"]);
+        shell
+            .arg(program().get_program())
+            .arg("--config")
+            .arg(&home.config);
+        let output = tokio::task::spawn_blocking({
+            shell.args(&arguments);
+            move || shell.output().unwrap()
+        });
+        let output = output.await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let seconds = processor_seconds(&text(&output.stderr));
+        if seconds > 3.0 {
+            wrong.push(format!("{arguments:?}: {seconds} s"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
