@@ -7,7 +7,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::mirror::NOT_MOUNTED;
+use crate::mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
 use crate::protocol::Transport;
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
 use crate::sync::{ChannelState, NOT_VERIFIED};
@@ -220,6 +220,7 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attent
                 "stop the other process that uses the mirror, or give the Source a mirror of its own"
             }
             "mirror-missing" => NOT_MOUNTED,
+            "mirror-case-insensitive" => CASE_INSENSITIVE,
             _ => "check that the file system of the mirror is mounted, and that the user of resyncd may write to the folder",
         };
         let message = format!("the mirror {mirror} cannot be used: {message} [{code}]");
@@ -255,6 +256,7 @@ pub(super) fn of_versions(error: Option<&StatusError>) -> Option<Attention> {
         "mirror-locked" => {
             "stop the other process that uses it, or give the Source a folder of its own"
         }
+        "mirror-case-insensitive" => CASE_INSENSITIVE,
         "versions-missing" => {
             "mount its disk; if it is to begin anew, create the folder `.resyncd` in it, or set `versions` to another folder"
         }
@@ -572,6 +574,7 @@ mod tests {
             ("disk-full", "free space"),
             ("read-only", "mount"),
             ("mirror-locked", "other process"),
+            ("mirror-case-insensitive", "such as ext4"),
             ("io", "is mounted"),
             ("path-blocked", "may write"),
         ] {

@@ -51,6 +51,12 @@ pub enum MirrorError {
         /// Whether it is another mirror, instead of none.
         is_other: bool,
     },
+    /// The file system, or the folder, does not distinguish names by case: two resources would share a file.
+    #[error("the file system of {} does not distinguish upper from lower case: two resources could share a file", root.display())]
+    CaseInsensitive {
+        /// The mirror's folder.
+        root: PathBuf,
+    },
     /// The path is occupied by something that must not be replaced: a folder or a symlink in place of the file, a file or a
     /// symlink in place of a folder, a mount point; or the file system does not support the name. Another path may work.
     #[error("the path {path} is blocked by something else")]
@@ -84,6 +90,7 @@ impl MirrorError {
             Self::Io { .. } => "io",
             Self::Locked { .. } => "mirror-locked",
             Self::NotMounted { .. } => "mirror-missing",
+            Self::CaseInsensitive { .. } => "mirror-case-insensitive",
             Self::Blocked { .. } => "path-blocked",
             Self::Exists { .. } => "version-conflict",
             Self::Missing { .. } => "missing-file",
@@ -113,6 +120,7 @@ impl MirrorError {
             Self::Io { .. } => "check the disk and the path",
             Self::Locked { .. } => "stop the other process, or give each its own mirror",
             Self::NotMounted { .. } => NOT_MOUNTED,
+            Self::CaseInsensitive { .. } => CASE_INSENSITIVE,
         };
         format!("the mirror can't be used: {self}; {step}")
     }
@@ -122,7 +130,9 @@ impl MirrorError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::DiskFull { .. } | Self::ReadOnly { .. } | Self::Io { .. } => ErrorClass::Fatal,
-            Self::Locked { .. } | Self::NotMounted { .. } => ErrorClass::Retry,
+            Self::Locked { .. } | Self::NotMounted { .. } | Self::CaseInsensitive { .. } => {
+                ErrorClass::Retry
+            }
             Self::Blocked { .. }
             | Self::Exists { .. }
             | Self::Missing { .. }
@@ -173,6 +183,10 @@ impl MirrorError {
 /// What to do about a mirror that is not there.
 pub const NOT_MOUNTED: &str = "mount its disk; if the files were moved, set `mirror` to where they are; if they are lost for good, \
                                stop resyncd and run `resyncd audit --repair --new-mirror` with the name of the Source";
+
+/// What to do about a file system that does not distinguish names by case.
+pub const CASE_INSENSITIVE: &str =
+    "put it on a file system that does, such as ext4 without `casefold`, XFS or Btrfs";
 
 /// What is at the path of a mirror instead of it.
 fn found(is_other: bool) -> &'static str {

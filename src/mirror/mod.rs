@@ -53,7 +53,7 @@ use tree::{FolderTree, UnsyncedFolders};
 
 use crate::mirror_path::MirrorPath;
 
-pub use error::{MirrorError, NOT_MOUNTED};
+pub use error::{CASE_INSENSITIVE, MirrorError, NOT_MOUNTED};
 pub use identity::MirrorId;
 pub use publish::PublishError;
 pub use reader::{Files, MirrorReader};
@@ -83,7 +83,7 @@ impl Mirror {
     /// Opens a mirror, creates its folder if necessary, and removes staged files of an earlier process.
     ///
     /// # Errors
-    /// [`MirrorError::Locked`] if it is open elsewhere; others if the folder can't be created or written to.
+    /// [`MirrorError::Locked`] if it is open elsewhere, [`MirrorError::CaseInsensitive`] if names are not distinguished by case; others if the folder can't be created or written to.
     pub fn open(root: &Path) -> Result<Self, MirrorError> {
         Self::open_known(root, None)
     }

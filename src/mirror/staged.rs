@@ -31,6 +31,9 @@ use crate::file_lock::FileLock;
 use crate::mirror_path::OWN_FOLDER;
 use crate::protocol::SourceTime;
 
+/// The file that is locked, in the own folder.
+const LOCK: &str = "lock";
+
 /// The range of times that ext4 can store, in microseconds since 1970: from 1901 to 2446.
 const TIMES: std::ops::RangeInclusive<i64> = -(1 << 31) * 1_000_000..=15_032_385_535 * 1_000_000;
 
@@ -45,6 +48,27 @@ pub(super) const SYNC_ALONE: u64 = 1 << 20;
 const OPEN_FILES: u64 = 2048;
 /// One in so many of the file descriptors that the process may have is for completed files.
 const OPEN_SHARE: u64 = 4;
+
+/// Fails if names are not distinguished by case, in the root or in the own folder: the lock, which is there, is found by another name,
+/// too. Paths in a mirror are ASCII, so that no other folding of letters matters. Inodes are not compared: some network file systems
+/// number them by name.
+fn refuse_folded_names(tree: &FolderTree, root: &Path) -> Result<(), MirrorError> {
+    for path in [
+        format!("{}/{LOCK}", OWN_FOLDER.to_ascii_uppercase()),
+        format!("{OWN_FOLDER}/{}", LOCK.to_ascii_uppercase()),
+    ] {
+        match tree.look_up(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC) {
+            Ok(_) => {
+                return Err(MirrorError::CaseInsensitive {
+                    root: root.to_owned(),
+                });
+            }
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(MirrorError::classify("opening", &path, errno)),
+        }
+    }
+    Ok(())
+}
 
 /// The folder of staged files, and the lock of the mirror.
 ///
@@ -69,13 +93,14 @@ impl StagingDir {
         create_folder(&top, OWN_FOLDER, 0o755).map_err(failed)?;
         let own = tree.folder(OWN_FOLDER).map_err(failed)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = openat(&own, "lock", flags, Mode::from_raw_mode(0o644)).map_err(failed)?;
+        let lock = openat(&own, LOCK, flags, Mode::from_raw_mode(0o644)).map_err(failed)?;
         let lock = FileLock::try_new(File::from(lock)).map_err(|error| match error {
             TryLockError::WouldBlock => MirrorError::Locked {
                 root: root.to_owned(),
             },
             TryLockError::Error(error) => MirrorError::classify_io("locking", OWN_FOLDER, &error),
         })?;
+        refuse_folded_names(tree, root)?;
         let file_system = FileSystem::of(top).map_err(failed)?;
         // Incomplete files are not for those who may read the mirror.
         create_folder(&own, "work", 0o700).map_err(failed)?;

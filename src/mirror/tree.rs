@@ -93,7 +93,7 @@ impl FolderTree {
     }
 
     /// Opens what is at a path. A symlink is an error, wherever it is in the path.
-    fn look_up(&self, path: &str, flags: OFlags) -> Result<OwnedFd> {
+    pub(super) fn look_up(&self, path: &str, flags: OFlags) -> Result<OwnedFd> {
         if !self.walks.load(Ordering::Relaxed) {
             match look_up_beneath(&self.root, path, flags) {
                 // Linux before 5.6, or a filter of system calls that does not know this one.

@@ -296,6 +296,39 @@ async fn mirror_whose_disk_is_not_mounted_is_not_filled_and_nothing_is_in_sync()
     rig.settled().await;
 }
 
+/// What a file system shows that does not distinguish names by case: what is in the mirror is found by another name, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn mirror_where_two_resources_could_share_a_file_is_not_used() {
+    for (folder, name) in [(".RESYNCD", "lock"), (".resyncd", "LOCK")] {
+        let mut rig = Rig::start(resources(3)).await;
+        rig.settled().await;
+        rig.stop_daemon().await;
+        let folder = rig.config.sources[0].mirror.join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(name), "").unwrap();
+        rig.source.update(SET, "r0000.txt", "new");
+        rig.start_daemon().await;
+        let source = eventually("the mirror is refused", None, async || {
+            let source = rig.operator.status().await.sources.remove(0);
+            match source.state.as_str() {
+                "failing" => Ok(source),
+                _ => Err(format!("{source:?}")),
+            }
+        })
+        .await;
+        assert_eq!(source.error.unwrap().code, "mirror-case-insensitive");
+        let attention = &source.attention[0];
+        assert_eq!(attention.code, "mirror-unusable");
+        assert!(attention.next_step.contains("ext4"), "{attention:?}");
+        assert!(source.sets.iter().all(|set| set.state != "in-sync"));
+
+        // It goes on by itself on another file system.
+        fs::remove_file(folder.join(name)).unwrap();
+        rig.until_holds("r0000.txt", "new").await;
+        rig.settled().await;
+    }
+}
+
 /// The request that finds it out is made as soon as the listeners are up.
 #[tokio::test(flavor = "multi_thread")]
 async fn public_url_that_leads_nowhere_waits_for_a_person_and_stops_nothing() {
