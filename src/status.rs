@@ -10,7 +10,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{ResourceUri, Transport};
+use crate::protocol::{ResourceUri, Transport, one_line};
 
 /// The longest error message, in bytes.
 const MAX_MESSAGE: usize = 1024;
@@ -770,46 +770,12 @@ pub fn rfc3339(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
-/// Makes remote text safe to display on one line: control characters and changes of direction are escaped, and the text is cut
-/// after `longest` bytes.
-#[must_use]
-pub fn one_line(text: &str, longest: usize) -> String {
-    let mut line = String::with_capacity(text.len().min(longest));
-    for character in text.chars() {
-        if line.len() >= longest {
-            line.push('…');
-            break;
-        }
-        if character.is_control() || is_direction(character) {
-            line.extend(character.escape_unicode());
-        } else {
-            line.push(character);
-        }
-    }
-    line
-}
-
-/// Whether a character changes the writing direction, and so the order in which others are displayed.
-fn is_direction(character: char) -> bool {
-    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn remote_text_stays_on_one_line() {
-        for (text, expected) in [
-            ("uri=http://a.example/ä", "uri=http://a.example/ä"),
-            ("a\nERROR forged", "a\\u{a}ERROR forged"),
-            ("\u{1b}[2J\r\u{7}", "\\u{1b}[2J\\u{d}\\u{7}"),
-            ("\u{9b}31m\u{0}", "\\u{9b}31m\\u{0}"),
-            ("a\u{202e}txt", "a\\u{202e}txt"),
-            (&"ä".repeat(40), &format!("{}…", "ä".repeat(32))),
-        ] {
-            assert_eq!(one_line(text, 64), expected);
-        }
+    fn long_message_is_cut_and_on_one_line() {
         let status_error = StatusError::new("any", "x\n".repeat(10_000), DateTime::UNIX_EPOCH);
         assert!(status_error.message.len() < 2 * MAX_MESSAGE);
         assert!(!status_error.message.contains('\n'));

@@ -17,6 +17,7 @@ use crate::engine::{
     ReportedOriginal, Summary, Sums,
 };
 use crate::fetch::Client;
+use crate::protocol::visible_json;
 use crate::status::StatusError;
 use crate::store::{FindingKind, FindingOutcome, Store};
 
@@ -435,7 +436,7 @@ pub(super) fn summary_text(summary: &Summary) -> String {
 
 fn print(display: &ProgressDisplay, line: &AuditLine<'_>) {
     match serde_json::to_string(line) {
-        Ok(json) => display.print(&json),
+        Ok(json) => display.print(&visible_json(&json)),
         Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::discover::{EntryPoint, print_starter};
 use super::exit_status::{FAULTS, OK};
-use super::output::print_text;
+use super::output::print_as_is;
 use crate::config::{Config, ConfigFaults};
 
 /// Arguments of `config`.
@@ -40,7 +40,7 @@ pub(super) async fn config(
     }
     match Config::effective(path) {
         Ok(text) => {
-            print_text(&text);
+            print_as_is(&text);
             OK
         }
         Err(faults) => print_faults(&faults),

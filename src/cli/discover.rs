@@ -42,6 +42,7 @@ use super::output::print_text;
 use crate::clock;
 use crate::config::{Config, Credentials, Source};
 use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
+use crate::protocol::visible_json;
 use crate::sync::latest_source_time;
 
 pub(super) use self::entry_point::EntryPoint;
@@ -66,7 +67,7 @@ pub(super) async fn discover(config: &Config, arguments: &DiscoverArguments) -> 
     }
     let text = if arguments.json {
         match serde_json::to_string_pretty(&report) {
-            Ok(json) => json + "\n",
+            Ok(json) => visible_json(&json) + "\n",
             Err(error) => {
                 eprintln!("resyncd: cannot write the JSON: {error}");
                 return FAILED;

@@ -4,6 +4,7 @@ use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
 use super::daemon_requests::{client, each_row, print_failure, source_names};
 use super::exit_status::OK;
 use crate::config::Config;
+use crate::protocol::visible_json;
 use crate::status::FailedResource;
 
 /// Arguments of `failed`.
@@ -38,7 +39,7 @@ async fn list(client: &DaemonClient, sources: &[String], json: bool) -> Result<(
     let mut rows = 0;
     for source in sources {
         let show = |line: &str, resource: &FailedResource| match json {
-            true => println!("{line}"),
+            true => println!("{}", visible_json(line)),
             false => println!("{}", described(resource)),
         };
         rows += each_row(client, "failed?", source, show).await?;

@@ -18,7 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::colours::Colours;
 use super::log_throttle::{LogThrottleLayer, Summaries};
 use crate::config::LogFormat;
-use crate::status::one_line;
+use crate::protocol::{one_line, visible_json};
 
 /// The longest line, in bytes.
 const MAX_LINE: usize = 4096;
@@ -170,15 +170,15 @@ where
     }
 }
 
-/// The text with its control characters escaped, and without its end if it is longer than a line.
+/// The text with what is deceptive escaped, and without its end if it is longer than a line.
 fn bounded_text(text: &str) -> Cow<'_, str> {
     one_line(text, MAX_LINE).into()
 }
 
-/// An object without its ends of texts, if it is longer than a line.
+/// An object with what is deceptive escaped, and without its ends of texts, if it is longer than a line.
 fn bounded_json(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_LINE {
-        return text.into();
+        return visible_json(text).into();
     }
     let Ok(mut object) = serde_json::from_str::<Map<String, Value>>(text) else {
         return one_line(text, MAX_LINE).into();
@@ -189,7 +189,7 @@ fn bounded_json(text: &str) -> Cow<'_, str> {
             *text = one_line(text, most);
         }
     }
-    Value::Object(object).to_string().into()
+    visible_json(&Value::Object(object).to_string()).into()
 }
 
 /// The journal's format: with a priority prefix (sd-daemon(3)) and without the time, which the journal adds.

@@ -8,6 +8,8 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::protocol::one_line;
+
 /// Whether the reader of standard output has closed it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 /// Whether something could not be written to standard output although it is open.
@@ -20,6 +22,11 @@ pub(super) fn print_line(line: Arguments<'_>) {
 
 /// Prints a text on standard output.
 pub(super) fn print_text(text: &str) {
+    print_as_is(&visible_lines(text));
+}
+
+/// Prints a text that has nothing remote in it, or nothing that is not escaped: it may have colours.
+pub(super) fn print_as_is(text: &str) {
     if is_closed() || is_lost() {
         return;
     }
@@ -41,9 +48,15 @@ pub(super) fn print_text(text: &str) {
 
 /// Prints a line on standard error. There is no place left to report that it can't be written.
 pub(super) fn print_error(line: Arguments<'_>) {
-    let _ = io::stderr()
-        .lock()
-        .write_all(format!("{line}\n").as_bytes());
+    let line = visible_lines(&format!("{line}\n"));
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// The lines of a text, escaped: whoever prints something remote need not think of the terminal. JSON must be printed as
+/// [`visible_json`](crate::protocol::visible_json), which nothing here alters.
+fn visible_lines(text: &str) -> String {
+    let lines = text.split('\n').map(|line| one_line(line, usize::MAX));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Whether nobody reads standard output any more.

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::{Baseline, Config};
 use crate::engine::has_another_mirror;
 use crate::mirror::{Mirror, MirrorId};
-use crate::protocol::ChangeKind;
+use crate::protocol::{ChangeKind, visible_json};
 use crate::store::{PlannedTask, ResourceId, Store, StoreError, copy_state};
 
 /// How many changes are read at once.
@@ -240,7 +240,7 @@ fn print_json(source: &str, task: &PlannedTask, action: Action) {
         length: task.length,
     };
     match serde_json::to_string(&line) {
-        Ok(json) => println!("{json}"),
+        Ok(json) => println!("{}", visible_json(&json)),
         Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
     }
 }

@@ -135,7 +135,7 @@ async fn request(url: &Url, http: &HttpConfig) -> Result<AnswerStart, String> {
 fn elsewhere(answer: &AnswerStart) -> String {
     let server = answer.server.as_deref();
     let server = server.map_or_else(String::new, |server| {
-        format!(", from {}", crate::status::one_line(server, 100))
+        format!(", from {}", crate::protocol::one_line(server, 100))
     });
     format!(
         "leads elsewhere (answered {}{server}): the reverse proxy must pass on everything below it to callback.listen",

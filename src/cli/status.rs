@@ -9,10 +9,11 @@ use super::colours::Colours;
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
 use super::daemon_requests::print_failure;
 use super::exit_status::{FAILED, FAULTS, OK};
-use super::output::{self, print_text};
+use super::output::{self, print_as_is};
 use super::status_text::status_text;
 use super::stop_signals::StopSignals;
 use crate::config::Config;
+use crate::protocol::{one_line, visible_json};
 use crate::status::{SetStatus, SourceStatus, Status};
 
 /// Moves to the beginning of the screen of a terminal, and clears it from there.
@@ -86,7 +87,7 @@ async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str)
     let mut fetched = match fetch(config).await {
         Ok(fetched) => fetched,
         Err(error) => {
-            print_text(begin);
+            print_as_is(begin);
             return print_failure(&error);
         }
     };
@@ -95,10 +96,10 @@ async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str)
     }
     let FetchedStatus { body, status } = fetched;
     let text = match arguments.json {
-        true => format!("{body}\n"),
+        true => format!("{}\n", visible_json(&body)),
         false => status_text(&status, Colours::of_stdout()),
     };
-    print_text(&format!("{begin}{text}"));
+    print_as_is(&format!("{begin}{text}"));
     if is_healthy(&status) { OK } else { FAILED }
 }
 
@@ -165,8 +166,22 @@ impl FetchedStatus {
 async fn fetch(config: &Config) -> Result<FetchedStatus, DaemonError> {
     let client = DaemonClient::new(config, Duration::from_secs(30))?;
     let body = client.get("/status").await?;
-    let status = serde_json::from_str(&body).map_err(|_| client.not_resyncd())?;
+    let parsed = serde_json::from_str(&body).and_then(|mut json| {
+        make_visible(&mut json);
+        serde_json::from_value(json)
+    });
+    let status = parsed.map_err(|_| client.not_resyncd())?;
     Ok(FetchedStatus { body, status })
+}
+
+/// Escapes the texts for a terminal: what is made of them gets colours, and is printed as it is.
+fn make_visible(json: &mut Value) {
+    match json {
+        Value::String(text) => *text = one_line(text, usize::MAX),
+        Value::Array(values) => values.iter_mut().for_each(make_visible),
+        Value::Object(members) => members.values_mut().for_each(make_visible),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn is_healthy(status: &Status) -> bool {

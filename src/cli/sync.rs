@@ -20,6 +20,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::engine::{Counts, Engine};
 use crate::fetch::Client;
+use crate::protocol::visible_json;
 use crate::status::{SetStatus, SourceStatus, Status, StatusError};
 use crate::store::Store;
 
@@ -236,7 +237,7 @@ fn print_errors(source: &SourceStatus) {
 
 fn print_json(line: &SyncLine<'_>) {
     match serde_json::to_string(line) {
-        Ok(json) => println!("{json}"),
+        Ok(json) => println!("{}", visible_json(&json)),
         Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
     }
 }

@@ -18,7 +18,7 @@ use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::fetch::Client;
-use crate::protocol::ResourceUri;
+use crate::protocol::{ResourceUri, visible_json};
 use crate::status::{Operations, ResourceVersion, StatusError};
 use crate::store::Store;
 
@@ -208,7 +208,7 @@ async fn without_daemon(
 fn print(listed: &[ResourceVersion], json: bool) {
     for version in listed {
         match json {
-            true => println!("{}", serde_json::json!(version)),
+            true => println!("{}", visible_json(&serde_json::json!(version).to_string())),
             false => println!("{}", described(version)),
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::protocol::one_line;
+
 /// One fault of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFault {
@@ -33,14 +35,7 @@ impl fmt::Display for ConfigFault {
         }
         text.push_str(&format!("{} [{}]", self.message, self.code));
         // Keys and file names may contain line breaks and terminal escape sequences.
-        for c in text.chars() {
-            if c.is_control() {
-                write!(f, "{}", c.escape_default())?;
-            } else {
-                write!(f, "{c}")?;
-            }
-        }
-        Ok(())
+        f.write_str(&one_line(&text, usize::MAX))
     }
 }
 

@@ -24,7 +24,8 @@ use crate::config::folders_overlap;
 use crate::error_class::ErrorClass;
 use crate::mirror::{Mirror, MirrorError, MirrorId};
 use crate::mirror_path::{MirrorPath, OWN_FOLDER};
-use crate::status::{Forgotten, one_line};
+use crate::protocol::one_line;
+use crate::status::Forgotten;
 use crate::store::{FilesOfForgotten, ForgottenResource, Store, StoreError};
 
 /// How many paths are named that are not files of the Source.

@@ -24,11 +24,11 @@ use super::unencrypted_hubs;
 use crate::clock;
 use crate::config;
 use crate::fetch::HostLoad;
-use crate::protocol::{Capability, HubUri, SourceTime, TopicUri, parse_uri};
+use crate::protocol::{Capability, HubUri, SourceTime, TopicUri, one_line, parse_uri};
 use crate::status::{
     Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, CoveredStatus,
     FailedResource, FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus,
-    SourceStatus, Status, StatusError, UnfollowedStatus, VersionsStatus, one_line, rfc3339,
+    SourceStatus, Status, StatusError, UnfollowedStatus, VersionsStatus, rfc3339,
 };
 use crate::store::{
     ChannelRecord, ClosedGap, GivenUpTask, HeldBackTask, Overview, OverviewQuery, SetId,

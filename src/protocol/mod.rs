@@ -27,6 +27,7 @@
 //! | `uri`, `host` | one type for each purpose; hosts that are private |
 //! | `link_header`, `media_type`, `validators` | headers of HTTP |
 //! | `redaction` | secrets are removed from remote text |
+//! | `visible_text` | remote text for a terminal or a log |
 //! | | **push** |
 //! | `transport` | over what the notifications of a channel come |
 //! | [`websub`] | forms and signatures, for subscriber and hub |
@@ -70,6 +71,7 @@ mod uri;
 mod validators;
 mod verify;
 mod version_name;
+mod visible_text;
 mod webhook;
 pub mod websub;
 mod writer;
@@ -113,5 +115,6 @@ pub use uri::{
 pub use validators::{ServedVersion, Validators};
 pub use verify::{Mismatch, Verified, Verifier};
 pub use version_name::{parse_version_name, version_name};
+pub use visible_text::{one_line, visible_json};
 pub use webhook::{FeedNews, WebhookRequest};
 pub use writer::{DocumentWriter, write_document};

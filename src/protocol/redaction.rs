@@ -14,6 +14,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::visible_text::is_deceptive;
+
 /// What stands in place of a secret.
 const MARK: &str = "[redacted]";
 /// The shortest secret that is searched for, in characters: a shorter one is part of many words.
@@ -176,12 +178,8 @@ impl Unit {
 /// A character for comparison; `None` if it may stand between the characters of a secret. A form writes a space as a plus.
 fn plain(char: char) -> Option<char> {
     let is_ignored = char.is_whitespace()
-        || char.is_control()
-        || matches!(char, '+' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2026}' | '\u{202a}'..='\u{202e}')
-        || matches!(
-            char,
-            '\u{2060}'..='\u{2069}' | '\u{feff}' | char::REPLACEMENT_CHARACTER
-        );
+        || is_deceptive(char)
+        || matches!(char, '+' | '\u{2026}' | char::REPLACEMENT_CHARACTER);
     // The two alphabets of base64.
     let char = match char {
         '-' => return None,

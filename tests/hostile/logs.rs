@@ -13,8 +13,7 @@ use crate::support::process::{Home, Running, command};
 use crate::support::{NAME, SET, client, resources, send, soon};
 
 /// Text that would forge a log line, clear a terminal or reverse the direction of the text.
-const HARMFUL: &str =
-    "a\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J\u{7}\u{0}\u{9b}31m\u{202e}txt";
+const HARMFUL: &str = "a\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J\u{7}\u{0}\u{9b}31m\u{202e}txt\u{2028}\u{61c}\u{feff}";
 /// A line is truncated at 4 KiB, with a mark at its end.
 const LINE_LIMIT: usize = 4096 + 8;
 
@@ -57,7 +56,7 @@ async fn each_kind_of_rejected_input_is_logged_once_on_a_single_line() {
     .await;
     // The name of a root element and the reason of a denial can contain nearly any text.
     let list = "/set1/changelist.xml";
-    let root = format!("<{}/>", "\u{9b}31m\u{202e}root".repeat(9));
+    let root = format!("<{}/>", "\u{9b}31m\u{202e}\u{61c}root".repeat(9));
     source.put_document(list, "application/xml", root);
     home.operator.poll(NAME).await;
     let error = |code: &'static str| {
@@ -205,5 +204,6 @@ fn number_in(line: &str, before: &str) -> usize {
 }
 
 fn is_harmful(character: char) -> bool {
-    (character.is_control() && character != '\n') || character == '\u{202e}'
+    (character.is_control() && character != '\n')
+        || matches!(character, '\u{202e}' | '\u{2028}' | '\u{61c}' | '\u{feff}')
 }

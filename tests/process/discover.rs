@@ -905,3 +905,45 @@ async fn change_set_leads_to_its_source_with_and_without_a_type() {
         assert_eq!(changes["uri"], format!("{}changes.xml", source.url()));
     }
 }
+
+/// What a terminal must not get as it is: it controls the terminal, or lets text appear as another.
+fn is_deceptive(character: char) -> bool {
+    (character.is_control() && character != '\n')
+        || "\u{202e}\u{2066}\u{2028}\u{2029}\u{61c}\u{200b}\u{feff}\u{ad}\u{e0041}"
+            .contains(character)
+}
+
+/// Media types, names of collections, capabilities and URIs of relations are the Source's texts.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_source_states_deceives_a_terminal() {
+    const DECEPTIVE: &str = "a/\u{202e}b\u{2066}c\u{2028}d\u{2029}\u{61c}\u{200b}\u{feff}\u{ad}\u{e0041}\u{9b}31m\u{85}z";
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let entries = format!(
+        r#"<url><loc>http://a.example/r</loc><rs:md type="{DECEPTIVE}"/><rs:ln rel="collection" href="http://a.example/c"/></url>"#
+    );
+    put(
+        &source,
+        "/set1/resourcelist.xml",
+        document("resourcelist", &entries),
+    );
+    let capabilities = format!(
+        "{}{}",
+        entry("resourcelist.xml", "resourcelist"),
+        entry("other.xml", DECEPTIVE)
+    );
+    put(
+        &source,
+        "/set1/capabilitylist.xml",
+        document("capabilitylist", &capabilities),
+    );
+    let url = format!("{}set1/capabilitylist.xml", source.url());
+    let tree = text(&discover(&[&url]).await.stdout);
+    assert!(tree.contains("a/\\u{202e}b\\u{2066}c\\u{2028}d"), "{tree}");
+    let json = text(&discover(&[&url, "--json"]).await.stdout);
+    for output in [&tree, &json] {
+        assert!(!output.chars().any(is_deceptive), "{output:?}");
+    }
+    // The values of JSON are those of the Source.
+    let found: Value = serde_json::from_str(&json).unwrap();
+    assert!(found.to_string().contains(DECEPTIVE), "{json}");
+}

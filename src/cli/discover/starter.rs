@@ -9,8 +9,8 @@ use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
 use crate::config::toml_string;
 use crate::fetch::is_public;
-use crate::protocol::{has_userinfo, parse_uri};
-use crate::status::{StatusError, one_line};
+use crate::protocol::{has_userinfo, one_line, parse_uri};
+use crate::status::StatusError;
 
 /// How many sets are named.
 const MOST_SETS: usize = 20;
@@ -125,7 +125,8 @@ fn sets(report: &DiscoveryReport) -> String {
 fn callback_protocols<'a>(channels: impl Iterator<Item = &'a AdvertisedChannel>) -> String {
     let protocols = channels.filter_map(AdvertisedChannel::callback_protocol);
     // Others are no URI, which the configuration needs, or too long for a line.
-    let protocols = protocols.filter(|it| it.len() <= LONGEST && parse_uri(it).is_ok());
+    let protocols =
+        protocols.filter(|it| it.len() <= LONGEST && it.is_ascii() && parse_uri(it).is_ok());
     let protocols: BTreeSet<String> = protocols.map(toml_string).collect();
     if protocols.is_empty() {
         return String::new();

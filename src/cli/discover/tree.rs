@@ -7,6 +7,7 @@ use super::report::{
     AdvertisedChannel, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, PartsReport,
     SetReport, Tried,
 };
+use crate::protocol::one_line;
 use crate::status::StatusError;
 
 /// How many media types, and how many collections, a document shows.
@@ -71,8 +72,7 @@ struct DiscoveryTree(String);
 impl DiscoveryTree {
     fn line(&mut self, depth: usize, text: &str) {
         self.0.extend(std::iter::repeat_n("  ", depth));
-        // Remote text must not control the terminal.
-        self.0.extend(text.chars().filter(|c| !c.is_control()));
+        self.0.push_str(&one_line(text, usize::MAX));
         self.0.push('\n');
     }
 

@@ -10,6 +10,7 @@ use super::element::StanzaElement;
 use super::error::XmppError;
 use super::names::{STREAM, STREAM_ERRORS};
 use super::stanza::{Piece, StanzaReader};
+use crate::protocol::one_line;
 
 /// How much is read at once, in bytes.
 const CHUNK: usize = 16 << 10;
@@ -17,7 +18,7 @@ const CHUNK: usize = 16 << 10;
 const MOST_UNSENT: usize = 64 << 10;
 /// How much of it may be answers to others, in bytes: anybody can ask, and what they ask must not end the session.
 const MOST_OF_ANSWERS: usize = MOST_UNSENT / 2;
-/// How much of a text is shown, in characters.
+/// How much of a text is shown, in bytes.
 const LONGEST_TEXT: usize = 200;
 
 /// A connection.
@@ -202,10 +203,7 @@ pub(super) fn condition(error: &StanzaElement, namespace: &str) -> String {
 
 /// A text of the server, shortened, without what a terminal would obey.
 pub(super) fn shown(text: &str) -> String {
-    let letters = text.chars().take(LONGEST_TEXT);
-    letters
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect()
+    one_line(text, LONGEST_TEXT)
 }
 
 /// The error for an element that has no place there.
