@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use resyncd::config::{Hook, HookAction};
 use resyncd::protocol::Link;
-use resyncd::store::Wake;
 use rusqlite::Connection;
-use tokio::sync::broadcast::error::RecvError;
 use url::Url;
 
 use crate::hostile::PROCESSOR;
-use crate::support::{FeedLine, Rig, SET, eventually, resources, soon};
+use crate::support::{FeedLine, Rig, SET, eventually, resources};
 
-/// How many resources change, and how often.
-const RESOURCES: usize = 400;
-const ROUNDS: usize = 42;
+/// How many resources change, and how many entries there are of that before the last change of each.
+const RESOURCES: usize = 4;
+const ENTRIES: usize = 16_000;
 /// How many entries stay as they are, and how many more there are at most until a pass over them begins.
 const RECENT: i64 = 10_000;
 const GROWTH: i64 = 5000;
@@ -24,10 +22,28 @@ const GROWTH: i64 = 5000;
 const LINK_BYTES: i64 = 8 << 10;
 
 /// As many long links as an entry of a document may have.
-fn links(round: usize) -> Vec<Link> {
-    let target = |n| format!("http://example.org/{round}/{n}/{}", "c".repeat(150));
+fn links() -> Vec<Link> {
+    let target = |n| format!("http://example.org/{n}/{}", "c".repeat(150));
     let links = (0..64).map(|n| Link::new("collection", Url::parse(&target(n)).unwrap()));
     links.collect()
+}
+
+/// Adds entries to the feed, of changes of all resources but the last one.
+fn add_entries(rig: &Rig) {
+    let database = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
+    let add = format!(
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {ENTRIES} / {RESOURCES})
+         INSERT INTO feed (applied_at, set_id, resource_id, change, path, length, changed_at, origin)
+         SELECT feed.applied_at, feed.set_id, resource_id, 'u', feed.path, feed.length, feed.changed_at, origin
+         FROM number JOIN feed JOIN resource ON resource.id = resource_id
+         WHERE feed.change = 'c' AND uri LIKE '%/r000_.txt' AND uri < '{}' ORDER BY n",
+        rig.uri(&name(RESOURCES))
+    );
+    assert_eq!(database.execute(&add, []).unwrap(), ENTRIES);
+}
+
+fn name(n: usize) -> String {
+    format!("r{n:04}.txt")
 }
 
 /// How many entries the feed has in the database, and how many bytes the links of an entry have at most.
@@ -57,39 +73,30 @@ async fn feed_of_resources_that_change_all_the_time_is_bounded_and_has_the_newes
             .into(),
     };
     // One more, which changes no more.
-    let rig = Rig::start_with(resources(RESOURCES + 1), |config| {
+    let mut rig = Rig::start_with(resources(RESOURCES + 1), |config| {
         config.sources[0].hooks = vec![Hook::new("index", action)];
+        // What it pushes is in the feed with its links.
+        config.sources[0].trust_hub = Some(true);
     })
     .await;
     rig.settled().await;
-    let name = |n: usize| format!("r{n:04}.txt");
     let (still, gone) = (name(RESOURCES), "gone.txt");
     let old = rig.operator.changes(0).await[0].seq;
-    let mut last = rig.operator.last_change().await;
-    for round in 0..ROUNDS {
-        rig.source.set_links(SET, &name(0), links(round));
-        for n in 0..RESOURCES {
-            rig.source.update(SET, &name(n), format!("{n} in {round}"));
-        }
-        match round {
-            0 => drop(rig.source.create(SET, gone, "soon gone")),
-            1 => drop(rig.source.delete(SET, gone)),
-            _ => {}
-        }
-        let mut wakes = rig.wakes();
-        rig.source.notify_and_publish(SET).await.unwrap();
-        last += i64::try_from(RESOURCES + usize::from(round < 2)).unwrap();
-        soon("all is applied", async {
-            loop {
-                match wakes.recv().await {
-                    Ok(Wake::Feed(seq)) if seq >= last => break,
-                    Ok(_) | Err(RecvError::Lagged(_)) => {}
-                    Err(RecvError::Closed) => panic!("the daemon has stopped"),
-                }
-            }
-        })
-        .await;
+    rig.source.create(SET, gone, "soon gone");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.settled().await;
+    rig.source.delete(SET, gone);
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.settled().await;
+    rig.stop_daemon().await;
+    add_entries(&rig);
+    rig.start_daemon().await;
+    rig.settled().await;
+    rig.source.set_links(SET, &name(0), links());
+    for n in 0..RESOURCES {
+        rig.source.update(SET, &name(n), format!("the last of {n}"));
     }
+    rig.source.notify_and_publish(SET).await.unwrap();
     rig.settled().await;
 
     let bound = RECENT + i64::try_from(RESOURCES).unwrap() + 2 + GROWTH;
@@ -110,7 +117,7 @@ async fn feed_of_resources_that_change_all_the_time_is_bounded_and_has_the_newes
     let newest = last_of_each(&lines);
     for n in 0..RESOURCES {
         let line = newest[rig.uri(&name(n)).as_str()];
-        let length = format!("{n} in {}", ROUNDS - 1).len();
+        let length = format!("the last of {n}").len();
         assert_eq!(
             (line.change.as_str(), line.length),
             ("updated", Some(length as u64))
