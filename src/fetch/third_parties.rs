@@ -32,7 +32,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// How many addresses of a name are used.
 const MOST_ADDRESSES: usize = 16;
 
-/// The ports of other protocols, which may take a request for one of theirs (https://fetch.spec.whatwg.org/#port-blocking).
+/// The ports of other protocols, which may take a request for one of theirs (<https://fetch.spec.whatwg.org/#port-blocking>).
 const FORBIDDEN_PORTS: [u16; 83] = [
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
     102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,

@@ -30,7 +30,7 @@ pub(super) fn is_deceptive(character: char) -> bool {
         )
 }
 
-/// Makes remote text safe to display on one line: what is [deceptive](is_deceptive) is escaped as Rust writes it, such as `\n` and
+/// Makes remote text safe to display on one line: what is deceptive is escaped as Rust writes it, such as `\n` and
 /// `\u{202e}`, and the text is cut after `longest` bytes.
 #[must_use]
 pub fn one_line(text: &str, longest: usize) -> String {
