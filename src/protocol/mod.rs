@@ -18,7 +18,6 @@
 //! | `digest`, `verify` | digests; bytes against what is announced |
 //! | `selection`, `linked` | which resources are selected; which linked ones are fetched |
 //! | `link_limit` | how many links count |
-//! | `patch` | patches, applied to bytes |
 //! | | **times** |
 //! | `datetime`, `interval` | [`SourceTime`], a W3C datetime; intervals of them |
 //! | `time_map`, `version_name` | TimeMaps; the names of stored versions |
@@ -59,7 +58,6 @@ mod linked;
 mod media_type;
 mod oddity;
 mod offer;
-mod patch;
 mod pubsub;
 mod reader;
 mod redaction;
@@ -100,7 +98,6 @@ pub use media_type::{
 };
 pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
-pub use patch::{MAX_PATCH_BYTES, PatchError, PatchKind, PatchedBytes, apply_patch};
 pub use pubsub::{MAX_JID_PART, node_of};
 pub use reader::{DocumentReader, ReadError, TextPosition, read_document};
 pub use redaction::Redaction;

@@ -29,7 +29,7 @@ pub(super) mod download;
 mod execute;
 pub(super) mod executor;
 pub(super) mod members;
-mod patching;
+pub(super) mod patching;
 mod publisher;
 pub(super) mod received;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
+use resyncd_patches::{MAX_PATCH_BYTES, PatchError, PatchKind, apply_patch};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::context::ApplyContext;
@@ -19,11 +20,11 @@ use super::task_error::TaskError;
 use crate::fetch::{AllowedHosts, FetchError, PackageError, Wanted};
 use crate::mirror::MirrorError;
 use crate::mirror_path::MirrorPath;
-use crate::protocol::{
-    ChangeKind, ContentInfo, Link, MAX_PATCH_BYTES, Mismatch, PatchError, PatchKind, ResourceUri,
-    Verified, Verifier, apply_patch,
-};
+use crate::protocol::{ChangeKind, ContentInfo, Link, Mismatch, ResourceUri, Verified, Verifier};
 use crate::store::{Origin, Task};
+
+/// The relation of a patch (core, section 14.4).
+const PATCH: &str = "http://www.openarchives.org/rs/terms/patch";
 
 /// How many patches are applied at once, of all Sources together: each may take its limits of memory and time.
 static APPLYING: Semaphore = Semaphore::const_new(2);
@@ -101,6 +102,13 @@ impl From<MirrorError> for PatchingError {
     }
 }
 
+/// The kind of the patch that a link names; `None`: it names none, or one of an unknown kind.
+pub(in crate::engine) fn patch_kind(link: &Link) -> Option<PatchKind> {
+    let media_type = link.content.media_type.as_deref()?;
+    let is_patch = link.rel.eq_ignore_ascii_case(PATCH);
+    PatchKind::of_media_type(media_type).filter(|_| is_patch)
+}
+
 /// Whether a task has a patch of a known type, for a file that the mirror has.
 pub(super) fn has_patch(context: &ApplyContext, task: &Task) -> bool {
     let states_changes = matches!(
@@ -111,10 +119,7 @@ pub(super) fn has_patch(context: &ApplyContext, task: &Task) -> bool {
         && states_changes
         && task.kind == ChangeKind::Updated
         && task.live
-        && task
-            .links
-            .iter()
-            .any(|link| PatchKind::of_link(link).is_some())
+        && task.links.iter().any(|link| patch_kind(link).is_some())
 }
 
 /// The patch that may make the new version of a task's file; `None`: there is none, or it is not known whether it is one of the
@@ -147,7 +152,7 @@ pub(super) fn plan_patch(
             }
         };
         Some(PatchCandidate {
-            kind: PatchKind::of_link(link)?,
+            kind: patch_kind(link)?,
             content: link.content.clone(),
             place,
         })
@@ -346,4 +351,25 @@ fn stage(
             is_patched: true,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+
+    #[test]
+    fn patch_is_what_a_link_of_its_relation_names() {
+        for (rel, media_type, kind) in [
+            (PATCH, Some("application/json-patch"), Some(PatchKind::Json)),
+            (PATCH, Some("application/x-tiff-diff"), None),
+            (PATCH, None, None),
+            ("patch", Some("application/json-patch"), None),
+        ] {
+            let mut link = Link::new(rel, Url::parse("http://example.com/p").unwrap());
+            link.content.media_type = media_type.map(str::to_owned);
+            assert_eq!(patch_kind(&link), kind, "{rel} {media_type:?}");
+        }
+    }
 }

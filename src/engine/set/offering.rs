@@ -15,9 +15,10 @@ use super::entry_batches::EntrySource;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::apply::members::PackageMember;
+use crate::engine::apply::patching::patch_kind;
 use crate::engine::context::SourceContext;
 use crate::fetch::Package;
-use crate::protocol::{ChangeKind, Link, PatchKind, ResourceUri};
+use crate::protocol::{ChangeKind, Link, ResourceUri};
 use crate::store::{Change, Origin, PackageTask, Task, VersionRule, Wake};
 
 /// How many of the awaited members are queried at once.
@@ -65,7 +66,7 @@ impl Offering {
     fn offer_one(&self, change: &Change, path: Option<String>) -> Option<Arc<PackageMember>> {
         let package = self.package.as_ref()?;
         let path = package.path_of(path, change.uri.as_str());
-        let is_packed = |link: &Link| link.path.is_some() && PatchKind::of_link(link).is_some();
+        let is_packed = |link: &Link| link.path.is_some() && patch_kind(link).is_some();
         let has_patch = self.context.source.patches && change.links.iter().any(is_packed);
         let is_no_task =
             change.kind == ChangeKind::Deleted || change.version == VersionRule::OnlyStored;

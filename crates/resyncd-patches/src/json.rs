@@ -222,8 +222,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::protocol::patch::error::MAX_NODES;
-    use crate::protocol::patch::serialization::{Style, write};
+    use crate::error::MAX_NODES;
+    use crate::serialization::{Style, write};
 
     fn patched(document: &str, patch: &str) -> Result<String, PatchError> {
         let document = Json::parse(document, "file")?;

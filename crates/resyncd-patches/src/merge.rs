@@ -33,7 +33,7 @@ pub(super) fn merge(target: Json, patch: Json, budget: &mut Budget) -> Result<Js
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::patch::serialization::{Style, write};
+    use crate::serialization::{Style, write};
 
     /// RFC 7396, section 3 and appendix A.
     #[test]

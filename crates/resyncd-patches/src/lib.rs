@@ -1,4 +1,4 @@
-//! Patches: descriptions of how one version of a resource becomes the next one, applied to bytes.
+//! Patches: descriptions of how one version of a resource becomes the next one, applied to bytes. Knows nothing of the rest of resyncd.
 //!
 //! JSON Patch (RFC 6902), merge patch (RFC 7396) and XML patch operations (RFC 5261, RFC 7351). A patch for JSON states data and not
 //! bytes: [`apply_patch`] returns the bytes that the usual programs would write for them, one after the other, and the caller takes
@@ -10,7 +10,7 @@
 //! JSON has a value of its own, because the order of keys and the spelling of numbers decide the bytes; `serde_json` retains neither
 //! unless two features are switched on that change it for the whole program.
 //!
-//! Specification: core, section 14.4 (patching content).
+//! Specification: ResourceSync 1.1, section 14.4 (patching content).
 
 mod apply;
 mod error;
