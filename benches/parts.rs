@@ -6,13 +6,13 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use resyncd::mirror_path::{made_path, plain_path};
-use resyncd::protocol::websub::{Signature, SignatureMethod};
 use resyncd::protocol::{
     Algorithm, ChangeKind, ContentInfo, Digest, DocumentReader, DocumentSummary, Entry, Interval,
     ResourceUri, SourceTime, Verifier,
 };
 use resyncd::sync::{Announced, Coverage, LocalState, plan_change, plan_listed};
 use url::Url;
+use websub::{Signature, SignatureMethod};
 
 /// Entries of a document, and whatever else there is one of for each.
 const ENTRIES: usize = 10_000;

@@ -18,7 +18,6 @@ use resyncd::fetch::{Package, offers};
 use resyncd::http::{RejectionCounters, operator_router};
 use resyncd::metrics::{Counters, exposition};
 use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
-use resyncd::protocol::websub::{Signature, SubscriptionRequest, Verification};
 use resyncd::protocol::{
     Capability, DocumentReader, HubUri, MAX_HUBS, MAX_OFFERS, MAX_URI_BYTES, Oddities, Offer,
     ResourceUri, SourceTime, parse_hashes, parse_link_header, parse_uri, read_document,
@@ -31,6 +30,7 @@ use resyncd::status::{
 use resyncd::store::Store;
 use tokio_util::sync::CancellationToken;
 use url::Url;
+use websub::{Signature, SubscriptionRequest, Verification};
 
 fn base() -> Url {
     Url::parse("http://example.com/set/list.xml").expect("a constant URL can be parsed")

@@ -15,7 +15,9 @@
 //!
 //! | module | what it does | what it must not know |
 //! |---|---|---|
-//! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, WebSub forms and signatures, requests of web hooks | tokio, HTTP clients and servers, SQL, the configuration, the clock |
+//! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, requests of web hooks | tokio, HTTP clients and servers, SQL, the configuration, the clock |
+//! | [`websub`] | core, a crate: WebSub forms and signatures, for subscriber and hub | everything else |
+//! | [`resyncd_patches`] | core, a crate: JSON Patch, merge patch and XML patches, applied to bytes with bounds | everything else |
 //! | [`sync`] | core: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
 //! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, web hooks, discovery | coverage, mirror paths, SQL |
 //! | [`mirror_path`] | core: the path of a resource's file in the mirror: the one that it gets, and the one where that is blocked | files, SQL, the configuration |

@@ -455,8 +455,9 @@ fn append_code(folder: &Path, code: &mut String) {
 fn tests_named_in_security_exist() {
     let security = include_str!("../SECURITY.md");
     let (root, mut code) = (Path::new(env!("CARGO_MANIFEST_DIR")), String::new());
-    append_code(&root.join("src"), &mut code);
-    append_code(&root.join("tests"), &mut code);
+    for folder in ["src", "crates", "tests"] {
+        append_code(&root.join(folder), &mut code);
+    }
     let rows = security.lines().filter(|line| line.starts_with("| "));
     let (mut count, targets) = (0, "targets!(");
     for row in rows.filter(|row| row.contains('`')) {
@@ -491,7 +492,9 @@ fn sources(folder: &Path, without: &[&str], found: &mut Vec<String>) {
         let path = entry.unwrap().path();
         let shown = path.to_str().unwrap();
         let name = path.file_stem().unwrap().to_str().unwrap();
-        if name == "tests" || without.iter().any(|it| shown.contains(&format!("/{it}"))) {
+        let is_code = path.is_dir() || path.extension().is_some_and(|it| it == "rs");
+        if !is_code || name == "tests" || without.iter().any(|it| shown.contains(&format!("/{it}")))
+        {
             continue;
         }
         if path.is_dir() {
@@ -578,9 +581,10 @@ fn codes_of(code: &str) -> Vec<String> {
 #[test]
 fn every_code_has_its_sentence() {
     let (mut files, mut tables) = (Vec::new(), Vec::new());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    sources(&root, &WITHOUT_CODES, &mut files);
-    sources(&root.join("store/tables"), &["tests"], &mut tables);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    sources(&root.join("src"), &WITHOUT_CODES, &mut files);
+    sources(&root.join("crates"), &WITHOUT_CODES, &mut files);
+    sources(&root.join("src/store/tables"), &["tests"], &mut tables);
     let page = include_str!("../docs/codes.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let mut documented = BTreeSet::new();

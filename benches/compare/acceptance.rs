@@ -17,13 +17,13 @@ use axum::routing::post;
 use axum::serve::ListenerExt as _;
 use resyncd::clock;
 use resyncd::demo::{SampleOptions, SampleSource};
-use resyncd::protocol::websub::{Signature, SignatureMethod};
 use resyncd::protocol::{Capability, SourceTime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use url::Url;
+use websub::{Signature, SignatureMethod};
 
 use super::daemon::Daemon;
 use super::harness::{Bench, BenchResult, Home, runtime, settle};

@@ -9,8 +9,8 @@ use url::Url;
 use super::FetchError;
 use super::client::{Answer, Client, DRAIN_TIME, Follow};
 use super::permits::Pool;
-use crate::protocol::websub::SubscriptionRequest;
 use crate::protocol::{HubUri, Redaction, registration_form};
+use websub::SubscriptionRequest;
 
 /// The maximum length of the excerpt of a rejection, in characters.
 const MAX_EXCERPT: usize = 200;
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
     use crate::fetch::test_site::{self, Received, TestSite};
-    use crate::protocol::websub::Mode;
+    use websub::Mode;
 
     fn request() -> SubscriptionRequest {
         SubscriptionRequest {

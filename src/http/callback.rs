@@ -17,13 +17,13 @@ use super::known_callbacks::KnownCallbacks;
 use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
-use crate::protocol::websub::{Intent, Mode, Signature, Verification};
 use crate::protocol::{GZIP_MAGIC, Redaction, TopicUri, parse_link_header, parse_uri};
 use crate::random::spread;
 use crate::store::{
     CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,
     StoreError,
 };
+use websub::{Intent, Mode, Signature, Verification};
 
 /// How often a delivery is verified if its channel changes meanwhile.
 const VERIFICATIONS: u32 = 4;
@@ -205,6 +205,10 @@ async fn verify(
         return StatusCode::NOT_FOUND.into_response();
     };
     let topics = Verification::topics_of_query(query);
+    let topics: Vec<TopicUri> = topics
+        .iter()
+        .filter_map(|topic| TopicUri::parse(topic).ok())
+        .collect();
     let intent = match verification.mode {
         Mode::Subscribe => Intent::Subscribe,
         Mode::Unsubscribe => Intent::Unsubscribe,
@@ -488,10 +492,10 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::protocol::websub::SignatureMethod;
     use crate::protocol::{Capability, HubUri, Transport};
     use crate::store::{CallbackKeys, SetId, Wake};
     use crate::sync::{CallbackOwner, Channel};
+    use websub::SignatureMethod;
 
     struct DeliveryTest {
         _folder: tempfile::TempDir,

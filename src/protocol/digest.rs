@@ -222,7 +222,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Decodes hexadecimal in any case.
-pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
+fn from_hex(text: &str) -> Option<Vec<u8>> {
     let mut bytes = vec![0; text.len() / 2];
     decode_hex(text.as_bytes(), &mut bytes).then_some(bytes)
 }
@@ -261,7 +261,7 @@ const HEX_DIGITS: [u8; 256] = {
 };
 
 /// Writes hexadecimal in lower case.
-pub(super) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 

@@ -1,6 +1,5 @@
 //! CORE. The formats on the wire: URIs, W3C datetimes, intervals, digests, Link headers, documents with their streaming
-//! reader, writer and summary, offers, validators, WebSub forms and signatures, the requests of web hooks; and the
-//! verification of bytes.
+//! reader, writer and summary, offers, validators, the requests of web hooks; and the verification of bytes.
 //!
 //! | module | what it has |
 //! |---|---|
@@ -29,7 +28,6 @@
 //! | `visible_text` | remote text for a terminal or a log |
 //! | | **push** |
 //! | `transport` | over what the notifications of a channel come |
-//! | [`websub`] | forms and signatures, for subscriber and hub |
 //! | `pubsub` | URIs of XMPP nodes |
 //! | `webhook` | requests of web hooks |
 //!
@@ -71,7 +69,6 @@ mod verify;
 mod version_name;
 mod visible_text;
 mod webhook;
-pub mod websub;
 mod writer;
 
 pub use content_info::ContentInfo;

@@ -34,8 +34,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
 use crate::clock::{ClockStepDetector, Now};
-use crate::protocol::websub::Intent;
 use crate::protocol::{HubUri, TopicUri, Transport};
+use websub::Intent;
 
 pub use callbacks::{CallbackChange, CallbackOwner, CallbackSlot, Callbacks};
 pub use choice::{ChannelChoice, ChannelKey, choose_channels};

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::protocol::websub::Intent;
+use websub::Intent;
 
 /// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use resyncd::demo::{HubEvent, SampleOptions};
-use resyncd::protocol::websub::Mode;
 use resyncd::protocol::{Capability, ChangeKind};
+use websub::Mode;
 
 use crate::support::{Rig, SET, eventually, files, resources, send, soon};
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use resyncd::demo::Subscription;
-use resyncd::protocol::websub::{Signature, SignatureMethod};
+use websub::{Signature, SignatureMethod};
 
 use crate::support::{Rig, SET, client, resources, send, soon};
 

@@ -12,11 +12,11 @@ use futures_util::{StreamExt, stream};
 use resyncd::config::{self, HttpConfig};
 use resyncd::demo::SampleSource;
 use resyncd::fetch::{AllowedHosts, Bounds, Client, FetchError, HubAnswer, PartialPackage};
-use resyncd::protocol::websub::{Mode, SubscriptionRequest};
 use resyncd::protocol::{HubUri, ResourceUri, TopicUri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use url::Url;
+use websub::{Mode, SubscriptionRequest};
 
 use crate::hostile::PROCESSOR;
 use crate::support::site::{Site, entry, ok, redirect, status};

@@ -11,8 +11,8 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use resyncd::config::{Config, Credentials};
 use resyncd::fetch::Client;
-use resyncd::protocol::websub::{Mode, SubscriptionRequest, Verification};
 use tokio::net::TcpListener;
+use websub::{Mode, SubscriptionRequest, Verification};
 
 use crate::support::process::{Home, command};
 use crate::support::site::{Site, entry, ok, redirect, status, urlset};

@@ -11,11 +11,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use resyncd::demo::{HubDelivery, SampleSource, Subscription};
 use resyncd::protocol::Capability;
-use resyncd::protocol::websub::{Signature, SignatureMethod};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;
+use websub::{Signature, SignatureMethod};
 
 use crate::hostile::PROCESSOR;
 use crate::support::process::{Home, program};

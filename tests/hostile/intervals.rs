@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use resyncd::demo::{ChannelHub, SampleOptions, Subscription};
-use resyncd::protocol::websub::{Signature, SignatureMethod};
 use resyncd::protocol::{
     Capability, ChangeKind, Entry, Head, Interval, Root, SourceTime, write_document,
 };
 use url::Url;
+use websub::{Signature, SignatureMethod};
 
 use crate::support::{
     NAME, Rig, SET, change, change_list, change_list_index, client, eventually, resources, send,

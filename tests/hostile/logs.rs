@@ -6,7 +6,7 @@ use std::time::Instant;
 use resyncd::clock;
 use resyncd::demo::{Fault, SampleSource};
 use resyncd::protocol::Capability;
-use resyncd::protocol::websub::{Mode, Signature, SignatureMethod, Verification};
+use websub::{Mode, Signature, SignatureMethod, Verification};
 
 use crate::hostile::PROCESSOR;
 use crate::support::process::{Home, Running, command};

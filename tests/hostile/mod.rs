@@ -9,7 +9,7 @@
 //! | endless documents, gzip that unpacks to a gibibyte, also twice | [`bombs`]: `endless_document_…`, `large_document_…`; `fetch::spool` |
 //! | a few bytes that stand for long URIs: relative references, redirects, links of headers and pages | [`growth`]: `relative_references_…`, `uris_up_to_…`; `protocol::uri`; `fetch::discovery` `limits`; `fetch::client` |
 //! | documents that take more time than their length: hubs, links, oddities | [`growth`]: `reading_takes_…`; `fetch::discovery` `limits` |
-//! | patches that take more time than their length | [`patches`]; `protocol::patch` |
+//! | patches that take more time than their length | [`patches`]; the tests of crates/resyncd-patches |
 //! | Source Descriptions and Capability Lists that list millions of documents | `fetch::discovery` `limits` |
 //! | resources and sets without end, which fill the database | tests/destination `limits`; `store::tests` `trim` |
 //! | changes without end of a few resources, with many links, which fill the database | [`feed`]; `store::tx` `compact_feed` |

@@ -9,11 +9,11 @@ use axum::body::Bytes;
 use futures_util::{StreamExt, stream};
 use resyncd::clock;
 use resyncd::demo::{SampleSource, Subscription};
-use resyncd::protocol::websub::{Signature, SignatureMethod};
 use resyncd::protocol::{Capability, TopicUri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;
+use websub::{Signature, SignatureMethod};
 
 use crate::hostile::PROCESSOR;
 use crate::hostile::floods::peak_memory;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use resyncd::fetch::{Client, HubAnswer};
-use resyncd::protocol::websub::{Mode, SubscriptionRequest};
 use resyncd::protocol::{Algorithm, Digest, HubUri};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
+use websub::{Mode, SubscriptionRequest};
 
 use crate::support::site::{
     GuardedDaemon, PUBLIC, Site, entry, guarded_client, number, ok, redirect, status, urlset,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use resyncd::fetch::AllowedHosts;
-use resyncd::protocol::websub::{Mode, SubscriptionRequest};
 use resyncd::protocol::{HubUri, ResourceUri, TopicUri};
+use websub::{Mode, SubscriptionRequest};
 
 use crate::hostile::bodies::{UNREACHED, client, fetch_all};
 use crate::support::site::{Site, redirect};

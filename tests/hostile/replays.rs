@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use resyncd::demo::{SampleSource, Subscription};
 use resyncd::protocol::Capability;
-use resyncd::protocol::websub::{Signature, SignatureMethod};
+use websub::{Signature, SignatureMethod};
 
 use crate::support::process::Home;
 use crate::support::{Rig, SET, client, eventually, resources, send, soon};

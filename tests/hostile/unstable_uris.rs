@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use resyncd::config::{Filter, Source};
 use resyncd::demo::{Notification, SampleSource};
-use resyncd::protocol::websub::{Signature, SignatureMethod};
 use resyncd::protocol::{Capability, LinkRules, MediaRange};
 use url::Url;
+use websub::{Signature, SignatureMethod};
 
 use crate::support::process::Home;
 use crate::support::site::{Site, entry, ok, redirect, status, urlset};

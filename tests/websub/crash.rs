@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use resyncd::demo::SampleSource;
-use resyncd::protocol::websub::Mode;
+use websub::Mode;
 
 use crate::support::process::Home;
 use crate::support::{client, eventually, resources};

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use resyncd::config::Signatures;
 use resyncd::demo::{HubOptions, SampleOptions, Signing, Subscription};
-use resyncd::protocol::websub::{Signature, SignatureMethod};
+use websub::{Signature, SignatureMethod};
 
 use crate::support::{Rig, SET, client, eventually, resources, soon};
 use crate::websub::{check_push, delivery, requests, status_of, subscribed, with_hub};

@@ -7,7 +7,7 @@ use chrono::DateTime;
 use resyncd::clock;
 use resyncd::demo::{Fault, Hub, HubOptions, Verifying};
 use resyncd::protocol::Capability;
-use resyncd::protocol::websub::Mode;
+use websub::Mode;
 
 use crate::support::{Rig, SET, client, eventually, soon};
 use crate::websub::{

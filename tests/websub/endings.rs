@@ -2,8 +2,8 @@
 
 use resyncd::demo::{Granting, HubEvent, Verifying};
 use resyncd::protocol::Capability;
-use resyncd::protocol::websub::Mode;
 use resyncd::status::UnsubscribeResult;
+use websub::Mode;
 
 use crate::support::{NAME, Rig, SET, client, resources, soon};
 use crate::websub::{check_push, delivery, status_of, subscribed, verify};

@@ -40,12 +40,10 @@ use axum::routing::post;
 use resyncd::demo::{
     ChannelHub, Hub, HubEvent, HubOptions, SampleOptions, SampleSource, Subscription,
 };
-use resyncd::protocol::websub::{
-    Mode, Signature, SignatureMethod, SubscriptionRequest, Verification,
-};
 use resyncd::protocol::{Capability, HubUri};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use websub::{Mode, Signature, SignatureMethod, SubscriptionRequest, Verification};
 
 use crate::support::{self, Rig, SET, client, resources, send, soon};
 

@@ -3,7 +3,7 @@
 
 use resyncd::demo::{Granting, Hub, HubOptions, SampleSource, Subscription};
 use resyncd::protocol::Capability;
-use resyncd::protocol::websub::Mode;
+use websub::Mode;
 
 use crate::support::{NAME, Rig, SET, eventually, resources, soon};
 use crate::websub::{advertising, check_push, delivery, status_of, subscribed, topic_path, verify};

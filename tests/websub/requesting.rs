@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use resyncd::demo::{Granting, Hub, HubOptions, Verifying};
 use resyncd::protocol::HubUri;
-use resyncd::protocol::websub::Mode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use websub::Mode;
 
 use crate::support::{Rig, resources, soon};
 use crate::websub::{BareHub, check_push, requests, serve, verify, with_hub};

@@ -4,9 +4,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use resyncd::clock;
 use resyncd::demo::{HubOptions, SampleOptions, Verifying};
 use resyncd::protocol::Capability;
-use resyncd::protocol::websub::Mode;
 use resyncd::status::StatusError;
 use rusqlite::Connection;
+use websub::Mode;
 
 use crate::support::{Rig, SET, client, resources};
 use crate::websub::{requested_after, status_of, subscribed, verify, with_hub};

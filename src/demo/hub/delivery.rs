@@ -8,7 +8,7 @@ use super::event::{HubDelivery, HubEvent};
 use super::options::Signing;
 use super::state::{SharedHub, Subscription};
 use crate::demo::serving;
-use crate::protocol::websub::{Signature, SignatureMethod};
+use websub::{Signature, SignatureMethod};
 
 /// Delivers to every subscriber of a topic concurrently.
 pub(super) async fn deliver_all(shared: &SharedHub, topic: &str, body: Bytes) -> Vec<HubDelivery> {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::protocol::websub::{Mode, SubscriptionRequest};
+use websub::{Mode, SubscriptionRequest};
 
 /// How many events are remembered; the demo may run for days.
 const REMEMBERED: usize = 16_384;

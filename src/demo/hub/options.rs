@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::protocol::websub::SignatureMethod;
+use websub::SignatureMethod;
 
 /// The options of a hub. The default conforms to WebSub.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use super::options::{Granting, Verifying};
 use super::state::{InProgress, SharedHub};
 use super::{delivery, subscription};
 use crate::protocol::parse_link_header;
-use crate::protocol::websub::SubscriptionRequest;
+use websub::SubscriptionRequest;
 
 /// The path of the hub's URI.
 pub(super) const PATH: &str = "/hub";

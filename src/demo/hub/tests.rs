@@ -9,7 +9,7 @@ use axum::routing::get;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::protocol::websub::{Mode, Signature, SubscriptionRequest, Verification};
+use websub::{Mode, Signature, SubscriptionRequest, Verification};
 
 const TOPIC: &str = "http://source.example/set1/changes/";
 const SECRET: &str = "a secret";
@@ -149,10 +149,7 @@ async fn deliveries_are_signed_as_configured() {
     let mut subscriber = subscriber(StatusCode::NO_CONTENT).await;
     subscriber.subscribe(&hub).await;
     for (signing, verifies) in [
-        (
-            Signing::Signed(crate::protocol::websub::SignatureMethod::Sha512),
-            Some(true),
-        ),
+        (Signing::Signed(websub::SignatureMethod::Sha512), Some(true)),
         (Signing::Wrong, Some(false)),
         (Signing::Unsigned, None),
     ] {

@@ -2,9 +2,9 @@
 
 use crate::fetch::{Client, HubAnswer};
 use crate::protocol::TopicUri;
-use crate::protocol::websub::{Intent, Mode, SubscriptionRequest};
 use crate::store::ChannelRecord;
 use crate::sync::{ChannelEvent, ChannelFailure, HubRequest};
+use websub::{Intent, Mode, SubscriptionRequest};
 
 /// Reads the links of a topic.
 pub(super) async fn read_topic(client: &Client, source: &str, topic: &TopicUri) -> ChannelEvent {

@@ -11,11 +11,11 @@ use crate::engine::EngineError;
 use crate::engine::restarts::Panicked;
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::unencrypted_hubs::{UNENCRYPTED_CODE, is_unencrypted};
-use crate::protocol::websub::Intent;
 use crate::store::{ChannelId, ChannelRecord, Store, StoreError};
 use crate::sync::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
 };
+use websub::Intent;
 
 /// The machine of one channel, and where its other half is stored.
 pub(super) struct StoredMachine<'a> {

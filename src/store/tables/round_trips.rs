@@ -14,7 +14,6 @@ use super::values::{
     Count, DigestList, HashAttribute, HubList, LinkList, Micros, PackedDigests, RequestedIntent,
     json,
 };
-use crate::protocol::websub::Intent;
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Link, Oddities, Offer,
     ResourceUri, ServedVersion, SourceTime, TopicUri, Transport, Validators, parse_uri,
@@ -23,6 +22,7 @@ use crate::protocol::{
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
 use crate::sync::{ChannelState, DeliveryFaultKind, GapReason};
+use websub::Intent;
 
 /// Stores values in one row, and has it read.
 fn through<T>(

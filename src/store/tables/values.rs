@@ -11,7 +11,6 @@ use rusqlite::{Result, Row, RowIndex};
 use serde::{Deserialize, Serialize};
 
 use super::media_type::MediaType;
-use crate::protocol::websub::Intent;
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities,
     ResourceUri, SourceTime, TopicUri, Transport, parse_hashes, parse_uri,
@@ -19,6 +18,7 @@ use crate::protocol::{
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
 use crate::sync::{ChannelState, DeliveryFaultKind, GapReason};
+use websub::Intent;
 
 /// A column holds a value that this program never writes.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,8 @@
 use chrono::TimeDelta;
 
 use super::*;
-use crate::protocol::websub::Intent;
 use crate::sync::{CallbackOwner, CallbackSlot, Channel, ChannelState, DeliveryFaultKind};
+use websub::Intent;
 
 fn keys(token: &str) -> CallbackKeys {
     CallbackKeys {

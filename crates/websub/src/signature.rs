@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Sha256, Sha384, Sha512};
 
-use crate::protocol::digest::{from_hex, write_hex};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
 /// The method of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ impl Signature {
         let (method, bytes) = value.split_once('=')?;
         Some(Self {
             method: SignatureMethod::parse(method)?,
-            bytes: from_hex(bytes.trim()).filter(|bytes| !bytes.is_empty())?,
+            bytes: Some(HEXLOWER_PERMISSIVE.decode(bytes.trim().as_bytes()).ok()?)
+                .filter(|bytes| !bytes.is_empty())?,
         })
     }
 
@@ -124,8 +125,8 @@ impl Signature {
 impl fmt::Display for Signature {
     /// As in the header: `sha256=` and hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}=", self.method.as_str())?;
-        write_hex(&self.bytes, f)
+        let hexadecimal = HEXLOWER.encode(&self.bytes);
+        write!(f, "{}={hexadecimal}", self.method.as_str())
     }
 }
 
