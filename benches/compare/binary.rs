@@ -19,7 +19,7 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
         .resyncd(format!(
             "{stripped:.1} MB, with symbols {with_symbols:.1} MB"
         ))
-        .goal(stripped, Goal::AtMost(20.0, " MB"))
+        .goal(stripped, Goal::AtMost(25.0, " MB"))
         .limit(stripped, LIMIT);
     Ok(vec![line])
 }
