@@ -12,7 +12,7 @@ Exit status:
   1  failure, or not in sync
   2  a fault in the command line or the configuration
   3  the daemon can't be reached
-  4  run, started by systemd: a newer version wrote the state
+  4  run, started by systemd: a version with another schema wrote the state
 
 Environment:
   RESYNCD_CONFIG  the configuration file, if there is no --config
@@ -33,7 +33,8 @@ the log and in `resyncd status`.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 if it can't start or go on or does not
 stop within 50 seconds, 2 if the configuration has faults. Started by systemd, 4
-if a newer version wrote the state: the unit does not restart it for 2 and 4.";
+if a version with another schema wrote the state: the unit does not restart it
+for 2 and 4.";
 
 pub(super) const CHECK: &str = "\
 Examples:

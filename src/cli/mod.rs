@@ -17,7 +17,7 @@
 //! | `planned_changes` | the copy of the state for `sync --dry-run` |
 //!
 //! Exit statuses: 0 success, 1 failure or not in sync, 2 a fault in the command line or the configuration, 3 daemon not reachable,
-//! 4 (`run`) a state of a newer version.
+//! 4 (`run`) a state of a version with another schema.
 
 /// Prints a line on standard output, also where the reader of a pipe has closed it; see `output`.
 macro_rules! println {
