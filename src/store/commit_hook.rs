@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::reads::statistics::synced_until;
-use super::tables::values::DigestList;
+use super::tables::values::{DigestList, column};
 use super::tables::{coverage, gap};
 use super::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
 use crate::protocol::{ChangeKind, Digest, SourceTime};
@@ -211,7 +211,7 @@ impl Snapshot {
         )?;
         let mut rows = query.query([])?;
         while let Some(found) = rows.next()? {
-            let (id, baseline) = (found.get(0)?, found.get(2)?);
+            let (id, baseline) = (found.get(0)?, column(found, 2)?);
             snapshot.sets.push(SetSnapshot {
                 id,
                 capability_list: found.get(1)?,
@@ -236,7 +236,7 @@ impl Snapshot {
         while let Some(found) = rows.next()? {
             snapshot.resources.push(ResourceSnapshot {
                 uri: found.get(0)?,
-                changed_at: found.get(1)?,
+                changed_at: column(found, 1)?,
                 deleted: found.get(2)?,
                 is_applied: found.get(3)?,
                 hashes: found.get::<_, DigestList<Vec<Digest>>>(4)?.0,
@@ -251,11 +251,11 @@ impl Snapshot {
             snapshot.tasks.push(TaskSnapshot {
                 uri: found.get(0)?,
                 set: found.get(1)?,
-                kind: found.get(2)?,
-                changed_at: found.get(3)?,
-                since: found.get(4)?,
+                kind: column(found, 2)?,
+                changed_at: column(found, 3)?,
+                since: column(found, 4)?,
                 hashes: found.get::<_, DigestList<Vec<Digest>>>(5)?.0,
-                origin: found.get(6)?,
+                origin: column(found, 6)?,
                 state: found.get(7)?,
             });
         }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use url::Url;
 
 use super::inbox::DeliveryOutcome;
-use super::values::{Count, HubList, Micros, RequestedIntent};
+use super::values::{Column, Count, HubList, Micros, RequestedIntent, column};
 use crate::protocol::{Capability, HubUri, Redaction, TopicUri, Transport};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::unreadable::UnreadableRows;
@@ -174,10 +174,10 @@ impl ChannelRecord {
             |column: &str| -> Result<Vec<HubUri>> { Ok(row.get::<_, HubList<_>>(column)?.0) };
         let lease_seconds = row.get::<_, Option<Count>>("asked_lease")?;
         let owner = |which: &str| -> Result<Option<CallbackOwner>> {
-            let column = |name: &str| format!("{which}_{name}");
-            let hub: Option<HubUri> = row.get(column("hub").as_str())?;
-            let topic: Option<TopicUri> = row.get(column("topic").as_str())?;
-            let base: Option<String> = row.get(column("base").as_str())?;
+            let of_owner = |name: &str| format!("{which}_{name}");
+            let hub: Option<HubUri> = column(row, of_owner("hub").as_str())?;
+            let topic: Option<TopicUri> = column(row, of_owner("topic").as_str())?;
+            let base: Option<String> = row.get(of_owner("base").as_str())?;
             let owner = hub.zip(topic).zip(base);
             Ok(owner.map(|((hub, topic), base)| CallbackOwner { hub, topic, base }))
         };
@@ -188,19 +188,19 @@ impl ChannelRecord {
         let next_token: Option<String> = row.get("next_token")?;
         let next_secret: Option<String> = row.get("next_secret")?;
         let denial_reason: Option<String> = row.get("denial")?;
-        let denial_hub: Option<HubUri> = row.get("denial_hub")?;
-        let fault_kind: Option<DeliveryFaultKind> = row.get("fault")?;
+        let denial_hub: Option<HubUri> = column(row, "denial_hub")?;
+        let fault_kind: Option<DeliveryFaultKind> = column(row, "fault")?;
         Ok(Self {
             id: row.get("id")?,
             set: row.get("set_id")?,
             source: row.get("source")?,
-            kind: row.get("kind")?,
-            transport: row.get("transport")?,
-            topic: row.get("topic")?,
-            subscribed_topic: row.get("subscribed_topic")?,
-            hub: row.get("hub")?,
+            kind: column(row, "kind")?,
+            transport: column(row, "transport")?,
+            topic: column(row, "topic")?,
+            subscribed_topic: column(row, "subscribed_topic")?,
+            hub: column(row, "hub")?,
             callbacks,
-            working_hub: row.get("working_hub")?,
+            working_hub: column(row, "working_hub")?,
             advertised_hubs: hubs("advertised_hubs")?,
             known_hubs: hubs("known_hubs")?,
             token: row.get("token")?,
@@ -211,7 +211,7 @@ impl ChannelRecord {
             }),
             former_of: row.get("former_of")?,
             lease: Lease {
-                state: row.get("state")?,
+                state: column(row, "state")?,
                 asked: row
                     .get::<_, RequestedIntent>("asked")?
                     .0
@@ -281,17 +281,17 @@ pub(in crate::store) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result
     )?
     .execute(params![
         new.set,
-        new.kind,
-        channel.topic,
-        channel.subscribed_topic,
+        Column(new.kind),
+        Column(&channel.topic),
+        Column(&channel.subscribed_topic),
         HubList(&channel.advertised_hubs),
         HubList(&channel.known_hubs),
         new.keys.token,
         new.keys.secret,
-        channel.lease.state,
+        Column(&channel.lease.state),
         channel.lease.failures,
         new.former_of,
-        channel.transport,
+        Column(&channel.transport),
     ])?;
     let id = ChannelId(sql.last_insert_rowid());
     save(sql, id, channel)?;
@@ -312,7 +312,7 @@ pub(in crate::store) fn delete_ended(sql: &Connection, set: SetId) -> Result<()>
              SELECT id FROM channel WHERE set_id = ?1 AND state = ?2 AND left_for_good = 1 AND waiting = 0)",
         "DELETE FROM channel WHERE set_id = ?1 AND state = ?2 AND left_for_good = 1 AND waiting = 0",
     ] {
-        update(sql, statement, params![set, ChannelState::Unsubscribed])?;
+        update(sql, statement, params![set, Column(&ChannelState::Unsubscribed)])?;
     }
     Ok(())
 }
@@ -322,7 +322,7 @@ pub(in crate::store) fn any_ended(sql: &Connection, set: SetId) -> Result<bool> 
     sql.prepare_cached(
         "SELECT 1 FROM channel WHERE set_id = ?1 AND state = ?2 AND left_for_good = 1 AND waiting = 0",
     )?
-    .exists(params![set, ChannelState::Unsubscribed])
+    .exists(params![set, Column(&ChannelState::Unsubscribed)])
 }
 
 /// Stores the keys of a channel.
@@ -413,7 +413,7 @@ pub(in crate::store) fn is_topic_of_another(
            AND (channel.set_id <> own.set_id OR channel.kind <> own.kind)
            AND source_set.source = own_set.source AND source_set.ended = 0",
     )?
-    .exists(params![id, uri])
+    .exists(params![id, Column(uri)])
 }
 
 /// Whether a subscription is being ended.
@@ -436,7 +436,7 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
     let (own, next) = (&channel.callbacks.own, &channel.callbacks.next);
     let values = params![
         id,
-        lease.state,
+        Column(&lease.state),
         RequestedIntent(lease.asked.map(|asked| asked.intent)),
         lease.asked.map(|asked| Count(asked.lease_seconds)),
         lease.expires_at.map(Micros),
@@ -444,30 +444,27 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
         lease.next_try_at.map(Micros),
         lease.failures,
         lease.asked_at.map(Micros),
-        channel.hub,
-        channel.subscribed_topic,
+        Column(&channel.hub),
+        Column(&channel.subscribed_topic),
         HubList(&channel.advertised_hubs),
         HubList(&channel.known_hubs),
         channel.is_unwanted,
-        own.as_ref().map(|own| &own.hub),
-        own.as_ref().map(|own| &own.topic),
+        own.as_ref().map(|own| Column(&own.hub)),
+        own.as_ref().map(|own| Column(&own.topic)),
         own.as_ref().map(|own| &own.base),
-        next.as_ref().map(|next| &next.hub),
-        next.as_ref().map(|next| &next.topic),
+        next.as_ref().map(|next| Column(&next.hub)),
+        next.as_ref().map(|next| Column(&next.topic)),
         next.as_ref().map(|next| &next.base),
-        channel.working_hub,
+        Column(&channel.working_hub),
         lease.not_before.map(Micros),
         channel.denial.as_ref().map(|denial| &denial.reason),
         channel.denial.as_ref().map(|denial| Micros(denial.at)),
-        channel.fault.map(|fault| fault.kind),
+        channel.fault.as_ref().map(|fault| Column(&fault.kind)),
         channel.fault.map(|fault| Micros(fault.at)),
         channel.silences,
         channel.begun,
         lease.paced_until.map(Micros),
-        channel
-            .denial
-            .as_ref()
-            .and_then(|denial| denial.hub.as_ref()),
+        channel.denial.as_ref().map(|denial| Column(&denial.hub)),
     ];
     update(sql, save, values)
 }
@@ -512,7 +509,7 @@ pub(in crate::store) fn receiving(
             is_unwanted: row.get("left_for_good")?,
             hub: row.get("hub")?,
             pending_bytes: row.get::<_, Count>("waiting_bytes")?.0,
-            transport: row.get("transport")?,
+            transport: column(row, "transport")?,
         })
     })
     .optional()

@@ -2,14 +2,14 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
-use super::values::interval;
+use super::values::{Column, column, interval};
 use crate::protocol::SourceTime;
 use crate::store::ids::SetId;
 use crate::sync::Coverage;
 
 pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Coverage> {
     sql.prepare_cached("SELECT from_time, until_time FROM coverage WHERE set_id = ?1")?
-        .query_map([set], |row| interval(row.get(0)?, row.get(1)?))?
+        .query_map([set], |row| interval(column(row, 0)?, column(row, 1)?))?
         .collect()
 }
 
@@ -21,7 +21,11 @@ pub(in crate::store) fn save(sql: &Connection, set: SetId, coverage: &Coverage) 
         "INSERT INTO coverage (set_id, from_time, until_time) VALUES (?1, ?2, ?3)",
     )?;
     for interval in coverage.intervals() {
-        insert.execute(params![set, interval.from(), interval.until()])?;
+        insert.execute(params![
+            set,
+            Column(&interval.from()),
+            Column(&interval.until())
+        ])?;
     }
     Ok(())
 }
@@ -31,6 +35,6 @@ pub(in crate::store) fn unbroken_until(sql: &Connection, set: SetId) -> Result<O
     sql.prepare_cached(
         "SELECT until_time FROM coverage WHERE set_id = ?1 ORDER BY from_time LIMIT 1",
     )?
-    .query_row([set], |row| row.get(0))
+    .query_row([set], |row| column(row, 0))
     .optional()
 }

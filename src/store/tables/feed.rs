@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
 
 use super::mirrored_path;
-use super::values::{Count, LinkList, Micros};
+use super::values::{Column, Count, LinkList, Micros, column};
 use crate::protocol::{Link, LinkLimit, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
@@ -50,7 +50,7 @@ const LINKS_LEFT_OUT: &str = " cut";
 
 impl FeedEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let uri: ResourceUri = row.get("uri")?;
+        let uri: ResourceUri = column(row, "uri")?;
         let path: String = row.get("path")?;
         let stated: String = row.get("origin")?;
         let (stated, are_links_left_out) = without_suffix(&stated, LINKS_LEFT_OUT);
@@ -67,7 +67,7 @@ impl FeedEntry {
             path: mirrored_path::of(Some(path).filter(|path| path != PLAIN), &uri),
             uri: uri.to_string(),
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
-            changed_at: row.get("changed_at")?,
+            changed_at: column(row, "changed_at")?,
             links: row.get::<_, LinkList<_>>("links")?.0,
         })
     }
@@ -389,7 +389,7 @@ pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result
         abbreviated(CHANGES, entry.change),
         mirrored_path::stored(entry.path, entry.uri).unwrap_or(PLAIN),
         entry.length.map(Count),
-        entry.changed_at,
+        Column(&entry.changed_at),
         origin,
         LinkList(links),
         entry.resource,

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, Result, Row, params};
 
 use super::mirrored_path;
-use super::values::Count;
+use super::values::{Count, column};
 use crate::protocol::ResourceUri;
 use crate::store::ids::{ResourceId, SetId};
 
@@ -27,7 +27,7 @@ impl ForgottenResource {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let is_live: bool = row.get("live")?;
         let length: Option<Count> = row.get("length")?;
-        let uri: ResourceUri = row.get("uri")?;
+        let uri: ResourceUri = column(row, "uri")?;
         Ok(Self {
             id: row.get("id")?,
             path: mirrored_path::of(row.get("path")?, &uri),
@@ -169,7 +169,7 @@ pub(in crate::store) fn resources_of_former(
          ORDER BY member.resource_id LIMIT ?4",
     )?
     .query_map(params![set, former, after, Count::of_rows(most)], |row| {
-        Ok((row.get(0)?, row.get(1)?))
+        Ok((row.get(0)?, column(row, 1)?))
     })?
     .collect()
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Result, params};
 
-use super::values::{Micros, interval};
+use super::values::{Column, Micros, column, interval};
 use crate::store::ids::SetId;
 use crate::sync::Gap;
 
@@ -13,8 +13,8 @@ pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Gap>>
     )?
     .query_map([set], |row| {
         Ok(Gap {
-            interval: interval(row.get(0)?, row.get(1)?)?,
-            reason: row.get(2)?,
+            interval: interval(column(row, 0)?, column(row, 1)?)?,
+            reason: column(row, 2)?,
             since: row.get::<_, Micros>(3)?.0,
         })
     })?
@@ -30,7 +30,13 @@ pub(in crate::store) fn save(sql: &Connection, set: SetId, gaps: &[Gap]) -> Resu
     )?;
     for gap in gaps {
         let (from, until) = (gap.interval.from(), gap.interval.until());
-        insert.execute(params![set, from, until, gap.reason, Micros(gap.since)])?;
+        insert.execute(params![
+            set,
+            Column(&from),
+            Column(&until),
+            Column(&gap.reason),
+            Micros(gap.since)
+        ])?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use super::values::{Count, Micros};
+use super::values::{Column, Count, Micros, column};
 use crate::protocol::{HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
 
@@ -28,8 +28,8 @@ impl Delivery {
             id: row.get("id")?,
             channel: row.get("channel_id")?,
             body: row.get("body")?,
-            stated_topic: row.get("stated_topic")?,
-            hub: row.get("hub")?,
+            stated_topic: column(row, "stated_topic")?,
+            hub: column(row, "hub")?,
         })
     }
 
@@ -83,8 +83,8 @@ pub(in crate::store) fn insert(
         channel,
         Micros(received_at),
         body,
-        stated_topic,
-        hub
+        stated_topic.map(Column),
+        hub,
     ])?;
     Ok(sql.last_insert_rowid())
 }

@@ -7,7 +7,7 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
 
-use super::values::{Count, Micros};
+use super::values::{Count, Micros, column};
 use crate::protocol::{LinkedAs, ResourceUri};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -46,7 +46,7 @@ impl LinkTarget {
     fn from_row(row: &rusqlite::Row<'_>) -> Result<Self> {
         Ok(Self {
             id: row.get(0)?,
-            uri: row.get(1)?,
+            uri: column(row, 1)?,
             set: row.get(2)?,
         })
     }
@@ -158,7 +158,7 @@ pub(in crate::store) fn owners(
     let mut rows = query.query(params![resource, Count::of_rows(MAX_OWNERS)])?;
     let mut owners = Vec::new();
     while let Some(row) = rows.next()? {
-        let owner = (row.get(0)?, of_number(row.get(1)?));
+        let owner = (column(row, 0)?, of_number(row.get(1)?));
         // Several sets may have it.
         if !owners.contains(&owner) {
             owners.push(owner);

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::part;
-use super::values::Count;
+use super::values::{Column, Count, column};
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -35,7 +35,7 @@ pub(in crate::store) fn insert(
         resource,
         membership.generation,
         membership.part,
-        membership.named_at,
+        Column(&membership.named_at),
     ])?;
     Ok(())
 }
@@ -54,7 +54,7 @@ pub(in crate::store) fn update(
         resource,
         membership.generation,
         membership.part,
-        membership.named_at,
+        Column(&membership.named_at),
     ])?;
     Ok(())
 }
@@ -76,7 +76,7 @@ pub(in crate::store) fn update_range(
         resources.end(),
         membership.generation,
         membership.part,
-        membership.named_at,
+        Column(&membership.named_at),
     ])?;
     Ok(())
 }
@@ -177,7 +177,7 @@ pub(in crate::store) fn is_named_by_source(
               JOIN source_set ON source_set.id = member.set_id
          WHERE resource.source = ?1 AND resource.uri = ?2 AND member.part IS NOT -2 AND source_set.ended = 0",
     )?
-    .exists(params![source, uri])
+    .exists(params![source, Column(uri)])
 }
 
 /// Whether a list or a change of a set names a resource whose URI begins with this origin and `/`. What only links name does not count.
@@ -249,7 +249,7 @@ pub(in crate::store) fn absent(
     ))?
     .query_map(
         params![set, generations.end(), after, until, generations.start()],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| Ok((row.get(0)?, column(row, 1)?)),
     )?
     .collect()
 }

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 use url::Url;
 
-use super::values::{Count, Micros};
+use super::values::{Column, Count, Micros, column};
 use crate::protocol::SourceTime;
 use crate::store::ids::{PartId, ResourceId, SetId};
 use crate::sync::KnownPart;
@@ -112,12 +112,12 @@ pub(in crate::store) fn end(
     .execute(params![
         part,
         filter,
-        evidence.announced,
+        Column(&evidence.announced),
         Micros(evidence.asked_at),
         Count(bad_entries),
-        page.at,
+        Column(&page.at),
         page.next,
-        page.newest,
+        Column(&page.newest),
     ])?;
     Ok(())
 }
@@ -132,7 +132,7 @@ pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -
     .execute(params![
         part.id,
         part.evidence.map(|evidence| Micros(evidence.asked_at)),
-        part.evidence.and_then(|evidence| evidence.announced),
+        part.evidence.as_ref().map(|evidence| Column(&evidence.announced)),
     ])?;
     Ok(())
 }
@@ -149,14 +149,14 @@ pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<O
             known: KnownPart {
                 is_complete: row.get(1)?,
                 is_done: row.get(2)?,
-                announced: row.get(3)?,
+                announced: column(row, 3)?,
                 asked_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
             },
             bad_entries: row.get::<_, Count>(5)?.0,
             page: PageEnd {
-                at: row.get(6)?,
+                at: column(row, 6)?,
                 next: row.get(7)?,
-                newest: row.get(8)?,
+                newest: column(row, 8)?,
             },
         })
     })

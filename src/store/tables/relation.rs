@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
-use super::values::{Count, LinkList};
+use super::values::{Count, LinkList, column};
 use crate::protocol::{Algorithm, Criteria, Digest, Link, ResourceUri, Standing};
 use crate::store::ids::ResourceId;
 
@@ -232,7 +232,7 @@ pub(in crate::store) fn unselected_of(
 fn described(row: &rusqlite::Row<'_>) -> Result<DescribedResource> {
     Ok(DescribedResource {
         id: row.get(0)?,
-        uri: row.get(1)?,
+        uri: column(row, 1)?,
         links: row.get::<_, LinkList<_>>(2)?.0,
         lacks: Criteria::from_bits(row.get(3)?),
     })

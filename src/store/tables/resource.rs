@@ -17,7 +17,7 @@ use super::relation::RelationKind;
 use super::served_version::{PackedETag, PackedTime, served_by};
 use super::task::Task;
 use super::values::{
-    Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, content_info,
+    Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column, content_info,
 };
 use crate::mirror_path::{other_uri_of_plain_path, uris_of_plain_path};
 use crate::protocol::{
@@ -70,7 +70,7 @@ const VIEW: &str = "resource.uri AS uri, resource.source AS source, capability_l
 
 impl ResourceView {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let uri: ResourceUri = row.get("uri")?;
+        let uri: ResourceUri = column(row, "uri")?;
         Ok(Self {
             path: mirrored_path::of(row.get("path")?, &uri),
             uri,
@@ -82,8 +82,8 @@ impl ResourceView {
                 .map(|media_type| media_type.0),
             encoding: row.get("encoding")?,
             hashes: row.get::<_, HashAttribute>("hashes")?.0,
-            lastmod: row.get("lastmod")?,
-            changed_at: row.get("changed_at")?,
+            lastmod: column(row, "lastmod")?,
+            changed_at: column(row, "changed_at")?,
             applied_at: row
                 .get::<_, Option<Micros>>("applied_at")?
                 .map(DateTime::from),
@@ -101,7 +101,7 @@ pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Opti
          WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND uri = ?1 AND applied_at IS NOT NULL
          ORDER BY deleted, resource.id LIMIT 1"
     ))?
-    .query_row([uri], ResourceView::from_row)
+    .query_row([Column(uri)], ResourceView::from_row)
     .optional()
 }
 
@@ -185,29 +185,29 @@ impl<'a> StateQuery<'a> {
         uri: &ResourceUri,
         set: SetId,
     ) -> Result<Option<ResourceState>> {
-        let found = self.0.query_row(params![source, uri, set], |row| {
+        let found = self.0.query_row(params![source, Column(uri), set], |row| {
             let applied_at: Option<Micros> = row.get(2)?;
             let is_doubted = row.get(17)?;
             let known = if applied_at.is_some() {
                 Some(LocalState {
                     length: row.get::<_, Option<Count>>(3)?.map(u64::from),
                     hashes: row.get::<_, DigestList<_>>(4)?.0,
-                    lastmod: row.get(5)?,
-                    changed_at: row.get(6)?,
+                    lastmod: column(row, 5)?,
+                    changed_at: column(row, 6)?,
                     deleted: row.get(7)?,
-                    kind: row.get(8)?,
+                    kind: column(row, 8)?,
                     is_doubted,
                     unconfirmed: row.get(18)?,
-                    answered_until: row.get(20)?,
+                    answered_until: column(row, 20)?,
                 })
             } else {
                 None
             };
-            let pending_origin: Option<Origin> = row.get(11)?;
-            let pending = match row.get(9)? {
+            let pending_origin: Option<Origin> = column(row, 11)?;
+            let pending = match column(row, 9)? {
                 Some(kind) => Some(Pending {
                     kind,
-                    changed_at: row.get(10)?,
+                    changed_at: column(row, 10)?,
                     unconfirmed: row.get(19)?,
                     is_listed: pending_origin.is_some_and(Origin::is_listing),
                 }),
@@ -218,7 +218,7 @@ impl<'a> StateQuery<'a> {
                 Some(generation) => Some(Membership {
                     generation,
                     part: row.get(14)?,
-                    named_at: row.get(21)?,
+                    named_at: column(row, 21)?,
                 }),
                 None => None,
             };
@@ -253,7 +253,7 @@ pub(in crate::store) fn insert(
         "INSERT INTO resource (id, source, uri, set_id, path) VALUES (
              1 + MAX((SELECT COALESCE(MAX(id), 0) FROM resource), (SELECT COALESCE(MAX(id), 0) FROM removed_resource)), ?1, ?2, ?3, ?4)",
     )?
-    .execute(params![source, uri, set, mirrored_path::stored(path, uri)])?;
+    .execute(params![source, Column(uri), set, mirrored_path::stored(path, uri)])?;
     Ok(ResourceId(sql.last_insert_rowid()))
 }
 
@@ -293,7 +293,7 @@ fn is_stored_path_of_another(
     uri: &ResourceUri,
 ) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
-        .exists(params![source, path, uri])
+        .exists(params![source, path, Column(uri)])
 }
 
 fn has_plain_path(sql: &Connection, source: &str, uri: &str) -> Result<bool> {
@@ -308,7 +308,7 @@ pub(in crate::store) fn set_of(
     uri: &ResourceUri,
 ) -> Result<Option<SetId>> {
     sql.prepare_cached("SELECT set_id FROM resource WHERE source = ?1 AND uri = ?2")?
-        .query_row(params![source, uri], |row| row.get(0))
+        .query_row(params![source, Column(uri)], |row| row.get(0))
         .optional()
 }
 
@@ -377,7 +377,7 @@ pub(in crate::store) fn set_links(
                 return Ok(None);
             }
             Ok(Some(Relinked {
-                path: mirrored_path::given(row.get(1)?, &row.get(2)?)?,
+                path: mirrored_path::given(row.get(1)?, &column(row, 2)?)?,
                 length: row.get::<_, Option<Count>>(3)?.map(u64::from),
             }))
         })
@@ -491,10 +491,10 @@ pub(in crate::store) fn publish(
             Count(publication.length),
             publication.media_type.as_deref().map(PackedMediaType),
             PackedDigests(&publication.hashes),
-            lastmod,
-            task.changed_at,
+            Column(&lastmod),
+            Column(&task.changed_at),
             Micros(now),
-            change_of(task),
+            Column(&change_of(task)),
             publication.has_new_bytes,
             version.map(|version| served_by(version, &task.uri)),
             version.and_then(PackedETag::of),
@@ -522,9 +522,9 @@ pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>
     .execute(params![
         task.resource,
         task.set,
-        task.changed_at,
+        Column(&task.changed_at),
         Micros(now),
-        change_of(task),
+        Column(&change_of(task)),
         task.unconfirmed,
     ])?;
     unconfirmed::set_answered(sql, task)
@@ -573,7 +573,7 @@ pub(in crate::store) fn followed(
              SELECT resource.set_id UNION ALL SELECT member.set_id FROM member WHERE member.resource_id = resource.id)
          WHERE resource.id = ?1 AND ended = 0 ORDER BY source_set.id <> resource.set_id, source_set.id LIMIT 1",
     )?
-    .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, column(row, 2)?)))
     .optional()
 }
 
@@ -615,8 +615,8 @@ pub(in crate::store) fn adopt(
         Count(file.length),
         file.media_type.map(PackedMediaType),
         PackedDigests(file.hashes),
-        file.lastmod,
-        file.changed_at,
+        Column(&file.lastmod),
+        Column(&file.changed_at),
         Micros(now),
     ])?;
     Ok(())
@@ -645,8 +645,8 @@ pub(in crate::store) fn applied_without_task(
     .query_row([id], |row| {
         Ok(AppliedState {
             deleted: row.get("deleted")?,
-            changed_at: row.get("changed_at")?,
-            lastmod: row.get("lastmod")?,
+            changed_at: column(row, "changed_at")?,
+            lastmod: column(row, "lastmod")?,
             content: content_info(row)?,
             links: row.get::<_, LinkList<_>>("links")?.0,
             unconfirmed: row.get("unconfirmed")?,

@@ -11,8 +11,8 @@ use super::served_version::{served_by, served_version};
 use super::source_set::{BaselineState, CapabilityLists, OfferList};
 use super::task::TaskState;
 use super::values::{
-    Count, DigestList, HashAttribute, HubList, LinkList, Micros, PackedDigests, RequestedIntent,
-    json,
+    Column, ColumnValue, Count, DigestList, HashAttribute, HubList, LinkList, Micros,
+    PackedDigests, RequestedIntent, json,
 };
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Link, Oddities, Offer,
@@ -44,10 +44,11 @@ fn check<T: ToSql + FromSql + PartialEq + std::fmt::Debug>(value: T) {
     assert_eq!(found, value);
 }
 
-fn check_all<T: ToSql + FromSql + PartialEq + std::fmt::Debug>(
-    values: impl IntoIterator<Item = T>,
-) {
-    values.into_iter().for_each(check);
+fn check_all<T: ColumnValue + PartialEq + std::fmt::Debug>(values: impl IntoIterator<Item = T>) {
+    for value in values {
+        let Column(found) = read::<Column<T>>(Column(&value));
+        assert_eq!(found, value);
+    }
 }
 
 #[test]
@@ -185,7 +186,7 @@ proptest! {
             check_all(hubs);
             check_all(TopicUri::of_channel(uri.clone()));
             let Ok(resource) = ResourceUri::try_from(uri.clone()) else { continue };
-            check(resource.clone());
+            check_all([resource.clone()]);
             let version = ServedVersion { url: uri, validators: Validators::default() };
             let (stored, none) = (served_by(&version, &resource), None::<&str>);
             let served = through(&[&stored, &none, &none], |row| served_version(row, [0, 1, 2], &resource));
@@ -206,7 +207,7 @@ proptest! {
         check(ChannelId(number));
         check(PartId(number));
         check(ResourceId(number));
-        check(SourceTime::from_micros(number));
+        check_all([None, Some(SourceTime::from_micros(number))]);
         // SQLite has no greater ones.
         prop_assert_eq!(read::<Count>(Count(count)).0, count.min(i64::MAX.cast_unsigned()));
         if let Some(time) = DateTime::from_timestamp(seconds, nanos) {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::values::{Count, Micros, invalid, json, parse_json, texts};
+use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
 use crate::protocol::{Capability, HubUri, Oddities, Offer, SourceTime, parse_uri};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -100,9 +100,9 @@ impl SetRecord {
             source: row.get("source")?,
             capability_list: row.get("capability_list")?,
             offers: row.get::<_, OfferList<Vec<Offer>>>("offers")?.0,
-            baseline: row.get("baseline")?,
-            list_at: row.get("list_at")?,
-            read_until: row.get("read_until")?,
+            baseline: column(row, "baseline")?,
+            list_at: column(row, "list_at")?,
+            read_until: column(row, "read_until")?,
             open_list: row.get("open_list")?,
             was_read: row.get("was_read")?,
             filter: row.get("filter")?,
@@ -394,7 +394,7 @@ pub(in crate::store) fn set_reading(sql: &Connection, set: SetId, at: SourceTime
     sql.prepare_cached(
         "UPDATE source_set SET reading_at = ?2 WHERE id = ?1 AND reading_at IS NOT ?2",
     )?
-    .execute(params![set, at])
+    .execute(params![set, Column(&at)])
     .map(drop)
 }
 
@@ -409,7 +409,7 @@ pub(in crate::store) fn set_listed(
         "UPDATE source_set SET list_at = ?2, reading_at = NULL, filter = COALESCE(?3, filter),
              baseline = CASE baseline WHEN 'missing' THEN 'listed' ELSE baseline END
          WHERE id = ?1";
-    update(sql, set_listed, params![set, at, filter])
+    update(sql, set_listed, params![set, Column(&at), filter])
 }
 
 pub(in crate::store) fn record(sql: &Connection, set: SetId) -> Result<SetRecord> {
@@ -436,7 +436,7 @@ pub(in crate::store) fn set_read_until(
     read_until: SourceTime,
 ) -> Result<()> {
     let set_read_until = "UPDATE source_set SET read_until = ?2 WHERE id = ?1";
-    update(sql, set_read_until, params![set, read_until])
+    update(sql, set_read_until, params![set, Column(&read_until)])
 }
 
 /// Ends each baseline of the set's Source of which no task is pending: tasks of one set's baseline may belong to another
@@ -480,7 +480,7 @@ pub(in crate::store) fn totals(sql: &Connection, set: SetId) -> Result<Totals> {
             Ok(Totals {
                 resources: row.get::<_, Count>(0)?.0,
                 bytes: row.get::<_, Count>(1)?.0,
-                baseline: row.get(2)?,
+                baseline: column(row, 2)?,
             })
         })
 }
@@ -498,16 +498,14 @@ pub(in crate::store) fn add_totals(
 
 /// The time of the newest Resource List of a set that was read completely.
 pub(in crate::store) fn list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
-    get(sql, "SELECT list_at FROM source_set WHERE id = ?1", set)
+    let list_at = "SELECT list_at FROM source_set WHERE id = ?1";
+    get(sql, list_at, set).map(|Column(at)| at)
 }
 
 /// As [`list_at`], or the time of the Resource List that is being read, or was read in part, if that is later.
 pub(in crate::store) fn newest_list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
-    get(
-        sql,
-        "SELECT MAX(COALESCE(list_at, reading_at), COALESCE(reading_at, list_at)) FROM source_set WHERE id = ?1",
-        set,
-    )
+    let newest = "SELECT MAX(COALESCE(list_at, reading_at), COALESCE(reading_at, list_at)) FROM source_set WHERE id = ?1";
+    get(sql, newest, set).map(|Column(at)| at)
 }
 
 /// Whether a set is followed.
@@ -525,7 +523,7 @@ pub(in crate::store) fn listed_at(
         .prepare_cached(
             "SELECT list_at FROM source_set WHERE source = ?1 AND capability_list = ?2",
         )?
-        .query_row(params![source, capability_list], |row| row.get(0))
+        .query_row(params![source, capability_list], |row| column(row, 0))
         .optional()?;
     Ok(listed_at.flatten())
 }

@@ -21,7 +21,9 @@ use url::Url;
 use super::mirrored_path;
 use super::served_version::served_version;
 use super::source_set::{CapabilityLists, SHARING};
-use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info_of, texts};
+use super::values::{
+    Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info_of, texts,
+};
 use crate::protocol::{
     ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
 };
@@ -103,20 +105,20 @@ impl Task {
 
     /// Columns go by number, those of [`COLUMNS`]: this is read once for each resource of a first copy.
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let uri: ResourceUri = row.get(0)?;
+        let uri: ResourceUri = column(row, 0)?;
         Ok(Self {
             resource: row.get(1)?,
             revision: row.get(2)?,
             source: row.get(3)?,
             set: row.get(4)?,
             authority: row.get(5)?,
-            kind: row.get(6)?,
-            changed_at: row.get(7)?,
-            lastmod: row.get(8)?,
+            kind: column(row, 6)?,
+            changed_at: column(row, 7)?,
+            lastmod: column(row, 8)?,
             content: content_info_of(row, [9, 10, 11])?,
             encoding: row.get(12)?,
             links: row.get::<_, LinkList<_>>(13)?.0,
-            origin: row.get(14)?,
+            origin: column(row, 14)?,
             unconfirmed: row.get(15)?,
             contradicted: row.get(16)?,
             attempts: row.get(17)?,
@@ -248,16 +250,16 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
             task.source,
             task.set,
             change.authority,
-            change.kind,
-            change.changed_at,
-            change.lastmod,
+            Column(&change.kind),
+            Column(&change.changed_at),
+            Column(&change.lastmod),
             content.length,
             content.media_type,
             content.hashes,
-            task.origin,
-            task.state,
+            Column(&task.origin),
+            Column(&task.state),
             Micros(task.not_before),
-            task.since,
+            Column(&task.since),
             LinkList(links),
             change.encoding,
             change.unconfirmed,
@@ -269,7 +271,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
                  state = CASE state WHEN 'held' THEN 'undecided' ELSE state END
              WHERE resource_id = ?1 AND unconfirmed = 1",
         )?
-        .execute(params![task.resource, task.origin])?;
+        .execute(params![task.resource, Column(&task.origin)])?;
     }
     if put == 0 && links.is_empty() && !change.unconfirmed {
         sql.prepare_cached(
@@ -353,7 +355,7 @@ pub(in crate::store) fn unselected(
             Ok(UnselectedTask {
                 resource: row.get(0)?,
                 origin: row.get(1)?,
-                uri: row.get(2)?,
+                uri: column(row, 2)?,
                 media_type: row.get(3)?,
                 links: row.get::<_, LinkList<_>>(4)?.0,
             })
@@ -400,16 +402,16 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
         task.source,
         task.set,
         change.authority,
-        change.kind,
-        change.changed_at,
-        change.lastmod,
+        Column(&change.kind),
+        Column(&change.changed_at),
+        Column(&change.lastmod),
         content.length,
         content.media_type,
         content.hashes,
-        task.origin,
-        task.state,
+        Column(&task.origin),
+        Column(&task.state),
         Micros(task.not_before),
-        task.since,
+        Column(&task.since),
         change.encoding,
     ])?;
     Ok(())
@@ -421,7 +423,7 @@ pub(in crate::store) fn since(
     resource: ResourceId,
 ) -> Result<Option<Option<SourceTime>>> {
     sql.prepare_cached("SELECT since FROM task WHERE resource_id = ?1")?
-        .query_row([resource], |row| row.get(0))
+        .query_row([resource], |row| column(row, 0))
         .optional()
 }
 
@@ -433,7 +435,7 @@ pub(in crate::store) fn announced_by(
     sql.prepare_cached(
         "SELECT resource.uri, task.set_id FROM task JOIN resource ON resource.id = task.resource_id WHERE resource_id = ?1",
     )?
-    .query_row([resource], |row| Ok((row.get(0)?, row.get(1)?)))
+    .query_row([resource], |row| Ok((column(row, 0)?, row.get(1)?)))
     .optional()
 }
 
@@ -446,7 +448,7 @@ pub(in crate::store) fn replaced_since(
         "SELECT since FROM task JOIN resource ON resource.id = task.resource_id
          WHERE resource_id = ?1 AND task.version > resource.next_version",
     )?
-    .query_row([resource], |row| row.get(0))
+    .query_row([resource], |row| column(row, 0))
     .optional()
 }
 
@@ -469,7 +471,7 @@ pub(in crate::store) fn release(
     since: Option<SourceTime>,
 ) -> Result<()> {
     sql.prepare_cached("UPDATE task SET state = 'ready', since = ?2 WHERE resource_id = ?1")?
-        .execute(params![resource, since])?;
+        .execute(params![resource, Column(&since)])?;
     Ok(())
 }
 
@@ -491,7 +493,7 @@ pub(in crate::store) fn expedite(
         "UPDATE task SET origin = ?2, state = 'ready', attempts = 0, not_before = ?3, version = version + 1
          WHERE resource_id = ?1 AND (state <> 'rejected' OR kind = 'deleted')",
     )?
-    .execute(params![resource, origin, Micros(now)])?;
+    .execute(params![resource, Column(&origin), Micros(now)])?;
     Ok(())
 }
 
@@ -502,7 +504,7 @@ pub(in crate::store) fn lower_since(
     since: Option<SourceTime>,
 ) -> Result<()> {
     sql.prepare_cached("UPDATE task SET since = MIN(since, ?2) WHERE resource_id = ?1")?
-        .execute(params![resource, since])?;
+        .execute(params![resource, Column(&since)])?;
     Ok(())
 }
 
@@ -534,7 +536,7 @@ pub(in crate::store) fn lower_all_since(
         "UPDATE task SET since = ?2 WHERE resource_id IN (
              SELECT resource_id FROM task WHERE since > ?2 AND state <> 'rejected' AND {condition} LIMIT {limit})"
     ))?
-    .execute(params![set, since])
+    .execute(params![set, Column(&since)])
 }
 
 /// The oldest `since` of the set's tasks; the inner `None`: one is unknown.
@@ -546,7 +548,7 @@ pub(in crate::store) fn oldest_since(
     sql.prepare_cached(
         "SELECT since FROM task WHERE set_id = ?1 AND state <> 'rejected' ORDER BY since LIMIT 1",
     )?
-    .query_row([set], |row| row.get(0))
+    .query_row([set], |row| column(row, 0))
     .optional()
 }
 
@@ -561,7 +563,7 @@ pub(in crate::store) fn oldest_shared_since(
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
          ORDER BY since LIMIT 1",
     )?
-    .query_row([set, shared_with], |row| row.get(0))
+    .query_row([set, shared_with], |row| column(row, 0))
     .optional()
 }
 
@@ -618,7 +620,7 @@ pub(in crate::store) fn fail(
     .execute(params![
         task.resource,
         task.revision,
-        state,
+        Column(&state),
         failure.counts,
         failure.retry_at.map(Micros),
         failure.code,
@@ -683,7 +685,7 @@ pub(in crate::store) fn shared_deletions(
          GROUP BY task.resource_id LIMIT ?2",
     )?
     .query_map(params![set, Count(limit as u64)], |row| {
-        Ok((row.get(0)?, row.get(1)?))
+        Ok((column(row, 0)?, row.get(1)?))
     })?
     .collect()
 }
@@ -837,7 +839,7 @@ pub(in crate::store) fn decide_held_back(
         .prepare_cached(
             "UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = 'held' AND hold <= ?2 AND kind = 'deleted'",
         )?
-        .execute(params![resource, Count(through), state])?;
+        .execute(params![resource, Count(through), Column(&state)])?;
     Ok(changed > 0)
 }
 

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Result};
 
 use super::task::TaskState;
-use super::values::Count;
+use super::values::{Count, column};
 use crate::store::ids::SetId;
 
 /// How many tasks of a set are in each state.
@@ -85,7 +85,7 @@ pub(in crate::store) fn errors_of_set(sql: &Connection, set: SetId) -> Result<Ve
     )?
     .query_map([set], |row| {
         Ok(ErrorCount {
-            state: row.get(0)?,
+            state: column(row, 0)?,
             code: row.get(1)?,
             tasks: row.get::<_, Count>(2)?.0,
         })

@@ -1,7 +1,8 @@
 //! Conversion of values to and from columns.
 //!
-//! Types of this crate implement [`ToSql`] and [`FromSql`] here. Types of other crates have a wrapper: [`Micros`], [`Count`],
-//! [`DigestList`], [`PackedDigests`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
+//! URIs, times of a Source, kinds and states implement [`ColumnValue`]: [`Column`] stores a value, [`column`] reads one. They can't implement
+//! [`ToSql`] and [`FromSql`], as most are of other crates. Ids do, and the wrappers: [`Micros`], [`Count`], [`DigestList`],
+//! [`PackedDigests`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
 
 use chrono::{DateTime, Utc};
 use rusqlite::types::{
@@ -47,15 +48,53 @@ macro_rules! integers {
 
 integers!(SetId, ChannelId, PartId, ResourceId);
 
-/// Microseconds since 1970, in the Source's time.
-impl ToSql for SourceTime {
+/// How a column has the values of a type.
+pub(in crate::store) trait ColumnValue: Sized {
+    fn to_column(&self) -> ToSqlOutput<'_>;
+    fn from_column(value: ValueRef<'_>) -> FromSqlResult<Self>;
+}
+
+/// A value that is stored in a column: `Column(&value)`. [`column`] reads it.
+pub(in crate::store) struct Column<T>(pub(in crate::store) T);
+
+impl<T: ColumnValue> ToSql for Column<&T> {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        Ok(self.micros().into())
+        Ok(self.0.to_column())
     }
 }
 
-impl FromSql for SourceTime {
+impl<T: ColumnValue> FromSql for Column<T> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        T::from_column(value).map(Self)
+    }
+}
+
+/// The value that a column of a row holds.
+pub(in crate::store) fn column<T: ColumnValue>(row: &Row<'_>, index: impl RowIndex) -> Result<T> {
+    row.get(index).map(|Column(value)| value)
+}
+
+/// `None` is NULL.
+impl<T: ColumnValue> ColumnValue for Option<T> {
+    fn to_column(&self) -> ToSqlOutput<'_> {
+        self.as_ref().map_or(Null.into(), T::to_column)
+    }
+
+    fn from_column(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value {
+            ValueRef::Null => Ok(None),
+            _ => T::from_column(value).map(Some),
+        }
+    }
+}
+
+/// Microseconds since 1970, in the Source's time.
+impl ColumnValue for SourceTime {
+    fn to_column(&self) -> ToSqlOutput<'_> {
+        self.micros().into()
+    }
+
+    fn from_column(value: ValueRef<'_>) -> FromSqlResult<Self> {
         i64::column_result(value).map(Self::from_micros)
     }
 }
@@ -78,7 +117,7 @@ impl ToSql for Micros {
 
 impl FromSql for Micros {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        SourceTime::column_result(value).map(|time| Self(time.to_datetime()))
+        SourceTime::from_column(value).map(|time| Self(time.to_datetime()))
     }
 }
 
@@ -112,19 +151,17 @@ impl FromSql for Count {
     }
 }
 
-/// Implements `ToSql` and `FromSql` for types whose column is text: `$to` gives the text of a value, `$from` the value of a text
+/// Implements [`ColumnValue`] for types whose column is text: `$to` gives the text of a value, `$from` the value of a text
 /// if it has one, `$what` names it in the error. Types of the tables use it where they are defined.
 macro_rules! texts {
     ($($name:ident: $to:expr, $from:expr, $what:literal;)*) => {$(
-        impl rusqlite::types::ToSql for $name {
-            fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        impl $crate::store::tables::values::ColumnValue for $name {
+            fn to_column(&self) -> rusqlite::types::ToSqlOutput<'_> {
                 let to: fn(&Self) -> &str = $to;
-                Ok(to(self).into())
+                to(self).into()
             }
-        }
 
-        impl rusqlite::types::FromSql for $name {
-            fn column_result(
+            fn from_column(
                 value: rusqlite::types::ValueRef<'_>,
             ) -> rusqlite::types::FromSqlResult<Self> {
                 let from: fn(&str) -> Option<Self> = $from;

@@ -12,7 +12,9 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::mirrored_path;
 use super::resource::IS_DOUBTED;
-use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info, invalid};
+use super::values::{
+    Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info, invalid,
+};
 use crate::protocol::{ContentInfo, Digest, Link, ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -93,10 +95,10 @@ pub struct VersionTask {
 
 impl VersionTask {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        let uri: ResourceUri = row.get("uri")?;
+        let uri: ResourceUri = column(row, "uri")?;
         Ok(Self {
             resource: row.get("resource_id")?,
-            at: row.get("at")?,
+            at: column(row, "at")?,
             kind: VersionKind::of(row.get("kind")?)?,
             source: row.get("source")?,
             set: row.get("set_id")?,
@@ -107,7 +109,10 @@ impl VersionTask {
             path: mirrored_path::given(row.get("path")?, &uri)?,
             live: row.get("live")?,
             live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
-            live_at: [row.get("live_lastmod")?, row.get("live_changed_at")?],
+            live_at: [
+                column(row, "live_lastmod")?,
+                column(row, "live_changed_at")?,
+            ],
             is_pending: row.get("is_pending")?,
             uri,
         })
@@ -162,7 +167,7 @@ pub(in crate::store) fn is_stored(
     at: SourceTime,
 ) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM version WHERE resource_id = ?1 AND at = ?2")?
-        .exists(params![resource, at])
+        .exists(params![resource, Column(&at)])
 }
 
 /// Whether a version is to be stored, or was given up.
@@ -172,7 +177,7 @@ pub(in crate::store) fn is_known(
     at: SourceTime,
 ) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM version_task WHERE resource_id = ?1 AND at = ?2")?
-        .exists(params![resource, at])
+        .exists(params![resource, Column(&at)])
 }
 
 /// What became of a version that is to be stored.
@@ -217,7 +222,7 @@ pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Resul
         )?
         .execute(params![
             version.resource,
-            version.at,
+            Column(&version.at),
             version.source,
             version.kind.number(),
             content.length,
@@ -250,7 +255,7 @@ fn give_up(
     )?
     .execute(params![
         version.resource,
-        version.at,
+        Column(&version.at),
         version.source,
         version.kind.number(),
         content.length,
@@ -281,7 +286,7 @@ fn is_pending(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<
     sql.prepare_cached(
         "SELECT 1 FROM version_task WHERE resource_id = ?1 AND at = ?2 AND state IN ('waiting', 'ready')",
     )?
-    .exists(params![resource, at])
+    .exists(params![resource, Column(&at)])
 }
 
 /// The time of the version that a TimeMap names, whose times are whole seconds: of one that was announced within that second, or the
@@ -296,14 +301,16 @@ pub(in crate::store) fn time_in_second(
         .prepare_cached(
             "SELECT MIN(at) FROM version WHERE resource_id = ?1 AND at >= ?2 AND at < ?3",
         )?
-        .query_row(params![resource, at, next], |row| row.get(0))?;
+        .query_row(params![resource, Column(&at), Column(&next)], |row| {
+            column(row, 0)
+        })?;
     // Beside one that is stored, only a digest proves that it is another one.
     let announced: Option<SourceTime> = sql
         .prepare_cached(
             "SELECT at FROM version_task WHERE resource_id = ?1 AND at >= ?2 AND at < ?3 AND kind < 2 AND (?4 OR hashes <> '')
              ORDER BY state = 'failed' DESC, at LIMIT 1",
         )?
-        .query_row(params![resource, at, next, stored.is_none()], |row| row.get(0))
+        .query_row(params![resource, Column(&at), Column(&next), stored.is_none()], |row| column(row, 0))
         .optional()?;
     Ok(announced.or(stored).unwrap_or(at))
 }
@@ -366,7 +373,7 @@ pub(in crate::store) fn pending_time(
             "SELECT COALESCE(lastmod, changed_at) FROM task WHERE resource_id = ?1 AND kind <> 'deleted' AND unconfirmed = 0
                AND state IN ('ready', 'failed')",
         )?
-        .query_row([resource], |row| row.get(0))
+        .query_row([resource], |row| column(row, 0))
         .optional()?;
     Ok(found.flatten())
 }
@@ -381,7 +388,7 @@ pub(in crate::store) fn release(
         .prepare_cached(
             "UPDATE version_task SET state = 'ready' WHERE resource_id = ?1 AND state = 'waiting' AND at IS NOT ?2",
         )?
-        .execute(params![resource, except])?;
+        .execute(params![resource, Column(&except)])?;
     Ok(released > 0)
 }
 
@@ -410,7 +417,7 @@ pub(in crate::store) fn unselect(
         "UPDATE version_task SET state = 'unwanted', error_code = NULL, error_message = ?3
          WHERE resource_id = ?1 AND at = ?2",
     )?
-    .execute(params![resource, at, served])?;
+    .execute(params![resource, Column(&at), served])?;
     bound_given_up(sql, resource)
 }
 
@@ -489,7 +496,7 @@ pub(in crate::store) fn set_stored(
     sql.prepare_cached(
         "INSERT OR IGNORE INTO version (resource_id, at) SELECT id, ?2 FROM resource WHERE id = ?1",
     )?
-    .execute(params![resource, at])?;
+    .execute(params![resource, Column(&at)])?;
     delete(sql, resource, at)
 }
 
@@ -500,7 +507,7 @@ pub(in crate::store) fn delete(
     at: SourceTime,
 ) -> Result<()> {
     sql.prepare_cached("DELETE FROM version_task WHERE resource_id = ?1 AND at = ?2")?
-        .execute(params![resource, at])
+        .execute(params![resource, Column(&at)])
         .map(drop)
 }
 
@@ -530,7 +537,7 @@ pub(in crate::store) fn fail(
     )?
     .execute(params![
         task.resource,
-        task.at,
+        Column(&task.at),
         failure.retry_at.map(Micros),
         failure.counts,
         failure.code,
@@ -598,7 +605,7 @@ pub(in crate::store) fn stored_before(
     at: SourceTime,
 ) -> Result<Option<SourceTime>> {
     sql.prepare_cached("SELECT MAX(at) FROM version WHERE resource_id = ?1 AND at < ?2")?
-        .query_row(params![resource, at], |row| row.get(0))
+        .query_row(params![resource, Column(&at)], |row| column(row, 0))
 }
 
 /// A version that is to be stored, for display.
@@ -624,7 +631,7 @@ pub(in crate::store) fn waiting(
          WHERE resource_id = ?1 AND state <> 'unwanted' ORDER BY at",
     )?
     .query_map([resource], |row| {
-        let (at, state): (SourceTime, String) = (row.get(0)?, row.get(1)?);
+        let (at, state): (SourceTime, String) = (column(row, 0)?, row.get(1)?);
         let code: Option<String> = row.get(2)?;
         let message: Option<String> = row.get(3)?;
         let not_before: Micros = row.get(4)?;
@@ -696,7 +703,7 @@ pub(in crate::store) fn resource(
         "SELECT resource.id, resource.path, resource.links, task.links FROM resource LEFT JOIN task ON task.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2",
     )?
-    .query_row(params![source, uri], |row| {
+    .query_row(params![source, Column(uri)], |row| {
         let mut links = row.get::<_, LinkList<Vec<Link>>>(2)?.0;
         links.extend(row.get::<_, LinkList<Vec<Link>>>(3)?.0);
         Ok(VersionedResource {

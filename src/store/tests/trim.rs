@@ -3,6 +3,7 @@
 use chrono::TimeDelta;
 
 use super::*;
+use crate::store::tables::values::Column;
 
 impl World {
     /// Looks at all rows once, some days from now.
@@ -40,7 +41,7 @@ impl World {
                 let row = "(SELECT id FROM resource WHERE uri = ?1)";
                 tx.sql.execute(
                     &format!("DELETE FROM {table} WHERE resource_id = {row}"),
-                    [&uri],
+                    [Column(&uri)],
                 )?;
             }
             Ok(())

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use crate::protocol::{ContentInfo, Link, ResourceUri, SourceTime};
 use crate::store::change::Change;
-use crate::store::tables::values::{ContentColumns, Count, LinkList, content_info};
+use crate::store::tables::values::{Column, ContentColumns, Count, LinkList, column, content_info};
 
 pub(super) const TABLE: &str = "
     CREATE TABLE expected (
@@ -75,10 +75,10 @@ impl Expectation {
         Ok(Self {
             id: row.get("id")?,
             set: row.get("set_number")?,
-            uri: row.get("uri")?,
+            uri: column(row, "uri")?,
             path: row.get("path")?,
-            changed_at: row.get("changed_at")?,
-            lastmod: row.get("lastmod")?,
+            changed_at: column(row, "changed_at")?,
+            lastmod: column(row, "lastmod")?,
             content: content_info(row)?,
             links: row.get::<_, LinkList<_>>("links")?.0,
             is_known: row.get("is_known")?,
@@ -158,13 +158,13 @@ pub(in crate::store::audit_db) fn update_if_later(
              WHERE uri = ?1 AND (stated_at < ?5 OR (stated_at = ?5 AND NOT (?11 AND document = ?3)))",
         )?
         .execute(params![
-            entry.uri,
+            Column(&entry.uri),
             statement.set,
             statement.document,
             statement.presence,
-            statement.stated_at,
-            entry.changed_at,
-            entry.lastmod,
+            Column(&statement.stated_at),
+            Column(&entry.changed_at),
+            Column(&entry.lastmod),
             content.length,
             content.media_type,
             content.hashes,
@@ -187,7 +187,7 @@ pub(in crate::store::audit_db) fn make_uncertain(
             "UPDATE expected SET present = CASE WHEN ?2 OR present <> 1 THEN 2 ELSE 1 END,
                  lastmod = NULL, length = NULL, media_type = NULL, hashes = '', links = NULL WHERE uri = ?1",
         )?
-        .execute(params![uri, is_deleted])?;
+        .execute(params![Column(uri), is_deleted])?;
     Ok(updated > 0)
 }
 
@@ -205,13 +205,13 @@ pub(in crate::store::audit_db) fn insert(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (uri) DO NOTHING",
     )?
     .execute(params![
-        entry.uri,
+        Column(&entry.uri),
         statement.set,
         statement.document,
         statement.presence,
-        statement.stated_at,
-        entry.changed_at,
-        entry.lastmod,
+        Column(&statement.stated_at),
+        Column(&entry.changed_at),
+        Column(&entry.lastmod),
         content.length,
         content.media_type,
         content.hashes,
@@ -258,8 +258,8 @@ pub(in crate::store::audit_db) fn linking_after(
             id: row.get(0)?,
             set: row.get(1)?,
             document: row.get(2)?,
-            stated_at: row.get(3)?,
-            changed_at: row.get(4)?,
+            stated_at: column(row, 3)?,
+            changed_at: column(row, 4)?,
             links: row.get::<_, LinkList<_>>(5)?.0,
         })
     })?
@@ -303,7 +303,7 @@ pub(in crate::store::audit_db) fn displaced(sql: &Connection) -> Result<Vec<(i64
          WHERE EXISTS (SELECT 1 FROM known WHERE known.path = expected.path AND known.uri <> expected.uri)
            AND NOT EXISTS (SELECT 1 FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL)",
     )?
-    .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+    .query_map([], |row| Ok((row.get(0)?, column(row, 1)?)))?
     .collect()
 }
 
@@ -344,7 +344,7 @@ pub(in crate::store::audit_db) fn insert_known_after(
          SELECT uri, 0, 0, 1, changed_at, changed_at, lastmod, length, media_type, hashes, path, links FROM known
          WHERE applied AND NOT deleted AND wanted AND changed_at > ?1 AND path IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM expected WHERE expected.uri = known.uri)",
-        [since],
+        [Column(&since)],
     )?;
     Ok(())
 }

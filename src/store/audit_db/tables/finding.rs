@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Result, Row, params};
 
 use crate::protocol::Digest;
-use crate::store::tables::values::{Count, DigestList, texts};
+use crate::store::tables::values::{Column, Count, DigestList, column, texts};
 
 pub(super) const TABLE: &str = "
     CREATE TABLE finding (
@@ -127,7 +127,7 @@ impl Finding {
         let differs: String = row.get("differs")?;
         Ok(Self {
             id: row.get("id")?,
-            kind: row.get("kind")?,
+            kind: column(row, "kind")?,
             outcome: if row.get("is_repaired")? {
                 FindingOutcome::Repaired
             } else {
@@ -152,7 +152,7 @@ pub(in crate::store::audit_db) fn insert(sql: &Connection, finding: &Finding) ->
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?
     .execute(params![
-        finding.kind,
+        Column(&finding.kind),
         finding.set,
         finding.uri,
         finding.path,
@@ -187,7 +187,7 @@ pub(in crate::store::audit_db) fn update(sql: &Connection, finding: &Finding) ->
     )?
     .execute(params![
         finding.id,
-        finding.kind,
+        Column(&finding.kind),
         finding.outcome == FindingOutcome::Repaired,
         finding.code,
         finding.message,

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use crate::store::tables::resource::audit::StoredResource;
-use crate::store::tables::values::LinkList;
+use crate::store::tables::values::{Column, LinkList};
 
 pub(super) const TABLE: &str = "
     CREATE TABLE known (
@@ -37,13 +37,13 @@ pub(in crate::store::audit_db) fn insert(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
-        row.uri,
+        Column(&row.uri),
         row.path,
         row.length,
         row.media_type,
         row.hashes,
-        row.lastmod,
-        row.changed_at,
+        Column(&row.lastmod),
+        Column(&row.changed_at),
         row.applied,
         row.deleted,
         wanted,

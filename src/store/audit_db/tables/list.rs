@@ -4,6 +4,7 @@ use rusqlite::{Connection, Result, params};
 use url::Url;
 
 use crate::protocol::Capability;
+use crate::store::tables::values::Column;
 
 pub(super) const TABLE: &str = "
     CREATE TABLE list (
@@ -27,6 +28,6 @@ pub(in crate::store::audit_db) fn insert(
             "INSERT INTO list (set_number, capability, uri) VALUES (?1, ?2, ?3)
              ON CONFLICT DO NOTHING",
         )?
-        .execute(params![set, capability, uri])?;
+        .execute(params![set, Column(capability), uri])?;
     Ok((added > 0).then(|| sql.last_insert_rowid()))
 }

@@ -8,7 +8,7 @@ use crate::protocol::{Digest, Link, ResourceUri, SourceTime};
 use crate::store::error::StoreError;
 use crate::store::tables::media_type::MediaType;
 use crate::store::tables::mirrored_path;
-use crate::store::tables::values::{Count, DigestList, HashAttribute, LinkList, Micros};
+use crate::store::tables::values::{Count, DigestList, HashAttribute, LinkList, Micros, column};
 
 /// A row as an audit copies it.
 pub(in crate::store) struct StoredResource {
@@ -40,7 +40,7 @@ pub(in crate::store) fn visit(
          WHERE resource.source = ?1",
     )?;
     let mut found = query.query_map([source], |row| {
-        let uri: ResourceUri = row.get(0)?;
+        let uri: ResourceUri = column(row, 0)?;
         Ok(StoredResource {
             path: mirrored_path::of(row.get(1)?, &uri),
             uri,
@@ -49,8 +49,8 @@ pub(in crate::store) fn visit(
                 .get::<_, Option<MediaType>>(3)?
                 .map(|media_type| media_type.0),
             hashes: row.get::<_, HashAttribute>(4)?.0,
-            lastmod: row.get(5)?,
-            changed_at: row.get(6)?,
+            lastmod: column(row, 5)?,
+            changed_at: column(row, 6)?,
             applied: row.get(7)?,
             deleted: row.get(8)?,
             unselected: match row.get(9)? {
@@ -103,10 +103,10 @@ pub(in crate::store) fn known_file(
         ))?
         .query_row(params![source, name], |row| {
             Ok(KnownFile {
-                path: mirrored_path::of(row.get(0)?, &row.get(7)?),
+                path: mirrored_path::of(row.get(0)?, &column(row, 7)?),
                 length: row.get::<_, Option<Count>>(1)?.map(u64::from),
                 hashes: row.get::<_, DigestList<_>>(2)?.0,
-                lastmod: row.get(3)?,
+                lastmod: column(row, 3)?,
                 applied_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
                 deleted: row.get(5)?,
                 pending: row.get(6)?,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Result, params};
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::task::Task;
-use crate::store::tables::values::Count;
+use crate::store::tables::values::{Column, Count, column};
 
 /// What only a hub has stated of a resource, which is not trusted to speak for the Source.
 #[derive(Clone, Debug)]
@@ -70,12 +70,13 @@ pub(in crate::store) fn find(
          ORDER BY resource.id LIMIT ?4"
     );
     let select = |query: &str, state: fn(bool) -> UnconfirmedState| {
+        let values = params![set, Column(&from), Column(&until), Count(most)];
         sql.prepare_cached(query)?
-            .query_map(params![set, from, until, Count(most)], |row| {
+            .query_map(values, |row| {
                 Ok(Unconfirmed {
                     resource: row.get(0)?,
-                    uri: row.get(1)?,
-                    at: row.get(2)?,
+                    uri: column(row, 1)?,
+                    at: column(row, 2)?,
                     state: state(row.get(3)?),
                 })
             })?
@@ -102,7 +103,7 @@ pub(in crate::store) fn is_unserved(
         "SELECT 1 FROM task JOIN resource ON resource.id = task.resource_id
          WHERE {IS_UNSERVED} AND resource.id = ?2 AND task.changed_at = ?3"
     ))?
-    .exists(params![set, id, at])
+    .exists(params![set, id, Column(&at)])
 }
 
 /// Stores that what only a hub has stated was compared.
@@ -128,6 +129,6 @@ pub(in crate::store) fn set_answered(sql: &Connection, task: &Task) -> Result<()
     sql.prepare_cached(
         "UPDATE resource SET answered_until = COALESCE(MAX(answered_until, ?2), ?2, answered_until) WHERE id = ?1",
     )?
-    .execute(params![task.resource, task.changed_at])
+    .execute(params![task.resource, Column(&task.changed_at)])
     .map(drop)
 }

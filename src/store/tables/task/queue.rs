@@ -9,7 +9,7 @@ use super::{COLUMNS, Task, TaskState};
 use crate::protocol::ResourceUri;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::IS_DOUBTED;
-use crate::store::tables::values::Micros;
+use crate::store::tables::values::{Column, Micros, column};
 
 /// The hosts that have ready tasks. Each costs one look-up in the index, whatever the number of tasks.
 pub(in crate::store) fn authorities(sql: &Connection, source: &str) -> Result<Vec<String>> {
@@ -96,9 +96,9 @@ pub(in crate::store) fn of_resource(
          FROM resource JOIN task ON task.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2 AND task.state IN ('ready', 'failed')"
     ))?
-    .query_row(params![source, uri], |row| {
+    .query_row(params![source, Column(uri)], |row| {
         let not_before: Micros = row.get("not_before")?;
-        Ok((Task::from_row(row)?, row.get("state")?, not_before.0))
+        Ok((Task::from_row(row)?, column(row, "state")?, not_before.0))
     })
     .optional()
 }
@@ -116,7 +116,7 @@ pub(in crate::store) fn failed_unwanted(
     let mut rows = query.query([set])?;
     let mut unwanted = Vec::new();
     while let Some(row) = rows.next()? {
-        if !wants(&row.get(1)?) {
+        if !wants(&column(row, 1)?) {
             unwanted.push(row.get(0)?);
         }
     }

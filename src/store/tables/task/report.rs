@@ -7,7 +7,7 @@ use super::TaskState;
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
-use crate::store::tables::values::{Count, Micros};
+use crate::store::tables::values::{Count, Micros, column};
 use crate::store::tables::{linked, mirrored_path};
 
 /// A task that was given up, or is tried again after that.
@@ -78,14 +78,14 @@ pub(in crate::store) fn given_up(
          ORDER BY task.resource_id",
     )?
     .query_map(params![source, after, Count::of_rows(limit)], |row| {
-        let is_ready = row.get::<_, TaskState>("state")? == TaskState::Ready;
+        let is_ready = column::<TaskState>(row, "state")? == TaskState::Ready;
         let not_before: Micros = row.get("not_before")?;
         Ok(GivenUpTask {
             resource: row.get("resource_id")?,
             set: row.get("set_id")?,
             capability_list: row.get("capability_list")?,
             uri: row.get("uri")?,
-            kind: row.get("kind")?,
+            kind: column(row, "kind")?,
             code: row.get("code")?,
             message: row.get("message")?,
             at: row.get::<_, Option<Micros>>("error_at")?.map(DateTime::from),
@@ -138,7 +138,7 @@ pub(in crate::store) fn held_back(
          ORDER BY task.resource_id"
     ))?
     .query_map(params![source, after, Count::of_rows(limit)], |row| {
-        let uri: ResourceUri = row.get("uri")?;
+        let uri: ResourceUri = column(row, "uri")?;
         let path = match row.get("is_live")? {
             true => mirrored_path::of(row.get("path")?, &uri),
             false => None,
@@ -150,8 +150,8 @@ pub(in crate::store) fn held_back(
             uri: uri.to_string(),
             length: length.filter(|_| path.is_some()),
             path,
-            changed_at: row.get("changed_at")?,
-            origin: row.get("origin")?,
+            changed_at: column(row, "changed_at")?,
+            origin: column(row, "origin")?,
             hold: row.get::<_, Count>("hold")?.into(),
             linked: row.get::<_, Count>("linked")?.into(),
         })
@@ -204,7 +204,7 @@ pub(in crate::store) fn planned(
             resource: row.get("resource_id")?,
             capability_list: row.get("capability_list")?,
             uri: row.get("uri")?,
-            kind: row.get("kind")?,
+            kind: column(row, "kind")?,
             is_held_back: row.get("is_held_back")?,
             is_live: row.get("is_live")?,
             is_check: row.get("is_check")?,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::TaskState;
 use crate::store::ids::{ResourceId, SetId};
-use crate::store::tables::values::Micros;
+use crate::store::tables::values::{Column, Micros};
 
 /// The last error of a resource's task, code and message, or else its state; `None`: it has no task.
 pub(in crate::store) fn error_of(
@@ -47,7 +47,7 @@ pub(in crate::store) fn first_failure(
          FROM task JOIN resource ON resource.id = task.resource_id
          WHERE task.set_id = ?1 AND task.state = ?2 AND task.error_code = ?3 ORDER BY task.resource_id LIMIT 1",
     )?
-    .query_row(params![set, state, code], |row| {
+    .query_row(params![set, Column(&state), code], |row| {
         Ok(FirstFailure {
             resource: row.get(0)?,
             message: row.get(1)?,
