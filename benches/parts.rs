@@ -1,16 +1,19 @@
 //! Measures the parts that decide and compute, without network, disk or database: the steps that every entry and every resource
 //! takes. Run it with `cargo bench --bench parts`; criterion compares each run with the one before. `-- --test` runs everything once.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark makes its input")]
+
 use std::fmt::Write as _;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use resyncd::mirror_path::{made_path, plain_path};
-use resyncd::protocol::{
+use resourcesync::{
     Algorithm, ChangeKind, ContentInfo, Digest, DocumentReader, DocumentSummary, Entry, Interval,
-    ResourceUri, SourceTime, Verifier,
+    SourceTime, Verifier,
 };
-use resyncd::sync::{Announced, Coverage, LocalState, plan_change, plan_listed};
+use resyncd_core::ResourceUri;
+use resyncd_core::{Announced, Coverage, LocalState, plan_change, plan_listed};
+use resyncd_mirror::{made_path, plain_path};
 use url::Url;
 use websub::{Signature, SignatureMethod};
 

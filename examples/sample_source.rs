@@ -18,7 +18,7 @@ use axum::routing::post;
 use bytes::Bytes;
 use clap::Parser;
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource, Submission};
-use resyncd::protocol::HubUri;
+use resyncd_core::HubUri;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 

@@ -12,22 +12,25 @@ use axum::response::Response;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use resourcesync::uri::{MAX_URI_BYTES, parse_uri, resolve_reference};
+use resourcesync::{
+    Capability, DocumentReader, Oddities, SourceTime, parse_hashes, read_document, write_document,
+};
 use resyncd::clock;
 use resyncd::config::{Config, StatusConfig};
-use resyncd::fetch::{Package, offers};
+use resyncd::fetch::offers;
 use resyncd::http::{RejectionCounters, operator_router};
 use resyncd::metrics::{Counters, exposition};
-use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
-use resyncd::protocol::{
-    Capability, DocumentReader, HubUri, MAX_HUBS, MAX_OFFERS, MAX_URI_BYTES, Oddities, Offer,
-    ResourceUri, SourceTime, parse_hashes, parse_link_header, parse_uri, read_document,
-    resolve_reference, write_document,
-};
+use resyncd::protocol::parse_link_header;
+use resyncd::protocol::{MAX_HUBS, MAX_OFFERS, Offer};
 use resyncd::status::{
     Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion,
     SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use resyncd::store::Store;
+use resyncd_core::{HubUri, ResourceUri};
+use resyncd_mirror::{MirrorPath, made_path, plain_path};
+use resyncd_packages::Package;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 use websub::{Signature, SubscriptionRequest, Verification};

@@ -51,7 +51,9 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use url::Url;
 
-use crate::protocol::{Algorithm, Digest, HubUri, LinkRules, ResourceUri, Selection};
+use crate::protocol::{LinkRules, Selection};
+use resourcesync::{Algorithm, Digest};
+use resyncd_core::{HubUri, ResourceUri};
 
 pub use callback_protocols::{CallbackProtocols, UnconfiguredProtocol};
 pub use certificates::{Authorities, ClientCertificate};

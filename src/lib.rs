@@ -8,21 +8,25 @@
 //! This page is the map: the modules, the data flow, the invariants, and what is absent on purpose. The words are those of
 //! `docs/glossary.md`. The library exists for the program, its tests and its benchmarks; its interface may change with any version.
 //!
-//! # The modules
+//! # The crates and the modules
 //!
 //! There are two halves. The **core** decides and performs no I/O: no async, no sockets, no SQL, no clock. The **shell** performs
-//! I/O.
+//! I/O. What has an edge of its own is a crate: it can know only what its `Cargo.toml` names.
+//!
+//! | crate | what it does | what it must not know |
+//! |---|---|---|
+//! | [`resourcesync`] | documents: reader, writer, datetimes, intervals, digests, links | everything else |
+//! | [`websub`] | WebSub forms and signatures, for subscriber and hub | everything else |
+//! | [`resyncd_core`] | decides: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde, a clock |
+//! | [`resyncd_mirror`] | files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
+//! | [`resyncd_packages`] | the members of ZIP, tar and WARC, with bounds, and their manifest | everything else |
+//! | [`resyncd_patches`] | JSON Patch, merge patch and XML patches, applied to bytes with bounds | everything else |
 //!
 //! | module | what it does | what it must not know |
 //! |---|---|---|
-//! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, requests of web hooks | tokio, HTTP clients and servers, SQL, the configuration, the clock |
-//! | [`websub`] | core, a crate: WebSub forms and signatures, for subscriber and hub | everything else |
-//! | [`resyncd_patches`] | core, a crate: JSON Patch, merge patch and XML patches, applied to bytes with bounds | everything else |
-//! | [`sync`] | core: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
+//! | [`protocol`] | core: what a set offers; which resources are selected; headers of HTTP; redaction of remote text; requests of web hooks | tokio, HTTP clients and servers, SQL, the configuration, the clock |
 //! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, web hooks, discovery | coverage, mirror paths, SQL |
-//! | [`mirror_path`] | core: the path of a resource's file in the mirror: the one that it gets, and the one where that is blocked | files, SQL, the configuration |
-//! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
-//! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
+//! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror's files |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, the engine, SQL |
 //! | [`engine`] | joins them: `documents` (what a set and the audit share), `source` (discovery, worker), `set` (worker, readers of documents, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
 //! | [`demo`] | a sample Source with its hub, for the demo, tests and benchmarks | everything but the protocol and the clock |
@@ -31,13 +35,10 @@
 //! | [`status`] | the data that the status endpoint serializes | everything but the protocol |
 //! | [`metrics`] | the metrics: their names, the counts that nothing else keeps, Prometheus' text format | everything but the status |
 //! | [`clock`] | the only place that reads the clocks | everything else |
-//! | [`error_class`] | core: which errors are fatal, are retried, or stay | everything else |
-//! | [`file_lock`] | a lock that keeps other processes out of a folder | everything else |
 //! | `random` | the random numbers that several modules need | everything else |
 //!
-//! `tests/tidy.rs` has the same rules as code, and checks the imports of each file against them; also that no two files import each
-//! other, directly or not, that statements about tables are in `store/tables`, `store/audit_db/tables` and `store/schema` only, and
-//! that a module's table of its children names each of them. `clippy.toml` bans the clocks elsewhere.
+//! `clippy.toml` bans SQL outside of the store, the clocks outside of [`clock`], and parsers of URIs other than
+//! [`resourcesync::uri::parse_uri`] and [`resourcesync::uri::resolve_reference`].
 //!
 //! # The data flow
 //!
@@ -50,17 +51,17 @@
 //!          → engine::set::worker       woken; engine::set::inbox_runs: deliveries that need only their turn, many in one transaction;
 //!                                      engine::set::inbox: all others, one by one
 //!                                      both: engine::set::delivery_reader: can it be read, is it for the set, who has sent it
-//!          → sync::Sequencer           handle(now, …) → Verdict: ingest, hold, known, covers nothing; a wait that ends opens a gap
+//!          → resyncd_core::Sequencer   handle(now, …) → Verdict: ingest, hold, known, covers nothing; a wait that ends opens a gap
 //!          → engine::set::notification News::of: which entries are news
-//!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
+//!          → store (tx::ingest)        resyncd_core::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   starts due tasks, several hosts at once
 //!          → engine::apply::execute    deletes, adopts a file that is there, or fetches
 //!          → engine::apply::candidates by a patch, from a package member, verifiable duplicates, or the resource's own URI
 //!          → engine::apply::download   from fetch::Content into memory or, if large, a staged file; counted, hashed, and verified
-//!                                      by protocol::Verifier
+//!                                      by resourcesync::Verifier
 //!          → engine::apply::publisher  gathers files and results; syncs those of the next batch while one is published
-//!          → mirror::publish           sync, rename, sync of the folder; many files at once
+//!          → resyncd_mirror::publish   sync, rename, sync of the folder; many files at once
 //!          → engine::versions          if they are stored: a hard link as the version of its time
 //!          → store (tx::complete)      resource + task concluded + version + feed entry, many in ONE transaction
 //! ```
@@ -76,13 +77,13 @@
 //! them until their tasks are executed.
 //! [`Engine::once`](engine::Engine::once) is the same without subscriptions: what is in the inbox already is processed.
 //!
-//! A document is summarized completely ([`protocol::DocumentSummary`]) before an entry of it is ingested. The lists of an index and
+//! A document is summarized completely ([`resourcesync::DocumentSummary`]) before an entry of it is ingested. The lists of an index and
 //! the pages of a list are read one after the other; only all of them together prove something. An entry of a time that is covered
-//! is compared with what is known of its resource (`sync::plan_late`), because a Source may list a change late. A package of a dump is
+//! is compared with what is known of its resource (`resyncd_core::plan_late`), because a Source may list a change late. A package of a dump is
 //! downloaded completely, and its manifest is ingested as a document; while the tasks of its entries are executed, its members are
 //! on offer to the executor, which verifies and publishes them like downloads.
 //!
-//! For each set [`sync::Coverage`] holds the stretches of the Source's time in which every change is known. A hole between two of
+//! For each set [`resyncd_core::Coverage`] holds the stretches of the Source's time in which every change is known. A hole between two of
 //! them is a gap. A gap is closed only by documents that cover it completely.
 //!
 //! # Invariants
@@ -118,20 +119,17 @@
 //! - No passwords for users of the status listener, only one optional token, and no TLS on either listener: a reverse proxy has
 //!   both.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod engine;
-pub mod error_class;
 pub mod fetch;
-pub mod file_lock;
 pub mod http;
 pub mod metrics;
-pub mod mirror;
-pub mod mirror_path;
 pub mod protocol;
 mod random;
 pub mod status;
 pub mod store;
-pub mod sync;

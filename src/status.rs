@@ -10,7 +10,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{ResourceUri, Transport, one_line};
+use crate::protocol::one_line;
+use resyncd_core::{ResourceUri, Transport};
 
 /// The longest error message, in bytes.
 const MAX_MESSAGE: usize = 1024;

@@ -4,8 +4,10 @@
 //! The tests set a clock of the whole process, so that they are a program of their own and run one after the other.
 
 #![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::unwrap_used,
-    reason = "a failed precondition of a test is a panic"
+    reason = "a test panics where its preconditions fail, and makes what it needs by itself"
 )]
 
 #[path = "support/mod.rs"]
@@ -15,9 +17,9 @@ mod support;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use resourcesync::SourceTime;
 use resyncd::clock;
 use resyncd::demo::{ChannelHub, Fault, HubEvent, HubOptions, SampleOptions, Verifying};
-use resyncd::protocol::SourceTime;
 use tokio::sync::{Mutex, MutexGuard};
 
 use support::{FeedLine, NAME, Rig, SET, resources, soon, time};

@@ -2,8 +2,10 @@
 //! subject. `tests/clock.rs` is a program of its own: it sets the clock of its process.
 
 #![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::unwrap_used,
-    reason = "a test panics where its preconditions fail"
+    reason = "a test panics where its preconditions fail, and makes what it needs by itself"
 )]
 
 mod callback;
@@ -15,7 +17,6 @@ mod hostile;
 mod process;
 mod readme;
 mod support;
-mod tidy;
 mod websocket;
 mod websub;
 mod xmpp;

@@ -481,8 +481,8 @@ const WITHOUT_CODES: [&str; 9] = [
     "tables",
     "metrics/counters",
     "store/change.rs",
-    "sync/lease.rs",
-    "protocol/transport.rs",
+    "resyncd-core/src/lease.rs",
+    "resyncd-core/src/transport.rs",
     "engine/runtime_status.rs",
 ];
 

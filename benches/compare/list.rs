@@ -5,8 +5,8 @@ use std::hint::black_box;
 
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
+use resourcesync::DocumentReader;
 use resyncd::clock;
-use resyncd::protocol::DocumentReader;
 use url::Url;
 
 use super::harness::{Bench, BenchResult, Timed, by_turns};

@@ -15,6 +15,8 @@
 //! exceeded. A goal that was missed is printed and is no failure: it depends on the machine.
 
 #![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a benchmark prints its results"

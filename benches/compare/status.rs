@@ -3,8 +3,8 @@
 //! They are written into the database before the daemon starts, and the Source is not reachable, so that none of them is executed.
 
 use chrono::TimeDelta;
+use resourcesync::SourceTime;
 use resyncd::clock;
-use resyncd::protocol::SourceTime;
 use rusqlite::params;
 
 use super::daemon::Daemon;

@@ -13,9 +13,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
+use resourcesync::SourceTime;
 use resyncd::clock;
 use resyncd::demo::{Hub, HubDelivery, HubOptions};
-use resyncd::protocol::SourceTime;
 
 use super::arrivals::Arrivals;
 use super::daemon::Daemon;

@@ -18,9 +18,9 @@ use crate::http::{
     BoundListener, Callback, RejectionCounters, SharedRedaction, bind, callback_router,
     operator_router, serve,
 };
-use crate::protocol::hide_userinfo;
 use crate::status::{Operations, Status, StatusError};
 use crate::store::{Store, StoreError, Wake};
+use resyncd_core::hide_userinfo;
 
 /// The code of a public URL that does not lead here.
 const PUBLIC_URL: &str = "public-url-unreachable";

@@ -26,10 +26,11 @@ use crate::demo::{
 };
 use crate::engine::Audit;
 use crate::fetch::{Client, FetchError};
-use crate::file_lock::FileLock;
-use crate::protocol::{Capability, parse_uri};
 use crate::status::{Operations, SetStatus, StatusError};
 use crate::store::{FeedEntry, Store, Wake};
+use resourcesync::Capability;
+use resourcesync::uri::parse_uri;
+use resyncd_mirror::FileLock;
 
 /// The folder of the demo's state and mirror.
 const FOLDER: &str = "resyncd-demo";

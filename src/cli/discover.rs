@@ -43,7 +43,7 @@ use crate::clock;
 use crate::config::{Config, Credentials, Source};
 use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
 use crate::protocol::visible_json;
-use crate::sync::latest_source_time;
+use resyncd_core::latest_source_time;
 
 pub(super) use self::entry_point::EntryPoint;
 

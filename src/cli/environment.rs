@@ -15,7 +15,7 @@ use super::daemon_client::DaemonClient;
 use super::public_url::leads_here;
 use super::users::{current, name_of};
 use crate::config::{Config, HookAction};
-use crate::protocol::hide_userinfo;
+use resyncd_core::hide_userinfo;
 
 /// Less free space than this is not enough to begin with, in bytes.
 const LEAST_SPACE: u64 = 64 << 20;

@@ -12,9 +12,10 @@ use super::exit_status::FAILED;
 use crate::clock;
 use crate::config::{Baseline, Config};
 use crate::engine::has_another_mirror;
-use crate::mirror::{Mirror, MirrorId};
-use crate::protocol::{ChangeKind, visible_json};
+use crate::protocol::visible_json;
 use crate::store::{PlannedTask, ResourceId, Store, StoreError, copy_state};
+use resourcesync::ChangeKind;
+use resyncd_mirror::{Mirror, MirrorId};
 
 /// How many changes are read at once.
 const PAGE: usize = 10_000;

@@ -13,8 +13,8 @@ use super::daemon_client::DaemonClient;
 use crate::config::{Config, HttpConfig};
 use crate::fetch::{AnswerStart, Client};
 use crate::http::{PROBE, RejectionCounters};
-use crate::protocol::resolve_reference;
 use crate::random::hex_name;
+use resourcesync::uri::resolve_reference;
 
 /// How long the request may take.
 const TIMEOUT: Duration = Duration::from_secs(15);

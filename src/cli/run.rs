@@ -12,7 +12,7 @@ use super::service_status::report;
 use super::stop_signals::StopSignals;
 use super::watchdog;
 use crate::config::Config;
-use crate::protocol::hide_userinfo;
+use resyncd_core::hide_userinfo;
 
 /// How long the stop may take: less than the `TimeoutStopSec` of the unit, so that the log states what hangs.
 const STOP: Duration = Duration::from_secs(50);

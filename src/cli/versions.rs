@@ -18,9 +18,10 @@ use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::fetch::Client;
-use crate::protocol::{ResourceUri, visible_json};
+use crate::protocol::visible_json;
 use crate::status::{Operations, ResourceVersion, StatusError};
 use crate::store::Store;
+use resyncd_core::ResourceUri;
 
 /// The pause between two looks at what the daemon still has to do.
 const PACE: Duration = Duration::from_millis(500);

@@ -16,7 +16,7 @@ use super::fault::FaultKind;
 use super::secret_reader::{NamedSecret, SecretReader};
 use super::table_reader::TableReader;
 use super::value::parse_url;
-use crate::protocol::{has_userinfo, parse_uri};
+use resourcesync::uri::{has_userinfo, parse_uri};
 
 /// The longest token, password or header, in bytes.
 const LONGEST_LINE: u64 = 16 << 10;

@@ -2,7 +2,7 @@
 //!
 //! The draft defines none: what the URI of one stands for, only the operator can know.
 
-use crate::protocol::parse_uri;
+use resourcesync::uri::parse_uri;
 
 /// The URIs of these protocols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What the configuration must state for the channels of a transport.
 
 use super::callback_protocols::UnconfiguredProtocol;
-use crate::protocol::Transport;
+use resyncd_core::Transport;
 
 /// What the configuration lacks for a channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,8 @@ use super::{
     Authorities, Baseline, CallbackConfig, CallbackProtocols, Config, Credentials, FeedConfig,
     Filter, Hook, HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
 };
-use crate::protocol::{MAX_URI_BYTES, Redaction};
+use crate::protocol::Redaction;
+use resourcesync::uri::MAX_URI_BYTES;
 
 /// The default of `state_dir`.
 pub(super) const STATE_DIR: &str = "/var/lib/resyncd";

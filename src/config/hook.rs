@@ -15,7 +15,7 @@ use crate::config::secret::WebhookSecret;
 use crate::config::secret_reader::SecretReader;
 use crate::config::table_reader::{TableReader, parse_path};
 use crate::config::value::{parse_name, parse_nonzero_duration, parse_url};
-use crate::protocol::has_userinfo;
+use resourcesync::uri::has_userinfo;
 
 /// How many hooks a Source may have: each may run a process.
 const MOST_HOOKS: usize = 16;

@@ -12,9 +12,9 @@ use super::credentials::with_userinfo;
 use super::environment::Environment;
 use super::fault::FaultKind;
 use super::value::parse_host;
-use crate::protocol::{
-    Redaction, address_of, has_userinfo, hide_userinfo, is_at_or_below, is_own_machine, parse_uri,
-};
+use crate::protocol::{Redaction, address_of, is_at_or_below, is_own_machine};
+use resourcesync::uri::{has_userinfo, parse_uri};
+use resyncd_core::hide_userinfo;
 
 /// Which requests go through which proxy; none of them by default.
 #[derive(Clone, Default, PartialEq, Eq)]

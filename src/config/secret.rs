@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::config::fault::FaultKind;
-use crate::protocol::{Algorithm, Digest};
+use resourcesync::{Algorithm, Digest};
 
 /// The shortest and the longest secret, in bytes.
 const SHORTEST: usize = 16;

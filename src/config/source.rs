@@ -16,7 +16,9 @@ use crate::config::value::{
     parse_duration, parse_duration_or_never, parse_host, parse_lease, parse_name,
     parse_nonzero_duration, parse_share, parse_url,
 };
-use crate::protocol::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo, parse_uri};
+use crate::protocol::{LinkRules, MediaRange, Selection};
+use resourcesync::uri::parse_uri;
+use resyncd_core::{HubUri, hide_userinfo};
 
 /// The Sources of a file, as far as they are valid.
 #[derive(Default)]

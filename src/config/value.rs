@@ -7,7 +7,8 @@ use std::time::Duration;
 use url::Url;
 
 use crate::config::fault::FaultKind;
-use crate::protocol::{ResourceUri, UriError, hide_userinfo, parse_uri};
+use resourcesync::uri::parse_uri;
+use resyncd_core::{ResourceUri, UriError, hide_userinfo};
 
 /// Ten years: longer ones are mistakes, and could overflow dates.
 const MAX_DURATION_DAYS: u64 = 3650;

@@ -16,7 +16,9 @@ use crate::config::proxies::{Proxies, parse_proxy, unusable_exceptions};
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{FOLDERS, Located, TableReader, parse_path};
 use crate::config::value::{parse_duration, parse_url};
-use crate::protocol::{has_userinfo, hide_userinfo, is_in_the_clear, is_private_name};
+use crate::protocol::{is_in_the_clear, is_private_name};
+use resourcesync::uri::has_userinfo;
+use resyncd_core::hide_userinfo;
 
 /// The keys of paths, by table.
 const PATHS: [(&str, &str); 12] = [

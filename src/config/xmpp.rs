@@ -7,7 +7,7 @@ use super::environment::Environment;
 use super::fault::FaultKind;
 use super::secret_reader::SecretReader;
 use super::table_reader::TableReader;
-use crate::protocol::MAX_JID_PART;
+use resourcesync::draft::MAX_JID_PART;
 
 /// The longest password, in bytes.
 const LONGEST_PASSWORD: u64 = 1024;

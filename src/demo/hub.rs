@@ -25,7 +25,7 @@ pub use self::state::Subscription;
 use self::state::{HubState, SharedHub};
 use super::DemoError;
 use super::serving;
-use crate::protocol::HubUri;
+use resyncd_core::HubUri;
 
 /// A hub that serves on loopback until its last clone is dropped. A clone is the same hub.
 #[derive(Clone)]

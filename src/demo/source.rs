@@ -35,9 +35,9 @@ use self::served::ServedFile;
 use self::state::{SampleState, SharedSource};
 use super::serving;
 use super::{DemoError, Hub, HubDelivery};
-use crate::protocol::{
-    Capability, ChangeKind, Entry, HubUri, Interval, Link, SourceTime, TopicUri, parse_uri,
-};
+use resourcesync::uri::parse_uri;
+use resourcesync::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
+use resyncd_core::{HubUri, TopicUri};
 
 /// How long an external hub may take to answer.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,10 +7,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
-use crate::protocol::Transport;
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
-use crate::sync::{ChannelState, NOT_VERIFIED};
+use resyncd_core::Transport;
+use resyncd_core::{ChannelState, NOT_VERIFIED};
+use resyncd_mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
 
 /// Deletions wait for approval.
 const HELD_DELETIONS: &str = "held-deletions";

@@ -41,13 +41,15 @@ use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
 use crate::config::LackingKey;
-use crate::protocol::{Capability, HubUri, Offer, TopicUri, Transport};
+use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, SetId};
-use crate::sync::{Channel, ChannelKey, ChannelState, choose_channels};
 use context::ChannelContext;
 use driver::drive;
 use keys::fresh_keys;
+use resourcesync::Capability;
+use resyncd_core::{Channel, ChannelKey, ChannelState, choose_channels};
+use resyncd_core::{HubUri, TopicUri, Transport};
 
 pub use ending::{EndingSource, end_subscriptions};
 pub(super) use unfollowed::Unfollowed;

@@ -19,8 +19,8 @@ use super::versions::folder::VersionsFolder;
 use crate::config;
 use crate::fetch::Client;
 use crate::metrics::SourceCounters;
-use crate::protocol::BaseUri;
 use crate::store::Store;
+use resourcesync::uri::BaseUri;
 
 /// One Source that is followed.
 pub(super) struct SourceContext {

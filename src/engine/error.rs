@@ -13,13 +13,15 @@ use tokio::task::JoinError;
 use url::Url;
 
 use crate::clock;
-use crate::error_class::ErrorClass;
-use crate::fetch::{DiscoveryError, FetchError, PackageError};
-use crate::mirror::MirrorError;
-use crate::protocol::{Capability, Mismatch, ReadError, TopicUri};
+use crate::fetch::{DiscoveryError, FetchError};
 use crate::status::StatusError;
 use crate::store::StoreError;
-use crate::sync::DeliveryFaultKind;
+use resourcesync::{Capability, Mismatch, ReadError};
+use resyncd_core::DeliveryFaultKind;
+use resyncd_core::ErrorClass;
+use resyncd_core::TopicUri;
+use resyncd_mirror::MirrorError;
+use resyncd_packages::PackageError;
 
 /// Why a worker could not finish an operation.
 #[derive(Debug, thiserror::Error)]

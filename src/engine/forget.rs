@@ -21,12 +21,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::channels::{EndingSource, end_subscriptions};
 use crate::clock;
 use crate::config::folders_overlap;
-use crate::error_class::ErrorClass;
-use crate::mirror::{Mirror, MirrorError, MirrorId};
-use crate::mirror_path::{MirrorPath, OWN_FOLDER};
 use crate::protocol::one_line;
 use crate::status::Forgotten;
 use crate::store::{FilesOfForgotten, ForgottenResource, Store, StoreError};
+use resyncd_core::ErrorClass;
+use resyncd_mirror::{Mirror, MirrorError, MirrorId};
+use resyncd_mirror::{MirrorPath, OWN_FOLDER};
 
 /// How many paths are named that are not files of the Source.
 const MOST_NAMED: usize = 10;
@@ -357,9 +357,10 @@ mod tests {
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::protocol::{Algorithm, ChangeKind, Digest, ResourceUri};
     use crate::store::test_database::TestDatabase;
     use crate::store::{Change, Publication, TaskResult, TasksInProgress};
+    use resourcesync::{Algorithm, ChangeKind, Digest};
+    use resyncd_core::ResourceUri;
 
     const CONTENT: &[u8] = b"content";
 

@@ -43,7 +43,6 @@ use crate::clock;
 use crate::config::{self, Config};
 use crate::fetch::Client;
 use crate::metrics::{Counters, exposition};
-use crate::protocol::ResourceUri;
 use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
     Operations, Page, ResourceVersion, SeenDeletions, Status, StatusError, UnsubscribeResult,
@@ -52,6 +51,7 @@ use crate::store::{
     DecisionResult, DeletionDecision, FeedSearch, FollowedSets, ResourceId, SetId, SetTotals,
     Store, StoreError,
 };
+use resyncd_core::ResourceUri;
 
 /// How long a worker that has something to do may take no step: no answer, no bytes, nothing read or written.
 const STALLED: Duration = Duration::from_secs(30 * 60);

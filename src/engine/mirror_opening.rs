@@ -3,7 +3,7 @@
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::source::location::has_another_mirror;
-use crate::mirror::{Mirror, MirrorId};
+use resyncd_mirror::{Mirror, MirrorId};
 
 /// Which mirror may be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::engine::source::location::record_source_location;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::mirror_path::OWN_FOLDER;
+    use resyncd_mirror::OWN_FOLDER;
 
     #[tokio::test]
     async fn mirror_in_another_folder_is_accepted_and_becomes_known_with_its_place() {

@@ -11,8 +11,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use url::Url;
 
-use crate::protocol::{Head, Oddities, Oddity};
 use crate::status::OddityStatus;
+use resourcesync::{Head, Oddities, Oddity};
 
 /// The limit on documents in the status: those that were read last.
 const MAX_DOCUMENTS: usize = 50;
@@ -134,7 +134,7 @@ impl OddDocuments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Capability, Link, Root};
+    use resourcesync::{Capability, Link, Root};
 
     fn url(n: usize) -> Url {
         Url::parse(&format!("http://example.com/{n}.xml")).unwrap()

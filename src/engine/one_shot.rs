@@ -32,9 +32,9 @@ use super::versions::worker::{begin_versions, store_versions, until_stored};
 use crate::clock;
 use crate::config::Config;
 use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
-use crate::protocol::ResourceUri;
 use crate::status::{Status, StatusError};
 use crate::store::{SetRecord, Store, StoreError};
+use resyncd_core::ResourceUri;
 
 /// How often the discovery of the sets is tried.
 const TRIES: Bounds = Bounds {
@@ -324,12 +324,12 @@ mod tests {
     use crate::engine::test_source::{Answering, NAME};
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
-    use crate::protocol::{ChangeKind, Interval, SourceTime};
     use crate::store::{
         Change, ChangeBatch, DeletionRules, DocumentEnd, Origin, TaskFailure, TaskResult,
         TasksInProgress,
     };
-    use crate::sync::{Gap, GapReason};
+    use resourcesync::{ChangeKind, Interval, SourceTime};
+    use resyncd_core::{Gap, GapReason};
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);

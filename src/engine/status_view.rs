@@ -24,7 +24,7 @@ use super::unencrypted_hubs;
 use crate::clock;
 use crate::config;
 use crate::fetch::HostLoad;
-use crate::protocol::{Capability, HubUri, SourceTime, TopicUri, one_line, parse_uri};
+use crate::protocol::one_line;
 use crate::status::{
     Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, CoveredStatus,
     FailedResource, FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus,
@@ -35,7 +35,10 @@ use crate::store::{
     SetOverview, SetRecord, SetStatistics, SetTotals, SourceLocation, Store, UnfollowedChannel,
     VersionsOverview,
 };
-use crate::sync::{ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap};
+use resourcesync::uri::parse_uri;
+use resourcesync::{Capability, SourceTime};
+use resyncd_core::{ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap};
+use resyncd_core::{HubUri, TopicUri};
 
 /// How many hosts are shown.
 const MOST_HOSTS: usize = 100;
@@ -661,7 +664,7 @@ mod tests {
     use crate::engine::restarts::Restarts;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::store::{CallbackKeys, ChannelId};
-    use crate::sync::{Channel, Denial};
+    use resyncd_core::{Channel, Denial};
 
     /// Ends a test that would hang; nothing relies on the time that something takes.
     const LIMIT: Duration = Duration::from_secs(180);

@@ -15,8 +15,8 @@ use crate::clock;
 use crate::config::{Config, Source};
 use crate::fetch::network::HttpNetwork;
 use crate::fetch::{Client, FetchError};
-use crate::mirror::Mirror;
 use crate::store::{Change, ChangeBatch, Origin, Store};
+use resyncd_mirror::Mirror;
 
 /// The name of the Source.
 pub(super) const NAME: &str = "source";

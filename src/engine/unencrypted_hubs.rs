@@ -6,9 +6,10 @@
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use crate::protocol::{HubUri, is_in_the_clear};
+use crate::protocol::is_in_the_clear;
 use crate::status::StatusError;
 use crate::store::ChannelRecord;
+use resyncd_core::HubUri;
 
 /// The secret of a subscription is sent unencrypted.
 pub(super) const UNENCRYPTED_CODE: &str = "unencrypted-hub";
@@ -71,9 +72,10 @@ mod tests {
     use crate::clock;
     use crate::engine::status_view;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::protocol::{Capability, TopicUri, Transport};
     use crate::store::CallbackKeys;
-    use crate::sync::Channel;
+    use resourcesync::Capability;
+    use resyncd_core::Channel;
+    use resyncd_core::{TopicUri, Transport};
 
     #[tokio::test]
     async fn secret_that_is_sent_over_plain_http_is_a_notice() {

@@ -6,10 +6,13 @@ use url::Url;
 
 use super::web_page::links_of_page;
 use super::{Client, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
-use crate::protocol::{
-    Capability, ChangeSetEvidence, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS,
-    Oddities, Oddity, Offer, PushInterface, ReadError, Root, Transport, Validators,
+use crate::protocol::{HeaderLink, Validators};
+use crate::protocol::{MAX_HUBS, MAX_OFFERS, Offer};
+use resourcesync::draft::ChangeSetEvidence;
+use resourcesync::{
+    Capability, Entry, Head, Link, Oddities, Oddity, PushInterface, ReadError, Root,
 };
+use resyncd_core::{HubUri, Transport};
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
 const MAX_ENTRIES: usize = 20_000;

@@ -25,10 +25,11 @@ use crate::clock;
 use crate::config;
 use crate::config::Credentials;
 use crate::metrics::{ByteCounter, SourceCounters, result_of_status};
-use crate::protocol::{
-    BaseUri, MAX_URI_BYTES, Redaction, ReferenceError, http_form, resolve_reference,
-    without_userinfo,
+use crate::protocol::Redaction;
+use resourcesync::uri::{
+    BaseUri, MAX_URI_BYTES, ReferenceError, resolve_reference, without_userinfo,
 };
+use resyncd_core::http_form;
 
 /// The maximum number of redirects in a row.
 const MOST_REDIRECTS: usize = 5;
@@ -636,7 +637,7 @@ mod tests {
     use super::*;
     use crate::fetch::AllowedHosts;
     use crate::fetch::test_site::{self, TestSite};
-    use crate::protocol::ResourceUri;
+    use resyncd_core::ResourceUri;
 
     async fn get(client: &Client, url: &str) -> Result<Answer, FetchError> {
         let url = Url::parse(url).unwrap();

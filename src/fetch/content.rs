@@ -14,10 +14,10 @@ use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::validators::{last_modified, make_conditional, validators_of};
 use crate::clock;
-use crate::protocol::{
-    ResourceUri, ServedVersion, SourceTime, Validators, content_coding, format_http_date,
-    media_type_essence, parse_http_date,
-};
+use crate::protocol::{ServedVersion, Validators, format_http_date, parse_http_date};
+use resourcesync::SourceTime;
+use resourcesync::media_type::{content_coding, media_type_essence};
+use resyncd_core::ResourceUri;
 
 /// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs: a server that sends single bytes must not
 /// hold a connection forever.
@@ -331,8 +331,8 @@ fn media_type(content_type: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error_class::ErrorClass;
     use crate::fetch::test_site::{self, TestSite};
+    use resyncd_core::ErrorClass;
 
     async fn get(site: &TestSite, path: &str, limit: Option<u64>) -> Result<Vec<u8>, FetchError> {
         let uri = ResourceUri::parse(&site.url(path)).unwrap();

@@ -14,10 +14,9 @@ use super::permits::Pool;
 use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
 use super::{FetchError, retry};
-use crate::protocol::{
-    BaseUri, DocumentReader, HeaderLink, ReadError, Redaction, SourceTime, Validators,
-    parse_link_header,
-};
+use crate::protocol::{HeaderLink, Redaction, Validators, parse_link_header};
+use resourcesync::uri::BaseUri;
+use resourcesync::{DocumentReader, ReadError, SourceTime};
 
 /// How many bytes of a body are collected before they are decompressed and written.
 const BATCH: usize = 256 << 10;

@@ -9,10 +9,10 @@ use tokio::task::JoinError;
 use url::Url;
 
 use super::{Client, Discovery, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
-use crate::error_class::ErrorClass;
-use crate::protocol::{
-    Capability, DocumentSummary, EntryCounts, Oddity, Offer, ReadError, SourceTime, UnstatedParts,
-};
+use crate::protocol::EntryCounts;
+use crate::protocol::Offer;
+use resourcesync::{Capability, DocumentSummary, Oddity, ReadError, SourceTime, UnstatedParts};
+use resyncd_core::ErrorClass;
 
 /// How many documents are read concurrently.
 const CONCURRENT_DOCUMENTS: usize = 8;

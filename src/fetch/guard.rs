@@ -225,7 +225,7 @@ mod tests {
     use crate::config;
     use crate::fetch::test_site;
     use crate::fetch::{AllowedHosts, Client};
-    use crate::protocol::ResourceUri;
+    use resyncd_core::ResourceUri;
 
     fn guard(allow_private: bool) -> Guard {
         Guard {

@@ -9,7 +9,9 @@ use url::Url;
 use super::FetchError;
 use super::client::{Answer, Client, DRAIN_TIME, Follow};
 use super::permits::Pool;
-use crate::protocol::{HubUri, Redaction, registration_form};
+use crate::protocol::Redaction;
+use resourcesync::draft::registration_form;
+use resyncd_core::HubUri;
 use websub::SubscriptionRequest;
 
 /// The maximum length of the excerpt of a rejection, in characters.

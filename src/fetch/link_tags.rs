@@ -5,7 +5,7 @@
 
 use url::Url;
 
-use crate::protocol::resolve_reference;
+use resourcesync::uri::resolve_reference;
 
 /// A `link` tag that has a target.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,8 +13,7 @@
 //! | | **what is fetched** |
 //! | `document`, `spool` | a document, complete and decompressed; its body in memory or in a file |
 //! | `content` | a resource, a chunk at a time |
-//! | `expansion` | how much compressed bytes may become |
-//! | `package` | a package: downloaded, resumed, opened |
+//! | `package_download` | a package is downloaded, and a download resumed |
 //! | `validators` | `ETag` and `Last-Modified` in requests and answers |
 //! | `probe` | what a server would answer, without the download |
 //! | | **discovery** |
@@ -56,13 +55,12 @@ mod discovery;
 mod document;
 mod document_summaries;
 mod error;
-mod expansion;
 mod guard;
 mod host_limit;
 mod hub;
 mod link_tags;
 mod node_limits;
-mod package;
+mod package_download;
 mod permits;
 mod probe;
 mod retry;
@@ -90,12 +88,11 @@ pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError,
 pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, TriedParts};
 pub use error::FetchError;
-pub use expansion::max_expanded;
 pub use guard::is_public;
 pub use host_limit::Slowed;
 pub use hub::HubAnswer;
 pub use node_limits::SessionPermit;
-pub use package::{MemberReader, Package, PackageError, PartialPackage};
+pub use package_download::PartialPackage;
 pub use permits::HostLoad;
 pub use probe::AnswerStart;
 pub use retry::{Bounds, pause, retry};

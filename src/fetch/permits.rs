@@ -19,7 +19,7 @@ use url::{Position, Url};
 use super::FetchError;
 use super::host_limit::{HostLimit, Most, Overload, Protocol, Slowed};
 use crate::clock;
-use crate::protocol::has_userinfo;
+use resourcesync::uri::has_userinfo;
 
 /// How long the first request goes alone. A resource that takes long must not delay the others.
 const ALONE: Duration = Duration::from_secs(1);

@@ -10,7 +10,8 @@ use url::Url;
 use super::client::{Answer, Follow};
 use super::permits::Pool;
 use super::{AllowedHosts, Client, FetchError, retry};
-use crate::protocol::{HeaderLink, ResourceUri, parse_link_header};
+use crate::protocol::{HeaderLink, parse_link_header};
+use resyncd_core::ResourceUri;
 
 /// The beginning of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

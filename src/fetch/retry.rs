@@ -8,7 +8,7 @@ use backoff::backoff::Backoff;
 use backoff::exponential::ExponentialBackoff;
 
 use super::FetchError;
-use crate::error_class::ErrorClass;
+use resyncd_core::ErrorClass;
 
 /// The maximum `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);

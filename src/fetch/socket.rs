@@ -33,7 +33,8 @@ use super::FetchError;
 use super::client::{Client, Follow};
 use super::permits::Pool;
 use super::socket_limits::{MOST_SOCKETS, SocketLimits};
-use crate::protocol::{Redaction, TopicUri};
+use crate::protocol::Redaction;
+use resyncd_core::TopicUri;
 
 /// How often the server is sent a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);

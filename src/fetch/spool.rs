@@ -8,8 +8,8 @@ use sha2::{Digest as _, Sha256};
 use tempfile::SpooledTempFile;
 
 use super::FetchError;
-use super::expansion::max_expanded;
-use crate::protocol::GZIP_MAGIC;
+use resourcesync::media_type::GZIP_MAGIC;
+use resyncd_packages::max_expanded;
 
 /// The maximum length in memory, in bytes; longer documents are stored in an unnamed file.
 const IN_MEMORY: usize = 1 << 20;

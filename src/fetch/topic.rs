@@ -12,9 +12,11 @@ use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::link_tags::LinkTags;
 use super::permits::Pool;
-use crate::protocol::{
-    GZIP_MAGIC, HubUri, MAX_HUBS, TopicUri, parse_link_header, without_userinfo,
-};
+use crate::protocol::MAX_HUBS;
+use crate::protocol::parse_link_header;
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::uri::without_userinfo;
+use resyncd_core::{HubUri, TopicUri};
 
 /// How much of a body is searched for links, in bytes.
 const MAX_BODY: usize = 256 << 10;

@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::link_tags::LinkTags;
-use crate::protocol::{resolve_reference, without_userinfo};
+use resourcesync::uri::{resolve_reference, without_userinfo};
 
 /// The maximum number of links of a page.
 const MAX_LINKS: usize = 20;

@@ -100,7 +100,7 @@ mod tests {
     use crate::config::HttpConfig;
     use crate::fetch::AllowedHosts;
     use crate::fetch::test_site::{self, TestSite};
-    use crate::protocol::ResourceUri;
+    use resyncd_core::ResourceUri;
 
     /// Ends a test that would hang.
     const LONG: Duration = Duration::from_secs(180);

@@ -40,9 +40,10 @@ use tokio::net::TcpStream;
 use super::client::Client;
 use super::node_limits::SessionPermit;
 use crate::config::XmppConfig;
-use crate::protocol::{TopicUri, node_of};
 use login::{Login, LoginCredentials, Resumption, Security, log_in};
 use node::NodeName;
+use resourcesync::draft::node_of;
+use resyncd_core::TopicUri;
 use srv::{ServerAddress, addresses_of};
 
 pub use error::XmppError;

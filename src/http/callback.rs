@@ -17,12 +17,15 @@ use super::known_callbacks::KnownCallbacks;
 use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
-use crate::protocol::{GZIP_MAGIC, Redaction, TopicUri, parse_link_header, parse_uri};
+use crate::protocol::{Redaction, parse_link_header};
 use crate::random::spread;
 use crate::store::{
     CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,
     StoreError,
 };
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::uri::parse_uri;
+use resyncd_core::TopicUri;
 use websub::{Intent, Mode, Signature, Verification};
 
 /// How often a delivery is verified if its channel changes meanwhile.
@@ -492,9 +495,10 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::protocol::{Capability, HubUri, Transport};
     use crate::store::{CallbackKeys, SetId, Wake};
-    use crate::sync::{CallbackOwner, Channel};
+    use resourcesync::Capability;
+    use resyncd_core::{CallbackOwner, Channel};
+    use resyncd_core::{HubUri, Transport};
     use websub::SignatureMethod;
 
     struct DeliveryTest {

@@ -23,9 +23,9 @@ use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
 use crate::config::StatusConfig;
-use crate::protocol::ResourceUri;
 use crate::status::{Operations, Page, SeenDeletions, Status, StatusError};
 use crate::store::Store;
+use resyncd_core::ResourceUri;
 
 /// How many rows one page of a list has by default.
 const DEFAULT_ROWS: usize = 1000;

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::protocol::{Digest, Link};
 use crate::status::rfc3339;
 use crate::store::{RelationKind, ResourceView};
+use resourcesync::{Digest, Link};
 
 /// A resource as it was applied last.
 #[derive(Serialize)]

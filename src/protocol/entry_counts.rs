@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
-use super::media_type::media_type_essence;
-use super::{DocumentReader, ReadError};
+use resourcesync::media_type::media_type_essence;
+use resourcesync::{DocumentReader, ReadError};
 
 /// How many values are counted one by one.
 const MAX_VALUES: usize = 50;

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Datelike as _, NaiveDate, NaiveDateTime, Utc};
 
-use super::SourceTime;
+use resourcesync::SourceTime;
 
 /// Parses an HTTP date in any of its three forms. The day of the week is ignored: it is redundant, and sometimes wrong.
 #[must_use]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use url::Url;
 
-use super::{resolve_reference, without_userinfo};
+use resourcesync::uri::{resolve_reference, without_userinfo};
 
 /// One link of a Link header.
 #[derive(Clone, Debug, PartialEq, Eq)]

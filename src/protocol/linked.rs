@@ -3,9 +3,10 @@
 //!
 //! Must not know how they are fetched, nor which resources a list names.
 
-use super::document::Link;
+use resourcesync::{ContentInfo, Link, SourceTime};
+use resyncd_core::ResourceUri;
+
 use super::selection::MediaRange;
-use super::{ContentInfo, ResourceUri, SourceTime};
 
 /// Which linked resources are wanted. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

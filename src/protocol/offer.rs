@@ -2,7 +2,9 @@
 
 use url::Url;
 
-use super::{Capability, ForeignScheme, Head, HubUri, Root, Transport};
+use resourcesync::{Capability, ForeignScheme, Head, Root};
+
+use resyncd_core::{HubUri, Transport};
 
 /// The maximum number of documents and channels that a set offers.
 pub const MAX_OFFERS: usize = 256;
@@ -210,7 +212,7 @@ fn documents_of(offers: &[Offer], sitemap: &Url) -> Vec<NamingDocument> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Link, PushInterface};
+    use resourcesync::{Link, PushInterface};
 
     #[test]
     fn a_set_is_implied_if_its_first_offer_stands_at_its_own_uri() {

@@ -1,9 +1,8 @@
 //! Selects resources by what their entries state: the media type, the collections that they are members of (section 14.7), and the
 //! kinds of metadata (section 14.5). A resource that lacks one of the last two may get it from the metadata that describes it.
 
-use super::digest::{Algorithm, Digest};
-use super::document::Link;
-use super::media_type::{may_be_package, media_type_essence};
+use resourcesync::media_type::{may_be_package, media_type_essence};
+use resourcesync::{Algorithm, Digest, Link};
 
 /// Collections and kinds of metadata, as far as they are selected by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,9 @@ use url::Url;
 
 use super::http_date::parse_http_date;
 use super::link_header::{next_target, parse_parameters};
-use super::{BaseUri, ResourceUri, SourceTime, resolve_reference, without_userinfo};
+use resourcesync::SourceTime;
+use resourcesync::uri::{BaseUri, resolve_reference, without_userinfo};
+use resyncd_core::ResourceUri;
 
 /// How many other pages of one page are read.
 const MAX_PAGES: usize = 1000;

@@ -7,7 +7,7 @@ use super::ids::ChannelId;
 use super::tables::channel::CallbackKeys;
 use super::tables::delivered::BodyDigest;
 use super::writer::SharedQueue;
-use crate::protocol::TopicUri;
+use resyncd_core::TopicUri;
 
 /// The answer to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::protocol::{
-    ChangeFrequency, ChangeKind, ContentInfo, Link, LinkedResource, ResourceUri, SourceTime,
-    Standing,
-};
-use crate::sync::{Announced, is_plausible};
+use crate::protocol::{LinkedResource, Standing};
+use resourcesync::{ChangeFrequency, ChangeKind, ContentInfo, Link, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_core::{Announced, is_plausible};
 
 /// The kind of document that stated a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

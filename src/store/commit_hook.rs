@@ -10,8 +10,8 @@ use super::reads::statistics::synced_until;
 use super::tables::values::{DigestList, column};
 use super::tables::{coverage, gap};
 use super::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
-use crate::protocol::{ChangeKind, Digest, SourceTime};
-use crate::sync::{Coverage, Gap};
+use resourcesync::{ChangeKind, Digest, SourceTime};
+use resyncd_core::{Coverage, Gap};
 
 type Watch = Box<dyn FnMut(&Snapshot) + Send>;
 

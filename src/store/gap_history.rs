@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 
 use super::ids::SetId;
-use crate::sync::{Coverage, Gap};
+use resyncd_core::{Coverage, Gap};
 
 /// How many closed gaps of a set are remembered.
 const REMEMBERED: usize = 50;
@@ -106,8 +106,8 @@ mod tests {
     use chrono::TimeDelta;
 
     use super::*;
-    use crate::protocol::{Interval, SourceTime};
-    use crate::sync::GapReason;
+    use resourcesync::{Interval, SourceTime};
+    use resyncd_core::GapReason;
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)

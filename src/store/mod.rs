@@ -32,8 +32,10 @@
 //!   connections and threads of their own: neither waits for a thread of the runtime.
 //! - A worker that waits for something is woken by a [`Wake`], sent after the commit that brought it.
 //!
-//! This module knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync), and neither the network nor the mirror.
+//! This module knows values of [`protocol`](crate::protocol) and [`resyncd_core`], and neither the network nor the mirror.
 //! Callers pass the time, except where it must be that of the write, such as for leases and for the first number of a new feed.
+
+#![allow(clippy::disallowed_types, reason = "SQL stands here, and nowhere else")]
 
 mod arrival;
 mod audit_db;
@@ -125,17 +127,17 @@ pub use unreadable::UnreadableRow;
 pub use wake::Wake;
 pub use writer::Writing;
 
-/// Parts of a channel's row that a caller without [`sync`](crate::sync) needs.
-pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
+/// Parts of a channel's row that a caller without [`resyncd_core`] needs.
+pub use resyncd_core::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
-use crate::file_lock::FileLock;
 use arrival::Arrivals;
 use corruption::{Check, Damage};
 use feed_readers::FeedReaders;
 use gap_history::GapHistory;
 use process_start::begin_process;
 use query_threads::{Lane, QueryThreads};
+use resyncd_mirror::FileLock;
 use tables::{feed, probe};
 use unreadable::UnreadableRows;
 use write_health::WriteHealth;

@@ -39,12 +39,10 @@ use tokio::task::JoinHandle;
 
 use super::writer::Tx;
 use super::*;
-use crate::mirror_path::{made_path, plain_path};
-use crate::protocol::{
-    Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, ResourceUri,
-    SourceTime, TopicUri, Transport,
-};
-use crate::sync::{Channel, Coverage, Gap, GapReason, LateChange};
+use resourcesync::{Algorithm, Capability, ChangeKind, ContentInfo, Digest, Interval, SourceTime};
+use resyncd_core::{Channel, Coverage, Gap, GapReason, LateChange};
+use resyncd_core::{HubUri, ResourceUri, TopicUri, Transport};
+use resyncd_mirror::{made_path, plain_path};
 
 const SOURCE: &str = "demo";
 

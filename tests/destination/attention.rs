@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::mirror::Mirror;
 use resyncd::status::{FailedResource, HeldDeletion, SetStatus};
+use resyncd_mirror::Mirror;
 use serde::de::DeserializeOwned;
 
 use crate::support::{Exposition, NAME, Rig, SET, eventually, resources, time};

@@ -1,8 +1,8 @@
 //! Lists and notifications with entries that can't be read: the others are applied, and nothing is covered.
 
+use resourcesync::Capability;
 use resyncd::config::Filter;
 use resyncd::demo::{ChannelHub, Notification, SampleOptions};
-use resyncd::protocol::Capability;
 
 use super::packing::{LIST, damage, poll_twice};
 use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};

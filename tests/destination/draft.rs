@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use resourcesync::{Algorithm, Digest};
 use resyncd::config::{Config, Source};
 use resyncd::demo::{Fault, SampleSource};
-use resyncd::protocol::{Algorithm, Digest};
 use resyncd::status::SetStatus;
 
 use crate::destination::packing::{tar_of, warc_record};

@@ -1,8 +1,8 @@
 //! Duplicates of resources on other hosts, and related resources (section 14).
 
+use resourcesync::{Algorithm, ContentInfo, Digest, Entry, Link};
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, ContentInfo, Digest, Entry, Link};
 use serde_json::{Value, json};
 use url::Url;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use resourcesync::{Capability, ChangeKind};
 use resyncd::demo::{HubEvent, SampleOptions};
-use resyncd::protocol::{Capability, ChangeKind};
 use websub::Mode;
 
 use crate::support::{Rig, SET, eventually, files, resources, send, soon};

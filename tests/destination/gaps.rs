@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use resourcesync::SourceTime;
 use resyncd::demo::{ChangeListForm, ChannelHub, SampleOptions};
-use resyncd::protocol::SourceTime;
 
 use super::packing::poll_twice;
 use crate::support::{NAME, Rig, SET, resources, time};

@@ -1,8 +1,8 @@
 //! Changes that are stated after others that happened later: an entry is news if it is newer than what is known of its own
 //! resource, whatever time is covered already.
 
+use resourcesync::{Capability, ChangeKind, Entry, Head, Root, SourceTime, write_document};
 use resyncd::demo::{ChannelHub, Notification, SampleOptions};
-use resyncd::protocol::{Capability, ChangeKind, Entry, Head, Root, SourceTime, write_document};
 
 use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};
 

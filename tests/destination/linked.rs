@@ -1,8 +1,9 @@
 //! Linked resources: representations of other types (section 14.3) and metadata that no list names (section 14.5).
 
+use resourcesync::{Algorithm, ContentInfo, Digest, Link};
 use resyncd::config::{Baseline, Config, Filter};
 use resyncd::demo::{ChannelHub, DumpOptions, Fault, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, ContentInfo, Digest, Link, LinkRules, MediaRange, Selection};
+use resyncd::protocol::{LinkRules, MediaRange, Selection};
 use resyncd::status::{HeldDeletion, SetStatus};
 use serde_json::json;
 

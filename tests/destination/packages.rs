@@ -1,9 +1,9 @@
 //! Packages of Resource Dumps (section 11): members, and unusable packages.
 
+use resourcesync::{Algorithm, Digest};
 use resyncd::clock;
 use resyncd::config::Baseline;
 use resyncd::demo::{ChannelHub, Fault, MemberFault, PathForm, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, Digest};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::packing::{

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use reqwest::header::{ACCEPT, HeaderMap, LOCATION, ORIGIN};
 use reqwest::{Method, RequestBuilder, StatusCode};
+use resourcesync::Link;
 use resyncd::config::Secret;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::protocol::Link;
 use url::Url;
 
 use crate::support::{

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::protocol::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 use crate::support::{NAME, Rig, SET, capability_list, change, eventually, resources, soon, time};
 

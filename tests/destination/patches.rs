@@ -1,8 +1,8 @@
 //! Patches: how the version that the mirror has becomes the new one (section 14.4).
 
+use resourcesync::{Algorithm, ContentInfo, Digest, Entry, Link};
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions};
-use resyncd::protocol::{Algorithm, ContentInfo, Digest, Entry, Link};
 use resyncd::status::SetStatus;
 
 use super::change_dumps::{only_dumped, polled};

@@ -8,9 +8,10 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use parking_lot::Mutex;
+use resourcesync::{Entry, Link, SourceTime};
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions};
-use resyncd::protocol::{Entry, Link, SourceTime, version_name};
+use resyncd::protocol::version_name;
 use resyncd::status::{ResourceVersion, VersionsStatus};
 use url::Url;
 

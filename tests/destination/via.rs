@@ -1,8 +1,8 @@
 //! Republished resources: `via` names the original (core, section 14.8).
 
+use resourcesync::{Algorithm, Digest, Entry, Link};
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, Digest, Entry, Link};
 use serde_json::json;
 
 use super::duplicates::{announce, update};

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use resyncd::protocol::{Document, Entry, read_document};
+use resourcesync::{Document, Entry, read_document};
 use url::Url;
 
 use crate::documents::base;

@@ -2,7 +2,7 @@
 
 use proptest::option;
 use proptest::prelude::*;
-use resyncd::protocol::{
+use resourcesync::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, Entry, Head, Link, Metadata, Root,
     SourceTime,
 };

@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use resourcesync::{Algorithm, Digest};
 use resyncd::config::Filter;
-use resyncd::protocol::{Algorithm, Digest};
 
 use crate::documents::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,

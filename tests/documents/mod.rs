@@ -69,7 +69,7 @@ mod specified;
 mod times;
 mod writing;
 
-use resyncd::protocol::{Document, read_document};
+use resourcesync::{Document, read_document};
 use url::Url;
 
 /// The URI of documents that only the reader sees.

@@ -1,6 +1,6 @@
 //! Single documents, parsed by the reader alone.
 
-use resyncd::protocol::{Capability, ChangeKind, Document};
+use resourcesync::{Capability, ChangeKind, Document};
 
 use crate::documents::read_with_oddities;
 

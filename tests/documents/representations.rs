@@ -1,6 +1,6 @@
 //! Representations as servers negotiate them: by media type, and coded.
 
-use resyncd::protocol::{Algorithm, Digest};
+use resourcesync::{Algorithm, Digest};
 use resyncd::status::StatusError;
 
 use crate::documents::site::{Follower, Site, entry, gzip, resource_list};

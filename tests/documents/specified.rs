@@ -2,7 +2,7 @@
 //!
 //! Five of the core were damaged where their pages were turned into text: they are rejected, whatever is left of them.
 
-use resyncd::protocol::{ReadError, read_document};
+use resourcesync::{ReadError, read_document};
 
 use crate::documents::base;
 

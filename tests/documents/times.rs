@@ -1,6 +1,6 @@
 //! Times in various forms.
 
-use resyncd::protocol::{Algorithm, Digest};
+use resourcesync::{Algorithm, Digest};
 
 use crate::documents::site::{Follower, Site, document, entry};
 

@@ -3,9 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use proptest::prelude::*;
-use resyncd::protocol::{
-    Document, DocumentReader, Oddities, ReadError, read_document, write_document,
-};
+use resourcesync::{Document, DocumentReader, Oddities, ReadError, read_document, write_document};
 
 use crate::documents::base;
 use crate::documents::generated::{CAPABILITIES, Generated, conforming, documents};

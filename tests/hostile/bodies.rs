@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use resyncd::config::{self, HttpConfig};
 use resyncd::demo::SampleSource;
 use resyncd::fetch::{AllowedHosts, Bounds, Client, FetchError, HubAnswer, PartialPackage};
-use resyncd::protocol::{HubUri, ResourceUri, TopicUri};
+use resyncd_core::{HubUri, ResourceUri, TopicUri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use url::Url;

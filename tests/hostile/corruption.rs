@@ -8,8 +8,8 @@ use std::time::Duration;
 use resyncd::clock;
 use resyncd::config::Source;
 use resyncd::demo::SampleSource;
-use resyncd::protocol::ResourceUri;
 use resyncd::store::{Store, StoreError, TasksInProgress};
+use resyncd_core::ResourceUri;
 
 use crate::support::process::Home;
 use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources, soon};

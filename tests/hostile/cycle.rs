@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use resourcesync::SourceTime;
 use resyncd::clock;
 use resyncd::demo::{ChannelHub, HubOptions, Notification, SampleOptions, SampleSource};
-use resyncd::protocol::{ResourceUri, SourceTime};
 use resyncd::store::Store;
+use resyncd_core::ResourceUri;
 use url::Url;
 
 use crate::hostile::traced::Crash;

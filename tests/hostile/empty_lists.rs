@@ -1,10 +1,10 @@
 //! Empty lists, as published by a Source that failed to make its list. They are valid and recent; the deletions that follow from
 //! them are held back until a person approves them.
 
+use resourcesync::{Capability, Entry, Head, Root, SourceTime, write_document};
 use resyncd::clock;
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
-use resyncd::protocol::{Capability, Entry, Head, Root, SourceTime, write_document};
 
 use crate::hostile::PROCESSOR;
 use crate::hostile::entry_points::package_of;

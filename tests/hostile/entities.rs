@@ -3,7 +3,7 @@
 
 use std::io::BufReader;
 
-use resyncd::protocol::DocumentReader;
+use resourcesync::DocumentReader;
 use url::Url;
 
 use crate::hostile::PROCESSOR;
@@ -172,7 +172,7 @@ fn doctypes_are_rejected_at_any_buffer_size() {
                 let input = BufReader::with_capacity(piece, bytes.as_slice());
                 let mut reader = DocumentReader::open(input, &base)?;
                 while reader.next_entry()?.is_some() {}
-                Ok::<(), resyncd::protocol::ReadError>(())
+                Ok::<(), resourcesync::ReadError>(())
             };
             let error = read().expect_err(name);
             assert!(

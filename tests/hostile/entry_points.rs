@@ -3,8 +3,8 @@
 use std::io::{Cursor, Write};
 
 use bytes::Bytes;
+use resourcesync::{Capability, ChangeKind, Head, Root, write_document};
 use resyncd::demo::{ChannelHub, DumpOptions, Fault, SampleOptions};
-use resyncd::protocol::{Capability, ChangeKind, Head, Root, write_document};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -265,7 +265,7 @@ fn manifest(rig: &Rig) -> String {
     let entries: Vec<_> = (1..5)
         .map(|number| {
             let uri = rig.source.resource_uri(SET, &format!("r{number:04}.txt"));
-            resyncd::protocol::Entry::new(uri)
+            resourcesync::Entry::new(uri)
         })
         .collect();
     String::from_utf8(write_document(&head, &entries)).unwrap()

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
+use resourcesync::Link;
 use resyncd::config::{Hook, HookAction};
-use resyncd::protocol::Link;
 use rusqlite::Connection;
 use url::Url;
 

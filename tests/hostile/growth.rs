@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use resyncd::protocol::{
-    Capability, Document, DocumentReader, DocumentSummary, MAX_URI_BYTES, Oddity, ReadError,
-    SourceTime, read_document,
+use resourcesync::uri::MAX_URI_BYTES;
+use resourcesync::{
+    Capability, Document, DocumentReader, DocumentSummary, Oddity, ReadError, SourceTime,
+    read_document,
 };
 use rustix::time::{ClockId, clock_gettime};
 use url::Url;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::TimeDelta;
+use resourcesync::{Algorithm, ChangeKind, Digest, Entry, Link};
 use resyncd::config::{Config, Filter};
 use resyncd::demo::{Fault, Notification, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, ChangeKind, Digest, Entry, Link, LinkRules, MediaRange};
+use resyncd::protocol::{LinkRules, MediaRange};
 
 use crate::support::site::{Site, ok};
 use crate::support::{

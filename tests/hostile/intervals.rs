@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use resyncd::demo::{ChannelHub, SampleOptions, Subscription};
-use resyncd::protocol::{
+use resourcesync::{
     Capability, ChangeKind, Entry, Head, Interval, Root, SourceTime, write_document,
 };
+use resyncd::demo::{ChannelHub, SampleOptions, Subscription};
 use url::Url;
 use websub::{Signature, SignatureMethod};
 

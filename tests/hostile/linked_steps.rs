@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
+use resourcesync::{Algorithm, ContentInfo, Digest, Link};
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, ContentInfo, Digest, Link};
 
 use crate::support::completeness::content_of_length;
 use crate::support::process::Home;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Instant;
 
+use resourcesync::Capability;
 use resyncd::clock;
 use resyncd::demo::{Fault, SampleSource};
-use resyncd::protocol::Capability;
 use websub::{Mode, Signature, SignatureMethod, Verification};
 
 use crate::hostile::PROCESSOR;

@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use resourcesync::{Capability, Entry, Head, Root, write_document};
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
-use resyncd::protocol::{Capability, Entry, Head, ResourceUri, Root, write_document};
+use resyncd_core::ResourceUri;
 use url::Url;
 
 use crate::support::process::Home;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use futures_util::{StreamExt, stream};
+use resourcesync::Capability;
 use resyncd::clock;
 use resyncd::demo::{SampleSource, Subscription};
-use resyncd::protocol::{Capability, TopicUri};
+use resyncd_core::TopicUri;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;

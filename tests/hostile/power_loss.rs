@@ -19,8 +19,8 @@ use std::process::Command;
 
 use resyncd::clock;
 use resyncd::demo::{SampleOptions, SampleSource};
-use resyncd::mirror_path::plain_path;
-use resyncd::protocol::ResourceUri;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::plain_path;
 use rusqlite::Connection;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;

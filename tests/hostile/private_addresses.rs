@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use resourcesync::{Algorithm, Digest};
 use resyncd::fetch::{Client, HubAnswer};
-use resyncd::protocol::{Algorithm, Digest, HubUri};
+use resyncd_core::HubUri;
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 use websub::{Mode, SubscriptionRequest};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use resyncd::fetch::AllowedHosts;
-use resyncd::protocol::{HubUri, ResourceUri, TopicUri};
+use resyncd_core::{HubUri, ResourceUri, TopicUri};
 use websub::{Mode, SubscriptionRequest};
 
 use crate::hostile::bodies::{UNREACHED, client, fetch_all};

@@ -4,8 +4,8 @@ use std::fs;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use resourcesync::Capability;
 use resyncd::demo::{SampleSource, Subscription};
-use resyncd::protocol::Capability;
 use websub::{Signature, SignatureMethod};
 
 use crate::support::process::Home;

@@ -3,8 +3,8 @@
 
 use std::fs;
 
+use resourcesync::{Capability, ChangeKind};
 use resyncd::demo::{Fault, SampleSource};
-use resyncd::protocol::{Capability, ChangeKind};
 use resyncd::status::SourceStatus;
 use rusqlite::{Connection, OpenFlags};
 use url::Url;

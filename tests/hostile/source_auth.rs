@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use axum::http::{HeaderMap, Version};
 use resyncd::config::{Config, Environment};
 use resyncd::fetch::{AllowedHosts, Client};
-use resyncd::protocol::ResourceUri;
+use resyncd_core::ResourceUri;
 use tempfile::TempDir;
 
 use crate::hostile::tls_site::TlsSite;

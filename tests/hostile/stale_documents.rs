@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use resourcesync::{Capability, Entry, Head, Root, write_document};
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
-use resyncd::protocol::{Capability, Entry, Head, Root, write_document};
 
 use crate::support::{NAME, Rig, SET, capability_list, client, resources, soon, time};
 

@@ -5,9 +5,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use resourcesync::Capability;
 use resyncd::config::{Filter, Source};
 use resyncd::demo::{Notification, SampleSource};
-use resyncd::protocol::{Capability, LinkRules, MediaRange};
+use resyncd::protocol::{LinkRules, MediaRange};
 use url::Url;
 use websub::{Signature, SignatureMethod};
 

@@ -8,8 +8,8 @@ use std::path::{Component, Path};
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
-use resyncd::protocol::ResourceUri;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::{MirrorPath, made_path, plain_path};
 
 /// How many URIs are tried by default.
 const URIS: u32 = 20_000;

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use resourcesync::{Algorithm, Digest, Link};
 use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, Digest, Link, version_name};
+use resyncd::protocol::version_name;
 
 use crate::support::process::Home;
 use crate::support::{

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::process::{Output, Stdio};
 
+use resourcesync::Capability;
 use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
-use resyncd::protocol::Capability;
 
 use crate::support::process::{
     Home, command, isolated_command, program, signal, text, wait_for_exit,

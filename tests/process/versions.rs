@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use resourcesync::{Algorithm, Digest, Entry, Link, SourceTime};
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::protocol::{
-    Algorithm, Digest, Entry, Link, SourceTime, format_http_date, version_name,
-};
+use resyncd::protocol::{format_http_date, version_name};
 
 use crate::support::process::Home;
 use crate::support::{

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use resourcesync::{Algorithm, Digest};
 use resyncd::config::{self, Config};
 use resyncd::demo::{ChannelHub, DumpOptions, Notification, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, Digest};
 use resyncd::status::SetStatus;
 
 use super::{FeedLine, Files, NAME, Operator, SET, difference, eventually, files, put_zip, time};

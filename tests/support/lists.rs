@@ -2,10 +2,8 @@
 
 use std::io::{Cursor, Write};
 
+use resourcesync::{Capability, ChangeKind, Entry, Head, Link, Root, SourceTime, write_document};
 use resyncd::demo::SampleSource;
-use resyncd::protocol::{
-    Capability, ChangeKind, Entry, Head, Link, Root, SourceTime, write_document,
-};
 use url::Url;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;

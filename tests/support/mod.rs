@@ -23,13 +23,14 @@ use std::fs::File;
 use std::time::Duration;
 
 use chrono::DateTime;
+use resourcesync::{Capability, SourceTime};
 use resyncd::cli::Daemon;
 use resyncd::clock;
 use resyncd::config::{self, Config};
 use resyncd::demo::{ChannelHub, Hub, SampleOptions, SampleSource};
-use resyncd::protocol::{Capability, SourceTime, TopicUri};
 use resyncd::status::{ChannelStatus, SetStatus};
 use resyncd::store::Wake;
+use resyncd_core::TopicUri;
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 use url::Url;

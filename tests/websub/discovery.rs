@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use chrono::DateTime;
+use resourcesync::Capability;
 use resyncd::clock;
 use resyncd::demo::{Fault, Hub, HubOptions, Verifying};
-use resyncd::protocol::Capability;
 use websub::Mode;
 
 use crate::support::{Rig, SET, client, eventually, soon};

@@ -1,7 +1,7 @@
 //! The end of a subscription, and the answers to a hub afterwards.
 
+use resourcesync::Capability;
 use resyncd::demo::{Granting, HubEvent, Verifying};
-use resyncd::protocol::Capability;
 use resyncd::status::UnsubscribeResult;
 use websub::Mode;
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset, TimeDelta};
+use resourcesync::Capability;
 use resyncd::clock;
 use resyncd::demo::{Granting, HubEvent, HubOptions, SampleSource};
-use resyncd::protocol::Capability;
 use resyncd::status::SetStatus;
 
 use crate::support::{NAME, Rig, SET, resources, soon};

@@ -37,10 +37,11 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::post;
+use resourcesync::Capability;
 use resyncd::demo::{
     ChannelHub, Hub, HubEvent, HubOptions, SampleOptions, SampleSource, Subscription,
 };
-use resyncd::protocol::{Capability, HubUri};
+use resyncd_core::HubUri;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use websub::{Mode, Signature, SignatureMethod, SubscriptionRequest, Verification};

@@ -1,8 +1,8 @@
 //! Subscriptions that move: to another hub, another name of the topic, another public URL. The tables of `sync::channel` have
 //! the order of the attempts.
 
+use resourcesync::Capability;
 use resyncd::demo::{Granting, Hub, HubOptions, SampleSource, Subscription};
-use resyncd::protocol::Capability;
 use websub::Mode;
 
 use crate::support::{NAME, Rig, SET, eventually, resources, soon};

@@ -9,7 +9,7 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use resyncd::demo::{Granting, Hub, HubOptions, Verifying};
-use resyncd::protocol::HubUri;
+use resyncd_core::HubUri;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use websub::Mode;

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use resyncd::demo::{Hub, HubOptions, SampleSource};
-use resyncd::protocol::HubUri;
+use resyncd_core::HubUri;
 use rustls::{ServerConnection, Stream};
 
 use crate::support::process::Home;

@@ -1,9 +1,9 @@
 //! The verification of intent: what is confirmed, and which lease is granted (WebSub, section 5.3).
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::Capability;
 use resyncd::clock;
 use resyncd::demo::{HubOptions, SampleOptions, Verifying};
-use resyncd::protocol::Capability;
 use resyncd::status::StatusError;
 use rusqlite::Connection;
 use websub::Mode;

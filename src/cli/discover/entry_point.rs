@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use url::Url;
 
-use crate::protocol::parse_uri;
+use resourcesync::uri::parse_uri;
 
 /// An entry point. Without a scheme, https is tried first and then http.
 #[derive(Clone, Debug, PartialEq, Eq)]

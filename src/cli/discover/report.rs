@@ -12,10 +12,11 @@ use crate::fetch::{
     CapabilityList, Discovery, DiscoveryAttempt, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
 };
-use crate::protocol::{
-    Capability, DocumentSummary, EntryCounts, Oddities, Oddity, Offer, SourceTime, Transport,
-};
+use crate::protocol::EntryCounts;
+use crate::protocol::Offer;
 use crate::status::StatusError;
+use resourcesync::{Capability, DocumentSummary, Oddities, Oddity, SourceTime};
+use resyncd_core::Transport;
 
 #[derive(Debug, Serialize)]
 pub(super) struct DiscoveryReport {

@@ -9,8 +9,9 @@ use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
 use crate::config::toml_string;
 use crate::fetch::is_public;
-use crate::protocol::{has_userinfo, one_line, parse_uri};
+use crate::protocol::one_line;
 use crate::status::StatusError;
+use resourcesync::uri::{has_userinfo, parse_uri};
 
 /// How many sets are named.
 const MOST_SETS: usize = 20;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::event::EventLog;
 use super::options::HubOptions;
 use crate::clock;
-use crate::protocol::HubUri;
+use resyncd_core::HubUri;
 
 /// A subscription that is active.
 #[derive(Clone, Debug, PartialEq, Eq)]

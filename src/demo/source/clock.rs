@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::protocol::SourceTime;
+use resourcesync::SourceTime;
 
 const SECOND: i64 = 1_000_000;
 

@@ -7,9 +7,9 @@ use url::Url;
 
 use super::options::ChangeListForm;
 use super::resource::Resource;
-use crate::protocol::{
-    Capability, ChangeKind, Entry, Head, Interval, Link, Root, SourceTime, parse_uri,
-    resolve_reference, write_document,
+use resourcesync::uri::{parse_uri, resolve_reference};
+use resourcesync::{
+    Capability, ChangeKind, Entry, Head, Interval, Link, Root, SourceTime, write_document,
 };
 
 /// The file name of a set's Capability List.

@@ -1,7 +1,7 @@
 //! The operations on the dumps of the sample Source.
 
 use super::{MemberFault, SampleSource};
-use crate::protocol::SourceTime;
+use resourcesync::SourceTime;
 
 impl SampleSource {
     /// Publishes a Resource Dump; returns its time. Its packages reuse the names of the previous ones.

@@ -8,7 +8,7 @@ use super::documents::{self, CHANGE_DUMP, RESOURCE_DUMP, SetUris};
 use super::options::{DumpOptions, MemberFault};
 use super::package::{Bitstream, DumpPackage};
 use super::served::ServedFile;
-use crate::protocol::{
+use resourcesync::{
     Algorithm, Capability, ContentInfo, Digest, Entry, Head, Interval, Link, Metadata, Root,
     SourceTime,
 };

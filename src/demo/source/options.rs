@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::demo::HubOptions;
-use crate::protocol::{HubUri, SourceTime};
+use resourcesync::SourceTime;
+use resyncd_core::HubUri;
 
 /// The options of a sample Source. The default is a set of three resources on a free loopback port, with Resource List, Change List,
 /// channels and a hub of its own.

@@ -9,7 +9,7 @@ use zip::{CompressionMethod, ZipWriter};
 
 use super::documents;
 use super::options::{MemberFault, PathForm};
-use crate::protocol::{Entry, Head};
+use resourcesync::{Entry, Head};
 
 /// The folder of a package on the machine that made it, for [`PathForm::Local`].
 const LOCAL_FOLDER: &str = "/srv/source/dump";

@@ -23,7 +23,7 @@ use url::Url;
 use super::documents::SetUris;
 use super::resource::Resource;
 use super::served::{Negotiated, Representation, ServedFile};
-use crate::protocol::{Algorithm, ContentInfo, Digest, Entry, Link, SourceTime};
+use resourcesync::{Algorithm, ContentInfo, Digest, Entry, Link, SourceTime};
 
 const MIRRORED: &str = "mirrored.txt";
 const GENERIC: &str = "guide";

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use url::Url;
 
-use crate::protocol::{Algorithm, Digest, SourceTime};
+use resourcesync::{Algorithm, Digest, SourceTime};
 
 /// The current state of a resource.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use super::dumps::Dumps;
 use super::options::{ChangeListForm, SampleOptions};
 use super::related::{self, Related};
 use super::resource::{Resource, path_and_query};
-use crate::protocol::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
+use resourcesync::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
 
 /// One set of resources.
 #[derive(Debug)]

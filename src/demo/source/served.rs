@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::protocol::{Algorithm, Digest, SourceTime};
+use resourcesync::{Algorithm, Digest, SourceTime};
 
 /// A body with its media type.
 #[derive(Clone, Debug)]

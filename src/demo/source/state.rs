@@ -17,7 +17,8 @@ use super::resource::path_and_query;
 use super::resource_set::ResourceSet;
 use super::served::{Negotiated, Representation, ServedFile};
 use crate::demo::serving;
-use crate::protocol::{Capability, ChangeKind, HubUri, SourceTime};
+use resourcesync::{Capability, ChangeKind, SourceTime};
+use resyncd_core::HubUri;
 
 /// What the Source's methods and its server share.
 pub(super) struct SharedSource {

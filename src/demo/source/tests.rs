@@ -3,7 +3,8 @@
 use reqwest::header::{ETAG, HeaderMap, IF_NONE_MATCH};
 
 use super::*;
-use crate::protocol::{Document, Root, parse_link_header, read_document};
+use crate::protocol::parse_link_header;
+use resourcesync::{Document, Root, read_document};
 
 mod dumps;
 
@@ -73,7 +74,7 @@ async fn source_description_leads_to_all_resources() {
         let (_, _, bytes) = get(entry.loc.clone()).await;
         assert_eq!(state[entry.loc.as_str()], bytes);
         assert_eq!(entry.md.content.length, Some(bytes.len() as u64));
-        let digest = crate::protocol::Digest::of(crate::protocol::Algorithm::Sha256, &bytes);
+        let digest = resourcesync::Digest::of(resourcesync::Algorithm::Sha256, &bytes);
         assert_eq!(entry.md.content.hashes, [digest]);
     }
 }

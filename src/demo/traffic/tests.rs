@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::demo::{ChannelHub, SampleOptions};
-use crate::protocol::SourceTime;
+use resourcesync::SourceTime;
 
 /// Ends a test that would hang.
 const LIMIT: Duration = Duration::from_secs(180);

@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use crate::mirror::{Mirror, file_time};
-use crate::mirror_path::MirrorPath;
-use crate::protocol::{Digest, SourceTime, Verifier};
 use crate::store::{Origin, Task};
+use resourcesync::{Digest, SourceTime, Verifier};
+use resyncd_mirror::MirrorPath;
+use resyncd_mirror::{Mirror, file_time};
 
 /// A file that is as the Source states.
 pub(super) struct Adopted {

@@ -16,9 +16,11 @@ use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::engine::contradictions::note_contradiction;
 use crate::fetch::{AllowedHosts, FetchError};
-use crate::protocol::{ContentInfo, Link, ResourceUri, ServedVersion};
+use crate::protocol::ServedVersion;
 use crate::store::{Task, TaskFailure};
-use crate::sync::{Candidate, DeliveryFaultKind, Expected, plan_candidates};
+use resourcesync::{ContentInfo, Link};
+use resyncd_core::ResourceUri;
+use resyncd_core::{Candidate, DeliveryFaultKind, Expected, plan_candidates};
 
 /// The URIs that a resource may be fetched from, the first one first, without duplicates on hosts that are not allowed.
 pub(in crate::engine) fn candidates_of(

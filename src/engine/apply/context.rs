@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use crate::engine::context::SourceContext;
 use crate::fetch::Client;
-use crate::mirror::Mirror;
 use crate::store::Task;
-use crate::sync::HostCircuitBreaker;
+use resyncd_core::HostCircuitBreaker;
+use resyncd_mirror::Mirror;
 
 /// So many queued tasks are many.
 const MANY: usize = 32;

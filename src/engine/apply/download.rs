@@ -8,14 +8,15 @@ use super::context::ApplyContext;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use super::task_error::TaskError;
 use crate::clock;
-use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Content, Wanted};
-use crate::mirror::{Mirror, MirrorError, Staged};
-use crate::protocol::{
-    Redaction, ResourceUri, ServedVersion, SourceTime, Verified, Verifier, media_type_essence,
-};
+use crate::protocol::{Redaction, ServedVersion};
 use crate::store::Task;
-use crate::sync::{Candidate, Expected, latest_plausible};
+use resourcesync::media_type::media_type_essence;
+use resourcesync::{SourceTime, Verified, Verifier};
+use resyncd_core::ErrorClass;
+use resyncd_core::ResourceUri;
+use resyncd_core::{Candidate, Expected, latest_plausible};
+use resyncd_mirror::{Mirror, MirrorError, Staged};
 
 /// How much of a stated media type a message shows, in characters.
 const LONGEST_TYPE: usize = 100;

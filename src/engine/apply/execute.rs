@@ -13,12 +13,13 @@ use super::download::{FetchOutcome, is_linked};
 use super::received::ReceivedResource;
 use super::task_error::TaskError;
 use crate::clock;
-use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Content, FetchError};
-use crate::mirror::Mirror;
-use crate::mirror_path::MirrorPath;
-use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
+use crate::protocol::ServedVersion;
 use crate::store::{Task, TaskFailure};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::ErrorClass;
+use resyncd_mirror::Mirror;
+use resyncd_mirror::MirrorPath;
 
 /// How long a deletion waits for a set that was never read completely.
 const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
@@ -237,8 +238,9 @@ mod tests {
     use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
-    use crate::protocol::{Algorithm, ContentInfo, Digest, ResourceUri};
     use crate::store::{Change, TasksInProgress};
+    use resourcesync::{Algorithm, ContentInfo, Digest};
+    use resyncd_core::ResourceUri;
 
     /// Counts requests, and fails each.
     #[derive(Default)]

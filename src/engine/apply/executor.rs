@@ -15,13 +15,14 @@ use tokio::time::Instant;
 use super::context::ApplyContext;
 use super::execute::{TaskOutcome, execute};
 use super::publisher::{ExecutedTask, publish_all};
-use crate::clock::{self, ClockStepDetector, Now};
+use crate::clock;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::versions::worker::store_versions;
-use crate::mirror::Mirror;
 use crate::store::{DueTasks, ResourceId, StoreError, Task, TasksInProgress, Wake};
+use resyncd_core::{ClockStepDetector, Now};
+use resyncd_mirror::Mirror;
 
 /// How many tasks of a host are queued at most. When half of what was queued has been started, more are read, if there are more.
 const AHEAD: usize = 256;
@@ -413,8 +414,9 @@ mod tests {
     use crate::engine::test_source::{NAME, TestSource};
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
-    use crate::protocol::{ChangeKind, ResourceUri};
     use crate::store::Change;
+    use resourcesync::ChangeKind;
+    use resyncd_core::ResourceUri;
 
     /// The executor panics the first time that it begins a task of this resource.
     const RESOURCE: &str = "https://example.org/panic-of-an-executor";

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::fetch::Package;
-use crate::protocol::{ChangeKind, ContentInfo, ResourceUri, SourceTime};
 use crate::store::{Change, Origin, Task};
+use resourcesync::{ChangeKind, ContentInfo, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_packages::Package;
 
 /// The bytes of one entry of a manifest.
 pub(in crate::engine) struct PackageMember {

@@ -17,11 +17,13 @@ use super::context::ApplyContext;
 use super::members::PackageMember;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use super::task_error::TaskError;
-use crate::fetch::{AllowedHosts, FetchError, PackageError, Wanted};
-use crate::mirror::MirrorError;
-use crate::mirror_path::MirrorPath;
-use crate::protocol::{ChangeKind, ContentInfo, Link, Mismatch, ResourceUri, Verified, Verifier};
+use crate::fetch::{AllowedHosts, FetchError, Wanted};
 use crate::store::{Origin, Task};
+use resourcesync::{ChangeKind, ContentInfo, Link, Mismatch, Verified, Verifier};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::MirrorError;
+use resyncd_mirror::MirrorPath;
+use resyncd_packages::PackageError;
 
 /// The relation of a patch (core, section 14.4).
 const PATCH: &str = "http://www.openarchives.org/rs/terms/patch";

@@ -23,13 +23,13 @@ use crate::clock;
 use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::rest_unless_stopped;
-use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
-use crate::mirror_path::{MirrorPath, made_folder, path_if_blocked, publication_path};
-use crate::protocol::SourceTime;
 use crate::status::StatusError;
 use crate::store::{
     Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
 };
+use resourcesync::SourceTime;
+use resyncd_mirror::{CompletedFile, Mirror, MirrorError, file_time};
+use resyncd_mirror::{MirrorPath, made_folder, path_if_blocked, publication_path};
 
 /// How many tasks are published at once at most.
 const BATCH: usize = 512;
@@ -891,9 +891,10 @@ mod tests {
     use super::super::received::BodyMemory;
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::mirror_path::made_path;
-    use crate::protocol::{ChangeKind, ResourceUri};
     use crate::store::{Change, TasksInProgress};
+    use resourcesync::ChangeKind;
+    use resyncd_core::ResourceUri;
+    use resyncd_mirror::made_path;
 
     /// The publication of a resource with this path panics.
     const WHILE_PUBLISHED: &str = "/panic-while-published";

@@ -5,8 +5,9 @@
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::mirror::{CompletedFile, Mirror, MirrorError, Staged};
-use crate::protocol::{Digest, ServedVersion, SourceTime};
+use crate::protocol::ServedVersion;
+use resourcesync::{Digest, SourceTime};
+use resyncd_mirror::{CompletedFile, Mirror, MirrorError, Staged};
 
 /// The length of the longest resource that is in memory until it is published, in bytes.
 const LONGEST: usize = 256 << 10;
@@ -167,7 +168,7 @@ mod tests {
         let written = staged();
         assert_eq!(fs::read(&written[0]).unwrap(), b"bytes");
         let modified = fs::metadata(&written[0]).unwrap().modified().unwrap();
-        assert_eq!(modified, crate::mirror::file_time(lastmod));
+        assert_eq!(modified, resyncd_mirror::file_time(lastmod));
         drop(file);
         assert!(staged().is_empty());
     }

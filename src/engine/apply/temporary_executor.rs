@@ -10,8 +10,8 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::panic_as_error;
-use crate::mirror::Mirror;
 use crate::store::{StoreError, Wake};
+use resyncd_mirror::Mirror;
 
 /// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
 const LONGEST_WAIT_FOR_TASK: Duration = Duration::from_secs(100);

@@ -7,11 +7,12 @@ use super::coding::{CodedContent, DecidedContent, DecodeError, is_compressed_fil
 use super::context::ApplyContext;
 use super::members::PackageMember;
 use super::received::{Description, ReceivedBytes, ReceivedResource};
-use crate::fetch::{FetchError, MemberReader, PackageError};
-use crate::mirror::{MirrorError, Staged};
-use crate::protocol::{Mismatch, Verifier};
+use crate::fetch::FetchError;
 use crate::store::Task;
-use crate::sync::Expected;
+use resourcesync::{Mismatch, Verifier};
+use resyncd_core::Expected;
+use resyncd_mirror::{MirrorError, Staged};
+use resyncd_packages::{MemberReader, PackageError};
 
 /// How much is read and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;

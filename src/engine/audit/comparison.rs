@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::documents::SourceDocuments;
-use crate::mirror::MirrorReader;
 use crate::store::AuditDb;
+use resyncd_mirror::MirrorReader;
 
 /// A mirror that was compared with its Source.
 pub(super) struct MirrorComparison {

@@ -16,9 +16,9 @@ use crate::engine::source::discovery::{
     DiscoveredSet, DiscoveredSets, KnownSets, find_sets, had_resourcesync,
 };
 use crate::fetch::{CapabilityList, DiscoveryCache};
-use crate::protocol::{Capability, Oddities, Oddity, SourceTime};
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, StatementKind};
-use crate::sync::{AbsenceFacts, AbsenceProof};
+use resourcesync::{Capability, Oddities, Oddity, SourceTime};
+use resyncd_core::{AbsenceFacts, AbsenceProof};
 
 /// What was read of a Source.
 pub(super) struct SourceDocuments {

@@ -5,8 +5,8 @@ use crate::config::Source;
 use crate::engine::EngineError;
 use crate::engine::set::changes::{note_expiry, note_listed, parse_change};
 use crate::fetch::FetchedDocument;
-use crate::protocol::{ChangeKind, Entry, SourceTime};
 use crate::store::{AuditDb, StatementKind};
+use resourcesync::{ChangeKind, Entry, SourceTime};
 
 /// How many entries are recorded in one transaction.
 const BATCH: usize = 1000;

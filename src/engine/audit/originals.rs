@@ -12,8 +12,8 @@ use super::files::{ExpectedFile, FileState, examine};
 use super::results::{OriginalOutcome, OriginalSums, Reported, ReportedOriginal};
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
-use crate::mirror::MirrorReader;
-use crate::protocol::Link;
+use resourcesync::Link;
+use resyncd_mirror::MirrorReader;
 
 /// How many resources are read from the audit database, and compared by one thread, at once.
 const PAGE: usize = 64;

@@ -12,9 +12,9 @@ use super::files::{ExpectedFile, FileState, examine};
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::fetch::AllowedHosts;
-use crate::mirror::MirrorReader;
-use crate::protocol::ResourceUri;
 use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::MirrorReader;
 
 /// How many findings are checked at once.
 const PAGE: usize = 256;

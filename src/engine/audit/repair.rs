@@ -12,13 +12,14 @@ use crate::engine::EngineError;
 use crate::engine::apply::temporary_executor::drain;
 use crate::engine::progress::Progress;
 use crate::engine::source::discovery::begin_set;
-use crate::mirror::{Mirror, MirrorError, MirrorReader, file_time};
-use crate::mirror_path::MirrorPath;
-use crate::protocol::{ChangeKind, ResourceUri};
 use crate::store::{
     Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
     VersionRule,
 };
+use resourcesync::ChangeKind;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::MirrorPath;
+use resyncd_mirror::{Mirror, MirrorError, MirrorReader, file_time};
 
 /// How many findings are worked on at once.
 const PAGE: usize = 256;

@@ -19,10 +19,12 @@ use crate::engine::lifecycle::Engine;
 use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::progress::Counts;
 use crate::fetch::Client;
-use crate::mirror::{MirrorError, MirrorReader};
-use crate::protocol::{Link, ResourceUri, Standing};
+use crate::protocol::Standing;
 use crate::status::StatusError;
 use crate::store::{AuditDb, FindingKind};
+use resourcesync::Link;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::{MirrorError, MirrorReader};
 
 /// How many findings are read at once.
 const PAGE: usize = 256;
@@ -282,8 +284,8 @@ mod tests {
     use crate::engine::test_source::NAME;
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
-    use crate::protocol::ChangeKind;
     use crate::store::{Change, ChangeBatch, Origin, Store};
+    use resourcesync::ChangeKind;
 
     /// How many resources the Source lists: more than are repaired at once.
     const LISTED: usize = PAGE + 4;

@@ -20,7 +20,7 @@ use crate::engine::restarts::Panicked;
 use crate::fetch::HubAnswer;
 use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord};
-use crate::sync::{Channel, ConnectionStep};
+use resyncd_core::{Channel, ConnectionStep};
 
 /// What is logged of a registration that has failed.
 const FAILED: &str = "callback not registered";

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::engine::restarts::Panicked;
 use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, Wake};
-use crate::sync::{Channel, ConnectionStep};
+use resyncd_core::{Channel, ConnectionStep};
 
 /// The code of a connection that waits for room in the inbox.
 const INBOX_FULL: &str = "inbox-full";
@@ -341,11 +341,12 @@ mod tests {
 
     use super::*;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::{Capability, TopicUri, Transport};
     use crate::store::test_database::TestDatabase;
     use crate::store::{
         CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, DocumentEnd, Origin, SetId,
     };
+    use resourcesync::Capability;
+    use resyncd_core::{TopicUri, Transport};
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);

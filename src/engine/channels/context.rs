@@ -15,7 +15,7 @@ use crate::metrics::SourceCounters;
 use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::{ChannelRecord, Store};
-use crate::sync::{ChannelFailure, ChannelRules};
+use resyncd_core::{ChannelFailure, ChannelRules};
 
 pub(super) struct ChannelContext {
     /// The label of the Source.

@@ -14,10 +14,10 @@ use super::xmpp::Nodes;
 use crate::clock;
 use crate::config;
 use crate::fetch::Client;
-use crate::protocol::Transport;
 use crate::status::UnsubscribeResult;
 use crate::store::{ChannelRecord, Store};
-use crate::sync::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules};
+use resyncd_core::Transport;
+use resyncd_core::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules};
 
 /// How long a hub may take to confirm that a subscription has ended.
 const ENDING_TIME: Duration = Duration::from_secs(30);

@@ -1,9 +1,9 @@
 //! The requests of a channel over HTTP; each result is an event for the channel machine.
 
 use crate::fetch::{Client, HubAnswer};
-use crate::protocol::TopicUri;
 use crate::store::ChannelRecord;
-use crate::sync::{ChannelEvent, ChannelFailure, HubRequest};
+use resyncd_core::TopicUri;
+use resyncd_core::{ChannelEvent, ChannelFailure, HubRequest};
 use websub::{Intent, Mode, SubscriptionRequest};
 
 /// Reads the links of a topic.

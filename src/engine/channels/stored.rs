@@ -7,7 +7,7 @@ use crate::engine::restarts::Panicked;
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::status::StatusError;
 use crate::store::{CallbackSlot, ChannelRecord, StoreError};
-use crate::sync::Channel;
+use resyncd_core::Channel;
 
 /// Why a driver does not go on.
 pub(super) enum Ended {

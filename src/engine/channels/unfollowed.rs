@@ -122,9 +122,10 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::{Capability, HubUri, TopicUri, Transport};
     use crate::store::CallbackKeys;
-    use crate::sync::{CallbackOwner, Channel, ChannelState};
+    use resourcesync::Capability;
+    use resyncd_core::{CallbackOwner, Channel, ChannelState};
+    use resyncd_core::{HubUri, TopicUri, Transport};
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);

@@ -7,8 +7,9 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use crate::clock::{self, Now};
+use crate::clock;
 use crate::store::{ChannelId, Wake};
+use resyncd_core::Now;
 
 /// The longest single wait: the wall clock may be set during it.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);

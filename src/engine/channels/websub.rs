@@ -6,13 +6,14 @@ use super::context::ChannelContext;
 use super::keys::fresh_keys;
 use super::requests::{read_topic, send_request};
 use super::waiting::wait;
-use crate::clock::{self, Now};
+use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::restarts::Panicked;
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::unencrypted_hubs::{UNENCRYPTED_CODE, is_unencrypted};
 use crate::store::{ChannelId, ChannelRecord, Store, StoreError};
-use crate::sync::{
+use resyncd_core::Now;
+use resyncd_core::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
 };
 use websub::Intent;
@@ -155,7 +156,8 @@ mod tests {
     use super::*;
     use crate::engine::channels::driver::drive;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::{Capability, HubUri, TopicUri};
+    use resourcesync::Capability;
+    use resyncd_core::{HubUri, TopicUri};
 
     /// The machine of a channel with this topic panics the first time that it handles an event.
     const TOPIC: &str = "https://example.org/panic-of-a-machine";

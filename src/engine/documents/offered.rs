@@ -2,7 +2,8 @@
 
 use url::Url;
 
-use crate::protocol::{Capability, Offer};
+use crate::protocol::Offer;
+use resourcesync::Capability;
 
 /// The documents of a capability that are offered, in their order.
 pub(in crate::engine) fn offered<'a>(

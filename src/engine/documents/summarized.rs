@@ -8,8 +8,9 @@ use url::Url;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{Client, DocumentAnswer, FetchedDocument};
-use crate::protocol::{Capability, DocumentSummary, ReadError, SourceTime, Validators};
-use crate::sync::latest_source_time;
+use crate::protocol::Validators;
+use resourcesync::{Capability, DocumentSummary, ReadError, SourceTime};
+use resyncd_core::latest_source_time;
 
 /// Fetches a document; `None` if it is still the `known` version. `limit`: its maximum length in bytes.
 pub(in crate::engine) async fn fetch_document(
@@ -48,7 +49,7 @@ impl SummarizedDocument {
             .map_err(|error| EngineError::of_join(&error, uri))?;
         read.map_err(|error: ReadError| EngineError::BadDocument {
             uri: uri.to_string(),
-            error: error.redacted(&secrets),
+            error: error.map_text(|text| secrets.redact(text)),
         })
     }
 
@@ -185,7 +186,7 @@ pub(in crate::engine) fn expect_capability(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{DocumentReader, Entry, Head, Root, write_document};
+    use resourcesync::{DocumentReader, Entry, Head, Root, write_document};
 
     #[test]
     fn list_of_uris_is_a_list_of_resources_only() {

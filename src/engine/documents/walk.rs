@@ -15,8 +15,9 @@ use super::summarized::SummarizedDocument;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
-use crate::protocol::{Capability, Entry, Link, Selection, SourceTime};
-use crate::sync::latest_source_time;
+use crate::protocol::Selection;
+use resourcesync::{Capability, Entry, Link, SourceTime};
+use resyncd_core::latest_source_time;
 
 /// How deep indexes may be nested.
 const MAX_DEPTH: usize = 16;
@@ -467,7 +468,7 @@ mod tests {
     use std::io::BufRead;
 
     use super::*;
-    use crate::protocol::DocumentReader;
+    use resourcesync::DocumentReader;
 
     fn uri(name: &str) -> Url {
         Url::parse(&format!("https://example.org/{name}")).unwrap()

@@ -3,7 +3,7 @@
 use super::state::SetState;
 use crate::config::Baseline;
 use crate::engine::EngineError;
-use crate::protocol::Capability;
+use resourcesync::Capability;
 
 /// With more resources than this in the mirror, the baseline is not made from packages: most members would be fetched in vain.
 const FEW_RESOURCES: u64 = 100;

@@ -15,11 +15,10 @@ use crate::engine::EngineError;
 use crate::engine::documents::{
     Alternatives, Child, DocumentWalk, Entered, Entries, SummarizedDocument, expect_undamaged,
 };
-use crate::protocol::{
-    Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime, Validators,
-};
+use crate::protocol::Validators;
 use crate::store::{DocumentRecord, Origin};
-use crate::sync::{NewsFilter, Span};
+use resourcesync::{Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime};
+use resyncd_core::{NewsFilter, Span};
 
 impl SetState {
     /// Reads the Change Dumps; returns what they cover, `None` if there are none.

@@ -6,7 +6,7 @@ use super::state::SetState;
 use crate::engine::EngineError;
 use crate::engine::documents::SummarizedDocument;
 use crate::store::{DocumentEnd, Origin};
-use crate::sync::NewsFilter;
+use resyncd_core::NewsFilter;
 
 impl SetState {
     /// Ingests what is news in a Change List.

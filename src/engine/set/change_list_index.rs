@@ -15,9 +15,9 @@ use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DocumentWalk, Entered, ListsToRead, SummarizedDocument};
-use crate::protocol::{Capability, SourceTime};
 use crate::store::{DocumentRecord, Origin};
-use crate::sync::Span;
+use resourcesync::{Capability, SourceTime};
+use resyncd_core::Span;
 
 /// What was found at the URI of a list that an index names.
 enum ChildRead {

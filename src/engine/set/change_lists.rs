@@ -14,8 +14,8 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::Alternatives;
-use crate::protocol::Capability;
-use crate::sync::Span;
+use resourcesync::Capability;
+use resyncd_core::Span;
 
 /// What was found at the URI of a Change List, or of an index of them.
 struct ListRead {

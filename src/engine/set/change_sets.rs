@@ -20,9 +20,9 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
-use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{Change, DocumentEnd, SetId};
-use crate::sync::Span;
+use resourcesync::{Capability, Interval, SourceTime};
+use resyncd_core::Span;
 
 /// How many sets are read back in one poll.
 const MAX_SETS: usize = 1000;
@@ -294,7 +294,7 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::protocol::ResourceUri;
+    use resyncd_core::ResourceUri;
 
     fn time(seconds: i64) -> SourceTime {
         SourceTime::from_micros(seconds * 1_000_000)

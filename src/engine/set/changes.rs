@@ -6,9 +6,12 @@ use crate::clock;
 use crate::config;
 use crate::engine::apply::candidates::candidates_of;
 use crate::engine::set::linked::linked_of;
-use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime, Standing, content_coding};
+use crate::protocol::Standing;
 use crate::store::{Change, VersionRule};
-use crate::sync::{Expected, is_plausible};
+use resourcesync::media_type::content_coding;
+use resourcesync::{ChangeKind, Entry, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_core::{Expected, is_plausible};
 
 /// A change, and the path of its bytes in the package.
 pub(super) type ListedChange = (Change, Option<String>);

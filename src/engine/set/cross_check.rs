@@ -14,9 +14,10 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::contradictions::note_contradiction;
 use crate::engine::documents::SummarizedDocument;
-use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::{Comparison, Unconfirmed, UnconfirmedState};
-use crate::sync::{CrossCheck, DeliveryFaultKind};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_core::{CrossCheck, DeliveryFaultKind};
 
 /// How many statements of a hub are compared in one pass over a list, and in how many passes.
 const AT_ONCE: u64 = 5000;

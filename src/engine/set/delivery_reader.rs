@@ -11,9 +11,10 @@ use super::untrusted::UntrustedNames;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::protocol::{Capability, Document, HubUri, Oddities, TopicUri};
 use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId, SetRecord};
-use crate::sync::{NewsFilter, Sequencer, Verdict};
+use resourcesync::{Capability, Document, Oddities};
+use resyncd_core::{HubUri, TopicUri};
+use resyncd_core::{NewsFilter, Sequencer, Verdict};
 
 /// Reads deliveries. For blocking threads.
 pub(super) struct DeliveryReader {

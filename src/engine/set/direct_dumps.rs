@@ -12,9 +12,9 @@ use super::packages::PackageEntry;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::protocol::{Capability, DocumentSummary, Entry, SourceTime};
 use crate::store::{DumpProgress, Origin};
-use crate::sync::latest_source_time;
+use resourcesync::{Capability, DocumentSummary, Entry, SourceTime};
+use resyncd_core::latest_source_time;
 
 impl SetState {
     /// Begins the baseline with a package.

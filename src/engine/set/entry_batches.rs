@@ -16,9 +16,9 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::{FetchedDocument, OwnedReader};
-use crate::protocol::{ChangeKind, Entry, SourceTime};
 use crate::store::{Change, SetId, VersionRule};
-use crate::sync::{NewsFilter, is_plausible};
+use resourcesync::{ChangeKind, Entry, SourceTime};
+use resyncd_core::{NewsFilter, is_plausible};
 
 /// How many entries are ingested in one transaction.
 pub(super) const BATCH: usize = 1000;

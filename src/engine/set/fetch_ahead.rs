@@ -21,12 +21,12 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::fetch_document;
-use crate::error_class::ErrorClass;
 use crate::fetch::FetchedDocument;
 use crate::protocol::Validators;
 use crate::store::SetId;
 #[cfg(test)]
 use crate::store::Store;
+use resyncd_core::ErrorClass;
 
 /// How many documents are fetched ahead. Each may take as much disk as one document may.
 pub(super) const AHEAD: usize = 2;

@@ -16,9 +16,9 @@ use super::notification::is_dated;
 use super::state::{Processing, SetState};
 use crate::clock;
 use crate::engine::EngineError;
-use crate::protocol::{Capability, ChangeKind, Document};
 use crate::store::{BaselineState, ChannelRecord, Delivery, DeliveryOutcome, DocumentEnd, Origin};
-use crate::sync::{Channel, DeliveryFaultKind, Gap, NewsFilter, Sequencer, Verdict};
+use resourcesync::{Capability, ChangeKind, Document};
+use resyncd_core::{Channel, DeliveryFaultKind, Gap, NewsFilter, Sequencer, Verdict};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -455,11 +455,10 @@ pub(super) mod tests {
     use crate::engine::set::package_files::PackageFiles;
     use crate::engine::set::worker::SetWorker;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::{
-        Entry, Head, ResourceUri, Root, SourceTime, TopicUri, Transport, write_document,
-    };
     use crate::store::{CallbackKeys, ChannelId, Receipt, SetRecord};
-    use crate::sync::Pacing;
+    use resourcesync::{Entry, Head, Root, SourceTime, write_document};
+    use resyncd_core::Pacing;
+    use resyncd_core::{ResourceUri, TopicUri, Transport};
 
     /// Ordering the held notifications of the set with this path of its Capability List panics.
     const WHEN_HELD: &str = "/panic-when-held";

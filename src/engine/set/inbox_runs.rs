@@ -16,11 +16,12 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::protocol::{Capability, ChangeKind, Document, ResourceUri};
 use crate::store::{
     ChangeBatch, Delivery, DeliveryOutcome, DocumentEnd, Origin, ProcessedDelivery,
 };
-use crate::sync::{NewsFilter, Sequencer, Verdict};
+use resourcesync::{Capability, ChangeKind, Document};
+use resyncd_core::ResourceUri;
+use resyncd_core::{NewsFilter, Sequencer, Verdict};
 
 /// A run ends with the delivery that reaches so many changes: all of them, and deliveries that arrive, wait for the transaction.
 const MOST_CHANGES: usize = 250;
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use crate::engine::set::inbox::tests::Receiving;
     use crate::engine::set::notification::{IN_THE_STORE, PANIC};
-    use crate::protocol::{ChangeKind, Entry, Head, Root, SourceTime, write_document};
+    use resourcesync::{ChangeKind, Entry, Head, Root, SourceTime, write_document};
 
     /// An interval, if one is stated, and the changes in it: path, kind and time.
     type Stated<'a> = (Option<(i64, i64)>, &'a [(&'a str, ChangeKind, i64)]);

@@ -16,11 +16,11 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{DocumentReader, SourceTime};
 use crate::store::{
     BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
 };
-use crate::sync::NewsFilter;
+use resourcesync::{DocumentReader, SourceTime};
+use resyncd_core::NewsFilter;
 
 /// How the entries of a document that states changes are ingested.
 pub(super) struct DocumentChanges {

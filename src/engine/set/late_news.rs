@@ -10,9 +10,10 @@ use std::collections::HashMap;
 use super::changes::ListedChange;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::{Change, SetId};
-use crate::sync::LateChange;
+use resourcesync::SourceTime;
+use resyncd_core::LateChange;
+use resyncd_core::ResourceUri;
 
 /// How many entries are compared at once.
 const AT_ONCE: usize = 1000;

@@ -4,8 +4,10 @@ use chrono::{DateTime, Utc};
 
 use crate::config;
 use crate::fetch::AllowedHosts;
-use crate::protocol::{Link, LinkTargets, LinkedResource, ResourceUri};
-use crate::sync::is_plausible;
+use crate::protocol::{LinkTargets, LinkedResource};
+use resourcesync::Link;
+use resyncd_core::ResourceUri;
+use resyncd_core::is_plausible;
 
 /// Whether a resource is at a host of the Source, as its configuration states.
 fn is_own(source: &config::Source, uri: &ResourceUri) -> bool {

@@ -10,9 +10,9 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DeadParts, DocumentWalk, PartFailures};
-use crate::protocol::{Capability, DocumentSummary, Head, SourceTime};
 use crate::store::{ListProgress, Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
-use crate::sync::{PartPlan, plan_part, unchanged_proof};
+use resourcesync::{Capability, DocumentSummary, Head, SourceTime};
+use resyncd_core::{PartPlan, plan_part, unchanged_proof};
 
 /// How many unchanged parts are committed in one transaction.
 const UNCHANGED_A_STEP: usize = 256;

@@ -10,7 +10,8 @@ use url::Url;
 
 use super::changes::note_expiry;
 use crate::fetch::OwnedReader;
-use crate::protocol::{ChangeKind, Entry, ReadError, Selection, SourceTime, Standing};
+use crate::protocol::{Selection, Standing};
+use resourcesync::{ChangeKind, Entry, ReadError, SourceTime};
 
 /// How many entries of one moment are in memory at once.
 const MAX_ENTRIES: usize = 16_000;

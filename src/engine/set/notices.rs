@@ -5,9 +5,9 @@ use url::Url;
 use crate::clock;
 use crate::engine::context::SourceContext;
 use crate::fetch::CapabilityList;
-use crate::protocol::{Head, Oddities, Oddity};
 use crate::status::StatusError;
 use crate::store::SetId;
+use resourcesync::{Head, Oddities, Oddity};
 
 /// The code of the notice that a channel can't be used.
 const UNSUPPORTED_TRANSPORT: &str = "unsupported-transport";

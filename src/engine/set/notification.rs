@@ -14,12 +14,15 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
-use crate::protocol::{
-    BaseUri, Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, GZIP_MAGIC,
-    ReadError, Root, TextPosition, Transport,
-};
 use crate::store::{Change, DeliveryOutcome, SetId};
-use crate::sync::NewsFilter;
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::uri::BaseUri;
+use resourcesync::{
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
+    TextPosition,
+};
+use resyncd_core::NewsFilter;
+use resyncd_core::Transport;
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
 const MAX_ENTRIES: usize = 50_000;
@@ -262,7 +265,7 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
-    use crate::protocol::{Head, write_document};
+    use resourcesync::{Head, write_document};
 
     #[test]
     fn notification_on_a_long_topic_takes_little_memory() {

@@ -17,9 +17,10 @@ use crate::engine::EngineError;
 use crate::engine::apply::members::PackageMember;
 use crate::engine::apply::patching::patch_kind;
 use crate::engine::context::SourceContext;
-use crate::fetch::Package;
-use crate::protocol::{ChangeKind, Link, ResourceUri};
 use crate::store::{Change, Origin, PackageTask, Task, VersionRule, Wake};
+use resourcesync::{ChangeKind, Link};
+use resyncd_core::ResourceUri;
+use resyncd_packages::Package;
 
 /// How many of the awaited members are queried at once.
 const LAST: usize = 32;

@@ -8,8 +8,9 @@ use super::notices::{note_capability_list, note_document};
 use super::polled_document::{ChangedDocument, poll_document_since, record_of_list};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::protocol::{Capability, Head, MAX_OFFERS, Oddities, Offer, Root};
+use crate::protocol::{MAX_OFFERS, Offer};
 use crate::store::{BaselineState, SetRecord};
+use resourcesync::{Capability, Head, Oddities, Root};
 
 impl SetState {
     /// Polls the Capability List, stores what it offers, and subscribes to its channels.

@@ -14,16 +14,15 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::{expect_capability, expect_undamaged};
 use crate::engine::package_permits::PackagePermit;
-use crate::error_class::ErrorClass;
-use crate::fetch::{
-    AllowedHosts, FetchError, FetchedDocument, Package, PackageError, PartialPackage, pause,
-};
+use crate::fetch::{AllowedHosts, FetchError, FetchedDocument, PartialPackage, pause};
 use crate::metrics::CountedWait;
-use crate::mirror::Mirror;
-use crate::protocol::{Capability, DocumentSummary, Verifier};
 use crate::status::StatusError;
 use crate::store::SetId;
-use crate::sync::latest_source_time;
+use resourcesync::{Capability, DocumentSummary, Verifier};
+use resyncd_core::ErrorClass;
+use resyncd_core::latest_source_time;
+use resyncd_mirror::Mirror;
+use resyncd_packages::{Package, PackageError};
 
 /// A server that asks for a longer pause counts as unavailable for now.
 const MAX_PAUSE: Duration = Duration::from_secs(120);
@@ -374,7 +373,7 @@ mod tests {
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::fetch::network::HttpNetwork;
-    use crate::protocol::Entry;
+    use resourcesync::Entry;
 
     /// A site that has nothing.
     struct Nothing;

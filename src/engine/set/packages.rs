@@ -7,12 +7,10 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
-use crate::protocol::{
-    Capability, ContentInfo, Entry, SourceTime, may_be_package, media_type_essence,
-    unread_archive_suffix,
-};
 use crate::store::SetId;
-use crate::sync::latest_source_time;
+use resourcesync::media_type::{may_be_package, media_type_essence, unread_archive_suffix};
+use resourcesync::{Capability, ContentInfo, Entry, SourceTime};
+use resyncd_core::latest_source_time;
 
 /// A package, as the entry of a dump states it.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::DocumentWalk;
 use crate::status::StatusError;
-use crate::sync::{AbsenceProof, Pacing};
+use resyncd_core::{AbsenceProof, Pacing};
 
 impl SetState {
     /// Begins the report of a poll.

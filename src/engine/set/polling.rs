@@ -7,7 +7,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::store::BaselineState;
-use crate::sync::{Pacing, Span};
+use resyncd_core::{Pacing, Span};
 
 impl SetState {
     /// Polls every document that may state changes. An error of one does not keep the others from being read.

@@ -90,7 +90,7 @@ impl RejectedPackages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Entry;
+    use resourcesync::Entry;
 
     #[test]
     fn damaged_package_is_rejected_until_another_version_is_recognized() {

@@ -7,9 +7,9 @@ use url::Url;
 
 use crate::engine::EngineError;
 use crate::engine::documents::Child;
-use crate::protocol::{Interval, SourceTime};
 use crate::store::DocumentRecord;
-use crate::sync::{Sequencer, Span};
+use resourcesync::{Interval, SourceTime};
+use resyncd_core::{Sequencer, Span};
 
 /// How many closed lists are followed to the next one within one poll.
 pub(super) const MAX_CLOSED: usize = 16;

@@ -17,9 +17,9 @@ use crate::engine::EngineError;
 use crate::engine::documents::{
     Alternatives, Child, DocumentWalk, Entries, PartFailures, SummarizedDocument,
 };
-use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::store::{DumpProgress, Origin, PackageRecord};
-use crate::sync::{AbsenceFacts, AbsenceProof, NewsFilter};
+use resourcesync::{Capability, DocumentSummary, SourceTime};
+use resyncd_core::{AbsenceFacts, AbsenceProof, NewsFilter};
 
 impl SetState {
     /// Reads the Resource Dump, unless it is the one that was read last. `unconditional`: in any case.

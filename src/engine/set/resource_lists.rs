@@ -8,9 +8,9 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::Alternatives;
-use crate::protocol::{Capability, SourceTime};
 use crate::store::Origin;
-use crate::sync::{AbsenceFacts, AbsenceProof, trusted_check_times};
+use resourcesync::{Capability, SourceTime};
+use resyncd_core::{AbsenceFacts, AbsenceProof, trusted_check_times};
 
 impl SetState {
     /// Reads the Resource List, unless it is the one that was read last. `unconditional`: in any case.

@@ -4,10 +4,11 @@
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::protocol::{ResourceUri, SourceTime};
 use crate::status::StatusError;
 use crate::store::{BaselineState, ChangeBatch, DocumentRecord, Origin};
-use crate::sync::AbsenceProof;
+use resourcesync::SourceTime;
+use resyncd_core::AbsenceProof;
+use resyncd_core::ResourceUri;
 
 /// The code of the notice of [`AbsenceProof::Unstated`].
 pub(super) const UNSTATED: &str = "unstated-capability";

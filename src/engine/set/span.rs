@@ -1,7 +1,7 @@
 //! What a Change List covers by its own statement (section 12.1).
 
-use crate::protocol::{DocumentSummary, SourceTime};
-use crate::sync::Span;
+use resourcesync::{DocumentSummary, SourceTime};
+use resyncd_core::Span;
 
 /// The span that a Change List covers.
 pub(super) fn span_of(summary: &DocumentSummary) -> Span {

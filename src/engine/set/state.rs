@@ -17,13 +17,15 @@ use crate::engine::context::SourceContext;
 use crate::engine::documents::offered;
 use crate::engine::faults::PollReport;
 use crate::engine::oddities::MAX_UNREAD;
-use crate::protocol::{Capability, Link, ResourceUri, SourceTime, Standing};
+use crate::protocol::Standing;
 use crate::status::StatusError;
 use crate::store::{
     BaselineState, BatchResult, Change, ChangeBatch, ChannelId, ChannelRecord, DeletionRules,
     DocumentEnd, DocumentRecord, ListProgress, Origin, ProcessedDelivery, SetRecord,
 };
-use crate::sync::{CheckRules, Gap, Limits, Schedule, Sequencer, Span};
+use resourcesync::{Capability, Link, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_core::{CheckRules, Gap, Limits, Schedule, Sequencer, Span};
 
 /// What of the inbox is being processed: a panic then is due to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

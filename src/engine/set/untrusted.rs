@@ -16,8 +16,9 @@ use crate::clock;
 use crate::config;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::protocol::{ContentInfo, Entry, ResourceUri, SourceTime, Transport};
 use crate::store::{Change, NamedBySource, SetId};
+use resourcesync::{ContentInfo, Entry, SourceTime};
+use resyncd_core::{ResourceUri, Transport};
 
 /// How far ahead of our clock a time may be that only a hub or a server states: clocks differ, and Sources round.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);

@@ -19,7 +19,7 @@ use crate::engine::restarts::{Panicked, catch_panic};
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::metrics::PollOutcome;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use crate::sync::{ChannelState, Pacing, PushWatchdog};
+use resyncd_core::{ChannelState, Pacing, PushWatchdog};
 
 /// How long the baseline waits for the hubs to verify. Of a hub that takes longer nothing is missed: its verification causes
 /// a poll.

@@ -24,11 +24,13 @@ use crate::engine::set::worker::SetWorker;
 use crate::engine::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync};
 use crate::engine::{Engine, EngineError};
 use crate::fetch::{Bounds, Client, DiscoveryCache};
-use crate::mirror::Mirror;
-use crate::protocol::{Capability, MediaRange, Selection, TopicUri, Transport};
+use crate::protocol::{MediaRange, Selection};
 use crate::status::SetStatus;
 use crate::store::{CallbackKeys, ChannelId, ChannelRecord, Receipt, SetRecord, Store, Wake};
-use crate::sync::ChannelState;
+use resourcesync::Capability;
+use resyncd_core::ChannelState;
+use resyncd_core::{TopicUri, Transport};
+use resyncd_mirror::Mirror;
 
 /// The label of the only Source.
 pub(super) const NAME: &str = "source";

@@ -14,7 +14,7 @@ use super::source::{
     Change, ChangeLists, Content, DumpOffer, Fault, Habits, List, Notification, Offered, PartForm,
     ResourceNo, ServerValidators, SetNo, SimulatedDocument, Source, bytes, digest, type_of,
 };
-use crate::protocol::{
+use resourcesync::{
     Algorithm, Capability, ChangeKind, Digest, Entry, Head, Link, Root, write_document,
 };
 

@@ -11,8 +11,8 @@ use super::documents::Target;
 use super::stage::Stage;
 use crate::clock;
 use crate::engine::apply::stepping::Executed;
-use crate::mirror_path::MirrorPath;
 use crate::store::{ResourceId, Store, StoreError, TaskResult, TasksInProgress, Wake};
+use resyncd_mirror::MirrorPath;
 
 /// How many tasks are taken from the database at once.
 const AT_ONCE: usize = 64;

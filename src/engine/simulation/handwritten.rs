@@ -8,7 +8,7 @@ use url::Url;
 use super::documents::BASE;
 use super::source::ResourceNo;
 use super::world::World;
-use crate::protocol::SourceTime;
+use resourcesync::SourceTime;
 
 /// What is served at a path.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use super::source::{
 use super::stage::{Order, Requests};
 use super::world::{Settings, World, simulate};
 use crate::config::Baseline;
-use crate::sync::Limits;
+use resyncd_core::Limits;
 
 /// Something that happens.
 #[derive(Clone, Debug)]

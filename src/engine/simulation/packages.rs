@@ -7,7 +7,7 @@ use zip::{CompressionMethod, ZipWriter};
 
 use super::documents::{change, head, listed};
 use super::source::{Change, SetNo, Source, bytes};
-use crate::protocol::{Capability, ChangeKind, Entry, Head, Root, write_document};
+use resourcesync::{Capability, ChangeKind, Entry, Head, Root, write_document};
 
 /// Which package of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use super::documents::Target;
 use super::source::{Boundary, Change, Content, EXCLUDED, Notification, ResourceNo, SetNo};
 use super::stage::Scene;
-use crate::protocol::{ChangeKind, Interval, SourceTime};
 use crate::store::Origin;
 use crate::store::commit_hook::{ResourceSnapshot, SetSnapshot, Snapshot, TaskSnapshot};
-use crate::sync::Coverage;
+use resourcesync::{ChangeKind, Interval, SourceTime};
+use resyncd_core::Coverage;
 
 /// What has been seen so far.
 #[derive(Debug, Default)]

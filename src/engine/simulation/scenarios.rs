@@ -12,8 +12,8 @@ use super::source::{
 };
 use super::stage::Order;
 use super::world::{Settings, World, simulate};
-use crate::protocol::{ChangeKind, SourceTime};
-use crate::sync::Limits;
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::Limits;
 
 mod change_dumps;
 mod change_lists;

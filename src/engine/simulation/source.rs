@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, SourceTime};
+use resourcesync::{Algorithm, Capability, ChangeKind, Digest, SourceTime};
 
 /// A resource, by number.
 pub(super) type ResourceNo = usize;

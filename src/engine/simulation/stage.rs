@@ -24,8 +24,8 @@ use super::source::{
 use crate::clock::simulated::SimulatedClock;
 use crate::fetch::FetchError;
 use crate::fetch::network::HttpNetwork;
-use crate::protocol::Capability;
 use crate::store::Receipt;
+use resourcesync::Capability;
 
 /// What the Destination has requested, and what it was made to do.
 #[derive(Clone, Copy, Debug, Default)]

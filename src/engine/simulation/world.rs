@@ -15,14 +15,15 @@ use super::history::Act;
 use super::network::Network;
 use super::source::{Boundary, EPOCH_SECONDS, EXCLUDED, Habits, RESOURCES, Source};
 use super::stage::{Order, Requests, Scene, Stage};
+use crate::clock;
 use crate::clock::simulated::SimulatedClock;
-use crate::clock::{self, Now};
 use crate::config::{self, Baseline};
 use crate::engine::set::worker::Command;
 use crate::status::SetStatus;
 use crate::store::commit_hook::{Snapshot, TaskSnapshot};
 use crate::store::{BaselineState, Store, StoreError, Wake};
-use crate::sync::Limits;
+use resyncd_core::Limits;
+use resyncd_core::Now;
 
 /// The Destination's configuration, and what its world is like.
 #[derive(Clone, Copy, Debug)]

@@ -14,9 +14,10 @@ use crate::engine::source::new_sets::NewSets;
 use crate::fetch::{
     CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry,
 };
-use crate::protocol::{Oddities, Offer};
+use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::SetRecord;
+use resourcesync::Oddities;
 
 /// The code of the notice that a link leads to nothing.
 const DEAD_LINK: &str = "dead-link";

@@ -26,11 +26,11 @@ use crate::engine::set::notices::note_description;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
 use crate::engine::store_retries::{STORE_PAUSE, rest_unless_stopped};
-use crate::error_class::ErrorClass;
 use crate::fetch::{Bounds, DiscoveryCache, pause};
-use crate::mirror::{Mirror, MirrorError, MirrorId};
 use crate::status::StatusError;
 use crate::store::{SetId, SetRecord};
+use resyncd_core::ErrorClass;
+use resyncd_mirror::{Mirror, MirrorError, MirrorId};
 
 /// Sets are discovered at the pace of the polls, but no more often than this.
 const SHORTEST_PACE: Duration = Duration::from_secs(60);

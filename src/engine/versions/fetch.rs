@@ -11,16 +11,16 @@ use crate::engine::apply::download::{FetchOutcome, VersionCheck, download_versio
 use crate::engine::apply::received::ReceivedResource;
 use crate::engine::apply::task_error::TaskError;
 use crate::fetch::AllowedHosts;
-use crate::mirror::{Mirror, MirrorError};
-use crate::mirror_path::MirrorPath;
-use crate::protocol::{ChangeKind, Digest, SourceTime, Verifier};
 use crate::store::{
     Origin, StoreError, Task, VERSION_MISSED, VersionFailure, VersionKind, VersionResult,
     VersionTask,
 };
-use crate::sync::{
+use resourcesync::{ChangeKind, Digest, SourceTime, Verifier};
+use resyncd_core::{
     Candidate, ContentMatch, Expected, RecordedFile, latest_plausible, plan_version, share_digest,
 };
+use resyncd_mirror::MirrorPath;
+use resyncd_mirror::{Mirror, MirrorError};
 
 /// After the usual tries, a version is tried again so often, with that pause: an archive may have it later.
 const LONG_TRIES: u32 = 12;
@@ -393,8 +393,9 @@ mod tests {
     use crate::engine::versions::folder::VersionsFolder;
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
-    use crate::protocol::{Algorithm, ContentInfo, Link, ResourceUri};
     use crate::store::{Change, Publication, ResourceId, SetId, StoredVersion, TaskResult};
+    use resourcesync::{Algorithm, ContentInfo, Link};
+    use resyncd_core::ResourceUri;
 
     /// Redirects each request to this machine.
     struct Redirecting;

@@ -11,11 +11,13 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::mirror::{CompletedFile, Mirror, MirrorError};
-use crate::mirror_path::{MirrorPath, publication_paths};
-use crate::protocol::{ResourceUri, SourceTime, version_name};
+use crate::protocol::version_name;
 use crate::store::{Publication, StoredVersion, TaskResult};
-use crate::sync::{is_plausible, names_version};
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
+use resyncd_core::{is_plausible, names_version};
+use resyncd_mirror::{CompletedFile, Mirror, MirrorError};
+use resyncd_mirror::{MirrorPath, publication_paths};
 
 /// How many bytes are copied at once before the commit of their tasks, which waits for that. Beyond, the worker copies.
 const MAX_COPIED: u64 = 8 << 20;
@@ -234,7 +236,7 @@ fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mirror_path::made_path;
+    use resyncd_mirror::made_path;
 
     fn paths(path: &str, uri: &str, at: &str) -> Vec<String> {
         let uri = ResourceUri::parse(uri).unwrap();

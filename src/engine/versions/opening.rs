@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::versions::folder::VersionsFolder;
-use crate::mirror::{Mirror, MirrorError, MirrorId};
-use crate::mirror_path::OWN_FOLDER;
+use resyncd_mirror::OWN_FOLDER;
+use resyncd_mirror::{Mirror, MirrorError, MirrorId};
 
 /// Opens the folder. One whose disk is not mounted is not begun anew, unless a person has created the folder `.resyncd` in it.
 pub(super) async fn open_versions(

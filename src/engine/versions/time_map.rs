@@ -11,8 +11,11 @@ use super::fetch::{failure_of, is_in_future, task_of};
 use crate::engine::apply::context::ApplyContext;
 use crate::engine::apply::task_error::TaskError;
 use crate::fetch::{AllowedHosts, Client, FetchError};
-use crate::protocol::{BaseUri, Memento, ResourceUri, SourceTime, TimeMap, parse_time_map};
+use crate::protocol::{Memento, TimeMap, parse_time_map};
 use crate::store::{VersionFailure, VersionResult, VersionTask};
+use resourcesync::SourceTime;
+use resourcesync::uri::BaseUri;
+use resyncd_core::ResourceUri;
 
 /// How many pages are read.
 const MAX_PAGES: usize = 100;

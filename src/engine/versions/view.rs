@@ -7,10 +7,12 @@ use chrono::SecondsFormat;
 
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::mirror::{MirrorError, MirrorReader};
-use crate::mirror_path::publication_paths;
-use crate::protocol::{ResourceUri, SourceTime, parse_version_name};
+use crate::protocol::parse_version_name;
 use crate::status::{ResourceVersion, VersionError};
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::publication_paths;
+use resyncd_mirror::{MirrorError, MirrorReader};
 
 /// A stored version.
 struct StoredFile {

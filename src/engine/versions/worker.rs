@@ -18,10 +18,10 @@ use crate::engine::apply::context::ApplyContext;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Restarts, catch_panic};
 use crate::engine::versions::folder::VersionsFolder;
-use crate::mirror::Mirror;
-use crate::protocol::SourceTime;
 use crate::status::StatusError;
 use crate::store::{ResourceId, StoreError, VersionKind, VersionResult, VersionTask, Wake};
+use resourcesync::SourceTime;
+use resyncd_mirror::Mirror;
 
 /// How many versions are fetched at once.
 const AT_ONCE: usize = 4;
@@ -344,8 +344,9 @@ mod tests {
     use super::*;
     use crate::clock::simulated::SimulatedClock;
     use crate::engine::test_source::TestSource;
-    use crate::protocol::{ChangeKind, Link, ResourceUri};
     use crate::store::{Change, VersionRule};
+    use resourcesync::{ChangeKind, Link};
+    use resyncd_core::ResourceUri;
 
     /// Waits for a version that nothing stores, as where its resource is never fetched. Returns whether the wait ends.
     async fn ends(clock: Arc<SimulatedClock>) -> bool {

@@ -2,9 +2,10 @@
 
 use url::Url;
 
-use crate::error_class::ErrorClass;
 use crate::fetch::FetchError;
-use crate::protocol::{Capability, ReadError, Redaction};
+use crate::protocol::Redaction;
+use resourcesync::{Capability, ReadError};
+use resyncd_core::ErrorClass;
 
 /// The maximum number of sets of a Source.
 pub(super) const MAX_SETS: usize = 10_000;
@@ -115,7 +116,7 @@ impl DiscoveryError {
     }
 
     pub(in crate::fetch) fn reading(uri: &Url, error: ReadError, secrets: &Redaction) -> Self {
-        let error = error.redacted(secrets);
+        let error = error.map_text(|text| secrets.redact(text));
         Self::Read {
             uri: uri.to_string(),
             code: error.code(),

@@ -6,7 +6,8 @@ use url::Url;
 
 use super::error::DiscoveryError;
 use crate::fetch::CapabilityList;
-use crate::protocol::{Oddities, Oddity, Offer};
+use crate::protocol::Offer;
+use resourcesync::{Oddities, Oddity};
 
 /// What a Source offers.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,8 @@ use super::error::{DiscoveryError, MAX_SETS};
 use super::result::Discovery;
 use crate::fetch::capability_list::{DocumentRole, FoundDescription, examine};
 use crate::fetch::{CapabilityList, Client};
-use crate::protocol::{Capability, Oddities, Oddity, Validators};
+use crate::protocol::Validators;
+use resourcesync::{Capability, Oddities, Oddity};
 
 /// The well-known URI of a Source Description, and a misspelling that occurs.
 pub(super) const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourcesync"];

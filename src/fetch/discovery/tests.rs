@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use super::search::MAX_HOPS;
 use super::*;
 use crate::fetch::test_site::{self, TestSite};
-use crate::protocol::{Capability, Oddity};
+use resourcesync::{Capability, Oddity};
 
 mod limits;
 mod repeated;

@@ -14,9 +14,9 @@ use super::display::{Moment, ShownLink, bytes, resource_page as page_of, source_
 use super::state::PageState;
 use super::view::{ChangeRow, Shell, change_rows, now_of};
 use crate::http::query::Query;
-use crate::protocol::{self, ResourceUri};
 use crate::status::Status;
 use crate::store::{FeedSearch, ResourceView};
+use resyncd_core::ResourceUri;
 
 const ROOT: &str = "../";
 /// How many changes are shown at once.
@@ -43,7 +43,7 @@ struct RelatedLink {
 }
 
 impl RelatedLink {
-    fn of(link: &protocol::Link) -> Self {
+    fn of(link: &resourcesync::Link) -> Self {
         let href = link.href.to_string();
         Self {
             rel: link.rel.clone(),

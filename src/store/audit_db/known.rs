@@ -6,10 +6,11 @@ use super::database::AuditDb;
 use super::state::open;
 use super::statements::expect_linked;
 use super::tables::{expected, known, selected};
-use crate::mirror_path::made_path;
-use crate::protocol::{Link, ResourceUri, SourceTime};
 use crate::store::StoreError;
 use crate::store::tables::resource::audit;
+use resourcesync::{Link, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::made_path;
 
 /// How many rows are copied in one transaction.
 const ROWS: usize = 1000;

@@ -4,8 +4,8 @@ use url::Url;
 
 use super::database::AuditDb;
 use super::tables::list;
-use crate::protocol::Capability;
 use crate::store::StoreError;
+use resourcesync::Capability;
 
 impl AuditDb {
     /// Notes that a document of a set is read now; returns its number, or `None` if it was noted before.

@@ -5,10 +5,11 @@ use rusqlite::Connection;
 use super::database::AuditDb;
 use super::tables::expected::{self, Expectation, Presence, Statement};
 use super::tables::selected;
-use crate::mirror_path::first_path;
-use crate::protocol::{ChangeKind, ContentInfo, ResourceUri, SourceTime};
 use crate::store::StoreError;
 use crate::store::change::Change;
+use resourcesync::{ChangeKind, ContentInfo, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::first_path;
 
 /// A document whose entries an audit reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

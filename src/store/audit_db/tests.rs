@@ -1,11 +1,10 @@
 use url::Url;
 
 use super::*;
-use crate::mirror_path::made_path;
-use crate::protocol::{
-    Algorithm, Capability, ChangeKind, ContentInfo, Digest, ResourceUri, SourceTime,
-};
 use crate::store::Change;
+use resourcesync::{Algorithm, Capability, ChangeKind, ContentInfo, Digest, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::made_path;
 
 fn at(seconds: i64) -> SourceTime {
     SourceTime::from_micros(seconds * 1_000_000)

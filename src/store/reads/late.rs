@@ -3,12 +3,12 @@
 
 use rusqlite::Connection;
 
-use crate::protocol::{Interval, SourceTime};
 use crate::store::change::Change;
 use crate::store::ids::SetId;
 use crate::store::tables::{membership, resource, source_set};
 use crate::store::{Store, StoreError};
-use crate::sync::{LateChange, Pending, ends_listed, plan_late};
+use resourcesync::{Interval, SourceTime};
+use resyncd_core::{LateChange, Pending, ends_listed, plan_late};
 
 impl Store {
     /// What each of these changes means. For a caller on a blocking thread.

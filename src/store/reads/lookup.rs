@@ -6,7 +6,6 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::clock;
-use crate::protocol::{ResourceUri, TopicUri};
 use crate::store::gap_history::ClosedGap;
 use crate::store::ids::{ChannelId, ResourceId, SetId};
 use crate::store::query_threads::Lane;
@@ -21,7 +20,8 @@ use crate::store::tables::resource::{self, ResourceView};
 use crate::store::tables::source_set::{self, SetRecord};
 use crate::store::tables::{coverage, gap, linked, package_file, relation, resource_count};
 use crate::store::{Store, StoreError};
-use crate::sync::{Coverage, Gap};
+use resyncd_core::{Coverage, Gap};
+use resyncd_core::{ResourceUri, TopicUri};
 
 impl Store {
     /// The sets of a Source that are followed.

@@ -3,12 +3,12 @@
 
 use rusqlite::Connection;
 
-use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::ids::SetId;
 use crate::store::tables::resource;
 use crate::store::{Store, StoreError};
-use crate::sync::{Decision, plan_change, plan_listed};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{Decision, plan_change, plan_listed};
 
 impl Store {
     /// How many of these entries would become tasks that fetch content: entries of a Resource Dump of the time `at`, or,

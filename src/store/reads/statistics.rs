@@ -7,7 +7,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
-use crate::protocol::SourceTime;
 use crate::store::ids::SetId;
 use crate::store::query_threads::Lane;
 use crate::store::tables::source_set::{self, BaselineState};
@@ -17,7 +16,8 @@ use crate::store::tables::task::{self, TaskState};
 use crate::store::tables::task_count::{self, ErrorCount};
 use crate::store::tables::{coverage, gap, last_hold};
 use crate::store::{Store, StoreError};
-use crate::sync::{Coverage, Gap};
+use resourcesync::SourceTime;
+use resyncd_core::{Coverage, Gap};
 
 /// The maximum number of error codes of a set's tasks that are counted.
 const MAX_CODES: usize = 10;

@@ -8,13 +8,15 @@ use url::Url;
 
 use super::inbox::DeliveryOutcome;
 use super::values::{Column, Count, HubList, Micros, RequestedIntent, column};
-use crate::protocol::{Capability, HubUri, Redaction, TopicUri, Transport};
+use crate::protocol::Redaction;
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::unreadable::UnreadableRows;
-use crate::sync::{
+use resourcesync::Capability;
+use resyncd_core::{
     CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelState, DeliveryFault,
     DeliveryFaultKind, Denial, Lease, PendingRequest,
 };
+use resyncd_core::{HubUri, TopicUri, Transport};
 
 /// A channel that is, or was, subscribed to.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::{Column, column, interval};
-use crate::protocol::SourceTime;
 use crate::store::ids::SetId;
-use crate::sync::Coverage;
+use resourcesync::SourceTime;
+use resyncd_core::Coverage;
 
 pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Coverage> {
     sql.prepare_cached("SELECT from_time, until_time FROM coverage WHERE set_id = ?1")?

@@ -6,10 +6,11 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, pa
 
 use super::mirrored_path;
 use super::values::{Column, Count, LinkList, Micros, column};
-use crate::protocol::{Link, LinkLimit, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::unreadable::UnreadableRows;
+use resourcesync::{Link, LinkLimit, SourceTime};
+use resyncd_core::ResourceUri;
 
 /// A change that was applied.
 #[derive(Clone, Debug)]

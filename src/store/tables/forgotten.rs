@@ -5,8 +5,8 @@ use rusqlite::{Connection, Result, Row, params};
 
 use super::mirrored_path;
 use super::values::{Count, column};
-use crate::protocol::ResourceUri;
 use crate::store::ids::{ResourceId, SetId};
+use resyncd_core::ResourceUri;
 
 /// A resource whose row is to be deleted.
 #[derive(Clone, Debug)]

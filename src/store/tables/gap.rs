@@ -4,7 +4,7 @@ use rusqlite::{Connection, Result, params};
 
 use super::values::{Column, Micros, column, interval};
 use crate::store::ids::SetId;
-use crate::sync::Gap;
+use resyncd_core::Gap;
 
 /// The gaps of a set, oldest first.
 pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Gap>> {

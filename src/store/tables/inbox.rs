@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::values::{Column, Count, Micros, column};
-use crate::protocol::{HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
+use resyncd_core::{HubUri, TopicUri};
 
 /// A delivery in the inbox.
 #[derive(Clone, Debug)]

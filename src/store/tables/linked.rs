@@ -8,8 +8,9 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
 
 use super::values::{Count, Micros, column};
-use crate::protocol::{LinkedAs, ResourceUri};
+use crate::protocol::LinkedAs;
 use crate::store::ids::{ResourceId, SetId};
+use resyncd_core::ResourceUri;
 
 /// How many owners of a resource are stated.
 const MAX_OWNERS: usize = 16;

@@ -6,8 +6,9 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::part;
 use super::values::{Column, Count, column};
-use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
 
 /// How a resource belongs to a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

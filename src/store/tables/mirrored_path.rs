@@ -6,8 +6,8 @@ use rusqlite::Result;
 use rusqlite::types::Type;
 
 use super::values::invalid;
-use crate::mirror_path::{is_plain_path, plain_path};
-use crate::protocol::ResourceUri;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::{is_plain_path, plain_path};
 
 /// What the column has for a path.
 pub(super) fn stored<'a>(path: &'a str, uri: &ResourceUri) -> Option<&'a str> {

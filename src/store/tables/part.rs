@@ -12,9 +12,9 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use url::Url;
 
 use super::values::{Column, Count, Micros, column};
-use crate::protocol::SourceTime;
 use crate::store::ids::{PartId, ResourceId, SetId};
-use crate::sync::KnownPart;
+use resourcesync::SourceTime;
+use resyncd_core::KnownPart;
 
 /// Stands in `member.part` for several parts that name the resource. No row has this id.
 pub(in crate::store) const SEVERAL: i64 = 0;

@@ -19,13 +19,13 @@ use super::task::Task;
 use super::values::{
     Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column, content_info,
 };
-use crate::mirror_path::{other_uri_of_plain_path, uris_of_plain_path};
-use crate::protocol::{
-    ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
-};
+use crate::protocol::ServedVersion;
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
-use crate::sync::{LocalState, Pending};
+use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_core::{LocalState, Pending};
+use resyncd_mirror::{other_uri_of_plain_path, uris_of_plain_path};
 
 /// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
 pub(in crate::store) const IS_DOUBTED: &str = "(resource.doubted OR (resource.applied_at IS NULL

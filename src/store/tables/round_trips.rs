@@ -14,14 +14,16 @@ use super::values::{
     Column, ColumnValue, Count, DigestList, HashAttribute, HubList, LinkList, Micros,
     PackedDigests, RequestedIntent, json,
 };
-use crate::protocol::{
-    Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Link, Oddities, Offer,
-    ResourceUri, ServedVersion, SourceTime, TopicUri, Transport, Validators, parse_uri,
-    resolve_reference, without_userinfo,
-};
+use crate::protocol::Offer;
+use crate::protocol::{ServedVersion, Validators};
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
-use crate::sync::{ChannelState, DeliveryFaultKind, GapReason};
+use resourcesync::uri::{parse_uri, resolve_reference, without_userinfo};
+use resourcesync::{
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, Link, Oddities, SourceTime,
+};
+use resyncd_core::{ChannelState, DeliveryFaultKind, GapReason};
+use resyncd_core::{HubUri, ResourceUri, TopicUri, Transport};
 use websub::Intent;
 
 /// Stores values in one row, and has it read.

@@ -15,7 +15,8 @@ use rusqlite::{Result, Row};
 use url::Url;
 
 use super::values::invalid;
-use crate::protocol::{ResourceUri, ServedVersion, Validators, parse_imf_fixdate};
+use crate::protocol::{ServedVersion, Validators, parse_imf_fixdate};
+use resyncd_core::ResourceUri;
 
 /// What the columns `served_by`, `etag` and `last_modified` of a resource, by their numbers, state.
 pub(super) fn served_version(

@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
-use crate::protocol::{Capability, HubUri, Oddities, Offer, SourceTime, parse_uri};
+use crate::protocol::Offer;
 use crate::store::ids::{ResourceId, SetId};
+use resourcesync::uri::parse_uri;
+use resourcesync::{Capability, Oddities, SourceTime};
+use resyncd_core::HubUri;
 
 /// How far the baseline of a set has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,12 +24,12 @@ use super::source_set::{CapabilityLists, SHARING};
 use super::values::{
     Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info_of, texts,
 };
-use crate::protocol::{
-    ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
-};
+use crate::protocol::ServedVersion;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
-use crate::sync::RecordedFile;
+use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
+use resyncd_core::RecordedFile;
+use resyncd_core::ResourceUri;
 
 /// A pending change of one resource.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Conversion of values to and from columns.
 //!
-//! URIs, times of a Source, kinds and states implement [`ColumnValue`]: [`Column`] stores a value, [`column`] reads one. They can't implement
+//! URIs, times of a Source, kinds and states implement [`ColumnValue`]: [`Column`] stores a value, [`column()`] reads one. They can't implement
 //! [`ToSql`] and [`FromSql`], as most are of other crates. Ids do, and the wrappers: [`Micros`], [`Count`], [`DigestList`],
 //! [`PackedDigests`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
 
@@ -12,13 +12,15 @@ use rusqlite::{Result, Row, RowIndex};
 use serde::{Deserialize, Serialize};
 
 use super::media_type::MediaType;
-use crate::protocol::{
-    Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities,
-    ResourceUri, SourceTime, TopicUri, Transport, parse_hashes, parse_uri,
-};
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
-use crate::sync::{ChannelState, DeliveryFaultKind, GapReason};
+use resourcesync::uri::parse_uri;
+use resourcesync::{
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, Interval, Link, Oddities, SourceTime,
+    parse_hashes,
+};
+use resyncd_core::{ChannelState, DeliveryFaultKind, GapReason};
+use resyncd_core::{HubUri, ResourceUri, TopicUri, Transport};
 use websub::Intent;
 
 /// A column holds a value that this program never writes.
@@ -54,7 +56,7 @@ pub(in crate::store) trait ColumnValue: Sized {
     fn from_column(value: ValueRef<'_>) -> FromSqlResult<Self>;
 }
 
-/// A value that is stored in a column: `Column(&value)`. [`column`] reads it.
+/// A value that is stored in a column: `Column(&value)`. [`column()`] reads it.
 pub(in crate::store) struct Column<T>(pub(in crate::store) T);
 
 impl<T: ColumnValue> ToSql for Column<&T> {

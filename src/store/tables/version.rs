@@ -15,8 +15,9 @@ use super::resource::IS_DOUBTED;
 use super::values::{
     Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info, invalid,
 };
-use crate::protocol::{ContentInfo, Digest, Link, ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
+use resourcesync::{ContentInfo, Digest, Link, SourceTime};
+use resyncd_core::ResourceUri;
 
 /// How many announced versions of one resource wait.
 pub(in crate::store) const MAX_WAITING: usize = 1000;

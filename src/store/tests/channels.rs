@@ -1,7 +1,7 @@
 use chrono::TimeDelta;
 
 use super::*;
-use crate::sync::{CallbackOwner, CallbackSlot, Channel, ChannelState, DeliveryFaultKind};
+use resyncd_core::{CallbackOwner, CallbackSlot, Channel, ChannelState, DeliveryFaultKind};
 use websub::Intent;
 
 fn keys(token: &str) -> CallbackKeys {
@@ -62,7 +62,7 @@ async fn each_subscription_is_found_by_its_own_callback() {
     let request = |fresh: &str, hub: &'static str| {
         world.store.step_channel(id, keys(fresh), move |channel| {
             channel.callbacks.next = Some(owner(hub));
-            channel.lease.asked = Some(crate::sync::PendingRequest {
+            channel.lease.asked = Some(resyncd_core::PendingRequest {
                 intent: Intent::Subscribe,
                 lease_seconds: 60,
             });

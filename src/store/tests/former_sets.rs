@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 
 use super::*;
-use crate::sync::ChannelState;
+use resyncd_core::ChannelState;
 
 impl World {
     /// How many rows a table has that fulfil a condition.

@@ -322,7 +322,7 @@ async fn delivery_is_outdated_once_its_channel_has_other_keys_or_is_left() {
         assert_eq!(receive(keys).await.unwrap(), expected);
     }
     let topic = TopicUri::parse("https://example.org/notifications").unwrap();
-    let owner = crate::sync::CallbackOwner {
+    let owner = resyncd_core::CallbackOwner {
         hub: HubUri::parse("https://hub.example.org/").unwrap(),
         topic,
         base: "https://destination.example/".to_owned(),

@@ -1,5 +1,6 @@
 use super::*;
-use crate::protocol::{Link, LinkedAs, LinkedResource};
+use crate::protocol::{LinkedAs, LinkedResource};
+use resourcesync::Link;
 
 /// A change whose entry links to these alternates.
 fn linking(change: Change, names: &[&str]) -> Change {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::protocol::{ContentInfo, Criteria, Link, ServedVersion, Standing, Validators};
+use crate::protocol::{Criteria, ServedVersion, Standing, Validators};
+use resourcesync::{ContentInfo, Link};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())

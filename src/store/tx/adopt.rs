@@ -7,14 +7,14 @@ use chrono::{DateTime, Utc};
 use super::batch_context::BatchContext;
 use super::membership::TotalsChange;
 use super::repair::set_of;
-use crate::protocol::{ChangeKind, Digest};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, AdoptedFile, ResourceState};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::latest_plausible;
+use resourcesync::{ChangeKind, Digest};
+use resyncd_core::latest_plausible;
 
 /// A correct file.
 #[derive(Clone, Debug)]

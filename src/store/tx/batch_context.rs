@@ -6,12 +6,13 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::membership::MembershipUpdates;
-use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::{ResourceState, StateQuery};
 use crate::store::tables::{coverage, linked, source_set};
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
 
 /// The set, the Source and the kind of document whose changes are applied.
 pub(super) struct BatchContext<'a> {

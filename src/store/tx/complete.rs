@@ -11,7 +11,6 @@ use super::membership::{TotalsChange, leave_if_shared, note_deletion};
 use super::put_task::RequestedAgain;
 use super::restore::{StateToRestore, doubt_and_restore};
 use super::versions::note_published;
-use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
@@ -19,7 +18,8 @@ use crate::store::tables::task::{self, Task, TaskFailure};
 use crate::store::tables::{channel, dropped_task, membership, part, source_set, version};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::latest_plausible;
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::latest_plausible;
 
 /// The result of a task. The mirror is in that state already.
 #[derive(Debug)]

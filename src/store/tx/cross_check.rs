@@ -10,13 +10,14 @@ use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
 use super::put_task::put_task_since;
 use super::restore::request_removal_of_unrecorded;
-use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::resource::unconfirmed::{self, Unconfirmed, UnconfirmedState};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{coverage, membership, source_set, task};
 use crate::store::{Store, StoreError, Wake};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::ResourceUri;
 
 /// What a Change List says about statements of a hub.
 #[derive(Debug)]

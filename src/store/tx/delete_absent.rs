@@ -9,10 +9,10 @@ use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
 use super::ingest_listed::ListProgress;
 use super::list_deletion::delete_absent_or_expired;
-use crate::protocol::ResourceUri;
 use crate::store::change::Change;
 use crate::store::tables::{membership, source_set};
 use crate::store::{Store, StoreError};
+use resyncd_core::ResourceUri;
 
 /// How many resources one transaction checks, and how many of them may be absent, so that none keeps the writer for long.
 const RESOURCES_A_STEP: i64 = 20_000;

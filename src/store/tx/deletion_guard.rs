@@ -15,7 +15,7 @@ use crate::store::tables::linked;
 use crate::store::tables::recent_deletions::{self, RecentDeletions};
 use crate::store::tables::source_set;
 use crate::store::tables::{last_hold, task, task_count};
-use crate::sync::needs_approval;
+use resyncd_core::needs_approval;
 
 /// How long a released deletion counts together with later ones.
 const AT_ONCE: TimeDelta = TimeDelta::seconds(10);

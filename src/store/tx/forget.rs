@@ -13,7 +13,6 @@ use chrono::{DateTime, Utc};
 use super::batch_context::BatchContext;
 use super::membership::TotalsChange;
 use super::repair::repair;
-use crate::protocol::ChangeKind;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::query_threads::Lane;
@@ -23,6 +22,7 @@ use crate::store::tables::forgotten::{self, ForgottenResource, SetTotals};
 use crate::store::tables::{mirror, resource, resource_count};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
+use resourcesync::ChangeKind;
 
 /// How many resources one step is for.
 const RESOURCES_A_STEP: usize = if cfg!(test) { 2 } else { 500 };

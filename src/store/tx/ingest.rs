@@ -12,7 +12,7 @@ use super::linked::end_unnamed;
 use super::membership::{leave, leave_if_shared, note_deletion};
 use super::put_task::{put_task, put_task_since};
 use super::versions::{announce, announce_only};
-use crate::protocol::{ChangeKind, ContentInfo, SourceTime, Standing};
+use crate::protocol::Standing;
 use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
@@ -23,7 +23,8 @@ use crate::store::tables::{
 };
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{Coverage, Decision, Gap, LocalState, plan_change};
+use resourcesync::{ChangeKind, ContentInfo, SourceTime};
+use resyncd_core::{Coverage, Decision, Gap, LocalState, plan_change};
 
 /// The changes of a document, or some of them, for one transaction.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::membership::{MembershipUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
 use super::versions::announce;
-use crate::protocol::{ChangeKind, SourceTime, Standing};
+use crate::protocol::Standing;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
@@ -21,7 +21,8 @@ use crate::store::tables::source_set;
 use crate::store::tables::task;
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{CheckRules, Decision, LocalState, plan_listed};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{CheckRules, Decision, LocalState, plan_listed};
 
 /// A Resource List, or a Resource Dump, that is being read.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use super::batch_context::BatchContext;
 use super::membership::leave_if_shared;
 use super::put_task::put_task_since;
 use super::relate::is_selected;
-use crate::protocol::{ChangeKind, Link, LinkedAs, LinkedResource, ResourceUri, SourceTime};
+use crate::protocol::{LinkedAs, LinkedResource};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
@@ -24,7 +24,9 @@ use crate::store::tables::linked::{self, LinkTarget};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, membership, task};
-use crate::sync::{Decision, plan_linked};
+use resourcesync::{ChangeKind, Link, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_core::{Decision, plan_linked};
 
 /// How many resources are looked at, at the end of a document, that its links name no longer. The rest is at the end of the next one.
 const MAX_ENDED: usize = 20_000;

@@ -6,13 +6,13 @@ use super::batch_context::BatchContext;
 use super::ingest::EntryOutcome;
 use super::membership::{join, leave_if_shared};
 use super::put_task::put_task;
-use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::StoreError;
 use crate::store::change::Change;
 use crate::store::tables::membership::{self, Membership};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{part, task};
-use crate::sync::{LocalState, plan_absent};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{LocalState, plan_absent};
 
 /// Plans the deletion of a resource that a list states to have expired, unless it has changed since, as the same list may state, too.
 pub(super) fn delete_expired(

@@ -2,7 +2,7 @@
 //!
 //! Each is a method of [`Store`](super::Store), which runs it as one job of the writer, or as several where it goes in steps. What several
 //! of them share has files of its own, such as [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`] and
-//! [`restore`]. What a single change means is decided by `plan_*` of [`sync`](crate::sync); here, whether it is one of a set.
+//! [`restore`]. What a single change means is decided by `plan_*` of [`resyncd_core`]; here, whether it is one of a set.
 
 mod batch_context;
 pub(super) mod deletion_guard;

@@ -15,7 +15,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
-use crate::protocol::{TopicUri, Transport};
 use crate::store::arrival::{Arrival, Receipt, Recipient};
 use crate::store::ids::ChannelId;
 use crate::store::tables::channel::{self, CallbackKeys, ReceivingRecord};
@@ -23,6 +22,7 @@ use crate::store::tables::delivered::{self, EarlierDelivery};
 use crate::store::tables::inbox;
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
+use resyncd_core::{TopicUri, Transport};
 
 /// How many deliveries of a channel are remembered. One that is forgotten and repeated is compared with the coverage, as any
 /// other.

@@ -4,11 +4,12 @@
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use crate::protocol::{ChangeKind, Standing};
+use crate::protocol::Standing;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::tables::resource::ResourceState;
 use crate::store::tables::{relation, task};
+use resourcesync::ChangeKind;
 
 /// Whether a change is selected: by what it states itself, or by the metadata that describes its resource.
 pub(super) fn is_selected(

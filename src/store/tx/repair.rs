@@ -6,13 +6,14 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use crate::protocol::{ChangeKind, ResourceUri};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::task::{self, NewTask, TaskState};
 use crate::store::{Store, StoreError, Wake};
+use resourcesync::ChangeKind;
+use resyncd_core::ResourceUri;
 
 impl Store {
     /// Makes tasks of changes that an audit requires, each for its set or, without one, for the set that announced the

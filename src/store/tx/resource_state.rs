@@ -6,8 +6,6 @@ use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
 use super::put_task::RequestedAgain;
 use super::restore::doubt_and_restore;
-use crate::mirror_path::first_path;
-use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
@@ -17,7 +15,10 @@ use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{
     coverage, dropped_task, part, resource_count, source_set, task, version,
 };
-use crate::sync::{Decision, LocalState, Pending, plan_change};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_core::{Decision, LocalState, Pending, plan_change};
+use resyncd_mirror::first_path;
 
 impl ResourceState {
     /// Reads the state of a change's resource. A resource that has no row gets one, with a path of its own.

@@ -6,13 +6,14 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::put_task::put_task;
-use crate::protocol::{Algorithm, ChangeKind, ContentInfo, Digest, ResourceUri};
 use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
 use crate::store::tables::resource::FileAndTask;
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, resource, task};
+use resourcesync::{Algorithm, ChangeKind, ContentInfo, Digest};
+use resyncd_core::ResourceUri;
 
 /// The state that the mirror had and was to keep, as a change.
 pub(super) struct StateToRestore(Change);

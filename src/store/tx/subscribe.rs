@@ -5,12 +5,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::clock;
-use crate::protocol::{Capability, HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::channel::{self, CallbackKeys, ChannelRecord, NewChannel};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, VerificationAnswer};
+use resourcesync::Capability;
+use resyncd_core::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, VerificationAnswer};
+use resyncd_core::{HubUri, TopicUri};
 use websub::Intent;
 
 const CHANNEL: StoreError = StoreError::NoChannel;

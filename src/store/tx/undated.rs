@@ -5,13 +5,13 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::put_task::put_task_at;
-use crate::protocol::ChangeKind;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::resource::ResourceState;
 use crate::store::tables::source_set;
-use crate::sync::{CheckRules, Pending, is_undated, may_have_changed};
+use resourcesync::ChangeKind;
+use resyncd_core::{CheckRules, Pending, is_undated, may_have_changed};
 
 /// Whether the resource of an entry that states nothing is requested already because a list named it before.
 pub(super) fn is_planned(state: &ResourceState, entry: &Change) -> bool {

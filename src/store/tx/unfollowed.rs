@@ -13,7 +13,7 @@ use crate::store::tables::channel::{self, ChannelOfSet, ChannelRecord};
 use crate::store::tables::{delivered, inbox};
 use crate::store::tx::subscribe::change_in;
 use crate::store::{Store, StoreError};
-use crate::sync::ChannelState;
+use resyncd_core::ChannelState;
 
 /// A Source of the configuration, as far as it decides which channels are wanted.
 #[derive(Clone, Debug)]

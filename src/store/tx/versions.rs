@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::relate::is_selected;
-use crate::protocol::{ChangeKind, Link, Memento, ResourceUri, SourceTime};
+use crate::protocol::Memento;
 use crate::store::change::{Change, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::tables::resource::{Publication, ResourceState, StoredVersion};
@@ -19,7 +19,9 @@ use crate::store::tables::version::{
     WaitingVersion,
 };
 use crate::store::{Store, Wake};
-use crate::sync::{Decision, LocalState, names_version};
+use resourcesync::{ChangeKind, Link, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_core::{Decision, LocalState, names_version};
 
 /// The relation of a TimeMap.
 const TIME_MAP: &str = "timemap";

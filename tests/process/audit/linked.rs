@@ -1,6 +1,6 @@
 //! Resources that only links of others name.
 
-use resyncd::protocol::{Algorithm, ContentInfo, Digest, Link};
+use resourcesync::{Algorithm, ContentInfo, Digest, Link};
 
 use super::*;
 

@@ -7,7 +7,7 @@ use zip::ZipArchive;
 
 use super::*;
 use crate::demo::{DumpOptions, Fault, MemberFault, PathForm};
-use crate::protocol::{Algorithm, Digest};
+use resourcesync::{Algorithm, Digest};
 
 fn both() -> SampleOptions {
     SampleOptions {

@@ -14,7 +14,7 @@ use crate::engine::set::state::SetState;
 use crate::engine::test_source::{Answering, NAME, TestSource};
 use crate::fetch::network::HttpNetwork;
 use crate::fetch::{Bounds, FetchError};
-use crate::protocol::SourceTime;
+use resourcesync::SourceTime;
 
 const LIMIT: Duration = Duration::from_secs(120);
 

@@ -13,10 +13,10 @@ use crate::engine::apply::executor::Executor;
 use crate::engine::set::entry_batches::EntrySource;
 use crate::engine::set::package_files::OpenedPackage;
 use crate::engine::test_source::{NAME, TestSource};
-use crate::fetch::Package;
-use crate::protocol::ResourceUri;
 use crate::store::{DeletionRules, DocumentEnd, Origin, Store};
-use crate::sync::NewsFilter;
+use resyncd_core::NewsFilter;
+use resyncd_core::ResourceUri;
+use resyncd_packages::Package;
 
 /// More than the blocking threads.
 const SETS: usize = 5;

@@ -7,7 +7,7 @@ use super::dump_documents::*;
 use super::dumps::files;
 use super::notifications::{announce, front};
 use super::*;
-use crate::protocol::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 /// What the mirror has in the beginning.
 const FIRST: [(ResourceNo, u32); 3] = [(0, 1), (1, 1), (2, 1)];

@@ -5,7 +5,7 @@ use super::super::handwritten::{Page, uri};
 use super::super::packages::{PackageForm, PackageNo};
 use super::super::source::DumpOffer;
 use super::*;
-use crate::protocol::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 const CAPABILITY_LIST: &str = "set0/capabilitylist.xml";
 

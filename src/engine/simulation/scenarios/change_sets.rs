@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::super::handwritten::uri;
 use super::*;
-use crate::protocol::SourceTime;
+use resourcesync::SourceTime;
 
 /// Where the Sitemap is: the simulated Source has its Capability List there, if nothing else is written.
 pub(super) const SITEMAP: &str = "set0/capabilitylist.xml";

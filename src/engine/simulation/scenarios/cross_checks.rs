@@ -2,8 +2,8 @@
 
 use super::notifications::{announce, begun, fault, stated};
 use super::*;
-use crate::sync::DeliveryFaultKind::Contradicted;
 use ChangeKind::{Created, Deleted, Updated};
+use resyncd_core::DeliveryFaultKind::Contradicted;
 
 /// How long it takes until an update is given up that the Source does not serve.
 const TRIES: u64 = 150_000;

@@ -3,7 +3,7 @@
 use super::super::handwritten::uri;
 use super::reports::{draft, sitemap};
 use super::*;
-use crate::protocol::SourceTime;
+use resourcesync::SourceTime;
 
 /// Where the Sitemap is: the simulated Source has its Capability List there, if nothing else is written.
 const SITEMAP: &str = "set0/capabilitylist.xml";

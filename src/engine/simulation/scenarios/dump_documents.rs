@@ -5,7 +5,7 @@ use super::super::handwritten::uri;
 use super::super::packages::{archive, pack};
 use super::super::source::Change;
 use super::*;
-use crate::protocol::{
+use resourcesync::{
     Algorithm, Capability, Digest, Entry, Head, Link, Root, SourceTime, write_document,
 };
 

@@ -5,7 +5,7 @@ use super::change_lists::{begun_with, change, changes, is_mirrored, poll_request
 use super::change_sets::{TYPE, document, draft_settings, updated};
 use super::notifications::{announce_of, front};
 use super::*;
-use crate::protocol::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 /// A world that has read the Resource List and the open Change List `a.xml`, which has no entries.
 fn begun(run: impl AsyncFnOnce(&mut World, SourceTime)) {

@@ -8,10 +8,9 @@ use super::super::source::digest;
 use super::notifications::{announce, announce_of, begun, front, stated};
 use super::*;
 use crate::config::Filter;
-use crate::protocol::{
-    Capability, Entry, Head, Link, LinkRules, MediaRange, Root, SourceTime, write_document,
-};
+use crate::protocol::{LinkRules, MediaRange};
 use ChangeKind::{Deleted, Updated};
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 /// Metadata records are followed, and representations as plain text.
 fn following() -> Settings {

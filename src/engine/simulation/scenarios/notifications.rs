@@ -8,11 +8,10 @@ use super::super::source::digest;
 use super::*;
 use crate::clock;
 use crate::config::Filter;
-use crate::protocol::{
-    Capability, Entry, Head, Link, Root, SourceTime, TopicUri, Transport, write_document,
-};
 use crate::store::{CallbackKeys, ChannelId, ChannelRecord, Receipt};
-use crate::sync::{Channel, DeliveryFaultKind};
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+use resyncd_core::{Channel, DeliveryFaultKind};
+use resyncd_core::{TopicUri, Transport};
 
 const CHANGES: Capability = Capability::ChangeNotification;
 const FRAMEWORK: Capability = Capability::FrameworkNotification;

@@ -4,7 +4,7 @@
 use super::super::handwritten::uri;
 use super::notifications::begun;
 use super::*;
-use crate::protocol::{Capability, Entry, Head, Link, Root, write_document};
+use resourcesync::{Capability, Entry, Head, Link, Root, write_document};
 
 /// An `up` link that leads elsewhere than to the Capability List is reported, once.
 #[test]

@@ -8,7 +8,7 @@ use super::dump_documents::*;
 use super::dumps::{files, with_resource_dump};
 use super::*;
 use crate::config::Baseline;
-use crate::protocol::{Capability, Entry, Head, Link, Root, write_document};
+use resourcesync::{Capability, Entry, Head, Link, Root, write_document};
 
 /// What the mirror has when the baseline is there.
 const FIRST: [(ResourceNo, u32); 3] = [(0, 1), (1, 1), (2, 1)];

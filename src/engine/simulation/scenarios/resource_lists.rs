@@ -3,7 +3,7 @@
 use super::super::handwritten::uri;
 use super::super::source::{DumpOffer, digest};
 use super::*;
-use crate::protocol::SourceTime;
+use resourcesync::SourceTime;
 
 /// Where the Resource List is.
 pub(super) const LIST: &str = "set0/resourcelist.xml";

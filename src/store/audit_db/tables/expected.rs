@@ -3,9 +3,10 @@
 use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use crate::protocol::{ContentInfo, Link, ResourceUri, SourceTime};
 use crate::store::change::Change;
 use crate::store::tables::values::{Column, ContentColumns, Count, LinkList, column, content_info};
+use resourcesync::{ContentInfo, Link, SourceTime};
+use resyncd_core::ResourceUri;
 
 pub(super) const TABLE: &str = "
     CREATE TABLE expected (

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, Result, Row, params};
 
-use crate::protocol::Digest;
 use crate::store::tables::values::{Column, Count, DigestList, column, texts};
+use resourcesync::Digest;
 
 pub(super) const TABLE: &str = "
     CREATE TABLE finding (

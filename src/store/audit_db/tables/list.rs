@@ -3,8 +3,8 @@
 use rusqlite::{Connection, Result, params};
 use url::Url;
 
-use crate::protocol::Capability;
 use crate::store::tables::values::Column;
+use resourcesync::Capability;
 
 pub(super) const TABLE: &str = "
     CREATE TABLE list (

@@ -2,10 +2,11 @@
 
 use rusqlite::{Connection, Result, params};
 
-use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::task::Task;
 use crate::store::tables::values::{Column, Count, column};
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
 
 /// What only a hub has stated of a resource, which is not trusted to speak for the Source.
 #[derive(Clone, Debug)]

@@ -4,11 +4,12 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
 
 use super::TaskState;
-use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::values::{Count, Micros, column};
 use crate::store::tables::{linked, mirrored_path};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::ResourceUri;
 
 /// A task that was given up, or is tried again after that.
 #[derive(Clone, Debug)]

@@ -1,0 +1,316 @@
+//! Deviations of documents from the specification.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use url::Url;
+
+/// A deviation from the specification that is tolerated and reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Oddity {
+    /// The namespace of `rs` is not spelt as the specification spells it.
+    Namespace,
+    /// The capability is misspelt, or in another case.
+    CapabilitySpelling,
+    /// The document states no capability.
+    NoCapability,
+    /// A datetime that is not a W3C Datetime but unambiguous: without a time zone, or with a space instead of the `T`.
+    DatetimeForm,
+    /// An invalid datetime; it was ignored.
+    BadDatetime,
+    /// A datetime that stands for none, as `0000-00-00` of a database; it was ignored.
+    ZeroDate,
+    /// A digest that is invalid, of an unknown algorithm, or contradicts another; it was ignored.
+    UnknownDigest,
+    /// A `hash` without a digest.
+    EmptyHash,
+    /// A digest in base64 instead of hexadecimal.
+    DigestEncoding,
+    /// An invalid number; it was ignored.
+    BadNumber,
+    /// A `length` without a number.
+    EmptyLength,
+    /// Several `rs:md` in one entry or head.
+    SeveralMetadata,
+    /// An entry without a valid `loc`; it was ignored.
+    BadLoc,
+    /// An entry that was ignored: it can't be read, or it is no resource of this document. With a link that continues the document
+    /// and can't be read, one of unknown content.
+    BadEntry,
+    /// A bare `&`, an unknown entity, bytes that are no text, or a no-break space between attributes. What it is in was ignored.
+    BadMarkup,
+    /// The document ends with the start tag of its root element in place of the end tag.
+    RootReopened,
+    /// Another encoding than UTF-8 is declared.
+    Encoding,
+    /// A sitemap as plain text.
+    UriList,
+    /// A resource whose `loc` is neither http nor https. It is fetched from a duplicate, or else ignored.
+    Scheme(ForeignScheme),
+    /// A resource whose `loc` is to be used by a protocol of its own; it was ignored.
+    OtherProtocol,
+    /// The dialect of the draft of version 0.1.
+    Draft01,
+    /// A link without a relation or a valid `href`; it was ignored.
+    BadLink,
+    /// More links of an entry, or of the head, than are read; the further ones were ignored.
+    TooManyLinks,
+    /// A `loc` or `href` that is longer than accepted, as it is resolved; what it is in was ignored.
+    LongUri,
+    /// A channel with more than 10 hubs; the further ones were ignored.
+    TooManyHubs,
+    /// A Capability List or a Source Description that lists more than is read; the rest was ignored.
+    TooManyOffers,
+    /// An entry, or the link to the next page, that a limit has cut.
+    BeyondLimit,
+    /// A `loc` or `href` that is relative.
+    RelativeUri,
+    /// A `loc` or `href` with a user name or a password; they were removed.
+    UserInfo,
+    /// An entry whose `change` is missing or unknown although it is required.
+    BadChange,
+    /// Metadata or links of the head follow the first entry.
+    LateHead,
+    /// An entry whose element does not fit the root element: a `sitemap` in a `urlset`, or a `url` in a `sitemapindex`. The first
+    /// entry decides which of the two the document is.
+    MixedEntries,
+    /// A Resource List, a Resource Dump or a manifest of one without `at`.
+    NoAt,
+    /// A Change List, a Change Dump, a manifest of one or a change notification without `from`.
+    NoFrom,
+    /// A change notification without `until`.
+    NoUntil,
+    /// `at` and `completed` instead of `from` and `until`, or the reverse.
+    WrongInterval,
+    /// An `until` before its `from`: it is no end.
+    UntilBeforeFrom,
+    /// A `completed` before its `at`: it is no end.
+    CompletedBeforeAt,
+    /// A change without a time: neither `lastmod` nor `datetime`.
+    NoChangeTime,
+    /// Changes, or lists of them, in descending order of time.
+    NewestFirst,
+    /// Changes, or lists of them, that are not ordered by time.
+    Unordered,
+    /// An index served as a `urlset`.
+    IndexAsUrlset,
+    /// An index that names itself, or an index above it; that entry was skipped.
+    IndexRing,
+    /// More than 50,000 entries.
+    TooManyEntries,
+    /// A Capability List that offers a capability more than once.
+    CapabilityTwice,
+    /// No link `up`.
+    NoUp,
+    /// A link `up` that leads to an entry, to the document itself, or past the Capability List.
+    WrongUp,
+    /// A datetime ahead of our clock, as local time marked as UTC is east of Greenwich. West of it, such a time can't be
+    /// distinguished from a correct one.
+    FutureTime,
+    /// The Source Description is at a misspelt well-known URI.
+    WellKnownSpelling,
+    /// A web page or robots.txt links to the Source Description instead of a Capability List or a Resource List.
+    LinkToDescription,
+}
+
+/// A scheme of URIs that resources can't be fetched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ForeignScheme {
+    /// `file`
+    File,
+    /// `ftp`, `ftps` or `sftp`
+    Ftp,
+    /// `mailto`
+    Mailto,
+    /// `urn`, `doi`, `info` or `hdl`: names that lead to no server.
+    Urn,
+    /// Any other.
+    Other,
+}
+
+impl ForeignScheme {
+    /// The scheme of a URI; `None` if it is http or https.
+    #[must_use]
+    pub fn of(url: &Url) -> Option<Self> {
+        Some(match url.scheme() {
+            "http" | "https" => return None,
+            "file" => Self::File,
+            "ftp" | "ftps" | "sftp" => Self::Ftp,
+            "mailto" => Self::Mailto,
+            "urn" | "doi" | "info" | "hdl" => Self::Urn,
+            _ => Self::Other,
+        })
+    }
+
+    fn code(self) -> &'static str {
+        match self {
+            Self::File => "scheme-file",
+            Self::Ftp => "scheme-ftp",
+            Self::Mailto => "scheme-mailto",
+            Self::Urn => "scheme-urn",
+            Self::Other => "scheme-other",
+        }
+    }
+}
+
+impl Oddity {
+    /// The stable name.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace-spelling",
+            Self::CapabilitySpelling => "capability-spelling",
+            Self::NoCapability => "no-capability",
+            Self::DatetimeForm => "datetime-form",
+            Self::BadDatetime => "bad-datetime",
+            Self::ZeroDate => "zero-date",
+            Self::UnknownDigest => "unknown-digest",
+            Self::EmptyHash => "empty-hash",
+            Self::DigestEncoding => "digest-encoding",
+            Self::BadNumber => "bad-number",
+            Self::EmptyLength => "empty-length",
+            Self::SeveralMetadata => "several-metadata",
+            Self::BadLoc => "bad-loc",
+            Self::BadEntry => "bad-entry",
+            Self::BadMarkup => "bad-markup",
+            Self::RootReopened => "root-reopened",
+            Self::Encoding => "encoding",
+            Self::UriList => "uri-list",
+            Self::Scheme(scheme) => scheme.code(),
+            Self::OtherProtocol => "other-protocol",
+            Self::Draft01 => "draft-0.1",
+            Self::BadLink => "bad-link",
+            Self::TooManyLinks => "links-cut",
+            Self::LongUri => "long-uri",
+            Self::TooManyHubs => "too-many-hubs",
+            Self::TooManyOffers => "too-many-offers",
+            Self::BeyondLimit => "beyond-limit",
+            Self::RelativeUri => "relative-uri",
+            Self::UserInfo => "userinfo",
+            Self::BadChange => "bad-change",
+            Self::LateHead => "late-head",
+            Self::MixedEntries => "mixed-entries",
+            Self::NoAt => "no-at",
+            Self::NoFrom => "no-from",
+            Self::NoUntil => "no-until",
+            Self::WrongInterval => "wrong-interval",
+            Self::UntilBeforeFrom => "until-before-from",
+            Self::CompletedBeforeAt => "completed-before-at",
+            Self::NoChangeTime => "no-change-time",
+            Self::NewestFirst => "newest-first",
+            Self::Unordered => "unordered",
+            Self::IndexAsUrlset => "index-as-urlset",
+            Self::IndexRing => "index-ring",
+            Self::TooManyEntries => "too-many-entries",
+            Self::CapabilityTwice => "capability-twice",
+            Self::NoUp => "no-up",
+            Self::WrongUp => "wrong-up",
+            Self::FutureTime => "future-time",
+            Self::WellKnownSpelling => "well-known-spelling",
+            Self::LinkToDescription => "link-to-description",
+        }
+    }
+}
+
+/// A deviation from the specification, as a reader found it in a document.
+#[cfg(feature = "read")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warning {
+    /// What it is.
+    pub oddity: Oddity,
+    /// The number of times that it was found so far.
+    pub count: u64,
+    /// Where it was found first: the start tag of an element of the head, or the end tag of an entry; of what only the complete document
+    /// shows, its end.
+    pub position: crate::TextPosition,
+}
+
+#[cfg(feature = "read")]
+impl Warning {
+    /// The stable name of the deviation.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.oddity.code()
+    }
+}
+
+/// The number of times that each oddity was found in a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Oddities(BTreeMap<Oddity, u64>);
+
+impl Oddities {
+    /// Counts an oddity once.
+    pub fn add(&mut self, oddity: Oddity) {
+        self.add_several(oddity, 1);
+    }
+
+    /// Counts an oddity `more` times.
+    pub fn add_several(&mut self, oddity: Oddity, more: u64) {
+        if more > 0 {
+            *self.0.entry(oddity).or_default() += more;
+        }
+    }
+
+    /// The number of times that it was found.
+    pub fn count(&self, oddity: Oddity) -> u64 {
+        self.0.get(&oddity).copied().unwrap_or_default()
+    }
+
+    /// The number of entries that can't be read: what they name is unknown.
+    pub fn bad_entries(&self) -> u64 {
+        self.count(Oddity::BadLoc) + self.count(Oddity::BadEntry)
+    }
+
+    /// The same in a document whose markup is damaged, or where a limit has cut them: they name something that other readers of
+    /// the document know. In others they have no valid `loc`, and name nothing.
+    pub fn damaged_entries(&self) -> u64 {
+        match self.count(Oddity::BadMarkup) {
+            0 => self.count(Oddity::BeyondLimit),
+            _ => self.bad_entries(),
+        }
+    }
+
+    /// How many kinds of them were found.
+    #[cfg(feature = "read")]
+    pub(super) fn kinds(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many links and URIs were cut by a limit.
+    #[cfg(feature = "read")]
+    pub(super) fn cut_uris(&self) -> u64 {
+        self.count(Oddity::LongUri) + self.count(Oddity::TooManyLinks)
+    }
+
+    /// All oddities that were found, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Oddity, u64)> {
+        self.0.iter().map(|(&oddity, &count)| (oddity, count))
+    }
+
+    /// Adds the counts of another document.
+    pub fn extend(&mut self, others: &Self) {
+        for (oddity, count) in others.iter() {
+            self.add_several(oddity, count);
+        }
+    }
+
+    /// Whether no oddity was found.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Oddities {
+    /// As `bad-loc=2 namespace-spelling=1`, for a log line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (oddity, count)) in self.0.iter().enumerate() {
+            write!(
+                f,
+                "{}{}={count}",
+                if n == 0 { "" } else { " " },
+                oddity.code()
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,617 @@
+//! The streaming reader of documents.
+//!
+//! It reads bytes when an entry is requested, and stores no more than that entry: memory does not depend on the length of the
+//! document. Unambiguous deviations from the specification are accepted and counted as an [`Oddity`]; an invalid entry does
+//! not affect the others. A document is rejected if it is of another kind, incomplete, or exceeds the limits below.
+//!
+//! Entries that are not returned are counted, so that nobody takes a document for complete whose entries were not all read.
+
+mod attributes;
+mod beginning;
+mod conformance;
+mod dialect;
+mod element;
+mod entry_draft;
+mod error;
+mod input;
+mod plain_token;
+mod references;
+#[cfg(test)]
+mod tests;
+mod text_position;
+mod uri_list;
+mod xml;
+
+use std::fmt;
+use std::io::BufRead;
+
+use url::Url;
+
+use super::uri::{BaseUri, parse_uri};
+use super::{
+    Capability, Document, Entry, ForeignScheme, Head, Link, LinkLimit, Metadata, Oddities, Oddity,
+    Root, Warning,
+};
+use attributes::{OF_HEAD, may_continue, merge_metadata, read_link, read_metadata};
+use beginning::Beginning;
+use conformance::Conformance;
+use dialect::{HeadLink, is_change_set, read_head_link, read_modified};
+use element::{Element, Spelling, read_root};
+use entry_draft::{EntryDraft, admitted_link};
+pub use error::ReadError;
+use input::{DocumentInput, UNREADABLE};
+use references::References;
+pub use text_position::TextPosition;
+use uri_list::UriList;
+use xml::{Tag, XmlEvent, XmlEvents, not_xml};
+
+/// The maximum length of an entry, and of all metadata and links of the head together, in bytes.
+const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
+
+/// How many interfaces of pushing a head may state.
+const MAX_INTERFACES: usize = 20;
+
+/// Reads a document an entry at a time; memory does not depend on its length.
+///
+/// A document is known to be complete only when [`next_entry`](Self::next_entry) has returned `None`, or the iterator has ended
+/// without an error.
+pub struct DocumentReader<R: BufRead> {
+    content: ReaderContent<R>,
+    references: References,
+    head: Head,
+    head_links: LinkLimit,
+    /// Whether the head has had an `rs:md`.
+    head_md: bool,
+    /// The length of the tags of the head, in bytes.
+    head_bytes: u64,
+    spelling: Spelling,
+    /// Whether it has anything of the dialect of version 0.1.
+    is_dialect: bool,
+    oddities: Oddities,
+    places: FirstPlaces,
+    conformance: Conformance,
+    /// The entry that is being read. Its texts are used again for the next one.
+    draft: EntryDraft,
+    state: ReaderState,
+}
+
+/// The place where each kind of oddity was found first.
+#[derive(Default)]
+struct FirstPlaces(Vec<(Oddity, TextPosition)>);
+
+impl FirstPlaces {
+    fn misses(&self, oddities: &Oddities) -> bool {
+        oddities.kinds() > self.0.len()
+    }
+
+    /// Notes a place for those that have none.
+    fn note(&mut self, oddities: &Oddities, place: impl FnOnce() -> TextPosition) {
+        if !self.misses(oddities) {
+            return;
+        }
+        let place = place();
+        for (oddity, _) in oddities.iter() {
+            if !self.0.iter().any(|(known, _)| *known == oddity) {
+                self.0.push((oddity, place));
+            }
+        }
+    }
+}
+
+/// What is being read.
+enum ReaderContent<R: BufRead> {
+    Xml(Box<XmlEvents<R>>),
+    UriList(Box<UriList<R>>),
+}
+
+/// The state of a reader between two calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReaderState {
+    /// The start tag of an entry was read. `is_other`: it is the element of the other root element.
+    InEntry { is_other: bool },
+    /// The next line of a list of URIs may be an entry.
+    InLines,
+    /// The document has ended and is complete.
+    Ended,
+    /// The document was rejected; nothing more is read.
+    Failed,
+}
+
+impl<R: BufRead> DocumentReader<R> {
+    /// Reads up to the first entry. Relative URIs are resolved against `base`, the URI of the document.
+    pub fn open<'a>(input: R, base: impl Into<BaseUri<'a>>) -> Result<Self, ReadError> {
+        let base = base.into();
+        let (input, beginning) = DocumentInput::new(input)?;
+        match Beginning::of(&beginning) {
+            Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
+            Beginning::UriList | Beginning::Unknown => Self::of_xml(input, base),
+        }
+    }
+
+    /// As [`open`](Self::open), but a sitemap may also be plain text with a URI on each line.
+    pub fn open_sitemap<'a>(input: R, base: impl Into<BaseUri<'a>>) -> Result<Self, ReadError> {
+        let base = base.into();
+        let (input, beginning) = DocumentInput::new(input)?;
+        match Beginning::of(&beginning) {
+            Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
+            Beginning::UriList => Ok(Self::of_uris(input, base)),
+            Beginning::Unknown => Self::of_xml(input, base),
+        }
+    }
+
+    /// A sitemap as plain text.
+    fn of_uris(input: DocumentInput<R>, base: BaseUri<'_>) -> Self {
+        let content = ReaderContent::UriList(Box::new(UriList::new(input)));
+        let mut reader = Self::of(content, Root::Urlset, base);
+        reader.oddities.add(Oddity::UriList);
+        reader.state = ReaderState::InLines;
+        reader
+    }
+
+    fn of_xml(input: DocumentInput<R>, base: BaseUri<'_>) -> Result<Self, ReadError> {
+        let mut events = Box::new(XmlEvents::new(input));
+        let mut oddities = Oddities::default();
+        let mut spelling = Spelling::default();
+        let (root, is_change_set) = loop {
+            match events.next()? {
+                XmlEvent::Open(tag) => {
+                    let root = read_root(&tag, &mut spelling, &mut oddities)?;
+                    break (root, is_change_set(&tag));
+                }
+                XmlEvent::End => return Err(ReadError::CutShort(events.place())),
+                XmlEvent::Close { .. }
+                | XmlEvent::Text(_)
+                | XmlEvent::Unreadable
+                | XmlEvent::Nothing => {}
+            }
+        };
+        if events.declares_encoding() {
+            oddities.add(Oddity::Encoding);
+        }
+        let mut reader = Self::of(ReaderContent::Xml(events), root, base);
+        reader.places.note(&oddities, || TextPosition::BEGIN);
+        reader.oddities = oddities;
+        reader.spelling = spelling;
+        reader.is_dialect = is_change_set;
+        reader.head.is_change_set = is_change_set;
+        reader.state = reader.seek_entry(false)?;
+        // What an rs:md states counts more.
+        if is_change_set && reader.head.md.capability.is_none() {
+            reader.head.md.capability = Some(Capability::ChangeList);
+        }
+        Ok(reader)
+    }
+
+    /// A reader that has read nothing.
+    fn of(content: ReaderContent<R>, root: Root, base: BaseUri<'_>) -> Self {
+        Self {
+            content,
+            references: References::of(base),
+            head_links: LinkLimit::of_head(),
+            head: Head {
+                root,
+                md: Metadata::default(),
+                links: Vec::new(),
+                interfaces: Vec::new(),
+                is_change_set: false,
+            },
+            head_md: false,
+            head_bytes: 0,
+            spelling: Spelling::default(),
+            is_dialect: false,
+            oddities: Oddities::default(),
+            places: FirstPlaces::default(),
+            conformance: Conformance::default(),
+            draft: EntryDraft::new(),
+            state: ReaderState::Failed,
+        }
+    }
+
+    /// The head. After the last entry it includes the parts that followed entries.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// The next entry; `None` at the end of a complete document. After an error every later call is an error too.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
+        loop {
+            // Left only by success.
+            let entry = match std::mem::replace(&mut self.state, ReaderState::Failed) {
+                ReaderState::Ended => {
+                    self.state = ReaderState::Ended;
+                    return Ok(None);
+                }
+                ReaderState::Failed => return Err(ReadError::CutShort(self.place())),
+                ReaderState::InEntry { is_other } => {
+                    let entry = self.read_entry(is_other)?;
+                    self.note_places();
+                    self.state = self.seek_entry(true)?;
+                    entry
+                }
+                ReaderState::InLines => {
+                    let entry = self.read_line()?;
+                    self.note_places();
+                    entry
+                }
+            };
+            if let Some(entry) = entry {
+                return Ok(Some(entry));
+            }
+        }
+    }
+
+    /// The oddities found so far; those of the complete document are counted at its end.
+    pub fn oddities(&self) -> &Oddities {
+        &self.oddities
+    }
+
+    /// The deviations found so far, each kind once, with the place of the first.
+    pub fn warnings(&self) -> impl Iterator<Item = Warning> {
+        self.places.0.iter().map(|&(oddity, position)| Warning {
+            oddity,
+            count: self.oddities.count(oddity),
+            position,
+        })
+    }
+
+    /// Whether it has had anything of the dialect of version 0.1 so far.
+    pub fn is_draft(&self) -> bool {
+        self.is_dialect
+    }
+
+    fn note_places(&mut self) {
+        if self.places.misses(&self.oddities) {
+            let place = self.place();
+            self.places.note(&self.oddities, || place);
+        }
+    }
+
+    /// Where the event begins that was read last.
+    fn place(&self) -> TextPosition {
+        match &self.content {
+            ReaderContent::Xml(events) => events.place(),
+            ReaderContent::UriList(lines) => lines.place(),
+        }
+    }
+
+    /// Reads up to the next entry or to the end, including parts of the head.
+    fn seek_entry(&mut self, late: bool) -> Result<ReaderState, ReadError> {
+        let ReaderContent::Xml(events) = &mut self.content else {
+            return Ok(ReaderState::InLines);
+        };
+        loop {
+            let tag = match events.next()? {
+                XmlEvent::Open(tag) if tag.depth == 2 => tag,
+                XmlEvent::End => break,
+                _ => continue,
+            };
+            let element = self.spelling.element(&tag, &mut self.oddities)?;
+            if let Element::Entry(root) = element {
+                let is_other = root != self.head.root;
+                if is_other {
+                    self.oddities.add(Oddity::MixedEntries);
+                }
+                self.places.note(&self.oddities, || tag.at());
+                if is_other && !late && distinguishes_entries(&self.head) {
+                    self.head.root = root;
+                    return Ok(ReaderState::InEntry { is_other: false });
+                }
+                return Ok(ReaderState::InEntry { is_other });
+            }
+            if !element.is_of_head() {
+                continue;
+            }
+            self.head_bytes += tag.length();
+            if self.head_bytes > MAX_ENTRY_BYTES {
+                return Err(ReadError::EventTooLarge(tag.at()));
+            }
+            let mut part = HeadPart {
+                head: &mut self.head,
+                links: &mut self.head_links,
+                references: &mut self.references,
+                oddities: &mut self.oddities,
+            };
+            let is_used = match element {
+                Element::Ln => part.read_link(&tag),
+                Element::XhtmlLink | Element::XhtmlMeta => {
+                    let is_used = part.read_xhtml(element, &tag);
+                    self.is_dialect |= is_used;
+                    is_used
+                }
+                _ => {
+                    let is_first = !std::mem::replace(&mut self.head_md, true);
+                    part.read_metadata(&tag, is_first)?
+                }
+            };
+            if late && is_used {
+                self.oddities.add(Oddity::LateHead);
+            }
+            self.places.note(&self.oddities, || tag.at());
+        }
+        let damaged = events.damaged();
+        if events.ends_reopened() {
+            self.oddities.add(Oddity::RootReopened);
+        }
+        Ok(self.finish(damaged))
+    }
+
+    /// Ends a complete document. `damaged`: in how many places its text can't be read.
+    fn finish(&mut self, damaged: u64) -> ReaderState {
+        self.oddities.add_several(Oddity::BadMarkup, damaged);
+        if self.is_dialect {
+            self.oddities.add(Oddity::Draft01);
+        } else if self.head.md.capability.is_none() {
+            self.oddities.add(Oddity::NoCapability);
+        }
+        let base = self.references.base();
+        self.conformance
+            .finish(&self.head, base, self.is_dialect, &mut self.oddities);
+        let place = self.place();
+        self.places.note(&self.oddities, || place);
+        ReaderState::Ended
+    }
+
+    /// Reads an entry whose start tag was read; `None` if it can't be used. `is_other`: it is the element of the other root
+    /// element.
+    fn read_entry(&mut self, is_other: bool) -> Result<Option<Entry>, ReadError> {
+        let ReaderContent::Xml(events) = &mut self.content else {
+            return Ok(None);
+        };
+        let begin = events.position();
+        let bad_changes = self.oddities.count(Oddity::BadChange);
+        let draft = &mut self.draft;
+        draft.clear();
+        loop {
+            if events.position() - begin > MAX_ENTRY_BYTES {
+                return Err(ReadError::EventTooLarge(events.end()));
+            }
+            match events.next()? {
+                XmlEvent::Open(tag) => {
+                    let element = self.spelling.element(&tag, &mut self.oddities)?;
+                    draft.add(element, &tag, &mut self.references, &mut self.oddities);
+                }
+                XmlEvent::Text(text) => draft.add_text(&text),
+                XmlEvent::Unreadable => draft.add_text(UNREADABLE.encode_utf8(&mut [0; 4])),
+                XmlEvent::Close { depth: 2 } => break,
+                XmlEvent::Close { depth: 3 } => draft.end_element(&mut self.oddities),
+                XmlEvent::Close { .. } | XmlEvent::Nothing => {}
+                XmlEvent::End => return Err(ReadError::CutShort(events.end())),
+            }
+        }
+        let is_unusable = draft.is_unreadable || (is_other && distinguishes_entries(&self.head));
+        self.is_dialect |= draft.is_dialect;
+        let has_protocol = draft.has_protocol;
+        let long_uris = self.oddities.count(Oddity::LongUri);
+        let entry = draft.finish(&mut self.references, &mut self.oddities);
+        if entry.is_none() && self.oddities.count(Oddity::LongUri) > long_uris {
+            self.oddities.add(Oddity::BeyondLimit);
+        }
+        if self.references.are_expanded(events.position()) {
+            return Err(ReadError::UriExpansion(events.end()));
+        }
+        let Some(mut entry) = entry else {
+            self.oddities.add(Oddity::BadLoc);
+            return Ok(None);
+        };
+        if is_unusable {
+            self.oddities.add(Oddity::BadEntry);
+            return Ok(None);
+        }
+        if has_protocol && holds_resources(&self.head) {
+            self.oddities.add(Oddity::OtherProtocol);
+            return Ok(None);
+        }
+        // It is counted by its scheme. What can't be mirrored is not unread.
+        if !self.make_fetchable(&mut entry) {
+            return Ok(None);
+        }
+        let unknown_change = self.oddities.count(Oddity::BadChange) > bad_changes;
+        // Whether it has expired is not known here.
+        if !entry.states_change() && !unknown_change && needs_change(&self.head, &entry.md) {
+            self.oddities.add(Oddity::BadChange);
+        }
+        self.conformance.note(&self.head, &entry);
+        Ok(Some(entry))
+    }
+
+    /// Gives a resource that is neither at an http nor at an https URI the URI of its first duplicate that is; returns whether it can be
+    /// fetched then.
+    fn make_fetchable(&mut self, entry: &mut Entry) -> bool {
+        let Some(scheme) = ForeignScheme::of(&entry.loc) else {
+            return true;
+        };
+        let is_resource = entry.md.capability.is_none() && holds_resources(&self.head);
+        if !is_resource {
+            return true;
+        }
+        self.oddities.add(Oddity::Scheme(scheme));
+        let is_web = |link: &&Link| ForeignScheme::of(&link.href).is_none();
+        let Some(duplicate) = entry.links("duplicate").find(is_web).cloned() else {
+            return false;
+        };
+        entry.md.content.complete_with(&duplicate.content);
+        entry.loc = duplicate.href;
+        true
+    }
+
+    /// Reads the next line of a list of URIs, or its end.
+    fn read_line(&mut self) -> Result<Option<Entry>, ReadError> {
+        let ReaderContent::UriList(lines) = &mut self.content else {
+            return Ok(None);
+        };
+        let Some(line) = lines.next()? else {
+            let damaged = lines.damaged();
+            self.state = self.finish(damaged);
+            return Ok(None);
+        };
+        self.state = ReaderState::InLines;
+        // A line that is no absolute URI is damaged, not relative.
+        let is_relative = !self.references.is_too_long(&line) && parse_uri(&line).is_err();
+        let uri = if is_relative {
+            None
+        } else {
+            self.references.resolve(&line, &mut self.oddities)
+        };
+        let uri = uri.filter(|uri| ForeignScheme::of(uri).is_none());
+        let Some(uri) = uri else {
+            self.oddities.add(Oddity::BadLoc);
+            return Ok(None);
+        };
+        let entry = Entry::new(uri);
+        self.conformance.note(&self.head, &entry);
+        Ok(Some(entry))
+    }
+}
+
+/// Ends after the first error.
+impl<R: BufRead> Iterator for DocumentReader<R> {
+    type Item = Result<Entry, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == ReaderState::Failed {
+            return None;
+        }
+        self.next_entry().transpose()
+    }
+}
+
+impl<R: BufRead> fmt::Debug for DocumentReader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DocumentReader")
+            .field("base", &self.references.base().as_str())
+            .field("head", &self.head)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads a complete document from memory.
+pub fn read_document(bytes: &[u8], base: &Url) -> Result<Document, ReadError> {
+    let mut reader = DocumentReader::open(bytes, base)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        entries.push(entry);
+    }
+    Ok(Document {
+        head: reader.head,
+        entries,
+        oddities: reader.oddities,
+    })
+}
+
+/// Whether an entry of such a document must have a `change`. An entry with a capability refers to another document and has
+/// none, except in a framework notification, which reports changes of documents.
+pub(super) fn needs_change(head: &Head, md: &Metadata) -> bool {
+    match head.md.capability {
+        Some(Capability::FrameworkNotification) => true,
+        Some(
+            Capability::ChangeList
+            | Capability::ChangeNotification
+            | Capability::ChangeDumpManifest,
+        ) => head.root == Root::Urlset && md.capability.is_none(),
+        _ => false,
+    }
+}
+
+/// Whether a `url` and a `sitemap` mean different things in such a document: the one a resource, a change or a package, the other
+/// a list of them.
+fn distinguishes_entries(head: &Head) -> bool {
+    matches!(
+        head.md.capability,
+        None | Some(
+            Capability::ResourceList
+                | Capability::ResourceDump
+                | Capability::ResourceDumpManifest
+                | Capability::ChangeList
+                | Capability::ChangeDump
+                | Capability::ChangeDumpManifest
+        )
+    )
+}
+
+/// Whether the entries of such a document are resources, or changes of them, unless they state a capability.
+fn holds_resources(head: &Head) -> bool {
+    let is_list = matches!(
+        head.md.capability,
+        None | Some(
+            Capability::ResourceList
+                | Capability::ChangeList
+                | Capability::ChangeNotification
+                | Capability::ResourceDumpManifest
+                | Capability::ChangeDumpManifest
+        )
+    );
+    is_list && head.root == Root::Urlset
+}
+
+/// The head of a document, as its parts are read.
+struct HeadPart<'a> {
+    head: &'a mut Head,
+    links: &'a mut LinkLimit,
+    references: &'a mut References,
+    oddities: &'a mut Oddities,
+}
+
+impl HeadPart<'_> {
+    /// Reads an `rs:ln`. Each part states something, used or not: the result is always `true`.
+    fn read_link(&mut self, tag: &Tag<'_>) -> bool {
+        let cut_before = self.oddities.cut_uris();
+        let references = &mut *self.references;
+        let link = admitted_link(self.links, self.oddities, |oddities| {
+            read_link(tag, references, oddities)
+        });
+        if link.is_none() && may_continue(tag) {
+            self.oddities.add(Oddity::BadEntry);
+            if self.oddities.cut_uris() > cut_before {
+                self.oddities.add(Oddity::BeyondLimit);
+            }
+        }
+        self.head.links.extend(link);
+        true
+    }
+
+    /// Reads an `rs:md`.
+    fn read_metadata(&mut self, tag: &Tag<'_>, is_first: bool) -> Result<bool, ReadError> {
+        if !is_first {
+            self.oddities.add(Oddity::SeveralMetadata);
+        }
+        let Some(more) = read_metadata(tag, OF_HEAD, self.oddities) else {
+            // What the document is would be a guess.
+            return Err(not_xml(
+                tag.at(),
+                &"an attribute of its rs:md can't be read",
+            ));
+        };
+        merge_metadata(&mut self.head.md, more);
+        Ok(true)
+    }
+
+    /// Reads an element of XHTML; returns whether it states anything of the dialect of version 0.1.
+    fn read_xhtml(&mut self, element: Element, tag: &Tag<'_>) -> bool {
+        if element == Element::XhtmlMeta {
+            let Some(modified) = read_modified(tag, self.oddities) else {
+                return false;
+            };
+            let known = self.head.md.modified;
+            self.head.md.modified = known.or(Some(modified));
+            return true;
+        }
+        let references = &mut *self.references;
+        match read_head_link(tag, references, self.oddities) {
+            None => false,
+            Some(HeadLink::Interface(interface)) => {
+                if self.head.interfaces.len() < MAX_INTERFACES {
+                    self.head.interfaces.push(interface);
+                } else {
+                    self.oddities.add(Oddity::TooManyLinks);
+                }
+                true
+            }
+            Some(HeadLink::Link(link)) => {
+                let link = admitted_link(self.links, self.oddities, |_| link);
+                self.head.links.extend(link);
+                true
+            }
+        }
+    }
+}

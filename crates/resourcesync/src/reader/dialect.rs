@@ -1,0 +1,256 @@
+//! The elements and attributes of the draft of version 0.1 (sections 3 to 7), as what version 1.0 has in their place.
+//!
+//! Only what the draft defines is read of XHTML: sitemaps have `xhtml:link` for other purposes, too.
+
+use std::fmt::Write as _;
+
+use super::attributes::{parse_length, read_link};
+use super::element::rs_attribute;
+use super::references::References;
+use super::xml::{Tag, is_readable};
+use crate::digest::parse_digest;
+use crate::draft::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION};
+use crate::uri::parse_uri;
+use crate::{ChangeKind, Digest, Link, Oddities, Oddity, PushInterface, SourceTime};
+
+/// What an `xhtml:link` in the head of a document states.
+pub(super) enum HeadLink {
+    /// A Change Set or a dump; `None` if the link is unusable.
+    Link(Option<Link>),
+    /// Where changes are pushed from, or where that is asked for.
+    Interface(PushInterface),
+}
+
+/// Whether a root element states that the document is a Change Set (section 5.1).
+pub(super) fn is_change_set(tag: &Tag<'_>) -> bool {
+    let stated = rs_attribute(tag, "type");
+    stated.is_some_and(|stated| {
+        let plain = stated.trim().to_ascii_lowercase().replace(['-', '_'], "");
+        plain == "changeset"
+    })
+}
+
+/// The kind of change that the `rs:type` of a `lastmod` states.
+pub(super) fn kind_of_change(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<ChangeKind> {
+    let stated = rs_attribute(tag, "type")?;
+    let change = ChangeKind::parse(&stated);
+    if change.is_none() {
+        oddities.add(Oddity::BadChange);
+    }
+    change
+}
+
+/// Whether a `loc` is to be used by a protocol of its own (section 4.3.3): there are no bytes to fetch.
+pub(super) fn has_protocol(tag: &Tag<'_>) -> bool {
+    let stated = rs_attribute(tag, "protocol");
+    stated.is_some_and(|protocol| !protocol.trim().is_empty())
+}
+
+/// The digest of an `rs:fixity` (section 3.1.3); `None` if it is unusable, or of an algorithm that one of `known` has.
+pub(super) fn read_digest(
+    algorithm: &str,
+    text: &str,
+    known: &[Digest],
+    oddities: &mut Oddities,
+) -> Option<Digest> {
+    let value: String = text.split_ascii_whitespace().collect();
+    let Some(digest) = parse_digest(algorithm, &value) else {
+        oddities.add(Oddity::UnknownDigest);
+        return None;
+    };
+    let mut known = known.iter();
+    match known.find(|known| known.algorithm() == digest.algorithm()) {
+        None => Some(digest),
+        Some(first) => {
+            if *first != digest {
+                oddities.add(Oddity::UnknownDigest);
+            }
+            None
+        }
+    }
+}
+
+/// The length of an `rs:size` (section 3.1.4).
+pub(super) fn read_size(text: &str, oddities: &mut Oddities) -> Option<u64> {
+    if !is_readable(text) {
+        oddities.add(Oddity::BadNumber);
+        return None;
+    }
+    parse_length(text, oddities)
+}
+
+/// The time that an `xhtml:meta` states of its document; `None`: it states something else, or an invalid time.
+pub(super) fn read_modified(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<SourceTime> {
+    let name = attribute(tag, "name")?.to_ascii_lowercase();
+    if !matches!(
+        name.trim(),
+        "dcterms.modified" | "dcterms:modified" | "dc.date.modified"
+    ) {
+        return None;
+    }
+    let content = attribute(tag, "content").unwrap_or_default();
+    SourceTime::parse_w3c(&content, oddities)
+}
+
+/// What an `xhtml:link` in the head of a document states; `None`: nothing of the draft.
+pub(super) fn read_head_link(
+    tag: &Tag<'_>,
+    references: &mut References,
+    oddities: &mut Oddities,
+) -> Option<HeadLink> {
+    if let Some(protocol) = rs_attribute(tag, "protocol").filter(|it| !it.trim().is_empty()) {
+        let href = attribute(tag, "href").unwrap_or_default();
+        let Some(href) = references.resolve(&href, oddities) else {
+            oddities.add(Oddity::BadLink);
+            return Some(HeadLink::Link(None));
+        };
+        let node = rs_attribute(tag, "pubsubnode");
+        return Some(HeadLink::Interface(PushInterface {
+            protocol: protocol.trim().to_owned(),
+            href,
+            node: node.map(|node| node.trim().to_owned()),
+        }));
+    }
+    let rel = head_relation(&attribute(tag, "rel")?)?;
+    let link = read_link(tag, references, oddities);
+    Some(HeadLink::Link(link.map(|link| Link { rel, ..link })))
+}
+
+/// The link that an `xhtml:link` of an entry stands for; `None`: it means nothing here, or is unusable.
+pub(super) fn read_entry_link(
+    tag: &Tag<'_>,
+    references: &mut References,
+    oddities: &mut Oddities,
+) -> Option<Link> {
+    let rel = entry_relation(&attribute(tag, "rel")?)?;
+    let link = read_link(tag, references, oddities)?;
+    Some(Link {
+        rel: rel.to_owned(),
+        ..link
+    })
+}
+
+/// The category that an `xhtml:meta` of an entry states (section 3.1.7), as a URI that has the text: `data:,Crocodiles`.
+pub(super) fn read_category(tag: &Tag<'_>) -> Option<Link> {
+    attribute(tag, "name")?;
+    let category = attribute(tag, "content")?;
+    let mut uri = "data:,".to_owned();
+    for byte in category.trim().bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            write!(uri, "%{byte:02X}").ok()?;
+        }
+    }
+    Some(Link::new("collection", parse_uri(&uri).ok()?))
+}
+
+/// The value of an attribute; `None` if there is none, or nothing in it, or if it can't be read.
+fn attribute(tag: &Tag<'_>, wanted: &str) -> Option<String> {
+    let mut all = tag.attributes();
+    let (_, value) = all.find(|(name, _)| *name == wanted)?;
+    (is_readable(&value) && !value.trim().is_empty()).then(|| value.into_owned())
+}
+
+/// The name of a relation that the draft defines.
+fn term(relation: &str) -> Option<&str> {
+    let plain = relation.trim_end_matches('/');
+    let plain = plain
+        .strip_prefix("http://")
+        .or_else(|| plain.strip_prefix("https://"))?;
+    let plain = plain.strip_prefix("www.").unwrap_or(plain);
+    plain.strip_prefix("openarchives.org/rs/")
+}
+
+/// A relation of a head that means something, in the form that the draft has it.
+fn head_relation(rel: &str) -> Option<String> {
+    let is = |wanted: &str| {
+        let mut stated = rel.split_ascii_whitespace();
+        stated.any(|stated| stated.eq_ignore_ascii_case(wanted))
+    };
+    let mut terms = rel.split_ascii_whitespace().filter_map(term);
+    Some(match terms.next()? {
+        "changeset" if is("prev") || is("previous") => format!("prev {CHANGE_SET_RELATION}"),
+        "changeset" if is("next") => return None,
+        "changeset" => format!("current {CHANGE_SET_RELATION}"),
+        "dump" => DUMP_RELATION.to_owned(),
+        _ => return None,
+    })
+}
+
+/// The relation of version 1.0 that a relation of an entry stands for. Others than these group resources (section 3.1.7) if they belong
+/// to a vocabulary, as `DCTERMS.subject` does.
+fn entry_relation(rel: &str) -> Option<&'static str> {
+    let mut category = None;
+    for stated in rel.split_ascii_whitespace() {
+        match (term(stated), stated.to_ascii_lowercase().as_str()) {
+            (Some("mirror"), _) => return Some("duplicate"),
+            (Some("partial"), _) => return Some(PARTIAL_RELATION),
+            (Some(_), _) => return None,
+            (None, "memento") => return Some("memento"),
+            (None, "timegate") => return Some("timegate"),
+            (None, "timemap") => return Some("timemap"),
+            (None, "tag" | "subject" | "category" | "collection") => {
+                category = Some("collection");
+            }
+            (None, other) if other.contains(['.', ':']) => category = Some("collection"),
+            (None, _) => {}
+        }
+    }
+    category
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relations_of_heads_are_those_of_the_draft() {
+        let set = "http://www.openarchives.org/rs/changeset";
+        for (rel, expected) in [
+            (format!("current {set}"), Some(format!("current {set}"))),
+            (format!("{set} CURRENT"), Some(format!("current {set}"))),
+            (set.to_owned(), Some(format!("current {set}"))),
+            (format!("prev\n {set}"), Some(format!("prev {set}"))),
+            (
+                "prev https://openarchives.org/rs/changeset/".to_owned(),
+                Some(format!("prev {set}")),
+            ),
+            (format!("next {set}"), None),
+            (
+                "http://www.openarchives.org/rs/dump".to_owned(),
+                Some("http://www.openarchives.org/rs/dump".to_owned()),
+            ),
+            ("http://www.openarchives.org/rs/other".to_owned(), None),
+            ("alternate".to_owned(), None),
+            ("next".to_owned(), None),
+        ] {
+            assert_eq!(head_relation(&rel), expected, "{rel}");
+        }
+    }
+
+    #[test]
+    fn relations_of_entries_stand_for_those_of_version_1() {
+        for (rel, expected) in [
+            (
+                "alternate http://www.openarchives.org/rs/mirror",
+                Some("duplicate"),
+            ),
+            (
+                "http://www.openarchives.org/rs/partial",
+                Some("http://www.openarchives.org/rs/partial"),
+            ),
+            ("self memento", Some("memento")),
+            ("timegate", Some("timegate")),
+            ("DCTERMS.subject", Some("collection")),
+            ("tag", Some("collection")),
+            ("http://example.com/terms/topic", Some("collection")),
+            // As sitemaps have it for translations and for mobile pages.
+            ("alternate", None),
+            ("canonical", None),
+            ("http://www.openarchives.org/rs/terms/patch", None),
+        ] {
+            assert_eq!(entry_relation(rel), expected, "{rel}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Why a document is rejected.
+
+use std::io;
+
+use super::text_position::TextPosition;
+
+/// Why a document could not be read. The entries that were read before the error prove nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Not XML, or not well formed.
+    #[error("not well-formed XML at {at}: {reason}")]
+    NotXml {
+        /// Where it is.
+        at: TextPosition,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// A web page, with its title: the URI leads elsewhere, or the Source answers an error with status 200.
+    #[error("received an HTML page in place of a document{}", title_of(.0.as_deref()))]
+    HtmlPage(Option<String>),
+    /// A feed, with the name of its format.
+    #[error("received a feed ({0}) in place of a document")]
+    Feed(&'static str),
+    /// XML of another kind.
+    #[error("the root element at {at} is {name:?}, neither urlset nor sitemapindex")]
+    WrongRoot {
+        /// Where it begins.
+        at: TextPosition,
+        /// Its name.
+        name: String,
+    },
+    /// The root element has the right name, but another namespace than that of the Sitemap protocol; or the prefix of a
+    /// ResourceSync element is not declared.
+    #[error("{reason} (at {at})")]
+    WrongNamespace {
+        /// Where the element begins.
+        at: TextPosition,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It has a document type declaration: no document needs one, and it can define entities.
+    #[error("document type declarations are not accepted (at {0})")]
+    Doctype(TextPosition),
+    /// It ends before its root element does.
+    #[error("cut short: the document ends at {0}, before its root element does")]
+    CutShort(TextPosition),
+    /// There is content after the root element.
+    #[error("content after the root element at {0}")]
+    TrailingContent(TextPosition),
+    /// Elements are nested more than 32 levels deep.
+    #[error("elements are nested too deeply at {0}")]
+    TooDeep(TextPosition),
+    /// An element has more than 64 attributes.
+    #[error("the element at {0} has too many attributes")]
+    TooManyAttributes(TextPosition),
+    /// A tag, a text or a comment is longer than 64 KiB, or an entry or the head longer than 1 MiB.
+    #[error("the tag, text or entry at {0} is too large")]
+    EventTooLarge(TextPosition),
+    /// Its relative URIs are far longer than the document, once they are resolved.
+    #[error("relative URIs up to {0} are far longer than the document that states them")]
+    UriExpansion(TextPosition),
+    /// It is neither UTF-8 nor in an encoding that it declares and that is supported.
+    #[error("unsupported encoding at {at}: {name}")]
+    UnsupportedEncoding {
+        /// Where it is first needed.
+        at: TextPosition,
+        /// The encoding.
+        name: String,
+    },
+    /// The input failed; a limit of the underlying stream is reported like this too.
+    #[error("read error: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl ReadError {
+    /// The same with what it repeats of the document in another form: without secrets, or shortened.
+    #[must_use]
+    pub fn map_text(self, form: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::NotXml { at, reason } => Self::NotXml {
+                at,
+                reason: form(&reason),
+            },
+            Self::HtmlPage(title) => Self::HtmlPage(title.as_deref().map(form)),
+            Self::WrongRoot { at, name } => Self::WrongRoot {
+                at,
+                name: form(&name),
+            },
+            Self::WrongNamespace { at, reason } => Self::WrongNamespace {
+                at,
+                reason: form(&reason),
+            },
+            Self::UnsupportedEncoding { at, name } => Self::UnsupportedEncoding {
+                at,
+                name: form(&name),
+            },
+            error @ (Self::Feed(_)
+            | Self::Doctype(_)
+            | Self::CutShort(_)
+            | Self::TrailingContent(_)
+            | Self::TooDeep(_)
+            | Self::TooManyAttributes(_)
+            | Self::EventTooLarge(_)
+            | Self::UriExpansion(_)
+            | Self::Io(_)) => error,
+        }
+    }
+
+    /// The stable name of the error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotXml { .. } => "not-xml",
+            Self::HtmlPage(_) => "html-page",
+            Self::Feed(_) => "unsupported-feed",
+            Self::WrongRoot { .. } => "wrong-root",
+            Self::WrongNamespace { .. } => "wrong-namespace",
+            Self::Doctype(_) => "doctype",
+            Self::CutShort(_) => "cut-short",
+            Self::TrailingContent(_) => "trailing-content",
+            Self::TooDeep(_) => "too-deep",
+            Self::TooManyAttributes(_) => "too-many-attributes",
+            Self::EventTooLarge(_) => "event-too-large",
+            Self::UriExpansion(_) => "uri-expansion",
+            Self::UnsupportedEncoding { .. } => "unsupported-encoding",
+            Self::Io(_) => "io",
+        }
+    }
+}
+
+fn title_of(title: Option<&str>) -> String {
+    title.map_or_else(String::new, |title| format!(", with the title {title:?}"))
+}
+
+/// The beginning of a remote text, short enough for an error message.
+pub(super) fn clip(text: &str) -> String {
+    text.chars().take(200).collect()
+}

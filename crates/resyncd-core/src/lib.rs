@@ -1,0 +1,98 @@
+//! CORE. Decides what to do: which intervals of the Source's time are covered, which notification is next, what a change
+//! means for the mirror, which channels to subscribe to, when to renew a lease and when to poll.
+//!
+//! Every type here is a value: it gets an event and the current time, and returns what to do.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | | **values** |
+//! | `uri`, `transport` | URIs, one type for each purpose; over what the notifications of a channel come |
+//! | `now` | a moment on the clocks of this machine |
+//! | | **of a set** |
+//! | `coverage` | the intervals of the Source's time in which every change is known |
+//! | `sequencer` | which notification or Change List is next, and when one is missing: it moves the coverage |
+//! | `span` | what one or more Change Lists cover |
+//! | `schedule`, `push_watchdog` | when to poll; whether push has silently stopped |
+//! | `part` | which parts of an index are read again |
+//! | `absence` | whether what a list does not name does not exist |
+//! | | **of a change** |
+//! | `news_filter` | which entries of a document may be news |
+//! | `plan` | what an entry means for the mirror: a task, or nothing |
+//! | `recorded_file` | what a record of a file proves about what is announced |
+//! | `cross_check` | whether a Change List confirms what only a hub has stated |
+//! | `undated` | when a resource is requested again whose entry states nothing of its content |
+//! | | **of a download** |
+//! | `candidates` | from which URIs, in which order |
+//! | `circuit_breaker` | which hosts of duplicates are skipped for a while |
+//! | | **of a channel** |
+//! | `channel` | what is requested of which hub, service or Source, and when |
+//! | `lease` | the dates of one subscription: the inner part of `channel` |
+//!
+//! Invariants: a change is ignored only if something at least as new is known of its own resource; a gap is closed only by
+//! documents that cover it; a deletion requires proof. Times of the Source are [`SourceTime`](resourcesync::SourceTime)s,
+//! times of this machine are [`Now`]. The two are compared only to recognize times of the Source that lie in
+//! the future, and to detect a time of a part that is not over yet.
+//!
+//! It must not know XML, HTTP, paths, SQL, serde or a clock, and performs no I/O.
+//!
+//! Specification: Change Notification 1.0.1, section 3 (consecutive, non-overlapping intervals); core, sections 10.1 and
+//! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
+
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod absence;
+mod candidates;
+mod channel;
+mod circuit_breaker;
+mod coverage;
+mod cross_check;
+mod error_class;
+mod lease;
+mod news_filter;
+mod now;
+mod part;
+mod plan;
+mod push_watchdog;
+mod recorded_file;
+mod schedule;
+mod sequencer;
+mod span;
+#[cfg(test)]
+mod test_clock;
+mod transport;
+mod undated;
+mod uri;
+
+pub use absence::{AbsenceFacts, AbsenceProof};
+pub use candidates::{
+    Candidate, Expected, VersionPlaces, names_version, plan_candidates, plan_version,
+};
+pub use channel::{
+    CallbackChange, CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelAction, ChannelChoice,
+    ChannelEvent, ChannelFailure, ChannelKey, ChannelMachine, ChannelReport, ChannelRules,
+    ChannelStep, ConnectionStep, DeliveryFault, DeliveryFaultKind, Denial, HubRequest,
+    NOT_VERIFIED, choose_channels,
+};
+pub use circuit_breaker::HostCircuitBreaker;
+pub use coverage::Coverage;
+pub use cross_check::CrossCheck;
+pub use error_class::ErrorClass;
+pub use lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
+pub use news_filter::NewsFilter;
+pub use now::{ClockStepDetector, Now};
+pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
+pub use plan::{
+    Announced, Decision, LateChange, LocalState, Pending, ends_listed, needs_approval, plan_absent,
+    plan_change, plan_late, plan_linked, plan_listed,
+};
+pub use push_watchdog::PushWatchdog;
+pub use recorded_file::{ContentMatch, RecordedFile, share_digest};
+pub use schedule::{Pacing, Schedule};
+pub use sequencer::{
+    Gap, GapReason, Limits, NoCoverage, NotificationId, Sequencer, Verdict, is_plausible,
+    latest_plausible, latest_source_time,
+};
+pub use span::Span;
+pub use transport::{Transport, http_form};
+pub use undated::{CheckRules, is_undated, may_have_changed};
+pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo};

@@ -1,0 +1,243 @@
+//! The files of a mirror, each at its [`MirrorPath`].
+//!
+//! Above all four operations: [`Mirror::stage`], [`Mirror::publish`], [`Mirror::remove`] and [`Mirror::open_file`].
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `mirror_path` | the path of a URI's file |
+//! | `staged` | files that are being written, under `.resyncd/` |
+//! | `unnamed` | files without a name, which get one later |
+//! | `publish` | renames and removals, and the syncs that they need |
+//! | `tree` | the folders, looked up from the open root without symlinks |
+//! | `file_system` | one sync of the file system in place of many |
+//! | `links` | hard links or copies of another mirror's files |
+//! | `reader` | a mirror that another process may have open |
+//! | `identity` | the id of a mirror |
+//! | `packages` | the folder of packages in progress |
+//! | `file_lock` | locks that keep other processes out |
+//! | `error` | why an operation failed |
+//! | `fault_injection`, `tests` | for tests: I/O errors and crashes at each call; the mirror on a real file system |
+//!
+//! Invariants:
+//! - A published file is complete: all its bytes were on disk before the rename, and what is reported as done survives a power
+//!   failure. Where many are published, one sync of the file system replaces theirs; nothing else changes.
+//! - Nothing outside the mirror is read or written: paths are checked when they are constructed, and no symlink below the root
+//!   is followed or replaced.
+//! - Only one [`Mirror`] at a time has a folder open; staged files are below its `.resyncd/`.
+//!
+//! All functions block: async code calls them on blocking threads. This module knows no Sources, no database and no network,
+//! and does not check digests: bytes are verified before [`Staged::finish`].
+
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod error;
+mod fault_injection;
+mod file_lock;
+mod file_system;
+mod identity;
+mod links;
+mod mirror_path;
+mod packages;
+mod publish;
+mod reader;
+mod staged;
+mod tree;
+mod unnamed;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use fault_injection::{Call, inject_fault};
+use staged::StagingDir;
+use tree::{FolderTree, UnsyncedFolders};
+
+pub use error::{CASE_INSENSITIVE, MirrorError, NOT_MOUNTED};
+pub use file_lock::FileLock;
+pub use identity::MirrorId;
+pub use mirror_path::{
+    BadPath, MirrorPath, OWN_FOLDER, first_path, is_plain_path, made_folder, made_path,
+    other_uri_of_plain_path, path_if_blocked, plain_path, publication_path, publication_paths,
+    uris_of_plain_path,
+};
+pub use publish::PublishError;
+pub use reader::{Files, MirrorReader};
+pub use staged::{CompletedFile, Staged, file_time};
+
+/// How many threads write staged files at once. Eight were not faster on two cores.
+const WRITERS: usize = 2;
+/// The same where each waits until its file is synced.
+const WAITING_WRITERS: usize = 8;
+
+/// A folder of resources, open for changes.
+///
+/// It may be shared between threads: changes of the tree are serialized, writes to staged files are not.
+pub struct Mirror {
+    root: PathBuf,
+    id: MirrorId,
+    tree: FolderTree,
+    staging: Arc<StagingDir>,
+    /// Its lock also serializes changes of the tree, so that no folder is pruned while another call fills it. It is not held
+    /// while the file system is synced.
+    unsynced: Mutex<UnsyncedFolders>,
+    #[cfg(test)]
+    unsyncable: Mutex<std::collections::BTreeSet<String>>,
+}
+
+impl Mirror {
+    /// Opens a mirror, creates its folder if necessary, and removes staged files of an earlier process.
+    ///
+    /// # Errors
+    /// [`MirrorError::Locked`] if it is open elsewhere, [`MirrorError::CaseInsensitive`] if names are not distinguished by case; others if the folder can't be created or written to.
+    pub fn open(root: &Path) -> Result<Self, MirrorError> {
+        Self::open_known(root, None)
+    }
+
+    /// As [`open`](Self::open), but fails if the folder is not the mirror with this id, and creates nothing then.
+    ///
+    /// # Errors
+    /// [`MirrorError::NotMounted`] if the mirror that is there has no id, or another one.
+    pub fn open_known(root: &Path, known: Option<&MirrorId>) -> Result<Self, MirrorError> {
+        let shown = root.display().to_string();
+        if let Some(known) = known {
+            Self::check_id(root, known)?;
+        }
+        create_root(root).map_err(|error| MirrorError::classify_io("creating", &shown, &error))?;
+        let tree = FolderTree::open(root)
+            .map_err(|errno| MirrorError::classify("opening", &shown, errno))?;
+        let (staging, unclean) = StagingDir::open(&tree, root)?;
+        if unclean {
+            // The earlier process may have created folders without syncing them.
+            let synced = staging.file_system.sync();
+            synced.map_err(|errno| MirrorError::classify("syncing", &shown, errno))?;
+        }
+        let id = match identity::read(&tree)? {
+            Some(id) => id,
+            None => identity::create(&tree)?,
+        };
+        Ok(Self {
+            root: root.to_owned(),
+            id,
+            tree,
+            staging: Arc::new(staging),
+            unsynced: Mutex::default(),
+            #[cfg(test)]
+            unsyncable: Mutex::default(),
+        })
+    }
+
+    /// Checks, without writing, that the folder is the mirror with this id.
+    ///
+    /// # Errors
+    /// [`MirrorError::NotMounted`] if a folder is not the mirror with this id.
+    pub fn check_id(root: &Path, known: &MirrorId) -> Result<(), MirrorError> {
+        let found = match FolderTree::open(root) {
+            Ok(tree) => identity::read(&tree)?,
+            Err(Errno::NOENT) => None,
+            Err(errno) => {
+                let shown = root.display().to_string();
+                return Err(MirrorError::classify("opening", &shown, errno));
+            }
+        };
+        match found.as_ref() == Some(known) {
+            true => Ok(()),
+            false => Err(MirrorError::NotMounted {
+                root: root.to_owned(),
+                is_other: found.is_some(),
+            }),
+        }
+    }
+
+    /// The mirror's folder, as it was opened.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &MirrorId {
+        &self.id
+    }
+
+    /// Begins a staged file.
+    pub fn stage(&self) -> Result<Staged, MirrorError> {
+        Staged::begin(&self.staging)
+    }
+
+    /// Begins one of many staged files, which are published together: without a name, where that is possible.
+    pub fn stage_of_many(&self) -> Result<Staged, MirrorError> {
+        Staged::begin_unnamed(&self.staging)
+    }
+
+    /// How many threads may write staged files at once, where they are many: more where each waits until its file is synced.
+    pub fn writers(&self) -> usize {
+        let is_synced_alone =
+            !self.staging.file_system.replaces_fsync || self.staging.open_files.are_many();
+        match is_synced_alone {
+            true => WAITING_WRITERS,
+            false => WRITERS,
+        }
+    }
+
+    /// How many files can be synced together while as many others are written; any number where each is synced as it is completed.
+    pub fn most_together(&self) -> usize {
+        match self.staging.file_system.replaces_fsync {
+            true => self.staging.open_files.half(),
+            false => usize::MAX,
+        }
+    }
+
+    /// Opens a published file for reading. Its content does not change, even if another version is published meanwhile.
+    ///
+    /// # Errors
+    /// [`MirrorError::Missing`] if there is none, [`MirrorError::Blocked`] if something else is at the path.
+    pub fn open_file(&self, path: &MirrorPath) -> Result<File, MirrorError> {
+        reader::open_file(&self.tree, path)
+    }
+
+    /// All published files in no order, as [`MirrorReader::files`].
+    pub fn files(&self) -> Files<'_> {
+        Files::of(&self.tree)
+    }
+
+    /// Syncs the entries of a folder to disk. `opened` is the folder, if it is open.
+    fn sync_folder(&self, folder: &str, opened: Option<&OwnedFd>) -> rustix::io::Result<()> {
+        #[cfg(test)]
+        if self.unsyncable.lock().contains(folder) {
+            return Err(rustix::io::Errno::IO);
+        }
+        self.tree.sync(folder, opened)
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        if self.unsynced.get_mut().is_empty() {
+            self.staging.note_clean();
+        }
+    }
+}
+
+/// Creates the mirror's folder and its parents, and syncs them to disk.
+fn create_root(root: &Path) -> io::Result<()> {
+    let missing = root.ancestors().take_while(|folder| {
+        !folder.as_os_str().is_empty() && matches!(folder.try_exists(), Ok(false))
+    });
+    let missing: Vec<&Path> = missing.collect();
+    inject_fault(Call::CreateFolder)?;
+    fs::create_dir_all(root)?;
+    for folder in missing {
+        match folder.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all()?,
+            _ => File::open(".")?.sync_all()?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

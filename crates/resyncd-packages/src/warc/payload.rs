@@ -1,0 +1,429 @@
+//! The payload of a record: the bytes of the resource, without what HTTP did to them, verified by the digests of the record.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
+
+use super::head::{HttpHead, RecordHead};
+use crate::error::PackageError;
+use crate::expansion::is_out_of_proportion;
+use crate::member::MemberReader;
+use crate::section::Section;
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::{Algorithm, Digest, Verifier};
+
+/// How many content codings are undone.
+const MAX_CODINGS: usize = 2;
+
+/// The maximum length of the line before a chunk, in bytes.
+const MAX_CHUNK_LINE: u64 = 1024;
+
+/// How many bytes may follow a record in its gzip member, in bytes: two ends of a line.
+const MAX_TRAILER: u64 = 1024;
+
+/// A file of records.
+pub(super) struct RecordFile {
+    file: Arc<File>,
+    pub(super) length: u64,
+    /// Whether each record is a gzip member.
+    pub(super) is_gzip: bool,
+}
+
+impl RecordFile {
+    pub(super) fn of(file: &Arc<File>, length: u64) -> Result<Self, PackageError> {
+        let mut first = Section::new(Arc::clone(file), 0, length);
+        let is_gzip = first.fill_buf()?.starts_with(&GZIP_MAGIC);
+        Ok(Self {
+            file: Arc::clone(file),
+            length,
+            is_gzip,
+        })
+    }
+
+    /// What begins at a position: the rest of the file, or the gzip member there.
+    pub(super) fn stream(&self, at: u64) -> Stream {
+        let length = self.length.saturating_sub(at);
+        let section = Section::new(Arc::clone(&self.file), at, length);
+        match self.is_gzip {
+            false => Stream::Plain(section),
+            true => Stream::Gzip(Box::new(BufReader::new(GzDecoder::new(section)))),
+        }
+    }
+}
+
+/// The bytes of records, decompressed.
+pub(super) enum Stream {
+    Plain(Section),
+    Gzip(Box<BufReader<GzDecoder<Section>>>),
+}
+
+impl Stream {
+    /// Passes over this number of bytes.
+    pub(super) fn skip(&mut self, length: u64) -> Result<(), PackageError> {
+        let cut_short = || PackageError::Damaged("cut short".to_owned());
+        match self {
+            Self::Plain(section) => section.skip(length).ok_or_else(cut_short),
+            Self::Gzip(decoder) => {
+                let skipped = io::copy(&mut decoder.take(length), &mut io::sink());
+                let skipped = skipped.map_err(PackageError::of_decoder)?;
+                (skipped == length).then_some(()).ok_or_else(cut_short)
+            }
+        }
+    }
+
+    /// Where the next record begins, after a complete one; `None` if it is in the same gzip member.
+    pub(super) fn next_record(self) -> Result<Option<u64>, PackageError> {
+        let mut decoder = match self {
+            Self::Plain(section) => return Ok(Some(section.position())),
+            Self::Gzip(decoder) => *decoder,
+        };
+        let mut trailer = Vec::new();
+        let mut rest = decoder.by_ref().take(MAX_TRAILER);
+        rest.read_to_end(&mut trailer)
+            .map_err(PackageError::of_decoder)?;
+        let is_end = rest.limit() > 0 && trailer.iter().all(|byte| b"\r\n".contains(byte));
+        let section = decoder.into_inner().into_inner();
+        Ok(is_end.then(|| section.position()))
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(section) => section.read(bytes),
+            Self::Gzip(decoder) => decoder.read(bytes),
+        }
+    }
+}
+
+impl BufRead for Stream {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self {
+            Self::Plain(section) => section.fill_buf(),
+            Self::Gzip(decoder) => decoder.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        match self {
+            Self::Plain(section) => section.consume(amount),
+            Self::Gzip(decoder) => decoder.consume(amount),
+        }
+    }
+}
+
+/// Opens the payload of the record at a position.
+pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageError> {
+    let mut stream = file.stream(at);
+    let head = RecordHead::read(&mut stream)?;
+    let head = head.ok_or_else(|| PackageError::Damaged("a record is missing".to_owned()))?;
+    let block = Checked {
+        input: stream.take(head.length),
+        name: "WARC-Block-Digest",
+        verifier: verifier(Some(head.length), head.block_digest.as_deref()),
+        otherwise: None,
+    };
+    let mut block = BufReader::new(block);
+    let digest = head.payload_digest.as_deref();
+    if !head.is_response() {
+        let payload = MemberPayload(checked(block, digest, None));
+        return Ok(MemberReader::new(Box::new(payload), Some(head.length)));
+    }
+    let http = HttpHead::read(&mut block)?;
+    let packed = head.length.saturating_sub(http.length);
+    let is_chunked = http.is_chunked && looks_chunked(block.fill_buf()?);
+    let mut input = match is_chunked {
+        true => dechunked(block, digest),
+        false => checked(block, digest, None),
+    };
+    let mut is_coded = false;
+    if http.codings.len() > MAX_CODINGS {
+        return Err(PackageError::Coding(http.codings.join(", ")));
+    }
+    for coding in &http.codings {
+        let coded = is_coded_as(coding, input.fill_buf()?)?;
+        if coded {
+            input = decoder(coding, input, packed);
+        }
+        is_coded |= coded;
+    }
+    let length = (!is_chunked && !is_coded).then_some(packed);
+    Ok(MemberReader::new(Box::new(MemberPayload(input)), length))
+}
+
+type Input = Box<dyn BufRead + Send>;
+
+/// Verifies a payload by its digest, or `otherwise`.
+fn checked(
+    input: impl Read + Send + 'static,
+    digest: Option<&str>,
+    otherwise: Option<Arc<AtomicBool>>,
+) -> Input {
+    Box::new(BufReader::new(Checked {
+        input,
+        name: "WARC-Payload-Digest",
+        verifier: verifier(None, digest),
+        otherwise,
+    }))
+}
+
+/// A payload in chunks. Programs disagree whether its digest is that of the chunks: either is accepted.
+fn dechunked(block: impl BufRead + Send + 'static, digest: Option<&str>) -> Input {
+    let is_of_chunks = Arc::new(AtomicBool::new(false));
+    let observed = Observed {
+        input: block,
+        verifier: verifier(None, digest),
+        is_verified: Arc::clone(&is_of_chunks),
+    };
+    let dechunked = Dechunked {
+        input: BufReader::new(observed),
+        left: 0,
+        state: ChunkState::First,
+    };
+    checked(dechunked, digest, Some(is_of_chunks))
+}
+
+/// Whether bytes are coded so: some programs store what they have decoded, with the header of what they have received.
+fn is_coded_as(coding: &str, start: &[u8]) -> Result<bool, PackageError> {
+    match coding {
+        "gzip" | "x-gzip" => Ok(start.starts_with(&GZIP_MAGIC)),
+        // RFC 1950, section 2.2.
+        "deflate" => Ok(matches!(start, [cmf, flags, ..]
+            if cmf & 0x0f == 8 && (u16::from(*cmf) * 256 + u16::from(*flags)) % 31 == 0)),
+        other => Err(PackageError::Coding(other.chars().take(100).collect())),
+    }
+}
+
+/// `packed`: the length in the record, in bytes, of what has all of its codings.
+fn decoder(coding: &str, input: Input, packed: u64) -> Input {
+    let decoder: Box<dyn Read + Send> = match coding {
+        "deflate" => Box::new(Drained(ZlibDecoder::new(input))),
+        _ => Box::new(MultiGzDecoder::new(input)),
+    };
+    Box::new(BufReader::new(Bounded {
+        decoder,
+        read: 0,
+        packed,
+    }))
+}
+
+/// Limits the expansion of one of several codings: what is beneath the next one is not seen at the end.
+struct Bounded {
+    decoder: Box<dyn Read + Send>,
+    read: u64,
+    packed: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.decoder.read(bytes)?;
+        self.read += read as u64;
+        match is_out_of_proportion(self.read, self.packed) {
+            true => Err(PackageError::Expansion.into()),
+            false => Ok(read),
+        }
+    }
+}
+
+/// Reads what follows compressed bytes, so that their digest is verified.
+struct Drained(ZlibDecoder<Input>);
+
+impl Read for Drained {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(bytes)?;
+        if read == 0 && !bytes.is_empty() {
+            io::copy(self.0.get_mut(), &mut io::sink())?;
+        }
+        Ok(read)
+    }
+}
+
+/// The decoded payload: what is wrong with it is an error of the member.
+struct MemberPayload(Input);
+
+impl Read for MemberPayload {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::UnexpectedEof => PackageError::BadMember(error.to_string()).into(),
+            _ => error,
+        })
+    }
+}
+
+/// Verifies bytes at their end.
+struct Checked<R> {
+    input: R,
+    name: &'static str,
+    /// `None` after the end.
+    verifier: Option<Verifier>,
+    /// Whether other bytes had the digest.
+    otherwise: Option<Arc<AtomicBool>>,
+}
+
+impl<R: Read> Read for Checked<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(bytes)?;
+        let bad = |reason: String| PackageError::BadMember(format!("{}: {reason}", self.name));
+        if let Some(verifier) = &mut self.verifier {
+            let updated = verifier.update(&bytes[..read]);
+            updated.map_err(|mismatch| bad(mismatch.to_string()))?;
+        }
+        if read == 0
+            && !bytes.is_empty()
+            && let Some(verifier) = self.verifier.take()
+        {
+            let is_verified = |other: &Arc<AtomicBool>| other.load(Ordering::Relaxed);
+            let finished = verifier.finish();
+            if let Err(mismatch) = finished
+                && !self.otherwise.as_ref().is_some_and(is_verified)
+            {
+                return Err(bad(mismatch.to_string()).into());
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Notes at the end of bytes whether they have a digest.
+struct Observed<R> {
+    input: R,
+    verifier: Option<Verifier>,
+    is_verified: Arc<AtomicBool>,
+}
+
+impl<R: Read> Read for Observed<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(bytes)?;
+        if let Some(verifier) = &mut self.verifier {
+            let _ = verifier.update(&bytes[..read]);
+        }
+        if read == 0
+            && !bytes.is_empty()
+            && let Some(verifier) = self.verifier.take()
+        {
+            let is_verified = verifier.finish().is_ok();
+            self.is_verified.store(is_verified, Ordering::Relaxed);
+        }
+        Ok(read)
+    }
+}
+
+/// Undoes the chunks of HTTP (RFC 9112, section 7.1).
+struct Dechunked<R> {
+    input: R,
+    /// How many bytes are left of the chunk.
+    left: u64,
+    state: ChunkState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChunkState {
+    First,
+    Within,
+    Ended,
+}
+
+impl<R: BufRead> Dechunked<R> {
+    /// Begins the next chunk.
+    fn begin(&mut self) -> io::Result<()> {
+        if self.state == ChunkState::Within && !self.line()?.is_empty() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let line = self.line()?;
+        let length = chunk_length(&line).ok_or(io::ErrorKind::InvalidData)?;
+        self.left = length;
+        self.state = ChunkState::Within;
+        if length == 0 {
+            // Up to the end, so that the digest of the record is verified.
+            io::copy(&mut self.input, &mut io::sink())?;
+            self.state = ChunkState::Ended;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        let mut input = self.input.by_ref().take(MAX_CHUNK_LINE);
+        input.read_until(b'\n', &mut line)?;
+        let text = line
+            .strip_suffix(b"\n")
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(text.strip_suffix(b"\r").unwrap_or(text).to_vec())
+    }
+}
+
+impl<R: BufRead> Read for Dechunked<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        if self.left == 0 && self.state != ChunkState::Ended {
+            self.begin()?;
+        }
+        if self.state == ChunkState::Ended {
+            return Ok(0);
+        }
+        let read = self.input.by_ref().take(self.left).read(bytes)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+/// Whether bytes begin with the line of a chunk: some programs store what is no longer in chunks.
+fn looks_chunked(start: &[u8]) -> bool {
+    let mut lines = start.split(|byte| *byte == b'\n');
+    let first = lines.next().filter(|_| lines.next().is_some());
+    first.is_some_and(|line| chunk_length(line.strip_suffix(b"\r").unwrap_or(line)).is_some())
+}
+
+fn chunk_length(line: &[u8]) -> Option<u64> {
+    let digits = line.split(|byte| *byte == b';').next()?;
+    let digits = std::str::from_utf8(digits).ok()?.trim();
+    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+}
+
+/// Verifies against a length, and a digest of a record; `None` if there is neither, or the digest is of an unknown kind.
+fn verifier(length: Option<u64>, digest: Option<&str>) -> Option<Verifier> {
+    let digests: Vec<Digest> = digest.and_then(parse_digest).into_iter().collect();
+    let is_stated = length.is_some() || !digests.is_empty();
+    is_stated.then(|| Verifier::of_announced_only(length, &digests))
+}
+
+/// A digest as records state it: the algorithm, and the bytes in base 32 or hexadecimal.
+pub(super) fn parse_digest(text: &str) -> Option<Digest> {
+    let (algorithm, value) = text.split_once(':')?;
+    let algorithm = Algorithm::parse(algorithm)?;
+    let value = value.trim().trim_end_matches('=');
+    let bits = if value.len() == 2 * algorithm.digest_length() {
+        4
+    } else {
+        5
+    };
+    let (mut bytes, mut held, mut count) = (Vec::new(), 0_u32, 0);
+    for letter in value.bytes() {
+        let digit = match letter.to_ascii_lowercase() {
+            letter @ b'0'..=b'9' if bits == 4 => letter - b'0',
+            letter @ b'a'..=b'f' if bits == 4 => letter - b'a' + 10,
+            letter @ b'a'..=b'z' if bits == 5 => letter - b'a',
+            letter @ b'2'..=b'7' if bits == 5 => letter - b'2' + 26,
+            _ => return None,
+        };
+        held = (held << bits) | u32::from(digit);
+        count += bits;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((held >> count) as u8);
+            held &= (1 << count) - 1;
+        }
+    }
+    Digest::new(algorithm, &bytes)
+}
