@@ -1,4 +1,4 @@
-//! Downloads that are cut short and resumed.
+//! Downloads that are cut short and resumed, or too slow.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -555,4 +555,41 @@ async fn a_package_of_the_sample_source_is_fetched_and_read() {
         found += 1;
     }
     assert_eq!((found, source.hits(uri.path())), (3, 3));
+}
+
+#[tokio::test]
+async fn a_trickle_is_an_error_and_a_flow_is_not() {
+    let site = TestSite::start(|request| {
+        let first = match request.path() {
+            "/flow" => vec![0; LEAST],
+            _ => Vec::new(),
+        };
+        let drops = stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Some((vec![0; 4], ()))
+        });
+        let body = stream::once(std::future::ready(first)).chain(drops);
+        test_site::ok(Body::from_stream(body.map(Ok::<_, io::Error>)))
+    })
+    .await;
+    let client = test_site::client();
+    for (path, expected) in [("/flow", Ok(false)), ("/trickle", Err("too-slow"))] {
+        let uri = Url::parse(&site.url(path)).unwrap();
+        let ask = client.ask(
+            Pool::Packages,
+            &uri,
+            Follow::All,
+            |_| Ok(()),
+            |http, url| http.get(url),
+        );
+        let mut answer = ask.await.unwrap();
+        let mut batch = ReceivedChunks::default();
+        let at_once = Duration::from_millis(10);
+        // The flow may take as long as a busy machine needs; the trickle never reaches the minimum.
+        while path == "/flow" && batch.length < LEAST {
+            let _ = batch.fill(&mut answer, at_once).await;
+        }
+        let filled = batch.fill(&mut answer, at_once).await;
+        assert_eq!(filled.map_err(|error| error.code()), expected, "{path}");
+    }
 }
