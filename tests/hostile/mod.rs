@@ -43,6 +43,7 @@
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
 //! | changes that are withheld for ever | [`stale_documents`]: `source_that_publishes_nothing_…` |
+//! | a hub that names resources without TLS | [`hubs`]: `nothing_is_requested_without_tls_…` |
 //! | requests to the hosts of others: hubs, topics, documents, resources | [`third_parties`]; `fetch::third_parties`; `sync::channel` `choice` |
 //! | thousands of new connections a second | [`floods`]: `churn_…`; `http::connection_slots` |
 //! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tests` `tasks` |
