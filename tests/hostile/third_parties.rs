@@ -1,8 +1,17 @@
 //! A Source that makes the daemon send requests to hosts of others.
 
-use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
+use std::sync::atomic::Ordering;
 
+use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
+use url::Url;
+
+use crate::hostile::hubs::site_of_somebody_else;
+use crate::support::process::{Home, preloadable};
+use crate::support::site::entry;
 use crate::support::{NAME, Rig, SET, client, resources, was_polled_since};
+
+/// What an entry for a Capability List states.
+const CAPABILITY_LIST: &str = r#"<rs:md capability="capabilitylist"/>"#;
 
 /// A Source whose hub has another port, and so counts as somebody else's.
 async fn source() -> SampleSource {
@@ -13,11 +22,28 @@ async fn source() -> SampleSource {
     SampleSource::start(options).await.unwrap()
 }
 
+/// The text of a document.
+async fn text_of(uri: &Url) -> String {
+    let answer = client().get(uri.clone()).send().await.unwrap();
+    assert!(answer.status().is_success(), "{uri}: {}", answer.status());
+    answer.text().await.unwrap()
+}
+
+/// Adds entries to a document of the Source.
+async fn add_entries(source: &SampleSource, uri: &Url, added: &str) {
+    let text = text_of(uri).await;
+    let text = text.replace("</urlset>", &format!("{added}</urlset>"));
+    source.put_document(uri.path(), "application/xml", text);
+}
+
+fn description_of(source: &SampleSource) -> Url {
+    source.base().join("/.well-known/resourcesync").unwrap()
+}
+
 /// Adds so many channels for change notifications, each with a topic and the hub of its own, to the Capability List.
 async fn advertise_more_channels(source: &SampleSource, more: usize) {
     let list = source.capability_list(SET);
-    let answer = client().get(list.clone()).send().await.unwrap();
-    let text = answer.text().await.unwrap();
+    let text = text_of(&list).await;
     let entries = text.split_inclusive("</url>");
     let channel = entries
         .filter(|entry| entry.contains("<loc>") && entry.contains("rel=\"hub\""))
@@ -27,8 +53,7 @@ async fn advertise_more_channels(source: &SampleSource, more: usize) {
     let added: String = (0..more)
         .map(|number| channel.replace("</loc>", &format!("/{number}</loc>")))
         .collect();
-    let text = text.replace("</urlset>", &format!("{added}</urlset>"));
-    source.put_document(list.path(), "application/xml", text);
+    add_entries(source, &list, &added).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,4 +121,46 @@ async fn host_that_the_configuration_names_is_not_limited() {
     .await;
     rig.settled().await;
     assert!(rig.hub().counts().requested >= 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the test reports what it can't check")]
+async fn names_that_resolve_to_one_address_share_one_limit() {
+    const NAMES: usize = 40;
+    const MOST: usize = 10;
+    let (elsewhere, requests) = site_of_somebody_else().await;
+    let port = elsewhere.url("/").port().unwrap();
+    let options = SampleOptions {
+        hub: ChannelHub::None,
+        ..resources(3)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let of_name = |number| format!("http://h{number}.example:{port}/capabilities.xml");
+    let sets: String = (0..NAMES)
+        .map(|number| entry(&of_name(number), CAPABILITY_LIST))
+        .collect();
+    add_entries(&source, &description_of(&source), &sets).await;
+    let limits = format!("[limits]\nthird_party_requests = {MOST}");
+    let home = Home::new(&source.url(), &limits);
+    let library = match preloadable("tests/hostile/one_address.c", home.folder()) {
+        Ok(library) => library,
+        Err(why) => return println!("SKIPPED, no name was resolved: {why}"),
+    };
+    let _running = home.run_with([("LD_PRELOAD", &library)]);
+    let status = home
+        .until_status("the sets at every name were tried", |status| {
+            let sets = status.sources.iter().flat_map(|source| &source.sets);
+            let tried = sets.filter(|set| set.error.is_some());
+            tried.count() == NAMES
+        })
+        .await;
+    let received = requests.load(Ordering::SeqCst);
+    assert!((1..=MOST).contains(&received), "{received} requests");
+    let errors = status.sources[0]
+        .sets
+        .iter()
+        .filter_map(|set| set.error.as_ref());
+    let limited = errors.filter(|error| error.code == "third-party-limit");
+    assert!(limited.count() >= NAMES - received);
+    home.until_mirrored(&source).await;
 }
