@@ -46,6 +46,7 @@
 //! | a hub that names resources without TLS | [`hubs`]: `nothing_is_requested_without_tls_…` |
 //! | requests to the hosts of others: hubs, topics, documents, resources | [`third_parties`]; `fetch::third_parties`; `sync::channel` `choice` |
 //! | many names of one address | [`third_parties`]: `names_that_resolve_…`; `fetch::third_parties` |
+//! | ports of other protocols | [`third_parties`]: `ports_of_other_protocols_…`; `fetch::third_parties` |
 //! | thousands of new connections a second | [`floods`]: `churn_…`; `http::connection_slots` |
 //! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tests` `tasks` |
 //! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `mirror::tests` `disk_faults` |

@@ -1,14 +1,20 @@
 //! A Source that makes the daemon send requests to hosts of others.
 
-use std::sync::atomic::Ordering;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
+use resyncd::config::Filter;
+use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource, Submission};
+use resyncd::protocol::{HubUri, Link, LinkRules};
+use resyncd::status::SetStatus;
+use tokio::net::TcpListener;
 use url::Url;
 
 use crate::hostile::hubs::site_of_somebody_else;
 use crate::support::process::{Home, preloadable};
 use crate::support::site::entry;
-use crate::support::{NAME, Rig, SET, client, resources, was_polled_since};
+use crate::support::{NAME, Rig, SET, client, eventually, resources, was_polled_since};
 
 /// What an entry for a Capability List states.
 const CAPABILITY_LIST: &str = r#"<rs:md capability="capabilitylist"/>"#;
@@ -163,4 +169,74 @@ async fn names_that_resolve_to_one_address_share_one_limit() {
     let limited = errors.filter(|error| error.code == "third-party-limit");
     assert!(limited.count() >= NAMES - received);
     home.until_mirrored(&source).await;
+}
+
+/// A server at a port of another protocol, and the number of its connections.
+async fn server_of_another_protocol() -> (SocketAddr, Arc<AtomicUsize>) {
+    // Other programs may use some of them.
+    for port in [10080, 6697, 6679, 6669, 6668, 6667, 6666, 6665, 6566, 4190] {
+        let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await else {
+            continue;
+        };
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        tokio::spawn(async move {
+            while listener.accept().await.is_ok() {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        return (address, connections);
+    }
+    panic!("no port is free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_of_other_protocols_get_no_connection() {
+    let (elsewhere, connections) = server_of_another_protocol().await;
+    let url = |path: &str| Url::parse(&format!("http://{elsewhere}{path}")).unwrap();
+    let options = SampleOptions {
+        hub: ChannelHub::External {
+            hub: HubUri::try_from(url("/hub")).unwrap(),
+            submission: Submission::Payload,
+        },
+        ..resources(3)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let record = Link::new("describedby", url("/record.xml"));
+    source.set_links(SET, "r0001.txt", vec![record]);
+    source.refresh_resource_list(SET);
+    let list = source.document_uri(SET, "resourcelist.xml");
+    add_entries(&source, &list, &entry(url("/resource").as_str(), "")).await;
+    let set = entry(url("/capabilities.xml").as_str(), CAPABILITY_LIST);
+    add_entries(&source, &description_of(&source), &set).await;
+    let rig = Rig::follow(source, |config| {
+        let links = LinkRules::new(true, Vec::new());
+        config.sources[0].filter = Filter::everything().following(links);
+    })
+    .await;
+    let sets = eventually("every place was tried", Some(rig.wakes()), async || {
+        let sets = rig.operator.status().await.sources.remove(0).sets;
+        assert_eq!(connections.load(Ordering::SeqCst), 0, "connections");
+        let is_tried = |set: &SetStatus| {
+            let mut hubs = set.channels.iter();
+            set.error.is_some() && hubs.all(|channel| channel.error.is_some())
+        };
+        let failed: u64 = sets.iter().map(|set| set.failed).sum();
+        if sets.len() == 2 && sets.iter().all(is_tried) && failed == 2 {
+            Ok(sets)
+        } else {
+            Err(format!("{sets:#?}"))
+        }
+    })
+    .await;
+    let of_hubs = sets.iter().flat_map(|set| &set.channels);
+    let of_hubs = of_hubs.filter_map(|channel| channel.error.as_ref());
+    let of_sets = sets.iter().filter_map(|set| set.error.as_ref());
+    let codes: Vec<&str> = of_sets
+        .chain(of_hubs)
+        .map(|error| error.code.as_str())
+        .collect();
+    assert_eq!(codes, ["forbidden-port"; 4]);
+    rig.until_mirrored().await;
 }
