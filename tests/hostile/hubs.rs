@@ -1,20 +1,25 @@
 //! A hub of another origin than the Source that makes up notifications. It knows the secret, and signs them.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use chrono::TimeDelta;
 use resourcesync::{Algorithm, ChangeKind, Digest, Entry, Link};
 use resyncd::config::{Config, Filter};
-use resyncd::demo::{Fault, Notification, SampleOptions, SampleSource};
+use resyncd::demo::{Fault, Hub, HubOptions, Notification, SampleOptions, SampleSource};
 use resyncd::protocol::{LinkRules, MediaRange};
+use resyncd::status::SetStatus;
+use tokio::net::TcpListener;
+use url::Url;
 
-use crate::support::site::{Site, ok};
+use crate::support::process::Home;
+use crate::support::site::{Site, entry, ok, serve_behind_tls, urlset};
 use crate::support::{
-    NAME, Rig, SET, change, change_list, eventually, resources, was_polled_since,
+    AUTHORITY, NAME, Rig, SET, change, change_list, eventually, resources, time, was_polled_since,
 };
 
 const RESOURCE: &str = "r0001.txt";
@@ -217,7 +222,7 @@ async fn resource_that_the_hub_makes_up_is_forgotten() {
 }
 
 /// A site of somebody else that serves anything, and counts the requests.
-async fn site_of_somebody_else() -> (Site, Arc<AtomicUsize>) {
+pub(crate) async fn site_of_somebody_else() -> (Site, Arc<AtomicUsize>) {
     let requests = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&requests);
     let site = Site::start(Ipv4Addr::LOCALHOST, |_| {
@@ -315,6 +320,79 @@ async fn nothing_is_requested_with_credentials_because_a_hub_names_it() {
         assert_eq!((polled.resources, polled.failed), (3, 0));
         assert_eq!(rig.source.hits(ADMIN), 0, "{kind:?}");
     }
+}
+
+/// A Source behind https that lists a resource without TLS. Its hub is of another origin.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_requested_without_tls_because_a_hub_names_it() {
+    let hub = Hub::start(HubOptions::default()).await.unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let own = format!("https://{}", listener.local_addr().unwrap());
+    let topic = format!("{own}/topic");
+    let without_tls: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&without_tls);
+    let site = Site::start(Ipv4Addr::LOCALHOST, |address| {
+        tokio::spawn(serve_behind_tls(listener, address));
+        let channel = format!(
+            r#"<rs:md capability="change-notification"/><rs:ln rel="hub" href="{}"/>"#,
+            hub.uri()
+        );
+        let list = entry(
+            &format!("{own}/list.xml"),
+            r#"<rs:md capability="resourcelist"/>"#,
+        );
+        let caps = urlset("capabilitylist", "", &(list + &entry(&topic, &channel)));
+        let listed = entry(
+            &format!("http://{address}/listed"),
+            "<lastmod>2024-01-01T00:00:00Z</lastmod>",
+        );
+        let list = urlset("resourcelist", "", &listed);
+        move |path: &str, headers: &HeaderMap| {
+            if headers["host"] == address.to_string().as_str() {
+                noted.lock().unwrap().push(path.to_owned());
+            }
+            match path {
+                "/caps.xml" => ok(caps.clone()),
+                "/list.xml" => ok(list.clone()),
+                _ => ok("resource"),
+            }
+        }
+    })
+    .await;
+    let home = Home::new(&format!("{own}/caps.xml"), "");
+    let authority = home.folder().join("authority.pem");
+    std::fs::write(&authority, AUTHORITY).unwrap();
+    let _running = home.run_with([("SSL_CERT_FILE", &authority)]);
+    let before = home
+        .until("subscribed and in sync", |set| {
+            let mut channels = set.channels.iter();
+            set.state == "in-sync" && channels.any(|channel| channel.state == "active")
+        })
+        .await;
+    let pushed = Url::parse(&format!("{own}/pushed")).unwrap();
+    let entries = [site.url("/listed"), site.url("/unlisted"), pushed].map(|uri| {
+        let mut entry = change(&uri, time("2024-01-02T00:00:00Z"));
+        entry.md.change = Some(ChangeKind::Created);
+        entry
+    });
+    let (from, until) = (time("2024-01-01T00:00:00Z"), time("2024-01-03T00:00:00Z"));
+    let body = change_list(from, Some(until), None, &entries);
+    let deliveries = hub.deliver(&topic, body.into()).await;
+    assert!(deliveries[0].is_accepted(), "{deliveries:?}");
+    let is_applied = |set: &SetStatus| set.resources > before.resources && set.pending == 0;
+    home.until("what is behind https is mirrored", is_applied)
+        .await;
+    assert_eq!(*without_tls.lock().unwrap(), ["/listed"], "without TLS");
+    let polled = home
+        .until("a poll is done", |set| {
+            is_applied(set) && set.last_poll_at != before.last_poll_at && set.state == "in-sync"
+        })
+        .await;
+    assert_eq!(*without_tls.lock().unwrap(), ["/listed"], "without TLS");
+    assert_eq!(polled.resources, 2);
+    let mut notices = polled.notices.iter();
+    let notice = notices.find(|notice| notice.code == "foreign-resources");
+    assert_eq!(notice.map(|notice| notice.count), Some(2));
 }
 
 /// What the Source lists needs no poll; what it does not list yet is found by one.

@@ -43,7 +43,10 @@
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
 //! | changes that are withheld for ever | [`stale_documents`]: `source_that_publishes_nothing_…` |
+//! | a hub that names resources without TLS | [`hubs`]: `nothing_is_requested_without_tls_…` |
 //! | requests to the hosts of others: hubs, topics, documents, resources | [`third_parties`]; `fetch::third_parties`; `sync::channel` `choice` |
+//! | many names of one address | [`third_parties`]: `names_that_resolve_…`; `fetch::third_parties` |
+//! | ports of other protocols | [`third_parties`]: `ports_of_other_protocols_…`; `fetch::third_parties` |
 //! | thousands of new connections a second | [`floods`]: `churn_…`; `http::connection_slots` |
 //! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tests` `tasks` |
 //! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `mirror::tests` `disk_faults` |

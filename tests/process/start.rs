@@ -1,13 +1,13 @@
 //! Start and stop of the daemon, and errors at its start.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
 use resyncd::demo::{SampleOptions, SampleSource};
 use tokio::net::UnixDatagram;
 
-use crate::support::process::{Home, command, text};
+use crate::support::process::{Home, command, preloadable, text};
 use crate::support::{SET, client, free_address, resources, send, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,29 +46,13 @@ async fn daemon_gets_more_file_descriptors_than_a_shell_has() {
     }
 }
 
-/// The `detached.c` of this folder, compiled; `Err` is the reason why it can't be.
-fn detached(folder: &Path) -> Result<PathBuf, String> {
-    let library = folder.join("detached.so");
-    let compiler = std::env::var_os("CC").unwrap_or("cc".into());
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/process/detached.c");
-    let compiled = Command::new(&compiler)
-        .args(["-O1", "-shared", "-fPIC", "-o"])
-        .args([&library, Path::new(source)])
-        .args(["-ldl", "-pthread"])
-        .status();
-    match compiled {
-        Ok(status) if status.success() => Ok(library),
-        other => Err(format!("{} {source}: {other:?}", compiler.display())),
-    }
-}
-
 /// Otherwise one run in some ten thousand ends with SIGSEGV after everything is done.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "the test reports what it can't check")]
 async fn no_thread_is_detached_as_it_ends() {
     let source = SampleSource::start(resources(50)).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let library = match detached(home.folder()) {
+    let library = match preloadable("tests/process/detached.c", home.folder()) {
         Ok(library) => library,
         Err(why) => return println!("SKIPPED, no thread was watched: {why}"),
     };

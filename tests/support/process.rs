@@ -237,6 +237,22 @@ pub(crate) fn isolated_command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// A library for `LD_PRELOAD`, compiled from a C file of this repository into a folder; `Err` is the reason why it can't be.
+pub(crate) fn preloadable(file: &str, folder: &Path) -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let library = folder.join("preloaded.so");
+    let compiler = std::env::var_os("CC").unwrap_or("cc".into());
+    let compiled = Command::new(&compiler)
+        .args(["-O1", "-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .args(["-ldl", "-pthread"])
+        .status();
+    match compiled {
+        Ok(status) if status.success() => Ok(library),
+        other => Err(format!("{} {file}: {other:?}", compiler.display())),
+    }
+}
+
 pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill")
         .arg(format!("-{name}"))

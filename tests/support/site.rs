@@ -13,11 +13,13 @@ use resyncd::config::{self, Config};
 use resyncd::fetch::Client;
 use resyncd::status::SetStatus;
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 use url::Url;
 
-use crate::support::{NAME, Operator, eventually};
+use crate::support::{NAME, Operator, eventually, tls_server};
 
 /// The address that counts as public; all others of this machine are private.
 pub(crate) const PUBLIC: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -190,5 +192,18 @@ impl GuardedDaemon {
             }
         })
         .await
+    }
+}
+
+/// Serves what another server has without TLS behind https, for as long as the test runs.
+pub(crate) async fn serve_behind_tls(listener: TcpListener, plain: SocketAddr) {
+    let acceptor = TlsAcceptor::from(Arc::new(tls_server()));
+    while let Ok((stream, _)) = listener.accept().await {
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            let mut stream = acceptor.accept(stream).await?;
+            let mut server = TcpStream::connect(plain).await?;
+            copy_bidirectional(&mut stream, &mut server).await
+        });
     }
 }
