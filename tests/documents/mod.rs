@@ -14,7 +14,7 @@
 //! | a Change List newest first, grouped by kind, in random order | [`changes`]: `order_…` |
 //! | a Change List without `from`, without times; an index with `at` | [`changes`]: `change_list_without_…`, `index_of_change_lists_…` |
 //! | a Resource List without `at`, or with `from` | [`lists`]: `resource_list_without_at_…`, `resource_list_with_from_…` |
-//! | times with day precision, without zone, with a space, with an offset, local | [`times`], and the tests of `protocol::datetime` |
+//! | times with day precision, without zone, with a space, with an offset, local | [`times`], and the tests of `resourcesync::datetime` |
 //! | two `rs:md`; `md` before `ln` and `loc` | [`lists`]: `elements_in_any_order_…`, [`reading`] |
 //! | digests in other encodings, several, unknown ones | [`lists`]: `digests_…`, [`reading`] |
 //! | white space and raw spaces in `loc`, `describedBy`, relative URIs | [`lists`]: `loc_…`, [`reading`] |
@@ -41,7 +41,7 @@
 //! | no digest and no length | [`lists`]: `newer_lastmod_…` |
 //! | stylesheets, comments, other vocabularies | [`lists`]: `foreign_markup_…` |
 //! | a no-break space between attributes; a bare `&`; a Latin-1 byte; another encoding than the declared one | [`damage`]: `damaged_…`, `latin1_…` |
-//! | no Sitemap namespace, Google's 0.84, `http://sitemaps.org/` | [`damage`]: `sitemap_without_namespace_…`, and the tests of `protocol::reader` |
+//! | no Sitemap namespace, Google's 0.84, `http://sitemaps.org/` | [`damage`]: `sitemap_without_namespace_…`, and the tests of `resourcesync::reader` |
 //! | `<sitemap>` entries in a `urlset` | [`damage`]: `sitemap_entries_…` |
 //! | text sitemaps, RSS and Atom | [`damage`]: `text_sitemap_…`, `feed_…` |
 //! | `file:`, `ftp:`, `mailto:` in `loc` | [`damage`]: `resources_elsewhere_…` |

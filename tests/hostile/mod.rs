@@ -2,31 +2,31 @@
 //!
 //! | threat | tests |
 //! |---|---|
-//! | entities and document types: billion laughs, external entities, UTF-16, wherever a document is read | [`entities`]; `protocol::reader` `rejections` |
+//! | entities and document types: billion laughs, external entities, UTF-16, wherever a document is read | [`entities`]; `resourcesync::reader` `rejections` |
 //! | documents of another kind: pages, feeds, other roots, namespaces, capabilities, a second root, nothing | [`documents`]: `documents_of_another_kind_…`, `empty_list_without_…`; tests/destination `documents` |
-//! | truncated documents | [`documents`]: `truncated_documents_…`; at every byte: `protocol::reader` `rejections`; of dumps: tests/destination `dumps` |
-//! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `protocol::reader` `rejections` |
+//! | truncated documents | [`documents`]: `truncated_documents_…`; at every byte: `resourcesync::reader` `rejections`; of dumps: tests/destination `dumps` |
+//! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `resourcesync::reader` `rejections` |
 //! | endless documents, gzip that unpacks to a gibibyte, also twice | [`bombs`]: `endless_document_…`, `large_document_…`; `fetch::spool` |
-//! | a few bytes that stand for long URIs: relative references, redirects, links of headers and pages | [`growth`]: `relative_references_…`, `uris_up_to_…`; `protocol::uri`; `fetch::discovery` `limits`; `fetch::client` |
+//! | a few bytes that stand for long URIs: relative references, redirects, links of headers and pages | [`growth`]: `relative_references_…`, `uris_up_to_…`; `resourcesync::uri`; `fetch::discovery` `limits`; `fetch::client` |
 //! | documents that take more time than their length: hubs, links, oddities | [`growth`]: `reading_takes_…`; `fetch::discovery` `limits` |
 //! | patches that take more time than their length | [`patches`]; the tests of crates/resyncd-patches |
 //! | Source Descriptions and Capability Lists that list millions of documents | `fetch::discovery` `limits` |
 //! | resources and sets without end, which fill the database | tests/destination `limits`; `store::tests` `trim` |
 //! | changes without end of a few resources, with many links, which fill the database | [`feed`]; `store::tx` `compact_feed` |
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
-//! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
+//! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `resyncd_packages::tests` `hostile` and `names`; fuzz body `package` |
 //! | input that makes the program panic | `engine::set::inbox`: `delivery_that_panics_…`, `…_rejected_in_the_end`; `engine::source::worker`; `engine::channels::websub`; `engine::one_shot`; `engine::apply` `executor` and `publisher`; `store::query_threads` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
-//! | URIs that can't be parsed again, wherever they come from | [`unstable_uris`]; `protocol::uri`; `store::tables` `round_trips`; fuzz body `stored_uri` |
-//! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror_path`; tests/destination `paths` |
+//! | URIs that can't be parsed again, wherever they come from | [`unstable_uris`]; `resourcesync::uri`; `store::tables` `round_trips`; fuzz body `stored_uri` |
+//! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `resyncd_mirror::mirror_path`; tests/destination `paths` |
 //! | deep paths, which use up the inodes | [`paths`]: `deep_paths_…`; [`disks`]: `last_inodes_…` |
-//! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `mirror` |
+//! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `resyncd_mirror` |
 //! | deletion of all resources, however it is announced | [`deletions`]: `deletion_of_all_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all resources, one by one | [`deletions`]: `many_deletions_…`; `store::tests` `deletion_guard` |
 //! | empty lists, indexes, dumps and packages | [`empty_lists`] |
 //! | slow and silent peers | [`floods`]: `thousand_silent_peers_…`; [`peers`]: `stalled_peers_…`, `stalled_short_…`; `http::delivery_budget` |
 //! | deliveries that are truncated, never end, or exceed the inbox | [`peers`]: `truncated_delivery_…`, `endless_delivery_…`; tests/destination `full_inbox_…` |
-//! | WebSockets: endless messages, frames of gigabytes, floods of pings, servers that are gone, private addresses, credentials | tests/websocket `hostile`; `fetch::socket`; `sync::channel` `connection` |
+//! | WebSockets: endless messages, frames of gigabytes, floods of pings, servers that are gone, private addresses, credentials | tests/websocket `hostile`; `fetch::socket`; `resyncd_core::channel` `connection` |
 //! | many hosts that never answer | [`unresponsive_hosts`]; over HTTP/2: `engine::apply::executor`; tests/process `http2` |
 //! | hosts without end, and long texts with which they end connections | `fetch::permits`; `fetch::error` |
 //! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_permits`; `store::query_threads`; `engine::set::ingest` |
@@ -35,21 +35,21 @@
 //! | replays of a signed notification | [`replays`], and the tests of `store::delivered` |
 //! | notifications without a signature or with a wrong one | tests/websub `deliveries` |
 //! | a hub that makes up content, digests, times, resources or deletions | [`hubs`]; `store::tests` `cross_check`, `deletion_guard` |
-//! | verifications that were not requested, and forged denials | tests/websub `verifying`, and the tests of `sync::lease` |
+//! | verifications that were not requested, and forged denials | tests/websub `verifying`, and the tests of `resyncd_core::lease` |
 //! | forged requests to unsubscribe | tests/websub `verifying` and `endings` |
-//! | leases of a second, denials without end | the tests of `sync::lease` and `sync::channel`; tests/websub `leases` |
+//! | leases of a second, denials without end | the tests of `resyncd_core::lease` and `resyncd_core::channel`; tests/websub `leases` |
 //! | intervals that are inverted, empty or impossible | [`intervals`]: `impossible_interval_…`; tests/destination `hints`; of packages: `own_change_dumps` |
 //! | Change Sets that name each other in a ring, or without end | [`draft`] |
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
 //! | changes that are withheld for ever | [`stale_documents`]: `source_that_publishes_nothing_…` |
 //! | a hub that names resources without TLS | [`hubs`]: `nothing_is_requested_without_tls_…` |
-//! | requests to the hosts of others: hubs, topics, documents, resources | [`third_parties`]; `fetch::third_parties`; `sync::channel` `choice` |
+//! | requests to the hosts of others: hubs, topics, documents, resources | [`third_parties`]; `fetch::third_parties`; `resyncd_core::channel` `choice` |
 //! | many names of one address | [`third_parties`]: `names_that_resolve_…`; `fetch::third_parties` |
 //! | ports of other protocols | [`third_parties`]: `ports_of_other_protocols_…`; `fetch::third_parties` |
 //! | thousands of new connections a second | [`floods`]: `churn_…`; `http::connection_slots` |
-//! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tests` `tasks` |
-//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `mirror::tests` `disk_faults` |
+//! | the system clock is set | tests/clock.rs, and the tests of `resyncd_core::lease` and `store::tests` `tasks` |
+//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `resyncd_mirror::tests` `disk_faults` |
 //! | packages that do not fit on the disk | [`disks`]: `package_that_…` |
 //! | the state can't be written | [`disks`]: `unwritable_state_…`, `state_writes_…`, `daemon_is_not_ready_…` |
 //! | other users who read the state or the configuration | tests/process/start.rs: `state_folder_…`, `check_warns_…` |
@@ -84,7 +84,7 @@
 //! | passwords in documents, sent or shown | [`credentials`]: `passwords_are_sent_to_…` |
 //! | false lengths, truncated and endless documents, resources and packages | [`bodies`]: `oversized_and_truncated_…`, `download_stops_…` |
 //! | endless responses of hubs, topics and pages | [`bodies`]: `endless_responses_…` |
-//! | slow bodies | [`bodies`]: `trickling_content_…`, `trickling_document_…`, `unneeded_bodies_…`, `slow_source_…`; the tests of `fetch::package` |
+//! | slow bodies | [`bodies`]: `trickling_content_…`, `trickling_document_…`, `unneeded_bodies_…`, `slow_source_…`; the tests of `fetch::package_download` |
 
 mod bodies;
 mod bombs;

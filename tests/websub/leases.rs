@@ -1,4 +1,4 @@
-//! Renewal, denial and loss of a subscription (WebSub, sections 5.2 and 6). The tables of `sync::channel` and `sync::lease`
+//! Renewal, denial and loss of a subscription (WebSub, sections 5.2 and 6). The tables of `resyncd_core::channel` and `resyncd_core::lease`
 //! test the pauses in detail, on a clock of their own.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,9 +9,9 @@
 //! | repeats a refused request without a lease | [`requesting`]: `hub_that_refuses_a_lease_…` |
 //! | confirms only its own requests | [`verifying`] |
 //! | uses the granted lease, whatever was requested | [`verifying`]: `granted_lease_…` |
-//! | renews in time, and uses the running lease meanwhile | [`leases`], and the tables of `sync::channel` and `sync::lease` |
+//! | renews in time, and uses the running lease meanwhile | [`leases`], and the tables of `resyncd_core::channel` and `resyncd_core::lease` |
 //! | accepts a denial at any time | [`leases`]: `denied_…`, `subscription_that_the_hub_ends_…` |
-//! | detects that push has silently stopped | [`leases`]: `lost_subscription_…`, and the tests of `sync::push_watchdog` |
+//! | detects that push has silently stopped | [`leases`]: `lost_subscription_…`, and the tests of `resyncd_core::push_watchdog` |
 //! | checks signatures, and does not reveal the result | [`deliveries`] |
 //! | identifies a channel by its callback alone | [`deliveries`]: `misleading_link_header_…` |
 //! | tolerates unusual headers | [`deliveries`]: `unusual_headers_…` |

@@ -1,4 +1,4 @@
-//! Subscriptions that move: to another hub, another name of the topic, another public URL. The tables of `sync::channel` have
+//! Subscriptions that move: to another hub, another name of the topic, another public URL. The tables of `resyncd_core::channel` have
 //! the order of the attempts.
 
 use resourcesync::Capability;

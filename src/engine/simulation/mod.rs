@@ -17,7 +17,7 @@
 //! | `properties`, `exhaustive`, `scenarios` | where histories come from |
 //! | `promises` | what must hold after every commit |
 //!
-//! Not simulated, among others: requests to hubs (their machine has tables in `sync::channel`).
+//! Not simulated, among others: requests to hubs (their machine has tables in `resyncd_core::channel`).
 //!
 //! `promises` defines what must hold for every history; the histories come from `properties` (random ones), `exhaustive`
 //! (all short ones) and `scenarios` (those that once failed, and those that one decision depends on). What the Source itself does not
