@@ -7,27 +7,33 @@
 #   4. versions: `pywb` (PyPI) as TimeGate and TimeMap of a Source;
 #   5. WebSockets: a Source made of `tornado` (PyPI), as in the example of Notification 0.8, and one made of `websockets` (PyPI);
 #   6. XMPP PubSub: a Source that publishes by `slixmpp` (PyPI), with prosody (Debian) as the server of both;
-#   7. WARC: a dump of version 0.1 that `warcio` (PyPI) writes, compared with what it reads.
-# Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE [FOLDER]
+#   7. WARC: a dump of version 0.1 that `warcio` (PyPI) writes, compared with what it reads;
+#   8. documents that the crate `resourcesync` writes: `resync` reads them, and `lxml` (PyPI) validates them against the schema of the
+#      Sitemap protocol, which the package `sitemap` (npm) has.
+# Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE WRITE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
 #   SAMPLE_SOURCE  the binary of examples/sample_source.rs
+#   WRITE_SOURCE   the binary of crates/resourcesync/examples/write_source.rs
 #   FOLDER         the Python environment, reused by later runs; default target/interop
 set -euo pipefail
 
-if (($# < 2)); then
-    sed -n '2,13p' "$0" >&2
+if (($# < 3)); then
+    sed -n '2,16p' "$0" >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 resyncd=$(realpath "$1")
 sample_source=$(realpath "$2")
-folder=${3:-${CARGO_TARGET_DIR:-$here/../../target}/interop}
+write_source=$(realpath "$3")
+folder=${4:-${CARGO_TARGET_DIR:-$here/../../target}/interop}
 mkdir -p "$folder"
 folder=$(realpath "$folder")
 work=$(mktemp -d "$folder/run.XXXXXX")
 python=$folder/venv/bin/python
 folder_of_python=$folder/venv/bin
 export PYTHONUNBUFFERED=1
+sitemap_version=9.0.1
+sitemap_sha256=413c182add50ef752a3a700a406eb3d8f0ef06bb4b80868563cea7d3ea620575
 
 started=()
 
@@ -416,7 +422,20 @@ read_a_warc() {
     step "warcio: responses, chunked and coded, a resource and a revisit are mirrored from the WARC; mirror equal"
 }
 
+validate_written_documents() {
+    local schema=$work/schema
+    mkdir "$schema"
+    curl -fsS --max-time 60 "https://registry.npmjs.org/sitemap/-/sitemap-$sitemap_version.tgz" >"$work/sitemap.tgz"
+    printf '%s  %s\n' "$sitemap_sha256" "$work/sitemap.tgz" | sha256sum --check --quiet
+    tar -xzf "$work/sitemap.tgz" -C "$schema" --strip-components=2 package/schema/sitemap.xsd
+    cp "$here/resourcesync.xsd" "$schema"
+    "$write_source" "$work/written" >"$work/write_source.log"
+    "$python" "$here/written_documents.py" "$work/written" "$schema"
+    step "resourcesync: resync reads the written documents, and they are valid"
+}
+
 prepare_python
+validate_written_documents
 poll_a_source_of_resync
 apply_patches_of_others
 follow_through_a_hub before
