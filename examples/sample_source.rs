@@ -17,8 +17,8 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use bytes::Bytes;
 use clap::Parser;
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource, Submission};
 use resyncd_core::HubUri;
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource, Submission};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 

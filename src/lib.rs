@@ -20,6 +20,7 @@
 //! | [`resyncd_core`] | decides: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde, a clock |
 //! | [`resyncd_mirror`] | files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`resyncd_packages`] | the members of ZIP, tar and WARC, with bounds, and their manifest | everything else |
+//! | [`resyncd_testkit`] | a sample Source with its hub, for the demo, tests and benchmarks | the Destination |
 //! | [`resyncd_patches`] | JSON Patch, merge patch and XML patches, applied to bytes with bounds | everything else |
 //!
 //! | module | what it does | what it must not know |
@@ -29,7 +30,6 @@
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror's files |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, the engine, SQL |
 //! | [`engine`] | joins them: `documents` (what a set and the audit share), `source` (discovery, worker), `set` (worker, readers of documents, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
-//! | [`demo`] | a sample Source with its hub, for the demo, tests and benchmarks | everything but the protocol and the clock |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
 //! | [`status`] | the data that the status endpoint serializes | everything but the protocol |
@@ -124,7 +124,6 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod demo;
 pub mod engine;
 pub mod fetch;
 pub mod http;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use resourcesync::SourceTime;
 use resyncd::clock;
-use resyncd::demo::{ChannelHub, Fault, HubEvent, HubOptions, SampleOptions, Verifying};
+use resyncd_testkit::{ChannelHub, Fault, HubEvent, HubOptions, SampleOptions, Verifying};
 use tokio::sync::{Mutex, MutexGuard};
 
 use support::{FeedLine, NAME, Rig, SET, resources, soon, time};
@@ -55,6 +55,8 @@ const JUMPS: [i64; 4] = [1, -1, 3650, -3650];
 async fn rig() -> Rig {
     let hub = HubOptions {
         max_lease: Duration::from_secs(4),
+        // It ends its leases by the clock that is set.
+        clock: || clock::now().wall,
         ..HubOptions::default()
     };
     let options = SampleOptions {

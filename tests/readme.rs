@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::support::free_address;
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::metrics::{FAMILIES, MetricKind};
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 use rustix::process::{Pid, Signal, kill_process};
 
 const README: &str = include_str!("../README.md");

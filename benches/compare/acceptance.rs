@@ -17,7 +17,7 @@ use axum::routing::post;
 use axum::serve::ListenerExt as _;
 use resourcesync::{Capability, SourceTime};
 use resyncd::clock;
-use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd_testkit::{SampleOptions, SampleSource};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;

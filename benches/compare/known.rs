@@ -19,8 +19,8 @@ use axum::http::header::{ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use futures_util::{StreamExt as _, stream};
 use resyncd::clock;
-use resyncd::demo::{SampleOptions, SampleSource};
 use resyncd::store::Store;
+use resyncd_testkit::{SampleOptions, SampleSource};
 use rusqlite::{Connection, OpenFlags, params};
 
 use super::daemon::Daemon;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use resyncd::clock;
-use resyncd::demo::{HubDelivery, SampleOptions, SampleSource};
+use resyncd_testkit::{HubDelivery, SampleOptions, SampleSource};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use url::Url;

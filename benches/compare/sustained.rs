@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use resourcesync::SourceTime;
 use resyncd::clock;
-use resyncd::demo::{Hub, HubDelivery, HubOptions};
+use resyncd_testkit::{Hub, HubDelivery, HubOptions};
 
 use super::arrivals::Arrivals;
 use super::daemon::Daemon;

@@ -21,9 +21,6 @@ use super::logging::{self, DefaultLevel};
 use super::output;
 use super::stop_signals::StopSignals;
 use crate::config::{Config, LogFormat, Source};
-use crate::demo::{
-    DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
-};
 use crate::engine::Audit;
 use crate::fetch::{Client, FetchError};
 use crate::status::{Operations, SetStatus, StatusError};
@@ -31,6 +28,9 @@ use crate::store::{FeedEntry, Store, Wake};
 use resourcesync::Capability;
 use resourcesync::uri::parse_uri;
 use resyncd_mirror::FileLock;
+use resyncd_testkit::{
+    DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
+};
 
 /// The folder of the demo's state and mirror.
 const FOLDER: &str = "resyncd-demo";

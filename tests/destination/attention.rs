@@ -4,9 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::status::{FailedResource, HeldDeletion, SetStatus};
 use resyncd_mirror::Mirror;
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 use serde::de::DeserializeOwned;
 
 use crate::support::{Exposition, NAME, Rig, SET, eventually, resources, time};

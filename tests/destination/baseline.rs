@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use resourcesync::{Capability, Entry, Head, Root, SourceTime, write_document};
 use resyncd::clock;
 use resyncd::config::Filter;
-use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd_testkit::{SampleOptions, SampleSource};
 
 use crate::support::{NAME, Rig, SET, client, files, path_of, resources};
 

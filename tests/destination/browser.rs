@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use resyncd::clock;
-use resyncd::demo::Fault;
+use resyncd_testkit::Fault;
 use serde_json::json;
 
 use crate::support::{Browser, NAME, Rig, SET, resources};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use resyncd::demo::{ChannelHub, DumpOptions, Fault, MemberFault, Notification, SampleOptions};
+use resyncd_testkit::{ChannelHub, DumpOptions, Fault, MemberFault, Notification, SampleOptions};
 
 use crate::support::{NAME, Rig, SET, resources, time};
 

@@ -1,7 +1,7 @@
 //! Finding the next Change List when one is closed or replaced (section 12.1).
 
 use resourcesync::{Capability, Entry, Head, Root, SourceTime, write_document};
-use resyncd::demo::{ChannelHub, Fault, SampleOptions};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
 use url::Url;
 
 use super::packing::poll_twice;

@@ -1,7 +1,7 @@
 //! Conditional requests for resources: unchanged bytes are not downloaded again, and bytes that must have changed are
 //! requested unconditionally.
 
-use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd_testkit::{ChannelHub, SampleOptions};
 
 use super::faults::until_retried;
 use crate::support::{NAME, Rig, SET, path_of, resources};

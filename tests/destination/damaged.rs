@@ -2,7 +2,7 @@
 
 use resourcesync::Capability;
 use resyncd::config::Filter;
-use resyncd::demo::{ChannelHub, Notification, SampleOptions};
+use resyncd_testkit::{ChannelHub, Notification, SampleOptions};
 
 use super::packing::{LIST, damage, poll_twice};
 use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, Fault, SampleOptions};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
 
 use crate::support::{NAME, Rig, SET, path_of, resources};
 

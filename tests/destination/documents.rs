@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use resyncd::demo::{ChannelHub, Fault, SampleOptions};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
 
 use resyncd::status::SetStatus;
 
@@ -156,7 +156,7 @@ async fn oversized_document_is_rejected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn baseline_waits_for_a_valid_resource_list() {
-    let source = resyncd::demo::SampleSource::start(resources(5))
+    let source = resyncd_testkit::SampleSource::start(resources(5))
         .await
         .unwrap();
     source.put_document(LIST, "text/html", PAGE);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use resourcesync::{Algorithm, Digest};
 use resyncd::config::{Config, Source};
-use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::SetStatus;
+use resyncd_testkit::{Fault, SampleSource};
 
 use crate::destination::packing::{tar_of, warc_record};
 use crate::destination::selection::selecting;

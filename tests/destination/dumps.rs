@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resourcesync::{Capability, SourceTime};
 use resyncd::config::{Baseline, Config};
-use resyncd::demo::{ChannelHub, Fault, MemberFault, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, Fault, MemberFault, SampleOptions, SampleSource};
 
 use super::packing::{
     DUMP, HEAD, LIST, damage, dumped, only_dumped, package, package_fetches, packages_left,

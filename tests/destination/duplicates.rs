@@ -2,7 +2,7 @@
 
 use resourcesync::{Algorithm, ContentInfo, Digest, Entry, Link};
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 use serde_json::{Value, json};
 use url::Url;
 

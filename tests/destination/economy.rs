@@ -1,7 +1,7 @@
 //! Cost of polling an unchanged Source: one 304 answer per document that can announce changes.
 
 use resourcesync::{Capability, ChangeKind};
-use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd_testkit::{ChannelHub, SampleOptions};
 
 use crate::support::{NAME, Rig, SET, resources, soon};
 

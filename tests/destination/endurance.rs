@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resyncd::config::Source;
-use resyncd::demo::{Fault, SampleSource};
+use resyncd_testkit::{Fault, SampleSource};
 use url::Url;
 
 use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use resyncd::demo::{Fault, SampleOptions, SampleSource};
 use resyncd::status::SetStatus;
+use resyncd_testkit::{Fault, SampleOptions, SampleSource};
 
 use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources};
 

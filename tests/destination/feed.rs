@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use reqwest::{Response, StatusCode};
-use resyncd::demo::{Fault, SampleSource};
+use resyncd_testkit::{Fault, SampleSource};
 use serde_json::Value;
 
 use crate::support::{FeedLine, NAME, Rig, SET, resources, soon};

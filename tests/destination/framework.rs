@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resourcesync::{Capability, ChangeKind};
-use resyncd::demo::{HubEvent, SampleOptions};
+use resyncd_testkit::{HubEvent, SampleOptions};
 use websub::Mode;
 
 use crate::support::{Rig, SET, eventually, files, resources, send, soon};
@@ -118,7 +118,7 @@ async fn channel_that_is_no_longer_advertised_is_unsubscribed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn newly_advertised_channel_is_subscribed_to() {
-    let source = resyncd::demo::SampleSource::start(resources(3))
+    let source = resyncd_testkit::SampleSource::start(resources(3))
         .await
         .unwrap();
     source.remove_channel(SET, &Capability::ChangeNotification);
@@ -258,7 +258,7 @@ async fn new_resource_list_is_not_fetched_while_in_sync() {
 #[tokio::test(flavor = "multi_thread")]
 async fn announced_resource_list_closes_a_gap() {
     let rig = Rig::start_with(
-        resyncd::demo::SampleOptions {
+        resyncd_testkit::SampleOptions {
             change_list: false,
             ..resources(3)
         },

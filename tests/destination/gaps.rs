@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resourcesync::SourceTime;
-use resyncd::demo::{ChangeListForm, ChannelHub, SampleOptions};
+use resyncd_testkit::{ChangeListForm, ChannelHub, SampleOptions};
 
 use super::packing::poll_twice;
 use crate::support::{NAME, Rig, SET, resources, time};

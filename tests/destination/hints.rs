@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use resyncd::demo::Subscription;
+use resyncd_testkit::Subscription;
 use websub::{Signature, SignatureMethod};
 
 use crate::support::{Rig, SET, client, resources, send, soon};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resyncd::config::Filter;
-use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd_testkit::{ChannelHub, SampleOptions};
 
 use crate::support::{NAME, Rig, SET, client, eventually, resources};
 
@@ -59,8 +59,8 @@ async fn indexed(lists: &[(&str, u32)]) -> Rig {
         hub: ChannelHub::None,
         ..resources(9)
     };
-    let source = resyncd::demo::SampleSource::start(options).await.unwrap();
-    source.fail(INDEX, resyncd::demo::Fault::Status(503), usize::MAX);
+    let source = resyncd_testkit::SampleSource::start(options).await.unwrap();
+    source.fail(INDEX, resyncd_testkit::Fault::Status(503), usize::MAX);
     let rig = Rig::follow(source, |config| {
         config.sources[0].poll_interval = Duration::from_secs(1);
     })

@@ -2,7 +2,7 @@
 //! resource, whatever time is covered already.
 
 use resourcesync::{Capability, ChangeKind, Entry, Head, Root, SourceTime, write_document};
-use resyncd::demo::{ChannelHub, Notification, SampleOptions};
+use resyncd_testkit::{ChannelHub, Notification, SampleOptions};
 
 use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};
 

@@ -1,7 +1,7 @@
 //! Indexes that state what their parts name: a part in which nothing is selected is not read, and proves no absence.
 
 use resyncd::config::{Config, Filter};
-use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
 
 use super::packing::put_zip;
 use super::selection::{selecting, until_mirrored};

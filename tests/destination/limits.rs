@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::status::SetStatus;
 use resyncd::store::Store;
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 
 use super::packing::only_dumped;
 use crate::support::{Rig, SET, eventually, resources};

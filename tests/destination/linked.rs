@@ -2,9 +2,9 @@
 
 use resourcesync::{Algorithm, ContentInfo, Digest, Link};
 use resyncd::config::{Baseline, Config, Filter};
-use resyncd::demo::{ChannelHub, DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::{LinkRules, MediaRange, Selection};
 use resyncd::status::{HeldDeletion, SetStatus};
+use resyncd_testkit::{ChannelHub, DumpOptions, Fault, SampleOptions, SampleSource};
 use serde_json::json;
 
 use crate::support::{NAME, Rig, SET, eventually, resources};

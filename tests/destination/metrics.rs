@@ -3,9 +3,9 @@
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HOST};
 use resyncd::config::{Hook, HookAction};
-use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 use resyncd::metrics::FAMILIES;
 use resyncd::status::Status;
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
 
 use super::packing::LIST;
 use crate::support::{Exposition, NAME, Rig, SET, client, eventually, resources, send};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resourcesync::{Capability, SourceTime};
-use resyncd::demo::SampleSource;
+use resyncd_testkit::SampleSource;
 
 use super::change_dumps::{DUMP, fetches, only_dumped, polled};
 use super::packing::{HEAD, gzip, put_zip, tar_of, warc_record};

@@ -3,7 +3,7 @@
 use resourcesync::{Algorithm, Digest};
 use resyncd::clock;
 use resyncd::config::Baseline;
-use resyncd::demo::{ChannelHub, Fault, MemberFault, PathForm, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, Fault, MemberFault, PathForm, SampleOptions, SampleSource};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::packing::{

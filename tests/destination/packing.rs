@@ -4,7 +4,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use resyncd::demo::{DumpOptions, SampleOptions};
+use resyncd_testkit::{DumpOptions, SampleOptions};
 
 pub(crate) use crate::support::put_zip;
 use crate::support::{NAME, Rig, client, resources};

@@ -8,7 +8,7 @@ use reqwest::header::{ACCEPT, HeaderMap, LOCATION, ORIGIN};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use resourcesync::Link;
 use resyncd::config::Secret;
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 use url::Url;
 
 use crate::support::{

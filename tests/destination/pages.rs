@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 
 use crate::support::{NAME, Rig, SET, capability_list, change, eventually, resources, soon, time};
 

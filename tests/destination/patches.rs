@@ -2,8 +2,8 @@
 
 use resourcesync::{Algorithm, ContentInfo, Digest, Entry, Link};
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 use resyncd::status::SetStatus;
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
 
 use super::change_dumps::{only_dumped, polled};
 use super::duplicates::{announce, update};

@@ -1,7 +1,7 @@
 //! The examples of the core, section 14, with each key of the configuration in turn, and the sample Source, which publishes every relation.
 
 use resyncd::config::Config;
-use resyncd::demo::SampleOptions;
+use resyncd_testkit::SampleOptions;
 use serde_json::Value;
 
 use crate::support::{

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use resyncd::config::{Config, Filter};
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::protocol::{MediaRange, Selection};
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 
 use crate::support::{FeedLine, Rig, eventually, resources, soon};
 
@@ -55,7 +55,7 @@ async fn polled(change: impl FnOnce(&mut Config)) -> Rig {
         ..resources(0)
     };
     let source = SampleSource::start(options).await.unwrap();
-    source.fail(LIST, resyncd::demo::Fault::Status(503), usize::MAX);
+    source.fail(LIST, resyncd_testkit::Fault::Status(503), usize::MAX);
     Rig::follow(source, |config| {
         config.sources[0].poll_interval = Duration::from_secs(1);
         change(config);

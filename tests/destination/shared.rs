@@ -1,7 +1,7 @@
 //! Resources that belong to several sets.
 
 use resourcesync::{Capability, ChangeKind, Entry, Head, Root, write_document};
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 
 use super::packing::poll_twice;
 use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use resyncd::config::Config;
-use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::{SetStatus, SourceStatus};
+use resyncd_testkit::{Fault, SampleSource};
 
 use crate::support::{NAME, Rig, SET, eventually, files, only_pages, path_of, resources};
 

@@ -1,6 +1,6 @@
 //! The status endpoint.
 
-use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd_testkit::{ChannelHub, SampleOptions};
 
 use super::packing::LIST;
 use crate::support::{FeedLine, NAME, Rig, SET, client, eventually, resources, soon, time};

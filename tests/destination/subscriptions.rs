@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use resyncd::demo::{ChannelHub, Hub, HubOptions, SampleOptions, Submission, Subscription};
+use resyncd_testkit::{ChannelHub, Hub, HubOptions, SampleOptions, Submission, Subscription};
 
 use crate::support::{NAME, Rig, SET, resources, soon};
 

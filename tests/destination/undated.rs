@@ -1,6 +1,6 @@
 //! Entries that state nothing but a URI: their resources are requested again for each new version of the list.
 
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 
 use crate::support::{NAME, Rig, SET, resources};
 
@@ -27,7 +27,7 @@ async fn undated(more: &str, per_day: u64) -> Rig {
         ..resources(3)
     };
     let source = SampleSource::start(options).await.unwrap();
-    source.fail(LIST, resyncd::demo::Fault::Status(503), usize::MAX);
+    source.fail(LIST, resyncd_testkit::Fault::Status(503), usize::MAX);
     let rig = Rig::follow(source, |config| {
         config.sources[0].undated_per_day = per_day;
     })

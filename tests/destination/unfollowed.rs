@@ -1,6 +1,6 @@
 //! Subscriptions of what is no longer followed: they end at the next start, and their callbacks answer that they are gone.
 
-use resyncd::demo::{Granting, HubEvent, SampleOptions, Subscription};
+use resyncd_testkit::{Granting, HubEvent, SampleOptions, Subscription};
 
 use crate::support::{NAME, Rig, client, eventually, resources, send, soon};
 

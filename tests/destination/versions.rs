@@ -10,9 +10,9 @@ use axum::response::IntoResponse;
 use parking_lot::Mutex;
 use resourcesync::{Entry, Link, SourceTime};
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 use resyncd::protocol::version_name;
 use resyncd::status::{ResourceVersion, VersionsStatus};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
 use url::Url;
 
 use super::duplicates::{announce, update};

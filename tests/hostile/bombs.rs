@@ -9,8 +9,8 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use resourcesync::Capability;
-use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::{SetStatus, StatusError};
+use resyncd_testkit::{Fault, SampleSource};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use resyncd::clock;
 use resyncd::config::Source;
-use resyncd::demo::SampleSource;
 use resyncd::store::{Store, StoreError, TasksInProgress};
 use resyncd_core::ResourceUri;
+use resyncd_testkit::SampleSource;
 
 use crate::support::process::Home;
 use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources, soon};
@@ -279,7 +279,7 @@ async fn daemon_recovers_from_any_flipped_bit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_found_while_running_stops_the_daemon_and_the_next_start_rebuilds() {
-    let source = resyncd::demo::SampleSource::start(resources(30))
+    let source = resyncd_testkit::SampleSource::start(resources(30))
         .await
         .unwrap();
     let home = Home::new(&source.url(), "");

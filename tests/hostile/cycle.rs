@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use resourcesync::SourceTime;
 use resyncd::clock;
-use resyncd::demo::{ChannelHub, HubOptions, Notification, SampleOptions, SampleSource};
 use resyncd::store::Store;
 use resyncd_core::ResourceUri;
+use resyncd_testkit::{ChannelHub, HubOptions, Notification, SampleOptions, SampleSource};
 use url::Url;
 
 use crate::hostile::traced::Crash;

@@ -1,6 +1,6 @@
 //! A Source that deletes all its resources: the deletions are held back until a person approves them, however they are announced.
 
-use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
+use resyncd_testkit::{ChannelHub, DumpOptions, SampleOptions};
 
 use crate::hostile::PROCESSOR;
 use crate::hostile::bodies::UNREACHED;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use resyncd::demo::{DumpOptions, SampleOptions, SampleSource};
+use resyncd_testkit::{DumpOptions, SampleOptions, SampleSource};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::support::process::{Home, Running};

@@ -4,7 +4,7 @@
 use resourcesync::{Capability, Entry, Head, Root, SourceTime, write_document};
 use resyncd::clock;
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
+use resyncd_testkit::{ChannelHub, DumpOptions, SampleOptions};
 
 use crate::hostile::PROCESSOR;
 use crate::hostile::entry_points::package_of;

@@ -4,7 +4,7 @@ use std::io::{Cursor, Write};
 
 use bytes::Bytes;
 use resourcesync::{Capability, ChangeKind, Head, Root, write_document};
-use resyncd::demo::{ChannelHub, DumpOptions, Fault, SampleOptions};
+use resyncd_testkit::{ChannelHub, DumpOptions, Fault, SampleOptions};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use resourcesync::Capability;
-use resyncd::demo::{HubDelivery, SampleSource, Subscription};
+use resyncd_testkit::{HubDelivery, SampleSource, Subscription};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use chrono::TimeDelta;
 use resourcesync::{Algorithm, ChangeKind, Digest, Entry, Link};
 use resyncd::config::{Config, Filter};
-use resyncd::demo::{Fault, Hub, HubOptions, Notification, SampleOptions, SampleSource};
 use resyncd::protocol::{LinkRules, MediaRange};
 use resyncd::status::SetStatus;
+use resyncd_testkit::{Fault, Hub, HubOptions, Notification, SampleOptions, SampleSource};
 use tokio::net::TcpListener;
 use url::Url;
 

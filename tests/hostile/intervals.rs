@@ -5,7 +5,7 @@ use std::time::Duration;
 use resourcesync::{
     Capability, ChangeKind, Entry, Head, Interval, Root, SourceTime, write_document,
 };
-use resyncd::demo::{ChannelHub, SampleOptions, Subscription};
+use resyncd_testkit::{ChannelHub, SampleOptions, Subscription};
 use url::Url;
 use websub::{Signature, SignatureMethod};
 

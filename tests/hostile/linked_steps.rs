@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use resourcesync::{Algorithm, ContentInfo, Digest, Link};
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 
 use crate::support::completeness::content_of_length;
 use crate::support::process::Home;

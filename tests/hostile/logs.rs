@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use resourcesync::Capability;
 use resyncd::clock;
-use resyncd::demo::{Fault, SampleSource};
+use resyncd_testkit::{Fault, SampleSource};
 use websub::{Mode, Signature, SignatureMethod, Verification};
 
 use crate::hostile::PROCESSOR;

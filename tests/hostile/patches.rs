@@ -1,7 +1,7 @@
 //! Patches that take more time than their length.
 
 use resourcesync::{Algorithm, ContentInfo, Digest, Link};
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 
 use crate::support::process::Home;
 use crate::support::{NAME, SET, change, change_list, eventually, resources, time};

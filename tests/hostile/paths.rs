@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use resourcesync::{Capability, Entry, Head, Root, write_document};
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd_core::ResourceUri;
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 use url::Url;
 
 use crate::support::process::Home;

@@ -18,9 +18,9 @@ use std::path::Path;
 use std::process::Command;
 
 use resyncd::clock;
-use resyncd::demo::{SampleOptions, SampleSource};
 use resyncd_core::ResourceUri;
 use resyncd_mirror::plain_path;
+use resyncd_testkit::{SampleOptions, SampleSource};
 use rusqlite::Connection;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd_testkit::{SampleOptions, SampleSource};
 use rusqlite::Connection;
 
 use crate::support::process::Home;

@@ -5,7 +5,7 @@ use std::fs;
 use futures_util::StreamExt;
 use futures_util::stream;
 use resourcesync::Capability;
-use resyncd::demo::{SampleSource, Subscription};
+use resyncd_testkit::{SampleSource, Subscription};
 use websub::{Signature, SignatureMethod};
 
 use crate::support::process::Home;

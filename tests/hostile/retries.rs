@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use resyncd::demo::{Fault, SampleSource};
+use resyncd_testkit::{Fault, SampleSource};
 use rusqlite::Connection;
 
 use crate::support::{NAME, Rig, SET, resources};

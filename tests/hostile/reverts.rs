@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resyncd::demo::{Fault, SampleSource};
+use resyncd_testkit::{Fault, SampleSource};
 
 use crate::hostile::traced::Traced;
 use crate::support::process::Home;

@@ -4,8 +4,8 @@
 use std::fs;
 
 use resourcesync::{Capability, ChangeKind};
-use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::SourceStatus;
+use resyncd_testkit::{Fault, SampleSource};
 use rusqlite::{Connection, OpenFlags};
 use url::Url;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use resourcesync::{Capability, Entry, Head, Root, write_document};
-use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
 
 use crate::support::{NAME, Rig, SET, capability_list, client, resources, soon, time};
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use resourcesync::Link;
 use resyncd::config::Filter;
-use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource, Submission};
 use resyncd::protocol::LinkRules;
 use resyncd::status::SetStatus;
 use resyncd_core::HubUri;
+use resyncd_testkit::{ChannelHub, HubOptions, SampleOptions, SampleSource, Submission};
 use tokio::net::TcpListener;
 use url::Url;
 

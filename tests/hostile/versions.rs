@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use resourcesync::{Algorithm, Digest, Link};
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::protocol::version_name;
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 
 use crate::support::process::Home;
 use crate::support::{

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use resyncd::demo::{Fault, SampleOptions, SampleSource};
+use resyncd_testkit::{Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
 use crate::support::process::{Home, command, signal, text, wait_for_exit};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use resyncd::demo::SampleSource;
+use resyncd_testkit::SampleSource;
 
 use crate::support::process::{Home, text};
 use crate::support::{SET, resources};

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, pipe};
 use std::process::Stdio;
 
-use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::{FailedResource, Status};
+use resyncd_testkit::{Fault, SampleSource};
 
 use crate::support::process::{Home, Running, command, program, signal, text, wait_for_exit};
 use crate::support::{NAME, SET, eventually, resources, soon};
@@ -349,7 +349,7 @@ async fn unsubscribe_reports_a_hub_that_does_not_confirm() {
     let running = home.run();
     home.settled(&source).await;
     running.kill();
-    hub.configure(|hub| hub.granting = resyncd::demo::Granting::Refuse(500));
+    hub.configure(|hub| hub.granting = resyncd_testkit::Granting::Refuse(500));
     let output = home.run_command(&["unsubscribe"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stdout).contains("500"), "{output:?}");

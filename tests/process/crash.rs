@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use resyncd::clock;
-use resyncd::demo::{
+use resyncd_testkit::{
     DumpOptions, Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions, Verifying,
 };
 use tokio::time::MissedTickBehavior;
@@ -137,7 +137,7 @@ async fn no_pushed_change_is_lost_by_kills() {
     home.settled(&source).await;
     running.kill();
     let hub = source.hub().unwrap();
-    let callbacks = |hub: &resyncd::demo::Hub| {
+    let callbacks = |hub: &resyncd_testkit::Hub| {
         let mut found: Vec<_> = hub
             .subscriptions()
             .into_iter()

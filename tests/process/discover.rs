@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::Output;
 
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
 use crate::support::process::{Home, program, text};

@@ -1,6 +1,6 @@
 //! `forget`: what a Source has left is deleted, beside a daemon and without one.
 
-use resyncd::demo::SampleSource;
+use resyncd_testkit::SampleSource;
 
 use crate::process::reload::{reload, table, until_settled, write_sources};
 use crate::support::process::{Home, text};

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use resyncd::demo::SampleSource;
+use resyncd_testkit::SampleSource;
 use serde_json::Value;
 
 use crate::support::process::{Home, Running, command};

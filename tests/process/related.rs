@@ -1,6 +1,6 @@
 //! Related resources: a daemon that is killed while it mirrors them.
 
-use resyncd::demo::Fault;
+use resyncd_testkit::Fault;
 
 use crate::support::process::Home;
 use crate::support::{Examples, KEYS, NAME, Way, soon, until_verified};

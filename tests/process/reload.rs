@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use chrono::{DateTime, TimeDelta};
-use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::{SetStatus, SourceStatus, Status};
+use resyncd_testkit::{Fault, SampleSource};
 use tokio::net::UnixDatagram;
 
 use crate::support::process::{Home, Running, text};

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd_testkit::{SampleOptions, SampleSource};
 use tokio::net::UnixDatagram;
 
 use crate::support::process::{Home, command, preloadable, text};

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::process::{Output, Stdio};
 
 use resourcesync::Capability;
-use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
+use resyncd_testkit::{DumpOptions, Fault, SampleOptions, SampleSource};
 
 use crate::support::process::{
     Home, command, isolated_command, program, signal, text, wait_for_exit,

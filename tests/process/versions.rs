@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use resourcesync::{Algorithm, Digest, Entry, Link, SourceTime};
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::{format_http_date, version_name};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 
 use crate::support::process::Home;
 use crate::support::{

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use resourcesync::{Algorithm, Digest};
 use resyncd::config::{self, Config};
-use resyncd::demo::{ChannelHub, DumpOptions, Notification, SampleOptions, SampleSource};
 use resyncd::status::SetStatus;
+use resyncd_testkit::{ChannelHub, DumpOptions, Notification, SampleOptions, SampleSource};
 
 use super::{FeedLine, Files, NAME, Operator, SET, difference, eventually, files, put_zip, time};
 

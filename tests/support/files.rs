@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use resyncd::demo::SampleSource;
+use resyncd_testkit::SampleSource;
 use url::Url;
 
 /// File contents by path, relative to the mirror.

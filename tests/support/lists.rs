@@ -3,7 +3,7 @@
 use std::io::{Cursor, Write};
 
 use resourcesync::{Capability, ChangeKind, Entry, Head, Link, Root, SourceTime, write_document};
-use resyncd::demo::SampleSource;
+use resyncd_testkit::SampleSource;
 use url::Url;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;

@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use resyncd::clock;
 use resyncd::config;
-use resyncd::demo::SampleSource;
 use resyncd::status::{SetStatus, Status};
+use resyncd_testkit::SampleSource;
 use tempfile::TempDir;
 
 use crate::support::{

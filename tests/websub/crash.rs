@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use resyncd::demo::SampleSource;
+use resyncd_testkit::SampleSource;
 use websub::Mode;
 
 use crate::support::process::Home;

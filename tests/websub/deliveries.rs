@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use resyncd::config::Signatures;
-use resyncd::demo::{HubOptions, SampleOptions, Signing, Subscription};
+use resyncd_testkit::{HubOptions, SampleOptions, Signing, Subscription};
 use websub::{Signature, SignatureMethod};
 
 use crate::support::{Rig, SET, client, eventually, resources, soon};

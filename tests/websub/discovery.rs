@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use chrono::DateTime;
 use resourcesync::Capability;
 use resyncd::clock;
-use resyncd::demo::{Fault, Hub, HubOptions, Verifying};
+use resyncd_testkit::{Fault, Hub, HubOptions, Verifying};
 use websub::Mode;
 
 use crate::support::{Rig, SET, client, eventually, soon};

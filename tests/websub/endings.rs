@@ -1,8 +1,8 @@
 //! The end of a subscription, and the answers to a hub afterwards.
 
 use resourcesync::Capability;
-use resyncd::demo::{Granting, HubEvent, Verifying};
 use resyncd::status::UnsubscribeResult;
+use resyncd_testkit::{Granting, HubEvent, Verifying};
 use websub::Mode;
 
 use crate::support::{NAME, Rig, SET, client, resources, soon};

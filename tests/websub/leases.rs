@@ -7,8 +7,8 @@ use std::time::Duration;
 use chrono::{DateTime, FixedOffset, TimeDelta};
 use resourcesync::Capability;
 use resyncd::clock;
-use resyncd::demo::{Granting, HubEvent, HubOptions, SampleSource};
 use resyncd::status::SetStatus;
+use resyncd_testkit::{Granting, HubEvent, HubOptions, SampleSource};
 
 use crate::support::{NAME, Rig, SET, resources, soon};
 use crate::websub::{check_push, requested_after, requests, subscribed, with_hub};

@@ -38,10 +38,10 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::post;
 use resourcesync::Capability;
-use resyncd::demo::{
+use resyncd_core::HubUri;
+use resyncd_testkit::{
     ChannelHub, Hub, HubEvent, HubOptions, SampleOptions, SampleSource, Subscription,
 };
-use resyncd_core::HubUri;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use websub::{Mode, Signature, SignatureMethod, SubscriptionRequest, Verification};

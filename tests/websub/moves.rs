@@ -2,7 +2,7 @@
 //! the order of the attempts.
 
 use resourcesync::Capability;
-use resyncd::demo::{Granting, Hub, HubOptions, SampleSource, Subscription};
+use resyncd_testkit::{Granting, Hub, HubOptions, SampleSource, Subscription};
 use websub::Mode;
 
 use crate::support::{NAME, Rig, SET, eventually, resources, soon};

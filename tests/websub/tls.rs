@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use resyncd::demo::{Hub, HubOptions, SampleSource};
 use resyncd_core::HubUri;
+use resyncd_testkit::{Hub, HubOptions, SampleSource};
 use rustls::{ServerConnection, Stream};
 
 use crate::support::process::Home;

@@ -3,8 +3,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::Capability;
 use resyncd::clock;
-use resyncd::demo::{HubOptions, SampleOptions, Verifying};
 use resyncd::status::StatusError;
+use resyncd_testkit::{HubOptions, SampleOptions, Verifying};
 use rusqlite::Connection;
 use websub::Mode;
 

@@ -1,8 +1,8 @@
 //! A Source of version 0.1 that publishes its changes at a node, and a daemon that follows it.
 
 use resyncd::config::{Config, XmppConfig, XmppPassword};
-use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::status::{ChannelStatus, SetStatus};
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 
 use crate::support::{Files, NAME, Rig, difference, eventually, files, path_of};
 use crate::xmpp::prosody::{PASSWORD, Prosody, Publisher};

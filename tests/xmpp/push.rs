@@ -1,8 +1,8 @@
 //! Baseline, push and restarts.
 
 use resyncd::config::{Config, XmppPassword};
-use resyncd::demo::Fault;
 use resyncd::status::UnsubscribeResult;
+use resyncd_testkit::Fault;
 
 use crate::support::{NAME, eventually};
 use crate::xmpp::draft::{Draft, NODE, account};

@@ -34,7 +34,10 @@ fn main() {
 
     // The subscriber has asked for that, and answers 200 with the challenge.
     let received = Verification::parse_query(&query).expect("a complete query");
-    assert_eq!((received.mode, &received.topic), (request.mode, &request.topic));
+    assert_eq!(
+        (received.mode, &received.topic),
+        (request.mode, &request.topic)
+    );
     println!("200: {}", received.challenge.unwrap_or_default());
 
     // The hub delivers what the publisher has published, with the header X-Hub-Signature.
@@ -46,7 +49,11 @@ fn main() {
     // The subscriber accepts the body only if a signature verifies it.
     let signatures = Signature::parse_all([header.as_str()].into_iter());
     let secret = request.secret.unwrap_or_default();
-    let is_genuine = |body: &[u8]| signatures.iter().any(|it| it.verifies(secret.as_bytes(), body));
+    let is_genuine = |body: &[u8]| {
+        signatures
+            .iter()
+            .any(|it| it.verifies(secret.as_bytes(), body))
+    };
     assert!(is_genuine(body));
     assert!(!is_genuine(b"<urlset>forged</urlset>"));
 }

@@ -515,7 +515,7 @@ async fn a_package_does_not_delay_resources_and_documents() {
 
 #[tokio::test]
 async fn a_package_of_the_sample_source_is_fetched_and_read() {
-    use crate::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
+    use resyncd_testkit::{DumpOptions, Fault, SampleOptions, SampleSource};
 
     let source = SampleSource::start(SampleOptions {
         resource_size: 100_000,

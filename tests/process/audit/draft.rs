@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use resyncd::demo::SampleSource;
+use resyncd_testkit::SampleSource;
 
 use super::{assert_found, sync};
 use crate::support::process::Home;

@@ -1,7 +1,7 @@
 //! `audit --origin`: files are also compared with what is stated of their originals (core, section 14.8).
 
 use resourcesync::{Algorithm, Capability, Digest, Entry, Head, Link, Root, write_document};
-use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
+use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 use serde_json::{Value, json};
 
 use super::{alter, file, lines, sync};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::clock;
 use resourcesync::SourceTime;
+
+use crate::Clock;
 
 const SECOND: i64 = 1_000_000;
 
@@ -14,7 +15,9 @@ const SECOND: i64 = 1_000_000;
 /// are whole seconds.
 #[derive(Clone, Debug)]
 pub(super) struct SampleClock {
-    /// Fixed at this moment; `None`: follows the wall clock.
+    /// What it follows.
+    clock: Clock,
+    /// Fixed at this moment; `None`: follows the clock behind it.
     still: Option<i64>,
     /// By how much it was moved, in microseconds.
     moved: i64,
@@ -27,9 +30,10 @@ pub(super) struct SampleClock {
 }
 
 impl SampleClock {
-    /// A clock that is fixed at `still` until it is moved, or follows the wall clock.
-    pub(super) fn new(still: Option<SourceTime>, whole_seconds: bool) -> Self {
+    /// A clock that is fixed at `still` until it is moved, or follows the clock behind it.
+    pub(super) fn new(clock: Clock, still: Option<SourceTime>, whole_seconds: bool) -> Self {
         Self {
+            clock,
             still: still.map(SourceTime::micros),
             moved: 0,
             step: if whole_seconds { SECOND } else { 1 },
@@ -67,7 +71,7 @@ impl SampleClock {
     fn give(&mut self, earliest: i64, used: bool) -> SourceTime {
         let reading = self
             .still
-            .unwrap_or_else(|| SourceTime::from(clock::now().wall).micros());
+            .unwrap_or_else(|| SourceTime::from((self.clock)()).micros());
         let reading = reading + self.moved;
         self.last = earliest.max(reading - reading.rem_euclid(self.step));
         self.used = used;
@@ -81,7 +85,11 @@ mod tests {
 
     #[test]
     fn moments_of_changes_are_unique_and_boundaries_separate_them() {
-        let mut clock = SampleClock::new(Some(SourceTime::from_micros(10)), false);
+        let mut clock = SampleClock::new(
+            crate::system_clock,
+            Some(SourceTime::from_micros(10)),
+            false,
+        );
         let moments: Vec<i64> = [
             clock.change(),
             clock.change(),
@@ -98,7 +106,11 @@ mod tests {
 
     #[test]
     fn changes_of_one_interval_only_share_whole_seconds() {
-        let mut clock = SampleClock::new(Some(SourceTime::from_micros(2_500_000)), true);
+        let mut clock = SampleClock::new(
+            crate::system_clock,
+            Some(SourceTime::from_micros(2_500_000)),
+            true,
+        );
         assert_eq!(clock.change().micros(), 2 * SECOND);
         assert_eq!(clock.change().micros(), 2 * SECOND);
         assert_eq!(clock.boundary().micros(), 3 * SECOND);
@@ -109,7 +121,7 @@ mod tests {
 
     #[test]
     fn clock_follows_the_wall_clock_and_never_goes_back() {
-        let mut clock = SampleClock::new(None, false);
+        let mut clock = SampleClock::new(crate::system_clock, None, false);
         let first = clock.change();
         assert!(first.micros() > 1_700_000_000 * SECOND);
         assert!(clock.change() > first);

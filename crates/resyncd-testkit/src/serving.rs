@@ -12,7 +12,6 @@ use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::DemoError;
-use crate::protocol::format_link_header;
 
 /// The longest request body that is read, in bytes: a notification that a Source submits.
 const MAX_REQUEST_BODY: usize = 256 << 20;
@@ -79,5 +78,5 @@ pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, DemoError> {
 
 /// The value of the Link header of a topic and of what is sent on it (Change Notification, section 4.1).
 pub(super) fn channel_links(topic: &str, hub: &str) -> String {
-    format_link_header(&[("self", topic), ("hub", hub)])
+    format!("<{topic}>; rel=\"self\", <{hub}>; rel=\"hub\"")
 }

@@ -7,7 +7,7 @@ use reqwest::header::{CONTENT_TYPE, LINK};
 use super::event::{HubDelivery, HubEvent};
 use super::options::Signing;
 use super::state::{SharedHub, Subscription};
-use crate::demo::serving;
+use crate::serving;
 use websub::{Signature, SignatureMethod};
 
 /// Delivers to every subscriber of a topic concurrently.

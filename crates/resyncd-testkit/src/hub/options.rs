@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use websub::SignatureMethod;
 
+use crate::{Clock, system_clock};
+
 /// The options of a hub. The default conforms to WebSub.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
@@ -34,6 +36,8 @@ pub struct HubOptions {
     pub retry_after: Duration,
     /// How long a subscriber may take to answer.
     pub timeout: Duration,
+    /// What time it is, for the ends of leases.
+    pub clock: Clock,
 }
 
 impl Default for HubOptions {
@@ -52,6 +56,7 @@ impl Default for HubOptions {
             attempts: 3,
             retry_after: Duration::from_millis(100),
             timeout: Duration::from_secs(180),
+            clock: system_clock,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - **Tests compose faults.** [`SampleSource::notify`] makes a notification and [`SampleSource::publish`] sends it to the hub: a lost
 //!   one is not published, a duplicate is published twice, a late one after the next.
-//! - **Its time never goes back.** Times follow [`crate::clock`] or a clock that a test moves; two changes never have the same time,
+//! - **Its time never goes back.** Times follow the system clock or a clock that a test moves; two changes never have the same time,
 //!   unless whole seconds are configured.
 //! - **Documents are correct unless configured otherwise.** The intervals of consecutive notifications adjoin, the Change List has
 //!   every change, and the Resource List and the Resource Dump are snapshots made on request only.
@@ -15,10 +15,14 @@
 //! Specification: the core (ANSI/NISO Z39.99-2014), sections 8 to 13; Change Notification 1.0.1 and Framework Notification 1.0.1,
 //! sections 3 to 5; WebSub, sections 5 and 7, the hub's side.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
 mod hub;
 mod serving;
 mod source;
 mod traffic;
+
+use chrono::{DateTime, Utc};
 
 pub use hub::{
     Granting, Hub, HubCounts, HubDelivery, HubEvent, HubOptions, Signing, Subscription, Verifying,
@@ -28,6 +32,19 @@ pub use source::{
     SampleOptions, SampleSource, Submission,
 };
 pub use traffic::{Traffic, TrafficEvent, TrafficOptions, Transmission};
+
+/// What time it is.
+pub type Clock = fn() -> DateTime<Utc>;
+
+/// The clock of the system.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a Source has a clock of its own, and this is not the daemon's"
+)]
+#[must_use]
+pub fn system_clock() -> DateTime<Utc> {
+    Utc::now()
+}
 
 /// An error of the sample Source or its hub.
 #[derive(Debug, thiserror::Error)]

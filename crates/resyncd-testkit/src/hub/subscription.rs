@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::event::HubEvent;
 use super::options::{HubOptions, Verifying};
 use super::state::{SharedHub, Subscription};
-use crate::clock;
 use websub::{Mode, SubscriptionRequest, Verification};
 
 /// How long a lease of that many seconds is at most, so that adding it to now stays a date.
@@ -73,8 +72,8 @@ fn store(
     lease: Duration,
     keeps_old_secret: bool,
 ) {
-    let expires_at = clock::now().plus(lease).wall;
     let mut state = shared.state.lock();
+    let expires_at = (state.options.clock)() + lease;
     let key = (request.topic.clone(), request.callback.clone());
     let old = state.subscriptions.get(&key);
     let old_secret = old

@@ -16,7 +16,7 @@ use super::options::{ChannelHub, SampleOptions, Submission};
 use super::resource::path_and_query;
 use super::resource_set::ResourceSet;
 use super::served::{Negotiated, Representation, ServedFile};
-use crate::demo::serving;
+use crate::serving;
 use resourcesync::{Capability, ChangeKind, SourceTime};
 use resyncd_core::HubUri;
 
@@ -53,7 +53,7 @@ impl SampleState {
         let mut state = Self {
             base,
             hub,
-            clock: SampleClock::new(options.start, options.whole_seconds),
+            clock: SampleClock::new(options.clock, options.start, options.whole_seconds),
             options,
             sets: BTreeMap::new(),
             documents: BTreeMap::new(),

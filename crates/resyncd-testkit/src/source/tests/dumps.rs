@@ -6,7 +6,7 @@ use reqwest::header::{IF_RANGE, RANGE};
 use zip::ZipArchive;
 
 use super::*;
-use crate::demo::{DumpOptions, Fault, MemberFault, PathForm};
+use crate::{DumpOptions, Fault, MemberFault, PathForm};
 use resourcesync::{Algorithm, Digest};
 
 fn both() -> SampleOptions {

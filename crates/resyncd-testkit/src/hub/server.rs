@@ -14,7 +14,6 @@ use super::event::HubEvent;
 use super::options::{Granting, Verifying};
 use super::state::{InProgress, SharedHub};
 use super::{delivery, subscription};
-use crate::protocol::parse_link_header;
 use websub::SubscriptionRequest;
 
 /// The path of the hub's URI.
@@ -45,12 +44,14 @@ async fn relay(shared: &SharedHub, headers: &HeaderMap, body: Bytes) -> StatusCo
         .get_all(LINK)
         .iter()
         .filter_map(|it| it.to_str().ok());
-    let topic = links
-        .flat_map(|links| parse_link_header(links, shared.uri.url()))
-        .find(|link| link.rel == "self");
+    let topic = links.flat_map(|links| links.split(',')).find_map(|link| {
+        link.trim()
+            .strip_suffix(">; rel=\"self\"")?
+            .strip_prefix('<')
+    });
     match topic {
         Some(topic) => {
-            delivery::deliver_all(shared, topic.href.as_str(), body).await;
+            delivery::deliver_all(shared, topic, body).await;
             StatusCode::OK
         }
         None => StatusCode::BAD_REQUEST,

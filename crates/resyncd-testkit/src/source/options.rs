@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::demo::HubOptions;
+use crate::{Clock, HubOptions, system_clock};
 use resourcesync::SourceTime;
 use resyncd_core::HubUri;
 
@@ -40,7 +40,9 @@ pub struct SampleOptions {
     pub latest_on_topic: bool,
     /// Whether times are whole seconds, so that changes within one notification may have the same.
     pub whole_seconds: bool,
-    /// The time of its clock until it is moved; `None`: the wall clock.
+    /// What time it is.
+    pub clock: Clock,
+    /// The time of its clock until it is moved; `None`: that of `clock`.
     pub start: Option<SourceTime>,
 }
 
@@ -62,6 +64,7 @@ impl Default for SampleOptions {
             hub: ChannelHub::Own(HubOptions::default()),
             latest_on_topic: true,
             whole_seconds: false,
+            clock: system_clock,
             start: None,
         }
     }

@@ -10,7 +10,6 @@ use tokio::sync::watch;
 
 use super::event::EventLog;
 use super::options::HubOptions;
-use crate::clock;
 use resyncd_core::HubUri;
 
 /// A subscription that is active.
@@ -64,8 +63,8 @@ pub(super) struct HubState {
 
 impl SharedHub {
     pub(super) fn active(&self, wanted: impl Fn(&Subscription) -> bool) -> Vec<Subscription> {
-        let now = clock::now().wall;
         let state = self.state.lock();
+        let now = (state.options.clock)();
         let active = state.subscriptions.values();
         active
             .filter(|subscription| subscription.expires_at > now && wanted(subscription))

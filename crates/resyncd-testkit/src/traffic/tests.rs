@@ -1,7 +1,7 @@
 //! The traffic is reproducible and bounded.
 
 use super::*;
-use crate::demo::{ChannelHub, SampleOptions};
+use crate::{ChannelHub, SampleOptions};
 use resourcesync::SourceTime;
 
 /// Ends a test that would hang.
@@ -64,7 +64,7 @@ async fn nothing_grows_without_bound() {
 }
 
 async fn served(source: &SampleSource, file: &str) -> String {
-    let client = crate::demo::serving::client(LIMIT).unwrap();
+    let client = crate::serving::client(LIMIT).unwrap();
     let answer = client.get(source.document_uri("set1", file)).send().await;
     answer.unwrap().text().await.unwrap()
 }
