@@ -23,6 +23,7 @@ use super::values::{
     PackedDigests, RequestedIntent, json,
 };
 use crate::protocol::{Offer, ServedVersion, Validators};
+use crate::store::FindingKind;
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
 
@@ -77,6 +78,13 @@ fn every_word_is_read_as_it_was_stored() {
     ]);
     check_all([Missing, Listed, Done]);
     check_all([Ready, Failed, HeldBack, Undecided, Interrupted, Unwanted]);
+    check_all([
+        FindingKind::Missing,
+        FindingKind::Extra,
+        FindingKind::Altered,
+        FindingKind::Unreachable,
+        FindingKind::Unknown,
+    ]);
     check_all(Transport::ALL);
     for intent in [None, Some(Intent::Subscribe), Some(Intent::Unsubscribe)] {
         assert_eq!(read::<RequestedIntent>(RequestedIntent(intent)).0, intent);
