@@ -7,7 +7,7 @@ use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 
 use super::{Oddities, Oddity};
 
-/// A moment on the *Source's* clock, in whole microseconds.
+/// A moment on the *Source's* clock, in whole microseconds (section 7: W3C Datetime).
 ///
 /// A separate type, so that it is never compared with the time of this machine by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

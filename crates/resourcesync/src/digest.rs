@@ -10,8 +10,9 @@ use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use super::{Oddities, Oddity};
 
-/// A supported digest algorithm.
+/// A digest algorithm of the `hash` attribute (section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// `md5`
     Md5,
@@ -87,7 +88,7 @@ impl fmt::Display for Algorithm {
 /// The length of the longest digest, in bytes.
 const MAX_DIGEST: usize = 64;
 
-/// One digest of a representation.
+/// One digest of a representation (section 7, the `hash` attribute).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     algorithm: Algorithm,

@@ -235,7 +235,7 @@ pub struct PushInterface {
     pub node: Option<String>,
 }
 
-/// The head of a document: what precedes its entries.
+/// The head of a document: what precedes its entries (section 7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Head {
@@ -273,7 +273,7 @@ impl Head {
     }
 }
 
-/// A `url` or `sitemap` element: a resource, a change, or another document.
+/// A `url` or `sitemap` element: a resource, a change, or another document (sections 7 and 10 to 13).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
@@ -293,7 +293,7 @@ pub struct Entry {
     pub frequency: Option<ChangeFrequency>,
 }
 
-/// How often a resource changes, as its Source expects.
+/// How often a resource changes, as its Source expects (`changefreq` of the Sitemap protocol).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeFrequency {
     /// At each access.

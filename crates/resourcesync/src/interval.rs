@@ -2,7 +2,7 @@
 
 use super::SourceTime;
 
-/// A half-open interval of the Source's time: `from` is inside, `until` is not.
+/// A half-open interval of the Source's time: `from` is inside, `until` is not (section 12.1).
 ///
 /// It may be empty (`from` = `until`); `from` is never later than `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,6 +7,7 @@ use url::Url;
 
 /// A deviation from the specification that is tolerated and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Oddity {
     /// The namespace of `rs` is not spelt as the specification spells it.
     Namespace,
@@ -115,6 +116,7 @@ pub enum Oddity {
 
 /// A scheme of URIs that resources can't be fetched from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum ForeignScheme {
     /// `file`
     File,

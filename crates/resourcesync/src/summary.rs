@@ -18,6 +18,7 @@ use super::{
 
 /// What a document is and what it spans.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DocumentSummary {
     /// The head.
     pub head: Head,
@@ -59,6 +60,7 @@ pub struct DocumentSummary {
 
 /// The entries of a `urlset` that states no more than that it is a Resource List, and that state nothing themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UnstatedParts {
     /// Each has the time of a snapshot, as lists do and resources do not.
     Timed,

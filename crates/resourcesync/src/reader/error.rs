@@ -6,6 +6,7 @@ use super::text_position::TextPosition;
 
 /// Why a document could not be read. The entries that were read before the error prove nothing.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// Not XML, or not well formed.
     #[error("not well-formed XML at {at}: {reason}")]
