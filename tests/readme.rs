@@ -476,7 +476,7 @@ fn tests_named_in_security_exist() {
 
 /// What names states and kinds rather than codes of errors, besides the demo, the simulation and the tests.
 const WITHOUT_CODES: [&str; 9] = [
-    "demo",
+    "resyncd-testkit",
     "simulation",
     "tests",
     "tables",
