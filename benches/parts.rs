@@ -11,8 +11,7 @@ use resourcesync::{
     Algorithm, ChangeKind, ContentInfo, Digest, DocumentReader, DocumentSummary, Entry, Interval,
     SourceTime, Verifier,
 };
-use resyncd_core::ResourceUri;
-use resyncd_core::{Announced, Coverage, LocalState, plan_change, plan_listed};
+use resyncd_core::{Announced, Coverage, LocalState, ResourceUri, plan_change, plan_listed};
 use resyncd_mirror::{made_path, plain_path};
 use url::Url;
 use websub::{Signature, SignatureMethod};

@@ -21,8 +21,7 @@ use resyncd::config::{Config, StatusConfig};
 use resyncd::fetch::offers;
 use resyncd::http::{RejectionCounters, operator_router};
 use resyncd::metrics::{Counters, exposition};
-use resyncd::protocol::parse_link_header;
-use resyncd::protocol::{MAX_HUBS, MAX_OFFERS, Offer};
+use resyncd::protocol::{MAX_HUBS, MAX_OFFERS, Offer, parse_link_header};
 use resyncd::status::{
     Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion,
     SeenDeletions, Status, StatusError, UnsubscribeResult,

@@ -48,13 +48,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use url::Url;
-
-use crate::protocol::{LinkRules, Selection};
-use resourcesync::{Algorithm, Digest};
-use resyncd_core::{HubUri, ResourceUri};
-
 pub use callback_protocols::{CallbackProtocols, UnconfiguredProtocol};
 pub use certificates::{Authorities, ClientCertificate};
 pub use changes::ConfigChanges;
@@ -62,12 +55,18 @@ pub use channel_needs::LackingKey;
 pub use credentials::{AuthHeader, Credentials};
 pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
 pub use proxies::Proxies;
+use resourcesync::{Algorithm, Digest};
+use resyncd_core::{HubUri, ResourceUri};
 pub use secret::{Secret, WebhookSecret};
 pub use syntax::toml_string;
+use url::Url;
 pub use xmpp::{XmppConfig, XmppPassword};
+
+use crate::protocol::{LinkRules, Selection};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
+use resyncd_core::{ResourceUri, Transport};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::one_line;
-use resyncd_core::{ResourceUri, Transport};
 
 /// The longest error message, in bytes.
 const MAX_MESSAGE: usize = 1024;

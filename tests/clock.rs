@@ -20,9 +20,8 @@ use chrono::TimeDelta;
 use resourcesync::SourceTime;
 use resyncd::clock;
 use resyncd_testkit::{ChannelHub, Fault, HubEvent, HubOptions, SampleOptions, Verifying};
-use tokio::sync::{Mutex, MutexGuard};
-
 use support::{FeedLine, NAME, Rig, SET, resources, soon, time};
+use tokio::sync::{Mutex, MutexGuard};
 
 const PATH: &str = "/set1/res/r0001.txt";
 const LIST: &str = "/set1/changelist.xml";

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::free_address;
 use resyncd::config::Config;
 use resyncd::metrics::{FAMILIES, MetricKind};
 use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::free_address;
 
 const README: &str = include_str!("../README.md");
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use resyncd_core::hide_userinfo;
 use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -20,7 +21,6 @@ use crate::http::{
 };
 use crate::status::{Operations, Status, StatusError};
 use crate::store::{Store, StoreError, Wake};
-use resyncd_core::hide_userinfo;
 
 /// The code of a public URL that does not lead here.
 const PUBLIC_URL: &str = "public-url-unreachable";

@@ -9,6 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use resourcesync::Capability;
+use resourcesync::uri::parse_uri;
+use resyncd_mirror::FileLock;
+use resyncd_testkit::{
+    DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
+};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,12 +31,6 @@ use crate::engine::Audit;
 use crate::fetch::{Client, FetchError};
 use crate::status::{Operations, SetStatus, StatusError};
 use crate::store::{FeedEntry, Store, Wake};
-use resourcesync::Capability;
-use resourcesync::uri::parse_uri;
-use resyncd_mirror::FileLock;
-use resyncd_testkit::{
-    DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
-};
 
 /// The folder of the demo's state and mirror.
 const FOLDER: &str = "resyncd-demo";

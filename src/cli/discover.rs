@@ -34,8 +34,10 @@ mod tree;
 
 use std::collections::HashSet;
 
+use resyncd_core::latest_source_time;
 use url::Url;
 
+pub(super) use self::entry_point::EntryPoint;
 use self::report::{DiscoveryReport, UsableChannels};
 use super::exit_status::{FAILED, OK};
 use super::output::print_text;
@@ -43,9 +45,6 @@ use crate::clock;
 use crate::config::{Config, Credentials, Source};
 use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
 use crate::protocol::visible_json;
-use resyncd_core::latest_source_time;
-
-pub(super) use self::entry_point::EntryPoint;
 
 /// How many documents are read: a Source may have ten thousand sets.
 const MAX_DOCUMENTS: usize = 100;

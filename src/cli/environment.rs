@@ -9,13 +9,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::HumanBytes;
+use resyncd_core::hide_userinfo;
 use rustix::fs::{Access, access, statvfs};
 
 use super::daemon_client::DaemonClient;
 use super::public_url::leads_here;
 use super::users::{current, name_of};
 use crate::config::{Config, HookAction};
-use resyncd_core::hide_userinfo;
 
 /// Less free space than this is not enough to begin with, in bytes.
 const LEAST_SPACE: u64 = 64 << 20;

@@ -74,14 +74,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-
-use crate::config::{Config, ConfigFaults, LogFormat};
+pub use daemon::{Daemon, StartError};
 use daemon_client::DaemonAddress;
 use exit_status::{FAILED, FAULTS, OK};
 use reload::ReloadSignal;
 use users::refuse_another_user;
 
-pub use daemon::{Daemon, StartError};
+use crate::config::{Config, ConfigFaults, LogFormat};
 
 /// The default path of the configuration file.
 const DEFAULT_CONFIG: &str = "/etc/resyncd/config.toml";

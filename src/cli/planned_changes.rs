@@ -5,6 +5,8 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use indicatif::HumanBytes;
+use resourcesync::ChangeKind;
+use resyncd_mirror::{Mirror, MirrorId};
 use serde::Serialize;
 use tempfile::TempDir;
 
@@ -14,8 +16,6 @@ use crate::config::{Baseline, Config};
 use crate::engine::has_another_mirror;
 use crate::protocol::visible_json;
 use crate::store::{PlannedTask, ResourceId, Store, StoreError, copy_state};
-use resourcesync::ChangeKind;
-use resyncd_mirror::{Mirror, MirrorId};
 
 /// How many changes are read at once.
 const PAGE: usize = 10_000;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::{StatusCode, Uri};
+use resourcesync::uri::resolve_reference;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,6 @@ use crate::config::{Config, HttpConfig};
 use crate::fetch::{AnswerStart, Client};
 use crate::http::{PROBE, RejectionCounters};
 use crate::random::hex_name;
-use resourcesync::uri::resolve_reference;
 
 /// How long the request may take.
 const TIMEOUT: Duration = Duration::from_secs(15);

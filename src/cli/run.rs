@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use resyncd_core::hide_userinfo;
 use sd_notify::NotifyState;
 
 use super::daemon::Daemon;
@@ -12,7 +13,6 @@ use super::service_status::report;
 use super::stop_signals::StopSignals;
 use super::watchdog;
 use crate::config::Config;
-use resyncd_core::hide_userinfo;
 
 /// How long the stop may take: less than the `TimeoutStopSec` of the unit, so that the log states what hangs.
 const STOP: Duration = Duration::from_secs(50);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use resyncd_core::ResourceUri;
 use url::form_urlencoded::byte_serialize;
 
 use super::daemon::StartError;
@@ -21,7 +22,6 @@ use crate::fetch::Client;
 use crate::protocol::visible_json;
 use crate::status::{Operations, ResourceVersion, StatusError};
 use crate::store::Store;
-use resyncd_core::ResourceUri;
 
 /// The pause between two looks at what the daemon still has to do.
 const PACE: Duration = Duration::from_millis(500);

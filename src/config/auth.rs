@@ -6,6 +6,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use resourcesync::uri::{has_userinfo, parse_uri};
 use url::{Origin, Url};
 
 use super::Source;
@@ -16,7 +17,6 @@ use super::fault::FaultKind;
 use super::secret_reader::{NamedSecret, SecretReader};
 use super::table_reader::TableReader;
 use super::value::parse_url;
-use resourcesync::uri::{has_userinfo, parse_uri};
 
 /// The longest token, password or header, in bytes.
 const LONGEST_LINE: u64 = 16 << 10;

@@ -1,7 +1,8 @@
 //! What the configuration must state for the channels of a transport.
 
-use super::callback_protocols::UnconfiguredProtocol;
 use resyncd_core::Transport;
+
+use super::callback_protocols::UnconfiguredProtocol;
 
 /// What the configuration lacks for a channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,11 +5,11 @@
 
 use std::fmt;
 
+use resourcesync::uri::{has_userinfo, without_userinfo};
 use url::{Origin, Url, form_urlencoded};
 
 use super::certificates::ClientCertificate;
 use crate::protocol::Redaction;
-use resourcesync::uri::{has_userinfo, without_userinfo};
 
 /// A user name that is as long as this may be a token, in characters.
 const SHORTEST_TOKEN: usize = 16;

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use resourcesync::uri::MAX_URI_BYTES;
 use url::Url;
 
 use super::credentials::with_userinfo;
@@ -12,7 +13,6 @@ use super::{
     Filter, Hook, HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
 };
 use crate::protocol::Redaction;
-use resourcesync::uri::MAX_URI_BYTES;
 
 /// The default of `state_dir`.
 pub(super) const STATE_DIR: &str = "/var/lib/resyncd";

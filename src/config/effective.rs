@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use resyncd_core::hide_userinfo;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
@@ -12,7 +13,6 @@ use crate::config::fault::ConfigFaults;
 use crate::config::file::{folder_of, read_text};
 use crate::config::syntax::{parse_toml, toml_string};
 use crate::config::table_reader::{FOLDERS, keys_of, parse_path};
-use resyncd_core::hide_userinfo;
 
 /// The example, which has every key with its default.
 pub(super) const EXAMPLE: &str = include_str!("../../config.example.toml");

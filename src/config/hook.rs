@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use resourcesync::uri::has_userinfo;
 use url::Url;
 
 use crate::config::environment::Environment;
@@ -15,7 +16,6 @@ use crate::config::secret::WebhookSecret;
 use crate::config::secret_reader::SecretReader;
 use crate::config::table_reader::{TableReader, parse_path};
 use crate::config::value::{parse_name, parse_nonzero_duration, parse_url};
-use resourcesync::uri::has_userinfo;
 
 /// How many hooks a Source may have: each may run a process.
 const MOST_HOOKS: usize = 16;

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use resourcesync::uri::{has_userinfo, parse_uri};
+use resyncd_core::hide_userinfo;
 use url::{Host, Url};
 
 use super::credentials::with_userinfo;
@@ -13,8 +15,6 @@ use super::environment::Environment;
 use super::fault::FaultKind;
 use super::value::parse_host;
 use crate::protocol::{Redaction, address_of, is_at_or_below, is_own_machine};
-use resourcesync::uri::{has_userinfo, parse_uri};
-use resyncd_core::hide_userinfo;
 
 /// Which requests go through which proxy; none of them by default.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::config::fault::FaultKind;
 use resourcesync::{Algorithm, Digest};
+
+use crate::config::fault::FaultKind;
 
 /// The shortest and the longest secret, in bytes.
 const SHORTEST: usize = 16;

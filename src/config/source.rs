@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use resourcesync::uri::parse_uri;
+use resyncd_core::{HubUri, hide_userinfo};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
@@ -17,8 +19,6 @@ use crate::config::value::{
     parse_nonzero_duration, parse_share, parse_url,
 };
 use crate::protocol::{LinkRules, MediaRange, Selection};
-use resourcesync::uri::parse_uri;
-use resyncd_core::{HubUri, hide_userinfo};
 
 /// The Sources of a file, as far as they are valid.
 #[derive(Default)]

@@ -96,8 +96,9 @@ fn leading_key(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn check(text: &str, expected: (usize, &str, &str)) {
         let fault = parse_toml(text).unwrap_err();

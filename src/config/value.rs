@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use resourcesync::uri::parse_uri;
+use resyncd_core::{ResourceUri, UriError, hide_userinfo};
 use url::Url;
 
 use crate::config::fault::FaultKind;
-use resourcesync::uri::parse_uri;
-use resyncd_core::{ResourceUri, UriError, hide_userinfo};
 
 /// Ten years: longer ones are mistakes, and could overflow dates.
 const MAX_DURATION_DAYS: u64 = 3650;
@@ -234,8 +234,9 @@ fn split_number(text: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn check<T: PartialEq + std::fmt::Debug>(
         parse: impl Fn(&str) -> Result<T, FaultKind>,

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use resourcesync::uri::has_userinfo;
+use resyncd_core::hide_userinfo;
 use toml::de::DeTable;
 use url::{Host, Url};
 
@@ -17,8 +19,6 @@ use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{FOLDERS, Located, TableReader, parse_path};
 use crate::config::value::{parse_duration, parse_url};
 use crate::protocol::{is_in_the_clear, is_private_name};
-use resourcesync::uri::has_userinfo;
-use resyncd_core::hide_userinfo;
 
 /// The keys of paths, by table.
 const PATHS: [(&str, &str); 12] = [

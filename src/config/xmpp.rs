@@ -3,11 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
+use resourcesync::draft::MAX_JID_PART;
+
 use super::environment::Environment;
 use super::fault::FaultKind;
 use super::secret_reader::SecretReader;
 use super::table_reader::TableReader;
-use resourcesync::draft::MAX_JID_PART;
 
 /// The longest password, in bytes.
 const LONGEST_PASSWORD: u64 = 1024;

@@ -6,11 +6,10 @@
 //! Must not know where the facts come from, nor how they are shown.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resyncd_core::{ChannelState, NOT_VERIFIED, Transport};
+use resyncd_mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
 
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
-use resyncd_core::Transport;
-use resyncd_core::{ChannelState, NOT_VERIFIED};
-use resyncd_mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
 
 /// Deletions wait for approval.
 const HELD_DELETIONS: &str = "held-deletions";

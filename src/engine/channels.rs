@@ -34,7 +34,16 @@ mod xmpp;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use context::ChannelContext;
+use driver::drive;
+pub use ending::{EndingSource, end_subscriptions};
+use keys::fresh_keys;
+use resourcesync::Capability;
+use resyncd_core::{
+    Channel, ChannelKey, ChannelState, HubUri, TopicUri, Transport, choose_channels,
+};
 use tokio::task::JoinHandle;
+pub(super) use unfollowed::Unfollowed;
 use url::Url;
 
 use super::EngineError;
@@ -44,15 +53,6 @@ use crate::config::LackingKey;
 use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, SetId};
-use context::ChannelContext;
-use driver::drive;
-use keys::fresh_keys;
-use resourcesync::Capability;
-use resyncd_core::{Channel, ChannelKey, ChannelState, choose_channels};
-use resyncd_core::{HubUri, TopicUri, Transport};
-
-pub use ending::{EndingSource, end_subscriptions};
-pub(super) use unfollowed::Unfollowed;
 
 /// The channels of one set.
 pub(super) struct Channels {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use resourcesync::uri::BaseUri;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -20,7 +21,6 @@ use crate::config;
 use crate::fetch::Client;
 use crate::metrics::SourceCounters;
 use crate::store::Store;
-use resourcesync::uri::BaseUri;
 
 /// One Source that is followed.
 pub(super) struct SourceContext {

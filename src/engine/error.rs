@@ -9,6 +9,10 @@
 
 use std::fmt::Display;
 
+use resourcesync::{Capability, Mismatch, ReadError};
+use resyncd_core::{DeliveryFaultKind, ErrorClass, TopicUri};
+use resyncd_mirror::MirrorError;
+use resyncd_packages::PackageError;
 use tokio::task::JoinError;
 use url::Url;
 
@@ -16,12 +20,6 @@ use crate::clock;
 use crate::fetch::{DiscoveryError, FetchError};
 use crate::status::StatusError;
 use crate::store::StoreError;
-use resourcesync::{Capability, Mismatch, ReadError};
-use resyncd_core::DeliveryFaultKind;
-use resyncd_core::ErrorClass;
-use resyncd_core::TopicUri;
-use resyncd_mirror::MirrorError;
-use resyncd_packages::PackageError;
 
 /// Why a worker could not finish an operation.
 #[derive(Debug, thiserror::Error)]

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use resyncd_core::ErrorClass;
+use resyncd_mirror::{Mirror, MirrorError, MirrorId, MirrorPath, OWN_FOLDER};
 use tokio::task::JoinError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -24,9 +26,6 @@ use crate::config::folders_overlap;
 use crate::protocol::one_line;
 use crate::status::Forgotten;
 use crate::store::{FilesOfForgotten, ForgottenResource, Store, StoreError};
-use resyncd_core::ErrorClass;
-use resyncd_mirror::{Mirror, MirrorError, MirrorId};
-use resyncd_mirror::{MirrorPath, OWN_FOLDER};
 
 /// How many paths are named that are not files of the Source.
 const MOST_NAMED: usize = 10;
@@ -353,14 +352,14 @@ async fn remove_files(
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use resourcesync::{Algorithm, ChangeKind, Digest};
+    use resyncd_core::ResourceUri;
     use url::Url;
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::store::test_database::TestDatabase;
     use crate::store::{Change, Publication, TaskResult, TasksInProgress};
-    use resourcesync::{Algorithm, ChangeKind, Digest};
-    use resyncd_core::ResourceUri;
 
     const CONTENT: &[u8] = b"content";
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
+use resyncd_core::ResourceUri;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +52,6 @@ use crate::store::{
     DecisionResult, DeletionDecision, FeedSearch, FollowedSets, ResourceId, SetId, SetTotals,
     Store, StoreError,
 };
-use resyncd_core::ResourceUri;
 
 /// How long a worker that has something to do may take no step: no answer, no bytes, nothing read or written.
 const STALLED: Duration = Duration::from_secs(30 * 60);

@@ -1,9 +1,10 @@
 //! Opens the mirror of a Source: the one that it has used so far.
 
+use resyncd_mirror::{Mirror, MirrorId};
+
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::source::location::has_another_mirror;
-use resyncd_mirror::{Mirror, MirrorId};
 
 /// Which mirror may be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +41,12 @@ pub(super) async fn open_mirror(
 
 #[cfg(test)]
 mod tests {
+    use resyncd_mirror::OWN_FOLDER;
     use url::Url;
 
     use super::*;
     use crate::engine::source::location::record_source_location;
     use crate::engine::test_source::{NAME, TestSource};
-    use resyncd_mirror::OWN_FOLDER;
 
     #[tokio::test]
     async fn mirror_in_another_folder_is_accepted_and_becomes_known_with_its_place() {

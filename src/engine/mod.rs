@@ -103,10 +103,9 @@ pub use audit::{
     ReportedOriginal, Summary, Sums,
 };
 pub use channels::{EndingSource, end_subscriptions};
+use error::EngineError;
 pub use followed::followed_sets;
 pub use forget::{ForgetError, ForgetRequest, forget_source};
 pub use lifecycle::Engine;
 pub use progress::Counts;
 pub use source::location::has_another_mirror;
-
-use error::EngineError;

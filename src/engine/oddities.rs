@@ -9,10 +9,10 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use resourcesync::{Head, Oddities, Oddity};
 use url::Url;
 
 use crate::status::OddityStatus;
-use resourcesync::{Head, Oddities, Oddity};
 
 /// The limit on documents in the status: those that were read last.
 const MAX_DOCUMENTS: usize = 50;
@@ -133,8 +133,9 @@ impl OddDocuments {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use resourcesync::{Capability, Link, Root};
+
+    use super::*;
 
     fn url(n: usize) -> Url {
         Url::parse(&format!("http://example.com/{n}.xml")).unwrap()

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use resyncd_core::ResourceUri;
 use tokio::task::JoinSet;
 use url::Url;
 
@@ -34,7 +35,6 @@ use crate::config::Config;
 use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
 use crate::status::{Status, StatusError};
 use crate::store::{SetRecord, Store, StoreError};
-use resyncd_core::ResourceUri;
 
 /// How often the discovery of the sets is tried.
 const TRIES: Bounds = Bounds {
@@ -317,6 +317,8 @@ mod tests {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
     use reqwest::{Request, Response};
+    use resourcesync::{ChangeKind, Interval, SourceTime};
+    use resyncd_core::{Gap, GapReason};
     use url::Url;
 
     use super::*;
@@ -328,8 +330,6 @@ mod tests {
         Change, ChangeBatch, DeletionRules, DocumentEnd, Origin, TaskFailure, TaskResult,
         TasksInProgress,
     };
-    use resourcesync::{ChangeKind, Interval, SourceTime};
-    use resyncd_core::{Gap, GapReason};
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);

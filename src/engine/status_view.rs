@@ -11,18 +11,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use resourcesync::uri::parse_uri;
+use resourcesync::{Capability, SourceTime};
+use resyncd_core::{
+    ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap, HubUri, TopicUri,
+};
 use url::Url;
 
 use super::attention::{self, ChannelNeeds, DATABASE_ROW, FailingHook, SetNeeds};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
-use super::restarts;
 use super::runtime_status::{HookFacts, RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use super::source::discovery::TOO_MANY_SETS;
-use super::unencrypted_hubs;
-use crate::clock;
-use crate::config;
+use super::{restarts, unencrypted_hubs};
 use crate::fetch::HostLoad;
 use crate::protocol::one_line;
 use crate::status::{
@@ -35,10 +37,7 @@ use crate::store::{
     SetOverview, SetRecord, SetStatistics, SetTotals, SourceLocation, Store, UnfollowedChannel,
     VersionsOverview,
 };
-use resourcesync::uri::parse_uri;
-use resourcesync::{Capability, SourceTime};
-use resyncd_core::{ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap};
-use resyncd_core::{HubUri, TopicUri};
+use crate::{clock, config};
 
 /// How many hosts are shown.
 const MOST_HOSTS: usize = 100;
@@ -660,11 +659,12 @@ pub(super) fn unfollowed(
 
 #[cfg(test)]
 mod tests {
+    use resyncd_core::{Channel, Denial};
+
     use super::*;
     use crate::engine::restarts::Restarts;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::store::{CallbackKeys, ChannelId};
-    use resyncd_core::{Channel, Denial};
 
     /// Ends a test that would hang; nothing relies on the time that something takes.
     const LIMIT: Duration = Duration::from_secs(180);

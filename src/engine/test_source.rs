@@ -7,6 +7,7 @@ use axum::http;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::{Request, Response};
+use resyncd_mirror::Mirror;
 use url::Url;
 
 use super::Engine;
@@ -16,7 +17,6 @@ use crate::config::{Config, Source};
 use crate::fetch::network::HttpNetwork;
 use crate::fetch::{Client, FetchError};
 use crate::store::{Change, ChangeBatch, Origin, Store};
-use resyncd_mirror::Mirror;
 
 /// The name of the Source.
 pub(super) const NAME: &str = "source";

@@ -4,12 +4,12 @@
 //! Must not know who asks, nor how it is shown.
 
 use chrono::{DateTime, Utc};
+use resyncd_core::HubUri;
 use url::Url;
 
 use crate::protocol::is_in_the_clear;
 use crate::status::StatusError;
 use crate::store::ChannelRecord;
-use resyncd_core::HubUri;
 
 /// The secret of a subscription is sent unencrypted.
 pub(super) const UNENCRYPTED_CODE: &str = "unencrypted-hub";
@@ -68,14 +68,14 @@ fn notice_of_hub(channel: &ChannelRecord, now: DateTime<Utc>) -> Option<StatusEr
 mod tests {
     use std::sync::Arc;
 
+    use resourcesync::Capability;
+    use resyncd_core::{Channel, TopicUri, Transport};
+
     use super::*;
     use crate::clock;
     use crate::engine::status_view;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::store::CallbackKeys;
-    use resourcesync::Capability;
-    use resyncd_core::Channel;
-    use resyncd_core::{TopicUri, Transport};
 
     #[tokio::test]
     async fn secret_that_is_sent_over_plain_http_is_a_notice() {

@@ -2,17 +2,16 @@
 
 use std::fmt;
 
-use url::Url;
-
-use super::web_page::links_of_page;
-use super::{Client, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
-use crate::protocol::{HeaderLink, Validators};
-use crate::protocol::{MAX_HUBS, MAX_OFFERS, Offer};
 use resourcesync::draft::ChangeSetEvidence;
 use resourcesync::{
     Capability, Entry, Head, Link, Oddities, Oddity, PushInterface, ReadError, Root,
 };
 use resyncd_core::{HubUri, Transport};
+use url::Url;
+
+use super::web_page::links_of_page;
+use super::{Client, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
+use crate::protocol::{HeaderLink, MAX_HUBS, MAX_OFFERS, Offer, Validators};
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
 const MAX_ENTRIES: usize = 20_000;

@@ -10,6 +10,10 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
+use resourcesync::uri::{
+    BaseUri, MAX_URI_BYTES, ReferenceError, resolve_reference, without_userinfo,
+};
+use resyncd_core::http_form;
 use url::Url;
 
 use super::connections::{Connections, HttpVersion, Route};
@@ -21,15 +25,10 @@ use super::server_trust::ServerTrust;
 use super::socket_limits::SocketLimits;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
-use crate::clock;
-use crate::config;
 use crate::config::Credentials;
 use crate::metrics::{ByteCounter, SourceCounters, result_of_status};
 use crate::protocol::Redaction;
-use resourcesync::uri::{
-    BaseUri, MAX_URI_BYTES, ReferenceError, resolve_reference, without_userinfo,
-};
-use resyncd_core::http_form;
+use crate::{clock, config};
 
 /// The maximum number of redirects in a row.
 const MOST_REDIRECTS: usize = 5;
@@ -634,10 +633,11 @@ fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use resyncd_core::ResourceUri;
+
     use super::*;
     use crate::fetch::AllowedHosts;
     use crate::fetch::test_site::{self, TestSite};
-    use resyncd_core::ResourceUri;
 
     async fn get(client: &Client, url: &str) -> Result<Answer, FetchError> {
         let url = Url::parse(url).unwrap();

@@ -7,6 +7,9 @@ use reqwest::StatusCode;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue,
 };
+use resourcesync::SourceTime;
+use resourcesync::media_type::{content_coding, media_type_essence};
+use resyncd_core::ResourceUri;
 use url::Url;
 
 use super::FetchError;
@@ -15,9 +18,6 @@ use super::permits::Pool;
 use super::validators::{last_modified, make_conditional, validators_of};
 use crate::clock;
 use crate::protocol::{ServedVersion, Validators, format_http_date, parse_http_date};
-use resourcesync::SourceTime;
-use resourcesync::media_type::{content_coding, media_type_essence};
-use resyncd_core::ResourceUri;
 
 /// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs: a server that sends single bytes must not
 /// hold a connection forever.
@@ -330,9 +330,10 @@ fn media_type(content_type: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use resyncd_core::ErrorClass;
+
     use super::*;
     use crate::fetch::test_site::{self, TestSite};
-    use resyncd_core::ErrorClass;
 
     async fn get(site: &TestSite, path: &str, limit: Option<u64>) -> Result<Vec<u8>, FetchError> {
         let uri = ResourceUri::parse(&site.url(path)).unwrap();

@@ -15,15 +15,15 @@ mod search;
 
 use std::collections::HashSet;
 
+pub use attempt::DiscoveryAttempt;
+pub use error::DiscoveryError;
+pub use result::{Discovery, ReplacedEntry};
+use search::{ROBOTS, Search, SearchRecord, StartPoint, WELL_KNOWN};
 use url::Url;
 
 use super::capability_list::{DocumentRole, examine};
 use super::{CapabilityList, Client};
 use crate::protocol::Validators;
-pub use attempt::DiscoveryAttempt;
-pub use error::DiscoveryError;
-pub use result::{Discovery, ReplacedEntry};
-use search::{ROBOTS, Search, SearchRecord, StartPoint, WELL_KNOWN};
 
 /// The usual path of a sitemap, often not listed anywhere.
 const SITEMAP: &str = "/sitemap.xml";

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_ENCODING, LINK};
+use resourcesync::uri::BaseUri;
+use resourcesync::{DocumentReader, ReadError, SourceTime};
 use tempfile::SpooledTempFile;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
@@ -15,8 +17,6 @@ use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
 use super::{FetchError, retry};
 use crate::protocol::{HeaderLink, Redaction, Validators, parse_link_header};
-use resourcesync::uri::BaseUri;
-use resourcesync::{DocumentReader, ReadError, SourceTime};
 
 /// How many bytes of a body are collected before they are decompressed and written.
 const BATCH: usize = 256 << 10;

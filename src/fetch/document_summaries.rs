@@ -5,14 +5,13 @@
 use std::collections::HashMap;
 
 use futures_util::{StreamExt, stream};
+use resourcesync::{Capability, DocumentSummary, Oddity, ReadError, SourceTime, UnstatedParts};
+use resyncd_core::ErrorClass;
 use tokio::task::JoinError;
 use url::Url;
 
 use super::{Client, Discovery, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
-use crate::protocol::EntryCounts;
-use crate::protocol::Offer;
-use resourcesync::{Capability, DocumentSummary, Oddity, ReadError, SourceTime, UnstatedParts};
-use resyncd_core::ErrorClass;
+use crate::protocol::{EntryCounts, Offer};
 
 /// How many documents are read concurrently.
 const CONCURRENT_DOCUMENTS: usize = 8;

@@ -5,11 +5,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use resyncd_core::ErrorClass;
 use tokio::task::JoinError;
 use url::Url;
 
 use crate::protocol::Redaction;
-use resyncd_core::ErrorClass;
 
 /// How much of a text of the transport is shown and stored, in characters. Some of it is remote: names in certificates, and what a
 /// server states when it ends a connection over HTTP/2, which may be 16 KiB for each request.

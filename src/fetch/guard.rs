@@ -218,14 +218,13 @@ impl Resolve for GuardedResolver {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use resyncd_core::ResourceUri;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::config;
-    use crate::fetch::test_site;
-    use crate::fetch::{AllowedHosts, Client};
-    use resyncd_core::ResourceUri;
+    use crate::fetch::{AllowedHosts, Client, test_site};
 
     fn guard(allow_private: bool) -> Guard {
         Guard {

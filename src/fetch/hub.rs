@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
+use resourcesync::draft::registration_form;
+use resyncd_core::HubUri;
 use url::Url;
+use websub::SubscriptionRequest;
 
 use super::FetchError;
 use super::client::{Answer, Client, DRAIN_TIME, Follow};
 use super::permits::Pool;
 use crate::protocol::Redaction;
-use resourcesync::draft::registration_form;
-use resyncd_core::HubUri;
-use websub::SubscriptionRequest;
 
 /// The maximum length of the excerpt of a rejection, in characters.
 const MAX_EXCERPT: usize = 200;
@@ -153,10 +153,10 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use axum::http::Method;
+    use websub::Mode;
 
     use super::*;
     use crate::fetch::test_site::{self, Received, TestSite};
-    use websub::Mode;
 
     fn request() -> SubscriptionRequest {
         SubscriptionRequest {

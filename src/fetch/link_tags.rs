@@ -3,9 +3,8 @@
 //! Pages are seldom well formed, so that this only searches for tags named `link`, with any prefix. Comments, CDATA sections
 //! and scripts are skipped. A `base` tag applies to what follows it.
 
-use url::Url;
-
 use resourcesync::uri::resolve_reference;
+use url::Url;
 
 /// A `link` tag that has a target.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,11 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use partial::DownloadRecord;
+pub use partial::PartialPackage;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, DATE, HeaderMap, IF_RANGE, RANGE};
 use reqwest::{RequestBuilder, StatusCode};
+use resourcesync::SourceTime;
 use url::Url;
 
 use crate::fetch::client::{Answer, Client, Follow};
@@ -17,9 +20,6 @@ use crate::fetch::permits::Pool;
 use crate::fetch::validators::{last_modified, make_conditional, validators_of};
 use crate::fetch::{AllowedHosts, FetchError};
 use crate::protocol::parse_http_date;
-use partial::DownloadRecord;
-pub use partial::PartialPackage;
-use resourcesync::SourceTime;
 
 /// How many bytes are collected before they are written.
 const BATCH: usize = 1 << 20;

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use reqwest::{StatusCode, Version};
+use resourcesync::uri::has_userinfo;
 use tokio::sync::oneshot;
 use url::{Position, Url};
 
 use super::FetchError;
 use super::host_limit::{HostLimit, Most, Overload, Protocol, Slowed};
 use crate::clock;
-use resourcesync::uri::has_userinfo;
 
 /// How long the first request goes alone. A resource that takes long must not delay the others.
 const ALONE: Duration = Duration::from_secs(1);

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_ENCODING, LINK, SERVER};
+use resyncd_core::ResourceUri;
 use url::Url;
 
 use super::client::{Answer, Follow};
 use super::permits::Pool;
 use super::{AllowedHosts, Client, FetchError, retry};
 use crate::protocol::{HeaderLink, parse_link_header};
-use resyncd_core::ResourceUri;
 
 /// The beginning of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

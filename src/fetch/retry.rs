@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use backoff::backoff::Backoff;
 use backoff::exponential::ExponentialBackoff;
+use resyncd_core::ErrorClass;
 
 use super::FetchError;
-use resyncd_core::ErrorClass;
 
 /// The maximum `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);

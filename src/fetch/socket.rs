@@ -20,6 +20,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use reqwest::header::{CONNECTION, UPGRADE};
 use reqwest::{Response, StatusCode, Upgraded};
+use resyncd_core::TopicUri;
 use sha1::{Digest, Sha1};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
@@ -34,7 +35,6 @@ use super::client::{Client, Follow};
 use super::permits::Pool;
 use super::socket_limits::{MOST_SOCKETS, SocketLimits};
 use crate::protocol::Redaction;
-use resyncd_core::TopicUri;
 
 /// How often the server is sent a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);

@@ -4,12 +4,12 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
+use resourcesync::media_type::GZIP_MAGIC;
+use resyncd_packages::max_expanded;
 use sha2::{Digest as _, Sha256};
 use tempfile::SpooledTempFile;
 
 use super::FetchError;
-use resourcesync::media_type::GZIP_MAGIC;
-use resyncd_packages::max_expanded;
 
 /// The maximum length in memory, in bytes; longer documents are stored in an unnamed file.
 const IN_MEMORY: usize = 1 << 20;

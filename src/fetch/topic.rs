@@ -6,17 +6,16 @@ use std::time::Duration;
 use flate2::read::GzDecoder;
 use reqwest::Method;
 use reqwest::header::LINK;
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::uri::without_userinfo;
+use resyncd_core::{HubUri, TopicUri};
 use url::Url;
 
 use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::link_tags::LinkTags;
 use super::permits::Pool;
-use crate::protocol::MAX_HUBS;
-use crate::protocol::parse_link_header;
-use resourcesync::media_type::GZIP_MAGIC;
-use resourcesync::uri::without_userinfo;
-use resyncd_core::{HubUri, TopicUri};
+use crate::protocol::{MAX_HUBS, parse_link_header};
 
 /// How much of a body is searched for links, in bytes.
 const MAX_BODY: usize = 256 << 10;

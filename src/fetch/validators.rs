@@ -3,9 +3,9 @@
 use chrono::TimeDelta;
 use reqwest::RequestBuilder;
 use reqwest::header::{DATE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use resourcesync::SourceTime;
 
 use crate::protocol::{Validators, parse_http_date};
-use resourcesync::SourceTime;
 
 /// The validators of a response. A `Last-Modified` that does not yet distinguish versions is left out.
 pub(super) fn validators_of(headers: &HeaderMap) -> Validators {

@@ -1,9 +1,9 @@
 //! Links to documents in web pages and robots.txt (section 6.3).
 
+use resourcesync::uri::{resolve_reference, without_userinfo};
 use url::Url;
 
 use super::link_tags::LinkTags;
-use resourcesync::uri::{resolve_reference, without_userinfo};
 
 /// The maximum number of links of a page.
 const MAX_LINKS: usize = 20;

@@ -93,6 +93,7 @@ impl WebhookReceiver {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use resyncd_core::ResourceUri;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -100,7 +101,6 @@ mod tests {
     use crate::config::HttpConfig;
     use crate::fetch::AllowedHosts;
     use crate::fetch::test_site::{self, TestSite};
-    use resyncd_core::ResourceUri;
 
     /// Ends a test that would hang.
     const LONG: Duration = Duration::from_secs(180);

@@ -35,19 +35,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+pub use error::XmppError;
+use login::{Login, LoginCredentials, Resumption, Security, log_in};
+use node::NodeName;
+pub use node::{NodeEvent, NodeItem, NodeResumption, NodeSession};
+use resourcesync::draft::node_of;
+use resyncd_core::TopicUri;
+use srv::{ServerAddress, addresses_of};
 use tokio::net::TcpStream;
 
 use super::client::Client;
 use super::node_limits::SessionPermit;
 use crate::config::XmppConfig;
-use login::{Login, LoginCredentials, Resumption, Security, log_in};
-use node::NodeName;
-use resourcesync::draft::node_of;
-use resyncd_core::TopicUri;
-use srv::{ServerAddress, addresses_of};
-
-pub use error::XmppError;
-pub use node::{NodeEvent, NodeItem, NodeResumption, NodeSession};
 
 /// How many addresses of a place are tried.
 const MOST_ADDRESSES: usize = 8;

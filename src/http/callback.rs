@@ -9,6 +9,10 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
 use parking_lot::RwLock;
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::uri::parse_uri;
+use resyncd_core::TopicUri;
+use websub::{Intent, Mode, Signature, Verification};
 
 use super::delivery_body::{DeliveryBody, read_body};
 use super::delivery_budget::DeliveryBudget;
@@ -23,10 +27,6 @@ use crate::store::{
     CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,
     StoreError,
 };
-use resourcesync::media_type::GZIP_MAGIC;
-use resourcesync::uri::parse_uri;
-use resyncd_core::TopicUri;
-use websub::{Intent, Mode, Signature, Verification};
 
 /// How often a delivery is verified if its channel changes meanwhile.
 const VERIFICATIONS: u32 = 4;
@@ -492,14 +492,13 @@ fn service_unavailable() -> Response {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use resourcesync::Capability;
+    use resyncd_core::{CallbackOwner, Channel, HubUri, Transport};
     use url::Url;
+    use websub::SignatureMethod;
 
     use super::*;
     use crate::store::{CallbackKeys, SetId, Wake};
-    use resourcesync::Capability;
-    use resyncd_core::{CallbackOwner, Channel};
-    use resyncd_core::{HubUri, Transport};
-    use websub::SignatureMethod;
 
     struct DeliveryTest {
         _folder: tempfile::TempDir,

@@ -10,6 +10,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
+use resyncd_core::ResourceUri;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +26,6 @@ use super::resource_line::ResourceLine;
 use crate::config::StatusConfig;
 use crate::status::{Operations, Page, SeenDeletions, Status, StatusError};
 use crate::store::Store;
-use resyncd_core::ResourceUri;
 
 /// How many rows one page of a list has by default.
 const DEFAULT_ROWS: usize = 1000;

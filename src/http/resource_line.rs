@@ -1,10 +1,10 @@
 //! What `GET /resource` and `GET /resources` state of a resource.
 
+use resourcesync::{Digest, Link};
 use serde::Serialize;
 
 use crate::status::rfc3339;
 use crate::store::{RelationKind, ResourceView};
-use resourcesync::{Digest, Link};
 
 /// A resource as it was applied last.
 #[derive(Serialize)]

@@ -1,7 +1,6 @@
 //! HTTP dates (RFC 9110, section 5.6.7): of headers, and of the datetimes of Memento (RFC 7089, section 2.1).
 
 use chrono::{DateTime, Datelike as _, NaiveDate, NaiveDateTime, Utc};
-
 use resourcesync::SourceTime;
 
 /// Parses an HTTP date in any of its three forms. The day of the week is ignored: it is redundant, and sometimes wrong.

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use url::Url;
-
 use resourcesync::uri::{resolve_reference, without_userinfo};
+use url::Url;
 
 /// One link of a Link header.
 #[derive(Clone, Debug, PartialEq, Eq)]

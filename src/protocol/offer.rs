@@ -1,10 +1,8 @@
 //! What a Capability List or a Source Description offers (sections 8 and 9), or a Sitemap that stands for one.
 
-use url::Url;
-
 use resourcesync::{Capability, ForeignScheme, Head, Root};
-
 use resyncd_core::{HubUri, Transport};
+use url::Url;
 
 /// The maximum number of documents and channels that a set offers.
 pub const MAX_OFFERS: usize = 256;
@@ -211,8 +209,9 @@ fn documents_of(offers: &[Offer], sitemap: &Url) -> Vec<NamingDocument> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use resourcesync::{Link, PushInterface};
+
+    use super::*;
 
     #[test]
     fn a_set_is_implied_if_its_first_offer_stands_at_its_own_uri() {

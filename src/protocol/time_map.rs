@@ -8,13 +8,13 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::SourceTime;
+use resourcesync::uri::{BaseUri, resolve_reference, without_userinfo};
+use resyncd_core::ResourceUri;
 use url::Url;
 
 use super::http_date::parse_http_date;
 use super::link_header::{next_target, parse_parameters};
-use resourcesync::SourceTime;
-use resourcesync::uri::{BaseUri, resolve_reference, without_userinfo};
-use resyncd_core::ResourceUri;
 
 /// How many other pages of one page are read.
 const MAX_PAGES: usize = 1000;

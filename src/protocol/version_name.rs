@@ -1,9 +1,9 @@
 //! The names of stored versions: their times, `20130103T180000Z`.
 
 use chrono::NaiveDateTime;
+use resourcesync::SourceTime;
 
 use super::http_date::is_four_digits;
-use resourcesync::SourceTime;
 
 /// The name of a version of that time: `YYYYMMDDThhmmss[.f]Z`, with as many decimals as needed, up to the microsecond. `None` outside of
 /// the years 0 to 9999.

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use resyncd_core::TopicUri;
 
 use super::ids::ChannelId;
 use super::tables::channel::CallbackKeys;
 use super::tables::delivered::BodyDigest;
 use super::writer::SharedQueue;
-use resyncd_core::TopicUri;
 
 /// The answer to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use resourcesync::{ChangeKind, Digest, SourceTime};
+use resyncd_core::{Coverage, Gap};
 use rusqlite::Connection;
 
 use super::reads::statistics::synced_until;
 use super::tables::values::{DigestList, column};
 use super::tables::{coverage, gap};
 use super::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
-use resourcesync::{ChangeKind, Digest, SourceTime};
-use resyncd_core::{Coverage, Gap};
 
 type Watch = Box<dyn FnMut(&Snapshot) + Send>;
 

@@ -8,9 +8,9 @@ use std::collections::{HashMap, VecDeque};
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use resyncd_core::{Coverage, Gap};
 
 use super::ids::SetId;
-use resyncd_core::{Coverage, Gap};
 
 /// How many closed gaps of a set are remembered.
 const REMEMBERED: usize = 50;
@@ -104,10 +104,10 @@ impl GapHistory {
 #[cfg(test)]
 mod tests {
     use chrono::TimeDelta;
-
-    use super::*;
     use resourcesync::{Interval, SourceTime};
     use resyncd_core::GapReason;
+
+    use super::*;
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)

@@ -69,9 +69,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rusqlite::Connection;
-use tokio::sync::broadcast;
-
+use arrival::Arrivals;
 pub use arrival::{Receipt, Recipient};
 pub use audit_db::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
@@ -79,9 +77,14 @@ pub use audit_db::{
 };
 pub use backup::{back_up, copy_state};
 pub use change::{Change, Origin, VersionRule};
+use corruption::{Check, Damage};
 pub use error::StoreError;
+use feed_readers::FeedReaders;
 pub use gap_history::ClosedGap;
+use gap_history::GapHistory;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
+use process_start::begin_process;
+use query_threads::{Lane, QueryThreads};
 pub use reads::excerpt::{FeedExcerpt, FeedSearch};
 pub use reads::hook_news::HookNews;
 pub use reads::listing::ResourceListing;
@@ -89,6 +92,10 @@ pub use reads::named::NamedBySource;
 pub use reads::queue::{DueTasks, PackageTask, TasksInProgress};
 pub use reads::statistics::SetStatistics;
 pub use reads::status::{Overview, OverviewQuery, SetOverview, SourceOverview, VersionsOverview};
+/// Parts of a channel's row that a caller without [`resyncd_core`] needs.
+pub use resyncd_core::{CallbackSlot, DeliveryFaultKind};
+use resyncd_mirror::FileLock;
+use rusqlite::Connection;
 pub use tables::channel::{CallbackKeys, ChannelRecord};
 pub use tables::document::DocumentRecord;
 pub use tables::dump::DumpProgress;
@@ -110,6 +117,8 @@ pub use tables::version::{
     VERSION_MISSED, VersionCounts, VersionFailure, VersionKind, VersionTask, VersionedResource,
     WaitingVersion,
 };
+use tables::{feed, probe};
+use tokio::sync::broadcast;
 pub use tx::adopt::Adoption;
 pub use tx::approve::{DecisionResult, DeletionDecision};
 pub use tx::compact_feed::FeedCompaction;
@@ -124,24 +133,13 @@ pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use tx::versions::{DueVersions, VersionResult};
 pub use unreadable::UnreadableRow;
+use unreadable::UnreadableRows;
 pub use wake::Wake;
+use write_health::WriteHealth;
 pub use writer::Writing;
-
-/// Parts of a channel's row that a caller without [`resyncd_core`] needs.
-pub use resyncd_core::{CallbackSlot, DeliveryFaultKind};
+use writer::{Tx, Writer};
 
 use crate::clock;
-use arrival::Arrivals;
-use corruption::{Check, Damage};
-use feed_readers::FeedReaders;
-use gap_history::GapHistory;
-use process_start::begin_process;
-use query_threads::{Lane, QueryThreads};
-use resyncd_mirror::FileLock;
-use tables::{feed, probe};
-use unreadable::UnreadableRows;
-use write_health::WriteHealth;
-use writer::{Tx, Writer};
 
 /// The database. Share it in an [`Arc`]; dropping the last one closes it.
 pub struct Store {

@@ -32,6 +32,11 @@ use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
 
 use chrono::{DateTime, Utc};
+use resourcesync::{Algorithm, Capability, ChangeKind, ContentInfo, Digest, Interval, SourceTime};
+use resyncd_core::{
+    Channel, Coverage, Gap, GapReason, HubUri, LateChange, ResourceUri, TopicUri, Transport,
+};
+use resyncd_mirror::{made_path, plain_path};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::sync::{broadcast, oneshot};
@@ -39,10 +44,6 @@ use tokio::task::JoinHandle;
 
 use super::writer::Tx;
 use super::*;
-use resourcesync::{Algorithm, Capability, ChangeKind, ContentInfo, Digest, Interval, SourceTime};
-use resyncd_core::{Channel, Coverage, Gap, GapReason, LateChange};
-use resyncd_core::{HubUri, ResourceUri, TopicUri, Transport};
-use resyncd_mirror::{made_path, plain_path};
 
 const SOURCE: &str = "demo";
 

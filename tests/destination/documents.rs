@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
-
 use resyncd::status::SetStatus;
+use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
 
 use crate::support::{NAME, Rig, SET, client, files, resources};
 

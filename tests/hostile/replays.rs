@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use resourcesync::Capability;
 use resyncd_testkit::{SampleSource, Subscription};
 use websub::{Signature, SignatureMethod};

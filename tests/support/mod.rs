@@ -22,7 +22,14 @@ pub(crate) mod xmpp_end;
 use std::fs::File;
 use std::time::Duration;
 
+pub(crate) use addresses::free_address;
 use chrono::DateTime;
+pub(crate) use client_tls::{CLIENT_CERTIFICATE, NAMING_AUTHORITY, asking_tls_server};
+pub(crate) use examples::{Examples, KEYS, Way};
+pub(crate) use exposition::Exposition;
+pub(crate) use files::{Files, difference, expected_files, files, path_of};
+pub(crate) use lists::{capability_list, change, change_list, change_list_index, put_zip};
+pub(crate) use operator::{FeedLine, Operator, client, send};
 use resourcesync::{Capability, SourceTime};
 use resyncd::cli::Daemon;
 use resyncd::clock;
@@ -32,17 +39,9 @@ use resyncd::store::Wake;
 use resyncd_core::TopicUri;
 use resyncd_testkit::{ChannelHub, Hub, SampleOptions, SampleSource};
 use tempfile::TempDir;
+pub(crate) use tls::{AUTHORITY, tls_server};
 use tokio::sync::broadcast;
 use url::Url;
-
-pub(crate) use addresses::free_address;
-pub(crate) use client_tls::{CLIENT_CERTIFICATE, NAMING_AUTHORITY, asking_tls_server};
-pub(crate) use examples::{Examples, KEYS, Way};
-pub(crate) use exposition::Exposition;
-pub(crate) use files::{Files, difference, expected_files, files, path_of};
-pub(crate) use lists::{capability_list, change, change_list, change_list_index, put_zip};
-pub(crate) use operator::{FeedLine, Operator, client, send};
-pub(crate) use tls::{AUTHORITY, tls_server};
 pub(crate) use webdriver::Browser;
 
 /// The limit of every wait for an event. It only ends a test that would hang: no test relies on the speed of the daemon. A

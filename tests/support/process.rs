@@ -6,9 +6,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
-use resyncd::clock;
-use resyncd::config;
 use resyncd::status::{SetStatus, Status};
+use resyncd::{clock, config};
 use resyncd_testkit::SampleSource;
 use tempfile::TempDir;
 

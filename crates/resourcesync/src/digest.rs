@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use base64::Engine as _;
-use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha384, Sha512};

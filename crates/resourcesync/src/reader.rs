@@ -25,13 +25,6 @@ mod xml;
 use std::fmt;
 use std::io::BufRead;
 
-use url::Url;
-
-use super::uri::{BaseUri, parse_uri};
-use super::{
-    Capability, Document, Entry, ForeignScheme, Head, Link, LinkLimit, Metadata, Oddities, Oddity,
-    Root, Warning,
-};
 use attributes::{OF_HEAD, may_continue, merge_metadata, read_link, read_metadata};
 use beginning::Beginning;
 use conformance::Conformance;
@@ -43,7 +36,14 @@ use input::{DocumentInput, UNREADABLE};
 use references::References;
 pub use text_position::TextPosition;
 use uri_list::UriList;
+use url::Url;
 use xml::{Tag, XmlEvent, XmlEvents, not_xml};
+
+use super::uri::{BaseUri, parse_uri};
+use super::{
+    Capability, Document, Entry, ForeignScheme, Head, Link, LinkLimit, Metadata, Oddities, Oddity,
+    Root, Warning,
+};
 
 /// The maximum length of an entry, and of all metadata and links of the head together, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;

@@ -17,8 +17,9 @@
 //!
 //! Specification: core, sections 14.2 (mirrored content), 14.6 (versions) and 14.8 (republishing).
 
-use crate::ResourceUri;
 use resourcesync::{ContentInfo, Link, SourceTime};
+
+use crate::ResourceUri;
 
 /// The relation of a duplicate.
 const DUPLICATE: &str = "duplicate";
@@ -171,10 +172,10 @@ fn targets(
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::{Algorithm, Digest};
     use url::Url;
 
     use super::*;
-    use resourcesync::{Algorithm, Digest};
 
     const OWN: &str = "http://example.com/res1";
 

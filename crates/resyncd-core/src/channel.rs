@@ -30,17 +30,15 @@ mod fault;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
-
-use super::lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
-use crate::{ClockStepDetector, Now};
-use crate::{HubUri, TopicUri, Transport};
-use websub::Intent;
-
 pub use callbacks::{CallbackChange, CallbackOwner, CallbackSlot, Callbacks};
 pub use choice::{ChannelChoice, ChannelKey, choose_channels};
+use chrono::{DateTime, TimeDelta, Utc};
 pub use connection::ConnectionStep;
 pub use fault::{DeliveryFault, DeliveryFaultKind, Denial};
+use websub::Intent;
+
+use super::lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
+use crate::{ClockStepDetector, HubUri, Now, TopicUri, Transport};
 
 /// The code of the failure of a channel whose hub has accepted a request and not verified it in time.
 pub const NOT_VERIFIED: &str = "not-verified";

@@ -14,7 +14,6 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-
 use websub::Intent;
 
 /// The state of a subscription.

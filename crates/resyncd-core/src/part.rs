@@ -15,9 +15,9 @@
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::SourceTime;
 
 use super::sequencer::FUTURE_TOLERANCE;
-use resourcesync::SourceTime;
 
 /// How long an index is trusted that states a part to be unchanged: some write times there that never change.
 const TRUSTED_FOR: TimeDelta = TimeDelta::days(1);

@@ -11,8 +11,9 @@
 //!
 //! Specification: core, sections 10 (Resource Lists) and 12 (Change Lists); Change Notification 1.0.1, section 3.
 
-use super::recorded_file::{ContentMatch, RecordedFile};
 use resourcesync::{ChangeKind, ContentInfo, Digest, SourceTime};
+
+use super::recorded_file::{ContentMatch, RecordedFile};
 
 /// What a document states of a resource.
 #[derive(Clone, Debug)]

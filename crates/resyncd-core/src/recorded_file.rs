@@ -98,8 +98,9 @@ pub fn share_digest(some: &[Digest], others: &[Digest]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use resourcesync::Algorithm::{self, Md5, Sha256};
+
+    use super::*;
 
     /// A length, and digests as the algorithm and the bytes that are hashed.
     type Content<'a> = (Option<u64>, &'a [(Algorithm, &'a str)]);

@@ -155,10 +155,10 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::GapReason;
-    use crate::test_clock;
     use resourcesync::{Interval, SourceTime};
+
+    use super::*;
+    use crate::{GapReason, test_clock};
 
     fn pauses(interval: u64, polls: &[Pacing]) -> Vec<u64> {
         let start = test_clock::now();

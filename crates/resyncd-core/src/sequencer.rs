@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::{Interval, SourceTime};
 
 use super::{Coverage, NewsFilter};
 use crate::Now;
-use resourcesync::{Interval, SourceTime};
 
 /// How far a Source's clock may run ahead of ours before its intervals are rejected.
 pub(super) const FUTURE_TOLERANCE: TimeDelta = TimeDelta::minutes(10);

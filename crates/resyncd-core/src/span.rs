@@ -7,8 +7,9 @@
 //!
 //! Specification: core, sections 12.1 and 12.2 (`from`, `until`).
 
-use super::Gap;
 use resourcesync::{Interval, SourceTime};
+
+use super::Gap;
 
 /// What a Change List, or an index of them, covers. An index covers what its lists cover in total: its own `from` applies to
 /// all of them, also where their intervals leave a second between them.

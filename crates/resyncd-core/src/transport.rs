@@ -1,9 +1,8 @@
 //! Over what the notifications of a channel come: WebSub (Notification 1.0.1), a WebSocket (Notification 0.8, section 6), XMPP PubSub or
 //! HTTP callback (version 0.1, sections 5.2.1 and 5.2.2).
 
-use url::Url;
-
 use resourcesync::draft::node_of;
+use url::Url;
 
 /// A transport of notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

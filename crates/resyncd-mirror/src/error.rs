@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use resyncd_core::ErrorClass;
 use rustix::io::Errno;
 
 use crate::mirror_path::BadPath;
-use resyncd_core::ErrorClass;
 
 /// Why a file could not be staged, published, removed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

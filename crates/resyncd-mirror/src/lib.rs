@@ -50,14 +50,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use rustix::io::Errno;
-
-use fault_injection::{Call, inject_fault};
-use staged::StagingDir;
-use tree::{FolderTree, UnsyncedFolders};
-
 pub use error::{CASE_INSENSITIVE, MirrorError, NOT_MOUNTED};
+use fault_injection::{Call, inject_fault};
 pub use file_lock::FileLock;
 pub use identity::MirrorId;
 pub use mirror_path::{
@@ -65,9 +59,13 @@ pub use mirror_path::{
     other_uri_of_plain_path, path_if_blocked, plain_path, publication_path, publication_paths,
     uris_of_plain_path,
 };
+use parking_lot::Mutex;
 pub use publish::PublishError;
 pub use reader::{Files, MirrorReader};
+use rustix::io::Errno;
+use staged::StagingDir;
 pub use staged::{CompletedFile, Staged, file_time};
+use tree::{FolderTree, UnsyncedFolders};
 
 /// How many threads write staged files at once. Eight were not faster on two cores.
 const WRITERS: usize = 2;

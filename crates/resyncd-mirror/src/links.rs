@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Result as IoResult};
 use std::os::unix::fs::MetadataExt;
 
+use resourcesync::SourceTime;
 use rustix::fs::{AtFlags, Dir, FileType, linkat};
 use rustix::io::Errno;
 
@@ -16,7 +17,6 @@ use super::staged::CompletedFile;
 use super::tree::kind;
 use super::{Mirror, MirrorError, MirrorReader};
 use crate::mirror_path::MirrorPath;
-use resourcesync::SourceTime;
 
 /// How much is copied at once, in bytes.
 const CHUNK: usize = 256 * 1024;

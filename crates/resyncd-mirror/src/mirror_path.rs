@@ -20,11 +20,10 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-use sha2::{Digest, Sha256};
-use url::Position;
-
 use resourcesync::uri::has_userinfo;
 use resyncd_core::ResourceUri;
+use sha2::{Digest, Sha256};
+use url::Position;
 
 /// The maximum length of a name in a file system, in bytes.
 const LONGEST_NAME: usize = 255;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use parking_lot::MutexGuard;
+use resyncd_core::ErrorClass;
 use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 
@@ -18,7 +19,6 @@ use super::staged::OpenFile;
 use super::tree::{Alterations, UnsyncedFolders, ancestors, kind, split};
 use super::{CompletedFile, Mirror, MirrorError};
 use crate::mirror_path::MirrorPath;
-use resyncd_core::ErrorClass;
 
 /// A file that was not published.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
+use resourcesync::SourceTime;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -29,7 +30,6 @@ use super::tree::{FolderTree, create_folder, sweep, sync_entries};
 use super::unnamed::{link_unnamed, links_unnamed, open_unnamed, reopen};
 use crate::FileLock;
 use crate::mirror_path::OWN_FOLDER;
-use resourcesync::SourceTime;
 
 /// The file that is locked, in the own folder.
 const LOCK: &str = "lock";

@@ -7,14 +7,14 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
+use resourcesync::SourceTime;
+use resyncd_core::ErrorClass;
 use tempfile::TempDir;
 
 use super::fault_injection::{Call, FaultPlan, before_call, record_calls};
 use super::file_system::SYNC_TOGETHER;
 use super::staged::{OpenFiles, SYNC_ALONE};
 use super::*;
-use resourcesync::SourceTime;
-use resyncd_core::ErrorClass;
 
 /// A mirror in a temporary folder, and a folder outside of it.
 struct World {

@@ -32,6 +32,8 @@ use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
+use resourcesync::DocumentReader;
+use resourcesync::uri::BaseUri;
 use url::Url;
 
 use self::archive::Archive;
@@ -39,8 +41,6 @@ pub use self::error::PackageError;
 pub use self::expansion::max_expanded;
 pub use self::member::MemberReader;
 use self::unpacked::Room;
-use resourcesync::DocumentReader;
-use resourcesync::uri::BaseUri;
 
 /// A package on disk. A clone is the same package; its members can be read concurrently.
 ///

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
+use resourcesync::media_type::GZIP_MAGIC;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::error::PackageError;
 use super::section::Section;
 use crate::expansion::max_expanded;
-use resourcesync::media_type::GZIP_MAGIC;
 
 /// The greatest window of zstd, in bytes: more than its strongest level takes without `--ultra` and `--long`.
 const MAX_WINDOW: u64 = 32 << 20;

@@ -19,6 +19,9 @@ use std::io::Read;
 use std::sync::Arc;
 
 use flate2::bufread::GzDecoder;
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::uri::parse_uri;
+use resourcesync::{Capability, DocumentReader};
 use url::Url;
 
 use self::head::{HttpHead, RecordHead};
@@ -28,9 +31,6 @@ use super::archive::{Archive, Format, Opened};
 use super::error::PackageError;
 use super::member::MemberReader;
 use crate::expansion::is_out_of_proportion;
-use resourcesync::media_type::GZIP_MAGIC;
-use resourcesync::uri::parse_uri;
-use resourcesync::{Capability, DocumentReader};
 
 /// The maximum number of records with a payload: each takes more memory than a member with the name of a file.
 const MAX_RECORDS: usize = 300_000;

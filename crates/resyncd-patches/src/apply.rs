@@ -1,12 +1,11 @@
 //! Applies a patch of any kind.
 
 use super::error::{Budget, MAX_BYTES, MAX_WRITTEN, PatchError};
-use super::json;
 use super::json_value::Json;
 use super::kind::PatchKind;
 use super::merge::merge;
 use super::serialization::{Style, write};
-use super::xml;
+use super::{json, xml};
 
 /// The limit on the length of a patch, and on that of the file to which it is applied, in bytes.
 pub const MAX_PATCH_BYTES: u64 = 16 << 20;

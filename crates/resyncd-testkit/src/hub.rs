@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use resyncd_core::HubUri;
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
@@ -23,9 +24,7 @@ pub use self::event::{HubCounts, HubDelivery, HubEvent};
 pub use self::options::{Granting, HubOptions, Signing, Verifying};
 pub use self::state::Subscription;
 use self::state::{HubState, SharedHub};
-use super::DemoError;
-use super::serving;
-use resyncd_core::HubUri;
+use super::{DemoError, serving};
 
 /// A hub that serves on loopback until its last clone is dropped. A clone is the same hub.
 #[derive(Clone)]

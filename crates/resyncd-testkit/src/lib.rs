@@ -23,7 +23,6 @@ mod source;
 mod traffic;
 
 use chrono::{DateTime, Utc};
-
 pub use hub::{
     Granting, Hub, HubCounts, HubDelivery, HubEvent, HubOptions, Signing, Subscription, Verifying,
 };

@@ -23,6 +23,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, LINK};
+use resourcesync::uri::parse_uri;
+use resourcesync::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
+use resyncd_core::{HubUri, TopicUri};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 use url::Url;
@@ -33,11 +36,7 @@ pub use self::options::{
 };
 use self::served::ServedFile;
 use self::state::{SampleState, SharedSource};
-use super::serving;
-use super::{DemoError, Hub, HubDelivery};
-use resourcesync::uri::parse_uri;
-use resourcesync::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
-use resyncd_core::{HubUri, TopicUri};
+use super::{DemoError, Hub, HubDelivery, serving};
 
 /// How long an external hub may take to answer.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);

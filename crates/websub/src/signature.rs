@@ -2,11 +2,10 @@
 
 use std::fmt;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Sha256, Sha384, Sha512};
-
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
 /// The method of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use std::str::FromStr;
 
-use url::Url;
-
 use resourcesync::uri::parse_uri;
+use url::Url;
 
 /// An entry point. Without a scheme, https is tried first and then http.
 #[derive(Clone, Debug, PartialEq, Eq)]

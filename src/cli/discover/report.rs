@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use resourcesync::{Capability, DocumentSummary, Oddities, Oddity, SourceTime};
+use resyncd_core::Transport;
 use serde::Serialize;
 use url::Url;
 
@@ -12,11 +14,8 @@ use crate::fetch::{
     CapabilityList, Discovery, DiscoveryAttempt, DocumentSummaries, ReplacedEntry, TriedParts,
     UnsupportedChannel,
 };
-use crate::protocol::EntryCounts;
-use crate::protocol::Offer;
+use crate::protocol::{EntryCounts, Offer};
 use crate::status::StatusError;
-use resourcesync::{Capability, DocumentSummary, Oddities, Oddity, SourceTime};
-use resyncd_core::Transport;
 
 #[derive(Debug, Serialize)]
 pub(super) struct DiscoveryReport {

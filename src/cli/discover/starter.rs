@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use resourcesync::uri::{has_userinfo, parse_uri};
 use url::{Host, Url};
 
 use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
@@ -11,7 +12,6 @@ use crate::config::toml_string;
 use crate::fetch::is_public;
 use crate::protocol::one_line;
 use crate::status::StatusError;
-use resourcesync::uri::{has_userinfo, parse_uri};
 
 /// How many sets are named.
 const MOST_SETS: usize = 20;

@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use crate::store::{Origin, Task};
 use resourcesync::{Digest, SourceTime, Verifier};
-use resyncd_mirror::MirrorPath;
-use resyncd_mirror::{Mirror, file_time};
+use resyncd_mirror::{Mirror, MirrorPath, file_time};
+
+use crate::store::{Origin, Task};
 
 /// A file that is as the Source states.
 pub(super) struct Adopted {

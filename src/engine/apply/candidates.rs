@@ -6,6 +6,9 @@
 
 use std::sync::Arc;
 
+use resourcesync::{ContentInfo, Link};
+use resyncd_core::{Candidate, DeliveryFaultKind, Expected, ResourceUri, plan_candidates};
+
 use super::context::ApplyContext;
 use super::download::{FetchOutcome, download};
 use super::members::PackageMember;
@@ -18,9 +21,6 @@ use crate::engine::contradictions::note_contradiction;
 use crate::fetch::{AllowedHosts, FetchError};
 use crate::protocol::ServedVersion;
 use crate::store::{Task, TaskFailure};
-use resourcesync::{ContentInfo, Link};
-use resyncd_core::ResourceUri;
-use resyncd_core::{Candidate, DeliveryFaultKind, Expected, plan_candidates};
 
 /// The URIs that a resource may be fetched from, the first one first, without duplicates on hosts that are not allowed.
 pub(in crate::engine) fn candidates_of(

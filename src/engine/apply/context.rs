@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use resyncd_core::HostCircuitBreaker;
+use resyncd_mirror::Mirror;
 
 use crate::engine::context::SourceContext;
 use crate::fetch::Client;
 use crate::store::Task;
-use resyncd_core::HostCircuitBreaker;
-use resyncd_mirror::Mirror;
 
 /// So many queued tasks are many.
 const MANY: usize = 32;

@@ -3,6 +3,11 @@
 
 use std::sync::Arc;
 
+use resourcesync::media_type::media_type_essence;
+use resourcesync::{SourceTime, Verified, Verifier};
+use resyncd_core::{Candidate, ErrorClass, Expected, ResourceUri, latest_plausible};
+use resyncd_mirror::{Mirror, MirrorError, Staged};
+
 use super::coding::{CodedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
@@ -11,12 +16,6 @@ use crate::clock;
 use crate::fetch::{AllowedHosts, Content, Wanted};
 use crate::protocol::{Redaction, ServedVersion};
 use crate::store::Task;
-use resourcesync::media_type::media_type_essence;
-use resourcesync::{SourceTime, Verified, Verifier};
-use resyncd_core::ErrorClass;
-use resyncd_core::ResourceUri;
-use resyncd_core::{Candidate, Expected, latest_plausible};
-use resyncd_mirror::{Mirror, MirrorError, Staged};
 
 /// How much of a stated media type a message shows, in characters.
 const LONGEST_TYPE: usize = 100;

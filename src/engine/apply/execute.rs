@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 use futures_util::FutureExt;
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::ErrorClass;
+use resyncd_mirror::{Mirror, MirrorPath};
 
 use super::adoption::{Adopted, adopt};
 use super::candidates;
@@ -16,10 +19,6 @@ use crate::clock;
 use crate::fetch::{AllowedHosts, Content, FetchError};
 use crate::protocol::ServedVersion;
 use crate::store::{Task, TaskFailure};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::ErrorClass;
-use resyncd_mirror::Mirror;
-use resyncd_mirror::MirrorPath;
 
 /// How long a deletion waits for a set that was never read completely.
 const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
@@ -230,6 +229,8 @@ mod tests {
     use futures_util::future::BoxFuture;
     use parking_lot::Mutex;
     use reqwest::{Request, Response};
+    use resourcesync::{Algorithm, ContentInfo, Digest};
+    use resyncd_core::ResourceUri;
     use url::Url;
 
     use super::*;
@@ -239,8 +240,6 @@ mod tests {
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
     use crate::store::{Change, TasksInProgress};
-    use resourcesync::{Algorithm, ContentInfo, Digest};
-    use resyncd_core::ResourceUri;
 
     /// Counts requests, and fails each.
     #[derive(Default)]

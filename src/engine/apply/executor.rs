@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::Fuse;
+use resyncd_core::{ClockStepDetector, Now};
+use resyncd_mirror::Mirror;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -21,8 +23,6 @@ use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::versions::worker::store_versions;
 use crate::store::{DueTasks, ResourceId, StoreError, Task, TasksInProgress, Wake};
-use resyncd_core::{ClockStepDetector, Now};
-use resyncd_mirror::Mirror;
 
 /// How many tasks of a host are queued at most. When half of what was queued has been started, more are read, if there are more.
 const AHEAD: usize = 256;
@@ -407,6 +407,8 @@ mod tests {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
     use reqwest::{Request, Response, Version};
+    use resourcesync::ChangeKind;
+    use resyncd_core::ResourceUri;
     use tokio::sync::oneshot;
     use url::Url;
 
@@ -415,8 +417,6 @@ mod tests {
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
     use crate::store::Change;
-    use resourcesync::ChangeKind;
-    use resyncd_core::ResourceUri;
 
     /// The executor panics the first time that it begins a task of this resource.
     const RESOURCE: &str = "https://example.org/panic-of-an-executor";

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-
-use crate::store::{Change, Origin, Task};
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 use resyncd_core::ResourceUri;
 use resyncd_packages::Package;
+
+use crate::store::{Change, Origin, Task};
 
 /// The bytes of one entry of a manifest.
 pub(in crate::engine) struct PackageMember {

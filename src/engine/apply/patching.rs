@@ -10,6 +10,10 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
+use resourcesync::{ChangeKind, ContentInfo, Link, Mismatch, Verified, Verifier};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::{MirrorError, MirrorPath};
+use resyncd_packages::PackageError;
 use resyncd_patches::{MAX_PATCH_BYTES, PatchError, PatchKind, apply_patch};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -19,11 +23,6 @@ use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use super::task_error::TaskError;
 use crate::fetch::{AllowedHosts, FetchError, Wanted};
 use crate::store::{Origin, Task};
-use resourcesync::{ChangeKind, ContentInfo, Link, Mismatch, Verified, Verifier};
-use resyncd_core::ResourceUri;
-use resyncd_mirror::MirrorError;
-use resyncd_mirror::MirrorPath;
-use resyncd_packages::PackageError;
 
 /// The relation of a patch (core, section 14.4).
 const PATCH: &str = "http://www.openarchives.org/rs/terms/patch";

@@ -14,6 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use resourcesync::SourceTime;
+use resyncd_mirror::{
+    CompletedFile, Mirror, MirrorError, MirrorPath, file_time, made_folder, path_if_blocked,
+    publication_path,
+};
 use tokio::sync::mpsc;
 
 use super::adoption::Adopted;
@@ -29,9 +34,6 @@ use crate::status::StatusError;
 use crate::store::{
     Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
 };
-use resourcesync::SourceTime;
-use resyncd_mirror::{CompletedFile, Mirror, MirrorError, file_time};
-use resyncd_mirror::{MirrorPath, made_folder, path_if_blocked, publication_path};
 
 /// How many tasks are published at once at most.
 const BATCH: usize = 512;
@@ -899,6 +901,9 @@ fn failed(task: Task, error: &MirrorError) -> TaskResult {
 mod tests {
     use std::path::PathBuf;
 
+    use resourcesync::ChangeKind;
+    use resyncd_core::ResourceUri;
+    use resyncd_mirror::made_path;
     use tokio::task::JoinHandle;
     use url::Url;
 
@@ -906,9 +911,6 @@ mod tests {
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::store::{Change, TasksInProgress};
-    use resourcesync::ChangeKind;
-    use resyncd_core::ResourceUri;
-    use resyncd_mirror::made_path;
 
     /// The publication of a resource with this path panics.
     const WHILE_PUBLISHED: &str = "/panic-while-published";

@@ -3,11 +3,11 @@
 //! A small one is in memory until its batch is published, or prepared for that: then it is written to its staged file on a thread that
 //! does so for many, and does not need a blocking thread of its own. A large one is in its staged file.
 
+use resourcesync::{Digest, SourceTime};
+use resyncd_mirror::{CompletedFile, Mirror, MirrorError, Staged};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::protocol::ServedVersion;
-use resourcesync::{Digest, SourceTime};
-use resyncd_mirror::{CompletedFile, Mirror, MirrorError, Staged};
 
 /// The length of the longest resource that is in memory until it is published, in bytes.
 const LONGEST: usize = 256 << 10;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use resyncd_mirror::Mirror;
+
 use super::context::ApplyContext;
 use super::execute::execute;
 use super::publisher::{ExecutedTask, publish};
 use crate::engine::context::SourceContext;
 use crate::store::{Task, TaskResult};
-use resyncd_mirror::Mirror;
 
 /// Steps through the tasks of a Source.
 pub(in crate::engine) struct Stepper(Arc<ApplyContext>);

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use resourcesync::{Mismatch, SourceTime};
+use resyncd_core::ErrorClass;
+use resyncd_mirror::MirrorError;
 use tokio::task::JoinError;
 use url::Url;
 
 use crate::clock;
 use crate::fetch::{Bounds, FetchError, pause};
 use crate::store::{Task, TaskFailure, UNSELECTED_TYPE};
-use resourcesync::{Mismatch, SourceTime};
-use resyncd_core::ErrorClass;
-use resyncd_mirror::MirrorError;
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
 const TRIES: Bounds = Bounds {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use resyncd_mirror::Mirror;
 
 use super::executor::execute_tasks;
 use crate::clock;
@@ -11,7 +12,6 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::panic_as_error;
 use crate::store::{StoreError, Wake};
-use resyncd_mirror::Mirror;
 
 /// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
 const LONGEST_WAIT_FOR_TASK: Duration = Duration::from_secs(100);

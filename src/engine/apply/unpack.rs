@@ -3,16 +3,17 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use resourcesync::{Mismatch, Verifier};
+use resyncd_core::Expected;
+use resyncd_mirror::{MirrorError, Staged};
+use resyncd_packages::{MemberReader, PackageError};
+
 use super::coding::{CodedContent, DecidedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
 use super::members::PackageMember;
 use super::received::{Description, ReceivedBytes, ReceivedResource};
 use crate::fetch::FetchError;
 use crate::store::Task;
-use resourcesync::{Mismatch, Verifier};
-use resyncd_core::Expected;
-use resyncd_mirror::{MirrorError, Staged};
-use resyncd_packages::{MemberReader, PackageError};
 
 /// How much is read and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use resyncd_mirror::MirrorReader;
+
 use super::documents::SourceDocuments;
 use crate::store::AuditDb;
-use resyncd_mirror::MirrorReader;
 
 /// A mirror that was compared with its Source.
 pub(super) struct MirrorComparison {

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use resourcesync::{Capability, Oddities, Oddity, SourceTime};
+use resyncd_core::{AbsenceFacts, AbsenceProof};
 use url::Url;
 
 use super::context::{AuditContext, blocking};
@@ -17,8 +19,6 @@ use crate::engine::source::discovery::{
 };
 use crate::fetch::{CapabilityList, DiscoveryCache};
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, StatementKind};
-use resourcesync::{Capability, Oddities, Oddity, SourceTime};
-use resyncd_core::{AbsenceFacts, AbsenceProof};
 
 /// What was read of a Source.
 pub(super) struct SourceDocuments {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use resourcesync::{ContentInfo, Digest, Mismatch, SourceTime, Verifier};
+use resyncd_mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
 use tokio_util::sync::CancellationToken;
 
 use super::context::AuditContext;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile};
-use resourcesync::{ContentInfo, Digest, Mismatch, SourceTime, Verifier};
-use resyncd_mirror::MirrorPath;
-use resyncd_mirror::{MirrorError, MirrorReader, file_time};
 
 /// How many expectations are read from the audit database at once.
 const PAGE: usize = 512;

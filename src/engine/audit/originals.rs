@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use resourcesync::Link;
+use resyncd_mirror::MirrorReader;
 use tokio::sync::mpsc;
 
 use super::comparison::MirrorComparison;
@@ -12,8 +14,6 @@ use super::files::{ExpectedFile, FileState, examine};
 use super::results::{OriginalOutcome, OriginalSums, Reported, ReportedOriginal};
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
-use resourcesync::Link;
-use resyncd_mirror::MirrorReader;
 
 /// How many resources are read from the audit database, and compared by one thread, at once.
 const PAGE: usize = 64;

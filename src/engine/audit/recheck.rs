@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, stream};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::MirrorReader;
 
 use super::context::AuditContext;
 use super::files::{ExpectedFile, FileState, examine};
@@ -13,8 +15,6 @@ use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::fetch::AllowedHosts;
 use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles};
-use resyncd_core::ResourceUri;
-use resyncd_mirror::MirrorReader;
 
 /// How many findings are checked at once.
 const PAGE: usize = 256;

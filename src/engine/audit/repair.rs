@@ -4,6 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use resourcesync::ChangeKind;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::{Mirror, MirrorError, MirrorPath, MirrorReader, file_time};
+
 use super::comparison::MirrorComparison;
 use super::context::{AuditContext, Repair, blocking};
 use super::files::{ExpectedFile, FileState, examine};
@@ -16,10 +20,6 @@ use crate::store::{
     Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
     VersionRule,
 };
-use resourcesync::ChangeKind;
-use resyncd_core::ResourceUri;
-use resyncd_mirror::MirrorPath;
-use resyncd_mirror::{Mirror, MirrorError, MirrorReader, file_time};
 
 /// How many findings are worked on at once.
 const PAGE: usize = 256;

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use resourcesync::Link;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::{MirrorError, MirrorReader};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -22,9 +25,6 @@ use crate::fetch::Client;
 use crate::protocol::Standing;
 use crate::status::StatusError;
 use crate::store::{AuditDb, FindingKind};
-use resourcesync::Link;
-use resyncd_core::ResourceUri;
-use resyncd_mirror::{MirrorError, MirrorReader};
 
 /// How many findings are read at once.
 const PAGE: usize = 256;
@@ -277,6 +277,7 @@ mod tests {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
     use reqwest::{Request, Response};
+    use resourcesync::ChangeKind;
     use url::Url;
 
     use super::*;
@@ -285,7 +286,6 @@ mod tests {
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
     use crate::store::{Change, ChangeBatch, Origin, Store};
-    use resourcesync::ChangeKind;
 
     /// How many resources the Source lists: more than are repaired at once.
     const LISTED: usize = PAGE + 4;

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use resyncd_core::{Channel, ConnectionStep};
 
 use super::context::ChannelContext;
 use super::stored::{Ended, StoredChannel, result_of};
@@ -20,7 +21,6 @@ use crate::engine::restarts::Panicked;
 use crate::fetch::HubAnswer;
 use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord};
-use resyncd_core::{Channel, ConnectionStep};
 
 /// What is logged of a registration that has failed.
 const FAILED: &str = "callback not registered";

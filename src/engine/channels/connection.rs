@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use resyncd_core::{Channel, ConnectionStep};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -19,7 +20,6 @@ use crate::clock;
 use crate::engine::restarts::Panicked;
 use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, Wake};
-use resyncd_core::{Channel, ConnectionStep};
 
 /// The code of a connection that waits for room in the inbox.
 const INBOX_FULL: &str = "inbox-full";
@@ -337,6 +337,8 @@ async fn until(wakes: &mut broadcast::Receiver<Wake>, is_wanted: impl Fn(&Wake) 
 mod tests {
     use std::sync::Arc;
 
+    use resourcesync::Capability;
+    use resyncd_core::{TopicUri, Transport};
     use url::Url;
 
     use super::*;
@@ -345,8 +347,6 @@ mod tests {
     use crate::store::{
         CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, DocumentEnd, Origin, SetId,
     };
-    use resourcesync::Capability;
-    use resyncd_core::{TopicUri, Transport};
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);

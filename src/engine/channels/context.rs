@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use resyncd_core::{ChannelFailure, ChannelRules};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -15,7 +16,6 @@ use crate::metrics::SourceCounters;
 use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::{ChannelRecord, Store};
-use resyncd_core::{ChannelFailure, ChannelRules};
 
 pub(super) struct ChannelContext {
     /// The label of the Source.

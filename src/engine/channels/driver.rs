@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::connection;
+use resyncd_core::Transport;
+
 use super::context::ChannelContext;
 use super::websocket::Websockets;
 use super::xmpp::Nodes;
-use super::{callback, websub};
+use super::{callback, connection, websub};
 use crate::engine::restarts::{Restarts, catch_panic};
 use crate::store::ChannelRecord;
-use resyncd_core::Transport;
 
 /// Drives a channel until its subscription has ended, or until the driver is stopped. After a panic it is driven on after a pause,
 /// as after the start of the process: what was committed is all that counts.

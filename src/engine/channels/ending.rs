@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use resyncd_core::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules, Transport};
 use url::Url;
 
 use super::context::rules_of;
@@ -11,13 +12,10 @@ use super::requests::{read_topic, send_request};
 use super::waiting::wait;
 use super::websub::StoredMachine;
 use super::xmpp::Nodes;
-use crate::clock;
-use crate::config;
 use crate::fetch::Client;
 use crate::status::UnsubscribeResult;
 use crate::store::{ChannelRecord, Store};
-use resyncd_core::Transport;
-use resyncd_core::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules};
+use crate::{clock, config};
 
 /// How long a hub may take to confirm that a subscription has ended.
 const ENDING_TIME: Duration = Duration::from_secs(30);

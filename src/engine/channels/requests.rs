@@ -1,10 +1,10 @@
 //! The requests of a channel over HTTP; each result is an event for the channel machine.
 
+use resyncd_core::{ChannelEvent, ChannelFailure, HubRequest, TopicUri};
+use websub::{Intent, Mode, SubscriptionRequest};
+
 use crate::fetch::{Client, HubAnswer};
 use crate::store::ChannelRecord;
-use resyncd_core::TopicUri;
-use resyncd_core::{ChannelEvent, ChannelFailure, HubRequest};
-use websub::{Intent, Mode, SubscriptionRequest};
 
 /// Reads the links of a topic.
 pub(super) async fn read_topic(client: &Client, source: &str, topic: &TopicUri) -> ChannelEvent {

@@ -1,5 +1,7 @@
 //! The stored half of a channel without hubs, as its driver changes it. Database errors are waited for here.
 
+use resyncd_core::Channel;
+
 use super::context::ChannelContext;
 use crate::clock;
 use crate::engine::EngineError;
@@ -7,7 +9,6 @@ use crate::engine::restarts::Panicked;
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::status::StatusError;
 use crate::store::{CallbackSlot, ChannelRecord, StoreError};
-use resyncd_core::Channel;
 
 /// Why a driver does not go on.
 pub(super) enum Ended {

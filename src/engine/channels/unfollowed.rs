@@ -116,6 +116,8 @@ impl Unfollowed {
 mod tests {
     use std::time::Duration;
 
+    use resourcesync::Capability;
+    use resyncd_core::{CallbackOwner, Channel, ChannelState, HubUri, TopicUri, Transport};
     use tokio::sync::mpsc;
     use url::Url;
 
@@ -123,9 +125,6 @@ mod tests {
     use crate::clock;
     use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::store::CallbackKeys;
-    use resourcesync::Capability;
-    use resyncd_core::{CallbackOwner, Channel, ChannelState};
-    use resyncd_core::{HubUri, TopicUri, Transport};
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use resyncd_core::Now;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::store::{ChannelId, Wake};
-use resyncd_core::Now;
 
 /// The longest single wait: the wall clock may be set during it.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);

@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 
+use resyncd_core::{
+    Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
+    Now,
+};
+use websub::Intent;
+
 use super::context::ChannelContext;
 use super::keys::fresh_keys;
 use super::requests::{read_topic, send_request};
@@ -12,11 +18,6 @@ use crate::engine::restarts::Panicked;
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::unencrypted_hubs::{UNENCRYPTED_CODE, is_unencrypted};
 use crate::store::{ChannelId, ChannelRecord, Store, StoreError};
-use resyncd_core::Now;
-use resyncd_core::{
-    Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
-};
-use websub::Intent;
 
 /// The machine of one channel, and where its other half is stored.
 pub(super) struct StoredMachine<'a> {
@@ -150,14 +151,14 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use resourcesync::Capability;
+    use resyncd_core::{HubUri, TopicUri};
     use tokio::sync::mpsc;
     use url::Url;
 
     use super::*;
     use crate::engine::channels::driver::drive;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use resourcesync::Capability;
-    use resyncd_core::{HubUri, TopicUri};
 
     /// The machine of a channel with this topic panics the first time that it handles an event.
     const TOPIC: &str = "https://example.org/panic-of-a-machine";

@@ -1,9 +1,9 @@
 //! What a Capability List offers (section 9).
 
+use resourcesync::Capability;
 use url::Url;
 
 use crate::protocol::Offer;
-use resourcesync::Capability;
 
 /// The documents of a capability that are offered, in their order.
 pub(in crate::engine) fn offered<'a>(

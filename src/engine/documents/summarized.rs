@@ -3,14 +3,14 @@
 
 use std::fmt::Display;
 
+use resourcesync::{Capability, DocumentSummary, ReadError, SourceTime};
+use resyncd_core::latest_source_time;
 use url::Url;
 
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{Client, DocumentAnswer, FetchedDocument};
 use crate::protocol::Validators;
-use resourcesync::{Capability, DocumentSummary, ReadError, SourceTime};
-use resyncd_core::latest_source_time;
 
 /// Fetches a document; `None` if it is still the `known` version. `limit`: its maximum length in bytes.
 pub(in crate::engine) async fn fetch_document(
@@ -185,8 +185,9 @@ pub(in crate::engine) fn expect_capability(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use resourcesync::{DocumentReader, Entry, Head, Root, write_document};
+
+    use super::*;
 
     #[test]
     fn list_of_uris_is_a_list_of_resources_only() {

@@ -9,6 +9,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use resourcesync::{Capability, Entry, Link, SourceTime};
+use resyncd_core::latest_source_time;
 use url::Url;
 
 use super::summarized::SummarizedDocument;
@@ -16,8 +18,6 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
 use crate::protocol::Selection;
-use resourcesync::{Capability, Entry, Link, SourceTime};
-use resyncd_core::latest_source_time;
 
 /// How deep indexes may be nested.
 const MAX_DEPTH: usize = 16;
@@ -467,8 +467,9 @@ impl DocumentWalk {
 mod tests {
     use std::io::BufRead;
 
-    use super::*;
     use resourcesync::DocumentReader;
+
+    use super::*;
 
     fn uri(name: &str) -> Url {
         Url::parse(&format!("https://example.org/{name}")).unwrap()

@@ -20,13 +20,12 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+pub(super) use worker::HookHandles;
+use worker::{HookTarget, HookWorker};
 
 use super::restarts::restarting;
 use super::runtime_status::HookFacts;
 use crate::config::{self, HookAction};
-use worker::{HookTarget, HookWorker};
-
-pub(super) use worker::HookHandles;
 
 /// A hook with a worker.
 struct RunningHook {

@@ -1,9 +1,10 @@
 //! Which document the baseline is made from, and which one proves later what there is: the Resource List or the Resource Dump.
 
+use resourcesync::Capability;
+
 use super::state::SetState;
 use crate::config::Baseline;
 use crate::engine::EngineError;
-use resourcesync::Capability;
 
 /// With more resources than this in the mirror, the baseline is not made from packages: most members would be fetched in vain.
 const FEW_RESOURCES: u64 = 100;

@@ -1,6 +1,8 @@
 //! Change Dumps and their indexes (section 13): changes with their content, where no Change List states them or reaches back so
 //! far. A dump counts as an index of Change Lists does: each of its packages is one.
 
+use resourcesync::{Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime};
+use resyncd_core::{NewsFilter, Span};
 use url::Url;
 
 use super::entry_batches::EntrySource;
@@ -17,8 +19,6 @@ use crate::engine::documents::{
 };
 use crate::protocol::Validators;
 use crate::store::{DocumentRecord, Origin};
-use resourcesync::{Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime};
-use resyncd_core::{NewsFilter, Span};
 
 impl SetState {
     /// Reads the Change Dumps; returns what they cover, `None` if there are none.

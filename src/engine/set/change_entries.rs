@@ -1,12 +1,13 @@
 //! The entries of a Change List, of whichever document led to it.
 
+use resyncd_core::NewsFilter;
+
 use super::entry_batches::EntrySource;
 use super::ingest::{DocumentChanges, ingest_changes};
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::engine::documents::SummarizedDocument;
 use crate::store::{DocumentEnd, Origin};
-use resyncd_core::NewsFilter;
 
 impl SetState {
     /// Ingests what is news in a Change List.

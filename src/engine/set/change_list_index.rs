@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use resourcesync::{Capability, SourceTime};
+use resyncd_core::Span;
 use url::Url;
 
 use super::fetch_ahead::{AHEAD, FetchAhead};
@@ -16,8 +18,6 @@ use super::state::SetState;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DocumentWalk, Entered, ListsToRead, SummarizedDocument};
 use crate::store::{DocumentRecord, Origin};
-use resourcesync::{Capability, SourceTime};
-use resyncd_core::Span;
 
 /// What was found at the URI of a list that an index names.
 enum ChildRead {

@@ -4,6 +4,8 @@
 //! the Capability List does, which may name several. An open list that the Capability List names no longer is read once more,
 //! for what was added to it before the next one began.
 
+use resourcesync::Capability;
+use resyncd_core::Span;
 use url::Url;
 
 use super::change_list_index::LinkedIndex;
@@ -14,8 +16,6 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::Alternatives;
-use resourcesync::Capability;
-use resyncd_core::Span;
 
 /// What was found at the URI of a Change List, or of an index of them.
 struct ListRead {

@@ -10,6 +10,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use resourcesync::{Capability, Interval, SourceTime};
+use resyncd_core::Span;
 use url::Url;
 
 use super::changes::{change_of, note_change};
@@ -21,8 +23,6 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
 use crate::store::{Change, DocumentEnd, SetId};
-use resourcesync::{Capability, Interval, SourceTime};
-use resyncd_core::Span;
 
 /// How many sets are read back in one poll.
 const MAX_SETS: usize = 1000;
@@ -293,8 +293,9 @@ impl Lookup {
 mod tests {
     use std::convert::Infallible;
 
-    use super::*;
     use resyncd_core::ResourceUri;
+
+    use super::*;
 
     fn time(seconds: i64) -> SourceTime {
         SourceTime::from_micros(seconds * 1_000_000)

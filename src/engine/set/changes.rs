@@ -1,17 +1,15 @@
 //! From the entry of a document to a change of a resource.
 
 use chrono::{DateTime, Utc};
+use resourcesync::media_type::content_coding;
+use resourcesync::{ChangeKind, Entry, SourceTime};
+use resyncd_core::{Expected, ResourceUri, is_plausible};
 
-use crate::clock;
-use crate::config;
 use crate::engine::apply::candidates::candidates_of;
 use crate::engine::set::linked::linked_of;
 use crate::protocol::Standing;
 use crate::store::{Change, VersionRule};
-use resourcesync::media_type::content_coding;
-use resourcesync::{ChangeKind, Entry, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_core::{Expected, is_plausible};
+use crate::{clock, config};
 
 /// A change, and the path of its bytes in the package.
 pub(super) type ListedChange = (Change, Option<String>);

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 
 use chrono::TimeDelta;
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{CrossCheck, DeliveryFaultKind, ResourceUri};
 
 use super::changes::note_change;
 use super::span::{end_of, span_of};
@@ -15,9 +17,6 @@ use crate::engine::EngineError;
 use crate::engine::contradictions::note_contradiction;
 use crate::engine::documents::SummarizedDocument;
 use crate::store::{Comparison, Unconfirmed, UnconfirmedState};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_core::{CrossCheck, DeliveryFaultKind};
 
 /// How many statements of a hub are compared in one pass over a list, and in how many passes.
 const AT_ONCE: u64 = 5000;

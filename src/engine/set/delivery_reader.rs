@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use resourcesync::{Capability, Document, Oddities};
+use resyncd_core::{HubUri, NewsFilter, Sequencer, TopicUri, Verdict};
 use url::Url;
 
 use super::changes::note_expiry;
@@ -12,9 +14,6 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId, SetRecord};
-use resourcesync::{Capability, Document, Oddities};
-use resyncd_core::{HubUri, TopicUri};
-use resyncd_core::{NewsFilter, Sequencer, Verdict};
 
 /// Reads deliveries. For blocking threads.
 pub(super) struct DeliveryReader {

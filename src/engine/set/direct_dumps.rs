@@ -4,6 +4,8 @@
 //! the Sitemap, which is read after it.
 
 use chrono::DateTime;
+use resourcesync::{Capability, DocumentSummary, Entry, SourceTime};
+use resyncd_core::latest_source_time;
 use url::Url;
 
 use super::entry_batches::EntrySource;
@@ -13,8 +15,6 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::store::{DumpProgress, Origin};
-use resourcesync::{Capability, DocumentSummary, Entry, SourceTime};
-use resyncd_core::latest_source_time;
 
 impl SetState {
     /// Begins the baseline with a package.

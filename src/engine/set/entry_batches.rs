@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, Entry, SourceTime};
+use resyncd_core::{NewsFilter, is_plausible};
 use url::Url;
 
 use super::changes::{ListedChange, change_of, listed_change, only_version};
@@ -17,8 +19,6 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::{FetchedDocument, OwnedReader};
 use crate::store::{Change, SetId, VersionRule};
-use resourcesync::{ChangeKind, Entry, SourceTime};
-use resyncd_core::{NewsFilter, is_plausible};
 
 /// How many entries are ingested in one transaction.
 pub(super) const BATCH: usize = 1000;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{MaybeDone, maybe_done};
+use resyncd_core::ErrorClass;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
@@ -26,7 +27,6 @@ use crate::protocol::Validators;
 use crate::store::SetId;
 #[cfg(test)]
 use crate::store::Store;
-use resyncd_core::ErrorClass;
 
 /// How many documents are fetched ahead. Each may take as much disk as one document may.
 pub(super) const AHEAD: usize = 2;

@@ -10,6 +10,9 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use resourcesync::{Capability, ChangeKind, Document};
+use resyncd_core::{Channel, DeliveryFaultKind, Gap, NewsFilter, Sequencer, Verdict};
+
 use super::delivery_reader::DeliveryReader;
 use super::notices::{note_foreign, note_notification, note_unfollowed};
 use super::notification::is_dated;
@@ -17,8 +20,6 @@ use super::state::{Processing, SetState};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::store::{BaselineState, ChannelRecord, Delivery, DeliveryOutcome, DocumentEnd, Origin};
-use resourcesync::{Capability, ChangeKind, Document};
-use resyncd_core::{Channel, DeliveryFaultKind, Gap, NewsFilter, Sequencer, Verdict};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -446,6 +447,8 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use chrono::TimeDelta;
+    use resourcesync::{Entry, Head, Root, SourceTime, write_document};
+    use resyncd_core::{Pacing, ResourceUri, TopicUri, Transport};
     use tokio::sync::mpsc;
     use url::Url;
 
@@ -456,9 +459,6 @@ pub(super) mod tests {
     use crate::engine::set::worker::SetWorker;
     use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::store::{CallbackKeys, ChannelId, Receipt, SetRecord};
-    use resourcesync::{Entry, Head, Root, SourceTime, write_document};
-    use resyncd_core::Pacing;
-    use resyncd_core::{ResourceUri, TopicUri, Transport};
 
     /// Ordering the held notifications of the set with this path of its Capability List panics.
     const WHEN_HELD: &str = "/panic-when-held";

@@ -9,6 +9,9 @@ use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use resourcesync::{Capability, ChangeKind, Document};
+use resyncd_core::{NewsFilter, ResourceUri, Sequencer, Verdict};
+
 use super::changes::time_of_change;
 use super::delivery_reader::{DeliveryReader, ReadNotification};
 use super::notices::{note_notification, note_unfollowed};
@@ -19,9 +22,6 @@ use crate::engine::context::SourceContext;
 use crate::store::{
     ChangeBatch, Delivery, DeliveryOutcome, DocumentEnd, Origin, ProcessedDelivery,
 };
-use resourcesync::{Capability, ChangeKind, Document};
-use resyncd_core::ResourceUri;
-use resyncd_core::{NewsFilter, Sequencer, Verdict};
 
 /// A run ends with the delivery that reaches so many changes: all of them, and deliveries that arrive, wait for the transaction.
 const MOST_CHANGES: usize = 250;
@@ -219,11 +219,11 @@ fn compares_changed(run: &Run, document: &Document, filter: &NewsFilter) -> bool
 #[cfg(test)]
 mod tests {
     use chrono::{DateTime, TimeDelta, Utc};
+    use resourcesync::{ChangeKind, Entry, Head, Root, SourceTime, write_document};
 
     use super::*;
     use crate::engine::set::inbox::tests::Receiving;
     use crate::engine::set::notification::{IN_THE_STORE, PANIC};
-    use resourcesync::{ChangeKind, Entry, Head, Root, SourceTime, write_document};
 
     /// An interval, if one is stated, and the changes in it: path, kind and time.
     type Stated<'a> = (Option<(i64, i64)>, &'a [(&'a str, ChangeKind, i64)]);

@@ -6,6 +6,8 @@
 use std::io::BufRead;
 use std::sync::Arc;
 
+use resourcesync::{DocumentReader, SourceTime};
+use resyncd_core::NewsFilter;
 use url::Url;
 
 use super::changes::{change_of, listed_change, note_change};
@@ -19,8 +21,6 @@ use crate::fetch::FetchedDocument;
 use crate::store::{
     BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
 };
-use resourcesync::{DocumentReader, SourceTime};
-use resyncd_core::NewsFilter;
 
 /// How the entries of a document that states changes are ingested.
 pub(super) struct DocumentChanges {

@@ -7,13 +7,13 @@
 
 use std::collections::HashMap;
 
+use resourcesync::SourceTime;
+use resyncd_core::{LateChange, ResourceUri};
+
 use super::changes::ListedChange;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::store::{Change, SetId};
-use resourcesync::SourceTime;
-use resyncd_core::LateChange;
-use resyncd_core::ResourceUri;
 
 /// How many entries are compared at once.
 const AT_ONCE: usize = 1000;

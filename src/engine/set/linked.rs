@@ -1,13 +1,12 @@
 //! Which resources that an entry links to are to be fetched, by the configuration of its Source.
 
 use chrono::{DateTime, Utc};
+use resourcesync::Link;
+use resyncd_core::{ResourceUri, is_plausible};
 
 use crate::config;
 use crate::fetch::AllowedHosts;
 use crate::protocol::{LinkTargets, LinkedResource};
-use resourcesync::Link;
-use resyncd_core::ResourceUri;
-use resyncd_core::is_plausible;
 
 /// Whether a resource is at a host of the Source, as its configuration states.
 fn is_own(source: &config::Source, uri: &ResourceUri) -> bool {

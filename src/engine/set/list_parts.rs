@@ -1,6 +1,8 @@
 //! The parts of a Resource List: the lists that its index names, or its pages, or the one list that it is. Parts that have not
 //! changed since they were read last are not read again, and those that the index rules out by what it states of them are left out.
 
+use resourcesync::{Capability, DocumentSummary, Head, SourceTime};
+use resyncd_core::{PartPlan, plan_part, unchanged_proof};
 use url::Url;
 
 use super::fetch_ahead::{AHEAD, FetchAhead};
@@ -11,8 +13,6 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DeadParts, DocumentWalk, PartFailures};
 use crate::store::{ListProgress, Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
-use resourcesync::{Capability, DocumentSummary, Head, SourceTime};
-use resyncd_core::{PartPlan, plan_part, unchanged_proof};
 
 /// How many unchanged parts are committed in one transaction.
 const UNCHANGED_A_STEP: usize = 256;

@@ -6,12 +6,12 @@
 use std::collections::{HashMap, VecDeque};
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, Entry, ReadError, SourceTime};
 use url::Url;
 
 use super::changes::note_expiry;
 use crate::fetch::OwnedReader;
 use crate::protocol::{Selection, Standing};
-use resourcesync::{ChangeKind, Entry, ReadError, SourceTime};
 
 /// How many entries of one moment are in memory at once.
 const MAX_ENTRIES: usize = 16_000;

@@ -1,5 +1,6 @@
 //! What the status states of the documents of a set: their oddities, and what is left out of them.
 
+use resourcesync::{Head, Oddities, Oddity};
 use url::Url;
 
 use crate::clock;
@@ -7,7 +8,6 @@ use crate::engine::context::SourceContext;
 use crate::fetch::CapabilityList;
 use crate::status::StatusError;
 use crate::store::SetId;
-use resourcesync::{Head, Oddities, Oddity};
 
 /// The code of the notice that a channel can't be used.
 const UNSUPPORTED_TRANSPORT: &str = "unsupported-transport";

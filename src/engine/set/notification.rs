@@ -4,6 +4,13 @@ use std::collections::HashSet;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::uri::BaseUri;
+use resourcesync::{
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
+    TextPosition,
+};
+use resyncd_core::{NewsFilter, Transport};
 use url::Url;
 
 use super::changes::{change_of, only_version, time_of_change};
@@ -15,14 +22,6 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::store::{Change, DeliveryOutcome, SetId};
-use resourcesync::media_type::GZIP_MAGIC;
-use resourcesync::uri::BaseUri;
-use resourcesync::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
-    TextPosition,
-};
-use resyncd_core::NewsFilter;
-use resyncd_core::Transport;
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
 const MAX_ENTRIES: usize = 50_000;
@@ -263,9 +262,9 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use resourcesync::{Head, write_document};
 
     use super::*;
-    use resourcesync::{Head, write_document};
 
     #[test]
     fn notification_on_a_long_topic_takes_little_memory() {

@@ -7,6 +7,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use resourcesync::{ChangeKind, Link};
+use resyncd_core::ResourceUri;
+use resyncd_packages::Package;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -18,9 +21,6 @@ use crate::engine::apply::members::PackageMember;
 use crate::engine::apply::patching::patch_kind;
 use crate::engine::context::SourceContext;
 use crate::store::{Change, Origin, PackageTask, Task, VersionRule, Wake};
-use resourcesync::{ChangeKind, Link};
-use resyncd_core::ResourceUri;
-use resyncd_packages::Package;
 
 /// How many of the awaited members are queried at once.
 const LAST: usize = 32;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use resourcesync::{Capability, Head, Oddities, Root};
 use url::Url;
 
 use super::notices::{note_capability_list, note_document};
@@ -10,7 +11,6 @@ use super::state::SetState;
 use crate::engine::EngineError;
 use crate::protocol::{MAX_OFFERS, Offer};
 use crate::store::{BaselineState, SetRecord};
-use resourcesync::{Capability, Head, Oddities, Root};
 
 impl SetState {
     /// Polls the Capability List, stores what it offers, and subscribes to its channels.

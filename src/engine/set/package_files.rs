@@ -5,6 +5,10 @@ use std::io::{Seek, SeekFrom};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use resourcesync::{Capability, DocumentSummary, Verifier};
+use resyncd_core::{ErrorClass, latest_source_time};
+use resyncd_mirror::Mirror;
+use resyncd_packages::{Package, PackageError};
 use url::Url;
 
 use super::packages::PackageEntry;
@@ -18,11 +22,6 @@ use crate::fetch::{AllowedHosts, FetchError, FetchedDocument, PartialPackage, pa
 use crate::metrics::CountedWait;
 use crate::status::StatusError;
 use crate::store::SetId;
-use resourcesync::{Capability, DocumentSummary, Verifier};
-use resyncd_core::ErrorClass;
-use resyncd_core::latest_source_time;
-use resyncd_mirror::Mirror;
-use resyncd_packages::{Package, PackageError};
 
 /// A server that asks for a longer pause counts as unavailable for now.
 const MAX_PAUSE: Duration = Duration::from_secs(120);
@@ -369,11 +368,11 @@ mod tests {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
     use reqwest::{Request, Response};
+    use resourcesync::Entry;
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::fetch::network::HttpNetwork;
-    use resourcesync::Entry;
 
     /// A site that has nothing.
     struct Nothing;

@@ -1,5 +1,8 @@
 //! The packages that a dump names (sections 11 and 13), and the copies of their manifests.
 
+use resourcesync::media_type::{may_be_package, media_type_essence, unread_archive_suffix};
+use resourcesync::{Capability, ContentInfo, Entry, SourceTime};
+use resyncd_core::latest_source_time;
 use url::Url;
 
 use super::polled_document::poll_document;
@@ -8,9 +11,6 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
 use crate::store::SetId;
-use resourcesync::media_type::{may_be_package, media_type_essence, unread_archive_suffix};
-use resourcesync::{Capability, ContentInfo, Entry, SourceTime};
-use resyncd_core::latest_source_time;
 
 /// A package, as the entry of a dump states it.
 #[derive(Clone, Debug)]

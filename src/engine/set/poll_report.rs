@@ -2,6 +2,7 @@
 //!
 //! Invariant: a dead part is logged once until it can be read again.
 
+use resyncd_core::{AbsenceProof, Pacing};
 use url::Url;
 
 use super::notices::note_repeated_index;
@@ -11,7 +12,6 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::DocumentWalk;
 use crate::status::StatusError;
-use resyncd_core::{AbsenceProof, Pacing};
 
 impl SetState {
     /// Begins the report of a poll.

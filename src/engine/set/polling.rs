@@ -3,11 +3,12 @@
 //!
 //! The futures of the readers are large, and are allocated where they are awaited: a thread's stack has room for few of them.
 
+use resyncd_core::{Pacing, Span};
+
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::store::BaselineState;
-use resyncd_core::{Pacing, Span};
 
 impl SetState {
     /// Polls every document that may state changes. An error of one does not keep the others from being read.

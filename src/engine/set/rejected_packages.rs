@@ -89,8 +89,9 @@ impl RejectedPackages {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use resourcesync::Entry;
+
+    use super::*;
 
     #[test]
     fn damaged_package_is_rejected_until_another_version_is_recognized() {

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
+use resourcesync::{Interval, SourceTime};
+use resyncd_core::{Sequencer, Span};
 use url::Url;
 
 use crate::engine::EngineError;
 use crate::engine::documents::Child;
 use crate::store::DocumentRecord;
-use resourcesync::{Interval, SourceTime};
-use resyncd_core::{Sequencer, Span};
 
 /// How many closed lists are followed to the next one within one poll.
 pub(super) const MAX_CLOSED: usize = 16;

@@ -4,6 +4,8 @@
 //! stays open until they have been executed. What was read of a dump is stored, so that an interruption costs at most a part
 //! of one package.
 
+use resourcesync::{Capability, DocumentSummary, SourceTime};
+use resyncd_core::{AbsenceFacts, AbsenceProof, NewsFilter};
 use url::Url;
 
 use super::entry_batches::EntrySource;
@@ -18,8 +20,6 @@ use crate::engine::documents::{
     Alternatives, Child, DocumentWalk, Entries, PartFailures, SummarizedDocument,
 };
 use crate::store::{DumpProgress, Origin, PackageRecord};
-use resourcesync::{Capability, DocumentSummary, SourceTime};
-use resyncd_core::{AbsenceFacts, AbsenceProof, NewsFilter};
 
 impl SetState {
     /// Reads the Resource Dump, unless it is the one that was read last. `unconditional`: in any case.

@@ -1,5 +1,7 @@
 //! Resource Lists and their indexes (section 10): the baseline, and the proof where Change Lists fail.
 
+use resourcesync::{Capability, SourceTime};
+use resyncd_core::{AbsenceFacts, AbsenceProof, trusted_check_times};
 use url::Url;
 
 use super::notices::clear_unfollowed;
@@ -9,8 +11,6 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::Alternatives;
 use crate::store::Origin;
-use resourcesync::{Capability, SourceTime};
-use resyncd_core::{AbsenceFacts, AbsenceProof, trusted_check_times};
 
 impl SetState {
     /// Reads the Resource List, unless it is the one that was read last. `unconditional`: in any case.

@@ -1,14 +1,14 @@
 //! What a Resource List or a Resource Dump proves that was read completely: everything before its time is known, and what it does
 //! not name does not exist.
 
+use resourcesync::SourceTime;
+use resyncd_core::{AbsenceProof, ResourceUri};
+
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::status::StatusError;
 use crate::store::{BaselineState, ChangeBatch, DocumentRecord, Origin};
-use resourcesync::SourceTime;
-use resyncd_core::AbsenceProof;
-use resyncd_core::ResourceUri;
 
 /// The code of the notice of [`AbsenceProof::Unstated`].
 pub(super) const UNSTATED: &str = "unstated-capability";

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::{Capability, Link, SourceTime};
+use resyncd_core::{CheckRules, Gap, Limits, ResourceUri, Schedule, Sequencer, Span};
 use url::Url;
 
 use super::package_files::PackageFiles;
@@ -23,9 +25,6 @@ use crate::store::{
     BaselineState, BatchResult, Change, ChangeBatch, ChannelId, ChannelRecord, DeletionRules,
     DocumentEnd, DocumentRecord, ListProgress, Origin, ProcessedDelivery, SetRecord,
 };
-use resourcesync::{Capability, Link, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_core::{CheckRules, Gap, Limits, Schedule, Sequencer, Span};
 
 /// What of the inbox is being processed: a panic then is due to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

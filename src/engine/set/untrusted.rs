@@ -10,15 +10,14 @@
 use std::collections::HashMap;
 
 use chrono::TimeDelta;
+use resourcesync::{ContentInfo, Entry, SourceTime};
+use resyncd_core::{ResourceUri, Transport};
 use url::Url;
 
-use crate::clock;
-use crate::config;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::store::{Change, NamedBySource, SetId};
-use resourcesync::{ContentInfo, Entry, SourceTime};
-use resyncd_core::{ResourceUri, Transport};
+use crate::{clock, config};
 
 /// How far ahead of our clock a time may be that only a hub or a server states: clocks differ, and Sources round.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);

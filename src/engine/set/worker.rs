@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::broadcast;
+use resyncd_core::{ChannelState, Pacing, PushWatchdog};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 
 use super::package_files::PackageFiles;
@@ -19,7 +19,6 @@ use crate::engine::restarts::{Panicked, catch_panic};
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::metrics::PollOutcome;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use resyncd_core::{ChannelState, Pacing, PushWatchdog};
 
 /// How long the baseline waits for the hubs to verify. Of a hub that takes longer nothing is missed: its verification causes
 /// a poll.

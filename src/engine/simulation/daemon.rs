@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
+use resourcesync::Capability;
+use resyncd_core::{ChannelState, TopicUri, Transport};
+use resyncd_mirror::Mirror;
 use tokio::sync::broadcast;
 
 use super::documents::{Target, topic};
@@ -27,10 +30,6 @@ use crate::fetch::{Bounds, Client, DiscoveryCache};
 use crate::protocol::{MediaRange, Selection};
 use crate::status::SetStatus;
 use crate::store::{CallbackKeys, ChannelId, ChannelRecord, Receipt, SetRecord, Store, Wake};
-use resourcesync::Capability;
-use resyncd_core::ChannelState;
-use resyncd_core::{TopicUri, Transport};
-use resyncd_mirror::Mirror;
 
 /// The label of the only Source.
 pub(super) const NAME: &str = "source";

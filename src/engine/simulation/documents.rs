@@ -5,6 +5,9 @@ use chrono::{DateTime, Utc};
 use reqwest::header::{
     CONTENT_RANGE, DATE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE,
 };
+use resourcesync::{
+    Algorithm, Capability, ChangeKind, Digest, Entry, Head, Link, Root, write_document,
+};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -13,9 +16,6 @@ use super::packages::{PackageForm, PackageNo, render_package};
 use super::source::{
     Change, ChangeLists, Content, DumpOffer, Fault, Habits, List, Notification, Offered, PartForm,
     ResourceNo, ServerValidators, SetNo, SimulatedDocument, Source, bytes, digest, type_of,
-};
-use resourcesync::{
-    Algorithm, Capability, ChangeKind, Digest, Entry, Head, Link, Root, write_document,
 };
 
 pub(super) const BASE: &str = "http://source.example/";

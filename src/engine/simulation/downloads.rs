@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use resyncd_mirror::MirrorPath;
 use tokio::sync::broadcast;
 
 use super::daemon::{Inside, NAME};
@@ -12,7 +13,6 @@ use super::stage::Stage;
 use crate::clock;
 use crate::engine::apply::stepping::Executed;
 use crate::store::{ResourceId, Store, StoreError, TaskResult, TasksInProgress, Wake};
-use resyncd_mirror::MirrorPath;
 
 /// How many tasks are taken from the database at once.
 const AT_ONCE: usize = 64;

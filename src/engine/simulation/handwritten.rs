@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use resourcesync::SourceTime;
 use url::Url;
 
 use super::documents::BASE;
 use super::source::ResourceNo;
 use super::world::World;
-use resourcesync::SourceTime;
 
 /// What is served at a path.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use resyncd_core::Limits;
 
 use super::daemon::Filtering;
 use super::network::Fate;
@@ -13,7 +14,6 @@ use super::source::{
 use super::stage::{Order, Requests};
 use super::world::{Settings, World, simulate};
 use crate::config::Baseline;
-use resyncd_core::Limits;
 
 /// Something that happens.
 #[derive(Clone, Debug)]

@@ -2,12 +2,12 @@
 
 use std::io::{Cursor, Write};
 
+use resourcesync::{Capability, ChangeKind, Entry, Head, Root, write_document};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::documents::{change, head, listed};
 use super::source::{Change, SetNo, Source, bytes};
-use resourcesync::{Capability, ChangeKind, Entry, Head, Root, write_document};
 
 /// Which package of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,14 @@ use std::fmt::Write;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use resourcesync::{ChangeKind, Interval, SourceTime};
+use resyncd_core::Coverage;
+
 use super::documents::Target;
 use super::source::{Boundary, Change, Content, EXCLUDED, Notification, ResourceNo, SetNo};
 use super::stage::Scene;
 use crate::store::Origin;
 use crate::store::commit_hook::{ResourceSnapshot, SetSnapshot, Snapshot, TaskSnapshot};
-use resourcesync::{ChangeKind, Interval, SourceTime};
-use resyncd_core::Coverage;
 
 /// What has been seen so far.
 #[derive(Debug, Default)]

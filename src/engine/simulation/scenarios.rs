@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::Limits;
+
 use super::daemon::Filtering;
 use super::history::{Act, History};
 use super::network::Fate;
@@ -12,8 +15,6 @@ use super::source::{
 };
 use super::stage::Order;
 use super::world::{Settings, World, simulate};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::Limits;
 
 mod change_dumps;
 mod change_lists;

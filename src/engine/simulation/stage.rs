@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Request, Response};
+use resourcesync::Capability;
 
 use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
@@ -25,7 +26,6 @@ use crate::clock::simulated::SimulatedClock;
 use crate::fetch::FetchError;
 use crate::fetch::network::HttpNetwork;
 use crate::store::Receipt;
-use resourcesync::Capability;
 
 /// What the Destination has requested, and what it was made to do.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::DateTime;
+use resyncd_core::{Limits, Now};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -22,8 +23,6 @@ use crate::engine::set::worker::Command;
 use crate::status::SetStatus;
 use crate::store::commit_hook::{Snapshot, TaskSnapshot};
 use crate::store::{BaselineState, Store, StoreError, Wake};
-use resyncd_core::Limits;
-use resyncd_core::Now;
 
 /// The Destination's configuration, and what its world is like.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use resourcesync::Oddities;
 use url::Url;
 
 use crate::clock;
@@ -17,7 +18,6 @@ use crate::fetch::{
 use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::SetRecord;
-use resourcesync::Oddities;
 
 /// The code of the notice that a link leads to nothing.
 const DEAD_LINK: &str = "dead-link";

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use resyncd_mirror::MirrorId;
+
 use crate::config;
 use crate::engine::context::SourceContext;
 use crate::store::{Store, StoreError};
-use resyncd_mirror::MirrorId;
 
 /// The folder that the files of a Source were in when it was followed last, if its mirror is another folder now.
 async fn former_mirror(

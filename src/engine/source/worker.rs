@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use resyncd_core::ErrorClass;
+use resyncd_mirror::{Mirror, MirrorError, MirrorId};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -29,8 +31,6 @@ use crate::engine::store_retries::{STORE_PAUSE, rest_unless_stopped};
 use crate::fetch::{Bounds, DiscoveryCache, pause};
 use crate::status::StatusError;
 use crate::store::{SetId, SetRecord};
-use resyncd_core::ErrorClass;
-use resyncd_mirror::{Mirror, MirrorError, MirrorId};
 
 /// Sets are discovered at the pace of the polls, but no more often than this.
 const SHORTEST_PACE: Duration = Duration::from_secs(60);

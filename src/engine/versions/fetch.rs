@@ -3,6 +3,11 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
+use resourcesync::{ChangeKind, Digest, SourceTime, Verifier};
+use resyncd_core::{
+    Candidate, ContentMatch, Expected, RecordedFile, latest_plausible, plan_version, share_digest,
+};
+use resyncd_mirror::{Mirror, MirrorError, MirrorPath};
 
 use super::folder::{publish_version, version_paths};
 use crate::clock;
@@ -15,12 +20,6 @@ use crate::store::{
     Origin, StoreError, Task, VERSION_MISSED, VersionFailure, VersionKind, VersionResult,
     VersionTask,
 };
-use resourcesync::{ChangeKind, Digest, SourceTime, Verifier};
-use resyncd_core::{
-    Candidate, ContentMatch, Expected, RecordedFile, latest_plausible, plan_version, share_digest,
-};
-use resyncd_mirror::MirrorPath;
-use resyncd_mirror::{Mirror, MirrorError};
 
 /// After the usual tries, a version is tried again so often, with that pause: an archive may have it later.
 const LONG_TRIES: u32 = 12;
@@ -386,6 +385,8 @@ mod tests {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
     use reqwest::{Request, Response};
+    use resourcesync::{Algorithm, ContentInfo, Link};
+    use resyncd_core::ResourceUri;
     use url::Url;
 
     use super::*;
@@ -394,8 +395,6 @@ mod tests {
     use crate::fetch::FetchError;
     use crate::fetch::network::HttpNetwork;
     use crate::store::{Change, Publication, ResourceId, SetId, StoredVersion, TaskResult};
-    use resourcesync::{Algorithm, ContentInfo, Link};
-    use resyncd_core::ResourceUri;
 
     /// Redirects each request to this machine.
     struct Redirecting;

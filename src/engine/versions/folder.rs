@@ -9,15 +9,13 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use resourcesync::SourceTime;
+use resyncd_core::{ResourceUri, is_plausible, names_version};
+use resyncd_mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, publication_paths};
 use tokio::sync::Semaphore;
 
 use crate::protocol::version_name;
 use crate::store::{Publication, StoredVersion, TaskResult};
-use resourcesync::SourceTime;
-use resyncd_core::ResourceUri;
-use resyncd_core::{is_plausible, names_version};
-use resyncd_mirror::{CompletedFile, Mirror, MirrorError};
-use resyncd_mirror::{MirrorPath, publication_paths};
 
 /// How many bytes are copied at once before the commit of their tasks, which waits for that. Beyond, the worker copies.
 const MAX_COPIED: u64 = 8 << 20;
@@ -235,8 +233,9 @@ fn compare(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use resyncd_mirror::made_path;
+
+    use super::*;
 
     fn paths(path: &str, uri: &str, at: &str) -> Vec<String> {
         let uri = ResourceUri::parse(uri).unwrap();

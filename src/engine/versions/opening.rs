@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use resyncd_mirror::{Mirror, MirrorError, MirrorId, OWN_FOLDER};
+
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::versions::folder::VersionsFolder;
-use resyncd_mirror::OWN_FOLDER;
-use resyncd_mirror::{Mirror, MirrorError, MirrorId};
 
 /// Opens the folder. One whose disk is not mounted is not begun anew, unless a person has created the folder `.resyncd` in it.
 pub(super) async fn open_versions(

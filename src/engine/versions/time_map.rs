@@ -4,6 +4,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use resourcesync::SourceTime;
+use resourcesync::uri::BaseUri;
+use resyncd_core::ResourceUri;
 use tokio::sync::Semaphore;
 use url::Url;
 
@@ -13,9 +16,6 @@ use crate::engine::apply::task_error::TaskError;
 use crate::fetch::{AllowedHosts, Client, FetchError};
 use crate::protocol::{Memento, TimeMap, parse_time_map};
 use crate::store::{VersionFailure, VersionResult, VersionTask};
-use resourcesync::SourceTime;
-use resourcesync::uri::BaseUri;
-use resyncd_core::ResourceUri;
 
 /// How many pages are read.
 const MAX_PAGES: usize = 100;

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use chrono::SecondsFormat;
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
+use resyncd_mirror::{MirrorError, MirrorReader, publication_paths};
 
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::protocol::parse_version_name;
 use crate::status::{ResourceVersion, VersionError};
-use resourcesync::SourceTime;
-use resyncd_core::ResourceUri;
-use resyncd_mirror::publication_paths;
-use resyncd_mirror::{MirrorError, MirrorReader};
 
 /// A stored version.
 struct StoredFile {

@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use resourcesync::SourceTime;
+use resyncd_mirror::Mirror;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -20,8 +22,6 @@ use crate::engine::restarts::{Restarts, catch_panic};
 use crate::engine::versions::folder::VersionsFolder;
 use crate::status::StatusError;
 use crate::store::{ResourceId, StoreError, VersionKind, VersionResult, VersionTask, Wake};
-use resourcesync::SourceTime;
-use resyncd_mirror::Mirror;
 
 /// How many versions are fetched at once.
 const AT_ONCE: usize = 4;
@@ -339,14 +339,14 @@ fn note_usable(context: &SourceContext) {
 
 #[cfg(test)]
 mod tests {
+    use resourcesync::{ChangeKind, Link};
+    use resyncd_core::ResourceUri;
     use url::Url;
 
     use super::*;
     use crate::clock::simulated::SimulatedClock;
     use crate::engine::test_source::TestSource;
     use crate::store::{Change, VersionRule};
-    use resourcesync::{ChangeKind, Link};
-    use resyncd_core::ResourceUri;
 
     /// Waits for a version that nothing stores, as where its resource is never fetched. Returns whether the wait ends.
     async fn ends(clock: Arc<SimulatedClock>) -> bool {

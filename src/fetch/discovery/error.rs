@@ -1,11 +1,11 @@
 //! Why a discovery failed, or a part of it.
 
+use resourcesync::{Capability, ReadError};
+use resyncd_core::ErrorClass;
 use url::Url;
 
 use crate::fetch::FetchError;
 use crate::protocol::Redaction;
-use resourcesync::{Capability, ReadError};
-use resyncd_core::ErrorClass;
 
 /// The maximum number of sets of a Source.
 pub(super) const MAX_SETS: usize = 10_000;

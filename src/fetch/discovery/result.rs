@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use resourcesync::{Oddities, Oddity};
 use url::Url;
 
 use super::error::DiscoveryError;
 use crate::fetch::CapabilityList;
 use crate::protocol::Offer;
-use resourcesync::{Oddities, Oddity};
 
 /// What a Source offers.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use futures_util::{StreamExt, stream};
+use resourcesync::{Capability, Oddities, Oddity};
 use url::Url;
 
 use super::attempt::{Attempts, DiscoveryAttempt, named};
@@ -11,7 +12,6 @@ use super::result::Discovery;
 use crate::fetch::capability_list::{DocumentRole, FoundDescription, examine};
 use crate::fetch::{CapabilityList, Client};
 use crate::protocol::Validators;
-use resourcesync::{Capability, Oddities, Oddity};
 
 /// The well-known URI of a Source Description, and a misspelling that occurs.
 pub(super) const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourcesync"];

@@ -1,10 +1,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use resourcesync::{Capability, Oddity};
+
 use super::search::MAX_HOPS;
 use super::*;
 use crate::fetch::test_site::{self, TestSite};
-use resourcesync::{Capability, Oddity};
 
 mod limits;
 mod repeated;

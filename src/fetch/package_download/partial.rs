@@ -8,12 +8,12 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use resourcesync::{Algorithm, Digest};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::protocol::Validators;
-use resourcesync::{Algorithm, Digest};
 
 /// A package that is being downloaded, or is complete.
 ///

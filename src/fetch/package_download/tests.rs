@@ -8,13 +8,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt, stream};
+use resyncd_core::ResourceUri;
+use resyncd_packages::Package;
 
 use super::*;
 use crate::config;
 use crate::fetch::test_site::{self, Received, TestSite};
 use crate::fetch::{AllowedHosts, Client, FetchError};
-use resyncd_core::ResourceUri;
-use resyncd_packages::Package;
 
 /// Opens what is on disk of a package once it is closed: the last write of a dropped download may be under way, and a process that
 /// another test starts has a copy of every descriptor for a moment.

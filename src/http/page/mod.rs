@@ -43,9 +43,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use tokio_util::sync::CancellationToken;
-
 pub(super) use forms::Caller;
+use tokio_util::sync::CancellationToken;
 
 use super::rejection_counters::RejectionCounters;
 use crate::status::Operations;

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
+use resyncd_core::ResourceUri;
 use serde::Deserialize;
 
 use super::answer::{database_failed, error_page, operation_failed, page};
@@ -16,7 +17,6 @@ use super::view::{ChangeRow, Shell, change_rows, now_of};
 use crate::http::query::Query;
 use crate::status::Status;
 use crate::store::{FeedSearch, ResourceView};
-use resyncd_core::ResourceUri;
 
 const ROOT: &str = "../";
 /// How many changes are shown at once.

@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
+use resourcesync::{Link, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::made_path;
+
 use super::database::AuditDb;
 use super::state::open;
 use super::statements::expect_linked;
 use super::tables::{expected, known, selected};
 use crate::store::StoreError;
 use crate::store::tables::resource::audit;
-use resourcesync::{Link, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_mirror::made_path;
 
 /// How many rows are copied in one transaction.
 const ROWS: usize = 1000;

@@ -1,11 +1,11 @@
 //! The documents that an audit has read, so that each is read once however many indexes name it.
 
+use resourcesync::Capability;
 use url::Url;
 
 use super::database::AuditDb;
 use super::tables::list;
 use crate::store::StoreError;
-use resourcesync::Capability;
 
 impl AuditDb {
     /// Notes that a document of a set is read now; returns its number, or `None` if it was noted before.

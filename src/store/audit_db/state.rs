@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use resourcesync::SourceTime;
 use rusqlite::{Connection, OpenFlags};
 use url::Url;
 
@@ -9,7 +10,6 @@ use crate::store::StoreError;
 use crate::store::schema::{BUSY_TIMEOUT, DATABASE, check_number};
 use crate::store::tables::resource::audit::{self, KnownFile};
 use crate::store::tables::{inbox, source_set};
-use resourcesync::SourceTime;
 
 /// The state database, to look single files up.
 pub struct KnownFiles {

@@ -1,5 +1,8 @@
 //! What the Source's documents state of its resources: the later statement replaces the earlier one.
 
+use resourcesync::{ChangeKind, ContentInfo, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::first_path;
 use rusqlite::Connection;
 
 use super::database::AuditDb;
@@ -7,9 +10,6 @@ use super::tables::expected::{self, Expectation, Presence, Statement};
 use super::tables::selected;
 use crate::store::StoreError;
 use crate::store::change::Change;
-use resourcesync::{ChangeKind, ContentInfo, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_mirror::first_path;
 
 /// A document whose entries an audit reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

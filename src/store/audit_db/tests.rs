@@ -1,10 +1,10 @@
+use resourcesync::{Algorithm, Capability, ChangeKind, ContentInfo, Digest, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::made_path;
 use url::Url;
 
 use super::*;
 use crate::store::Change;
-use resourcesync::{Algorithm, Capability, ChangeKind, ContentInfo, Digest, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_mirror::made_path;
 
 fn at(seconds: i64) -> SourceTime {
     SourceTime::from_micros(seconds * 1_000_000)

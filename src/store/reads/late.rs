@@ -1,14 +1,14 @@
 //! Compares entries whose time was covered before with what is known of their resources. Nothing is written: of a document that
 //! is read again, most entries are known.
 
+use resourcesync::{Interval, SourceTime};
+use resyncd_core::{LateChange, Pending, ends_listed, plan_late};
 use rusqlite::Connection;
 
 use crate::store::change::Change;
 use crate::store::ids::SetId;
 use crate::store::tables::{membership, resource, source_set};
 use crate::store::{Store, StoreError};
-use resourcesync::{Interval, SourceTime};
-use resyncd_core::{LateChange, Pending, ends_listed, plan_late};
 
 impl Store {
     /// What each of these changes means. For a caller on a blocking thread.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use resyncd_core::{Coverage, Gap, ResourceUri, TopicUri};
 use url::Url;
 
 use crate::clock;
@@ -20,8 +21,6 @@ use crate::store::tables::resource::{self, ResourceView};
 use crate::store::tables::source_set::{self, SetRecord};
 use crate::store::tables::{coverage, gap, linked, package_file, relation, resource_count};
 use crate::store::{Store, StoreError};
-use resyncd_core::{Coverage, Gap};
-use resyncd_core::{ResourceUri, TopicUri};
 
 impl Store {
     /// The sets of a Source that are followed.

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use resyncd_core::ResourceUri;
+
 use crate::store::ids::SetId;
 use crate::store::tables::membership;
 use crate::store::{Store, StoreError};
-use resyncd_core::ResourceUri;
 
 /// What the Source's own documents name of a URI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! Counts the entries of a manifest whose content the mirror does not have. Nothing is written: a package is fetched only if
 //! enough of it is needed.
 
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{Decision, plan_change, plan_listed};
 use rusqlite::Connection;
 
 use crate::store::change::Change;
 use crate::store::ids::SetId;
 use crate::store::tables::resource;
 use crate::store::{Store, StoreError};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{Decision, plan_change, plan_listed};
 
 impl Store {
     /// How many of these entries would become tasks that fetch content: entries of a Resource Dump of the time `at`, or,

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{Task, TaskState, queue, status};
 use crate::store::{Store, StoreError};
-use resyncd_core::ResourceUri;
 
 /// How many tasks of a Source are queued in memory, over all its hosts.
 const MOST_QUEUED: usize = 8192;

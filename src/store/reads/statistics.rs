@@ -5,19 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::SourceTime;
+use resyncd_core::{Coverage, Gap};
 use rusqlite::Connection;
 
 use crate::store::ids::SetId;
 use crate::store::query_threads::Lane;
 use crate::store::tables::source_set::{self, BaselineState};
-use crate::store::tables::task::report;
 use crate::store::tables::task::status::{CountedFailure, first_failure};
-use crate::store::tables::task::{self, TaskState};
+use crate::store::tables::task::{self, TaskState, report};
 use crate::store::tables::task_count::{self, ErrorCount};
 use crate::store::tables::{coverage, gap, last_hold};
 use crate::store::{Store, StoreError};
-use resourcesync::SourceTime;
-use resyncd_core::{Coverage, Gap};
 
 /// The maximum number of error codes of a set's tasks that are counted.
 const MAX_CODES: usize = 10;

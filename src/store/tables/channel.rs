@@ -3,6 +3,11 @@
 use std::fmt;
 
 use chrono::{DateTime, Utc};
+use resourcesync::Capability;
+use resyncd_core::{
+    CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelState, DeliveryFault,
+    DeliveryFaultKind, Denial, HubUri, Lease, PendingRequest, TopicUri, Transport,
+};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use url::Url;
 
@@ -11,12 +16,6 @@ use super::values::{Column, Count, HubList, Micros, RequestedIntent, column};
 use crate::protocol::Redaction;
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::unreadable::UnreadableRows;
-use resourcesync::Capability;
-use resyncd_core::{
-    CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelState, DeliveryFault,
-    DeliveryFaultKind, Denial, Lease, PendingRequest,
-};
-use resyncd_core::{HubUri, TopicUri, Transport};
 
 /// A channel that is, or was, subscribed to.
 #[derive(Clone, Debug)]

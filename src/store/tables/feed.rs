@@ -2,6 +2,8 @@
 //! file, and whether links are left out. An entry names the row of its resource.
 
 use chrono::{DateTime, Utc};
+use resourcesync::{Link, LinkLimit, SourceTime};
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
 
 use super::mirrored_path;
@@ -9,8 +11,6 @@ use super::values::{Column, Count, LinkList, Micros, column};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::unreadable::UnreadableRows;
-use resourcesync::{Link, LinkLimit, SourceTime};
-use resyncd_core::ResourceUri;
 
 /// A change that was applied.
 #[derive(Clone, Debug)]

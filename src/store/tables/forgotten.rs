@@ -1,12 +1,12 @@
 //! What is deleted of a Source that is forgotten. It concerns all tables but those of the feed, whose entries stay: their sets keep a
 //! row, without content.
 
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, Result, Row, params};
 
 use super::mirrored_path;
 use super::values::{Count, column};
 use crate::store::ids::{ResourceId, SetId};
-use resyncd_core::ResourceUri;
 
 /// A resource whose row is to be deleted.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! `gap`: the holes in the coverage of a set.
 
+use resyncd_core::Gap;
 use rusqlite::{Connection, Result, params};
 
 use super::values::{Column, Micros, column, interval};
 use crate::store::ids::SetId;
-use resyncd_core::Gap;
 
 /// The gaps of a set, oldest first.
 pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Gap>> {

@@ -1,11 +1,11 @@
 //! `inbox`: deliveries that were acknowledged, or are about to be, and are not processed yet.
 
 use chrono::{DateTime, Utc};
+use resyncd_core::{HubUri, TopicUri};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::values::{Column, Count, Micros, column};
 use crate::store::ids::{ChannelId, SetId};
-use resyncd_core::{HubUri, TopicUri};
 
 /// A delivery in the inbox.
 #[derive(Clone, Debug)]

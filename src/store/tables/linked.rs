@@ -5,12 +5,12 @@
 //! removes the rows of a resource whose row goes.
 
 use chrono::{DateTime, Utc};
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, Result, params};
 
 use super::values::{Count, Micros, column};
 use crate::protocol::LinkedAs;
 use crate::store::ids::{ResourceId, SetId};
-use resyncd_core::ResourceUri;
 
 /// How many owners of a resource are stated.
 const MAX_OWNERS: usize = 16;

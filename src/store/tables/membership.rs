@@ -2,13 +2,13 @@
 
 use std::ops::RangeInclusive;
 
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::part;
 use super::values::{Column, Count, column};
 use crate::store::ids::{ResourceId, SetId};
-use resourcesync::SourceTime;
-use resyncd_core::ResourceUri;
 
 /// How a resource belongs to a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,13 @@
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Utc};
+use resourcesync::SourceTime;
+use resyncd_core::KnownPart;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 use url::Url;
 
 use super::values::{Column, Count, Micros, column};
 use crate::store::ids::{PartId, ResourceId, SetId};
-use resourcesync::SourceTime;
-use resyncd_core::KnownPart;
 
 /// Stands in `member.part` for several parts that name the resource. No row has this id.
 pub(in crate::store) const SEVERAL: i64 = 0;

@@ -9,13 +9,13 @@
 
 use std::collections::BTreeSet;
 
+use resourcesync::{Algorithm, Digest, Link};
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::{Count, LinkList, column};
 use crate::protocol::{Criteria, Standing};
 use crate::store::ids::ResourceId;
-use resourcesync::{Algorithm, Digest, Link};
-use resyncd_core::ResourceUri;
 
 /// How many resources a record selects when it is read; the others are when they are read.
 const MAX_DESCRIBED: usize = 10_000;

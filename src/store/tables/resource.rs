@@ -8,6 +8,9 @@ pub(in crate::store) mod unconfirmed;
 pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
+use resyncd_core::{LocalState, Pending, ResourceUri};
+use resyncd_mirror::{other_uri_of_plain_path, uris_of_plain_path};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use super::media_type::{MediaType, PackedMediaType};
@@ -22,10 +25,6 @@ use super::values::{
 use crate::protocol::ServedVersion;
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
-use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_core::{LocalState, Pending};
-use resyncd_mirror::{other_uri_of_plain_path, uris_of_plain_path};
 
 /// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
 pub(in crate::store) const IS_DOUBTED: &str = "(resource.doubted OR (resource.applied_at IS NULL

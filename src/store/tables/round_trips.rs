@@ -3,9 +3,17 @@
 
 use chrono::DateTime;
 use proptest::prelude::*;
+use resourcesync::uri::{parse_uri, resolve_reference, without_userinfo};
+use resourcesync::{
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, Link, Oddities, SourceTime,
+};
+use resyncd_core::{
+    ChannelState, DeliveryFaultKind, GapReason, HubUri, ResourceUri, TopicUri, Transport,
+};
 use rusqlite::Connection;
 use rusqlite::types::{FromSql, ToSql};
 use url::Url;
+use websub::Intent;
 
 use super::served_version::{served_by, served_version};
 use super::source_set::{BaselineState, CapabilityLists, OfferList};
@@ -14,17 +22,9 @@ use super::values::{
     Column, ColumnValue, Count, DigestList, HashAttribute, HubList, LinkList, Micros,
     PackedDigests, RequestedIntent, json,
 };
-use crate::protocol::Offer;
-use crate::protocol::{ServedVersion, Validators};
+use crate::protocol::{Offer, ServedVersion, Validators};
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
-use resourcesync::uri::{parse_uri, resolve_reference, without_userinfo};
-use resourcesync::{
-    Algorithm, Capability, ChangeKind, ContentInfo, Digest, Link, Oddities, SourceTime,
-};
-use resyncd_core::{ChannelState, DeliveryFaultKind, GapReason};
-use resyncd_core::{HubUri, ResourceUri, TopicUri, Transport};
-use websub::Intent;
 
 /// Stores values in one row, and has it read.
 fn through<T>(

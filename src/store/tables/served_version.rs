@@ -10,13 +10,13 @@
 //! What has another form is stored as the text that it is. What is read is always the text that was stored.
 
 use chrono::DateTime;
+use resyncd_core::ResourceUri;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Result, Row};
 use url::Url;
 
 use super::values::invalid;
 use crate::protocol::{ServedVersion, Validators, parse_imf_fixdate};
-use resyncd_core::ResourceUri;
 
 /// What the columns `served_by`, `etag` and `last_modified` of a resource, by their numbers, state.
 pub(super) fn served_version(

@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
+use resourcesync::uri::parse_uri;
+use resourcesync::{Capability, Oddities, SourceTime};
+use resyncd_core::HubUri;
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
@@ -11,9 +14,6 @@ use url::Url;
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
 use crate::protocol::Offer;
 use crate::store::ids::{ResourceId, SetId};
-use resourcesync::uri::parse_uri;
-use resourcesync::{Capability, Oddities, SourceTime};
-use resyncd_core::HubUri;
 
 /// How far the baseline of a set has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,8 @@ pub(in crate::store) mod report;
 pub(in crate::store) mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
+use resyncd_core::{RecordedFile, ResourceUri};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use url::Url;
 
@@ -27,9 +29,6 @@ use super::values::{
 use crate::protocol::ServedVersion;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
-use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::RecordedFile;
-use resyncd_core::ResourceUri;
 
 /// A pending change of one resource.
 #[derive(Clone, Debug)]

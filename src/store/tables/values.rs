@@ -5,23 +5,24 @@
 //! [`PackedDigests`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
 
 use chrono::{DateTime, Utc};
-use rusqlite::types::{
-    FromSql, FromSqlError, FromSqlResult, Null, ToSql, ToSqlOutput, Type, ValueRef,
-};
-use rusqlite::{Result, Row, RowIndex};
-use serde::{Deserialize, Serialize};
-
-use super::media_type::MediaType;
-use crate::store::change::Origin;
-use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
 use resourcesync::uri::parse_uri;
 use resourcesync::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, Interval, Link, Oddities, SourceTime,
     parse_hashes,
 };
-use resyncd_core::{ChannelState, DeliveryFaultKind, GapReason};
-use resyncd_core::{HubUri, ResourceUri, TopicUri, Transport};
+use resyncd_core::{
+    ChannelState, DeliveryFaultKind, GapReason, HubUri, ResourceUri, TopicUri, Transport,
+};
+use rusqlite::types::{
+    FromSql, FromSqlError, FromSqlResult, Null, ToSql, ToSqlOutput, Type, ValueRef,
+};
+use rusqlite::{Result, Row, RowIndex};
+use serde::{Deserialize, Serialize};
 use websub::Intent;
+
+use super::media_type::MediaType;
+use crate::store::change::Origin;
+use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
 
 /// A column holds a value that this program never writes.
 #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,8 @@
 //! What is stored once is not stored again, also where its file is gone: a person may have removed it.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::{ContentInfo, Digest, Link, SourceTime};
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::mirrored_path;
@@ -16,8 +18,6 @@ use super::values::{
     Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info, invalid,
 };
 use crate::store::ids::{ResourceId, SetId};
-use resourcesync::{ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::ResourceUri;
 
 /// How many announced versions of one resource wait.
 pub(in crate::store) const MAX_WAITING: usize = 1000;

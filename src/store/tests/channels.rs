@@ -1,8 +1,8 @@
 use chrono::TimeDelta;
-
-use super::*;
 use resyncd_core::{CallbackOwner, CallbackSlot, Channel, ChannelState, DeliveryFaultKind};
 use websub::Intent;
+
+use super::*;
 
 fn keys(token: &str) -> CallbackKeys {
     CallbackKeys {

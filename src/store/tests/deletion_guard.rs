@@ -1,6 +1,6 @@
-use super::*;
-
 use chrono::TimeDelta;
+
+use super::*;
 
 fn many(count: usize) -> Vec<Change> {
     (0..count).map(|n| created(&format!("r{n}"), -1)).collect()

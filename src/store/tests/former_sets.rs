@@ -1,9 +1,9 @@
 //! What stays of sets that are not followed any more.
 
 use chrono::TimeDelta;
+use resyncd_core::ChannelState;
 
 use super::*;
-use resyncd_core::ChannelState;
 
 impl World {
     /// How many rows a table has that fulfil a condition.

@@ -1,6 +1,7 @@
+use resourcesync::Link;
+
 use super::*;
 use crate::protocol::{LinkedAs, LinkedResource};
-use resourcesync::Link;
 
 /// A change whose entry links to these alternates.
 fn linking(change: Change, names: &[&str]) -> Change {

@@ -1,6 +1,7 @@
+use resourcesync::{ContentInfo, Link};
+
 use super::*;
 use crate::protocol::{Criteria, ServedVersion, Standing, Validators};
-use resourcesync::{ContentInfo, Link};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())

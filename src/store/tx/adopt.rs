@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, Digest};
+use resyncd_core::latest_plausible;
 
 use super::batch_context::BatchContext;
 use super::membership::TotalsChange;
@@ -13,8 +15,6 @@ use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, AdoptedFile, ResourceState};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::{ChangeKind, Digest};
-use resyncd_core::latest_plausible;
 
 /// A correct file.
 #[derive(Clone, Debug)]

@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 
 use chrono::{DateTime, Utc};
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::membership::MembershipUpdates;
@@ -11,8 +13,6 @@ use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::{ResourceState, StateQuery};
 use crate::store::tables::{coverage, linked, source_set};
-use resourcesync::SourceTime;
-use resyncd_core::ResourceUri;
 
 /// The set, the Source and the kind of document whose changes are applied.
 pub(super) struct BatchContext<'a> {

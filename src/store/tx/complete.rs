@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::latest_plausible;
 use rusqlite::Connection;
 
 use super::linked::end_with_owner;
@@ -18,8 +20,6 @@ use crate::store::tables::task::{self, Task, TaskFailure};
 use crate::store::tables::{channel, dropped_task, membership, part, source_set, version};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::latest_plausible;
 
 /// The result of a task. The mirror is in that state already.
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -16,8 +18,6 @@ use crate::store::tables::resource::unconfirmed::{self, Unconfirmed, Unconfirmed
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{coverage, membership, source_set, task};
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::ResourceUri;
 
 /// What a Change List says about statements of a hub.
 #[derive(Debug)]

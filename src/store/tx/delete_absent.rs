@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -12,7 +13,6 @@ use super::list_deletion::delete_absent_or_expired;
 use crate::store::change::Change;
 use crate::store::tables::{membership, source_set};
 use crate::store::{Store, StoreError};
-use resyncd_core::ResourceUri;
 
 /// How many resources one transaction checks, and how many of them may be absent, so that none keeps the writer for long.
 const RESOURCES_A_STEP: i64 = 20_000;

@@ -7,15 +7,13 @@
 //! resources that come and go then.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resyncd_core::needs_approval;
 use rusqlite::Connection;
 
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
-use crate::store::tables::linked;
 use crate::store::tables::recent_deletions::{self, RecentDeletions};
-use crate::store::tables::source_set;
-use crate::store::tables::{last_hold, task, task_count};
-use resyncd_core::needs_approval;
+use crate::store::tables::{last_hold, linked, source_set, task, task_count};
 
 /// How long a released deletion counts together with later ones.
 const AT_ONCE: TimeDelta = TimeDelta::seconds(10);

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::ChangeKind;
 
 use super::batch_context::BatchContext;
 use super::membership::TotalsChange;
@@ -22,7 +23,6 @@ use crate::store::tables::forgotten::{self, ForgottenResource, SetTotals};
 use crate::store::tables::{mirror, resource, resource_count};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::ChangeKind;
 
 /// How many resources one step is for.
 const RESOURCES_A_STEP: usize = if cfg!(test) { 2 } else { 500 };

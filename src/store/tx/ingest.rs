@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, ContentInfo, SourceTime};
+use resyncd_core::{Coverage, Decision, Gap, LocalState, plan_change};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -23,8 +25,6 @@ use crate::store::tables::{
 };
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::{ChangeKind, ContentInfo, SourceTime};
-use resyncd_core::{Coverage, Decision, Gap, LocalState, plan_change};
 
 /// The changes of a document, or some of them, for one transaction.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! Compares entries of a Resource List or Resource Dump with what the mirror has.
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{CheckRules, Decision, LocalState, plan_listed};
 use rusqlite::Connection;
 use url::Url;
 
@@ -17,12 +19,9 @@ use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
 use crate::store::tables::resource::{self, ResourceState};
-use crate::store::tables::source_set;
-use crate::store::tables::task;
+use crate::store::tables::{source_set, task};
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{CheckRules, Decision, LocalState, plan_listed};
 
 /// A Resource List, or a Resource Dump, that is being read.
 #[derive(Clone, Debug)]

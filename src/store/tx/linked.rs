@@ -10,6 +10,8 @@
 //! A link that the configuration does not select any more is a link still: it keeps its resource.
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, Link, SourceTime};
+use resyncd_core::{Decision, ResourceUri, plan_linked};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -24,9 +26,6 @@ use crate::store::tables::linked::{self, LinkTarget};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, membership, task};
-use resourcesync::{ChangeKind, Link, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_core::{Decision, plan_linked};
 
 /// How many resources are looked at, at the end of a document, that its links name no longer. The rest is at the end of the next one.
 const MAX_ENDED: usize = 20_000;

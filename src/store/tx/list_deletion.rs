@@ -1,5 +1,7 @@
 //! Plans the deletion of resources of a set that a list does not name, or states to be deleted.
 
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{LocalState, plan_absent};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -11,8 +13,6 @@ use crate::store::change::Change;
 use crate::store::tables::membership::{self, Membership};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{part, task};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{LocalState, plan_absent};
 
 /// Plans the deletion of a resource that a list states to have expired, unless it has changed since, as the same list may state, too.
 pub(super) fn delete_expired(

@@ -1,6 +1,8 @@
 //! From a change to the task of its resource: the newest change wins.
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{Pending, ResourceUri};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -9,9 +11,6 @@ use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::task::{self, NewTask, TaskState};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::Pending;
-use resyncd_core::ResourceUri;
 
 /// Makes a change the resource's task and returns `true`, unless the task states the same already: a repeated change neither
 /// restarts a download nor revokes an approval. A deletion stays undecided until its document ends. The task of a change that is not

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
+use resyncd_core::{TopicUri, Transport};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
@@ -22,7 +23,6 @@ use crate::store::tables::delivered::{self, EarlierDelivery};
 use crate::store::tables::inbox;
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use resyncd_core::{TopicUri, Transport};
 
 /// How many deliveries of a channel are remembered. One that is forgotten and repeated is compared with the coverage, as any
 /// other.

@@ -1,6 +1,7 @@
 //! Notes which resources are metadata of which others, and selects the resources that a selected record describes (section 14.5),
 //! whichever of the two is read first.
 
+use resourcesync::ChangeKind;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -9,7 +10,6 @@ use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::tables::resource::ResourceState;
 use crate::store::tables::{relation, task};
-use resourcesync::ChangeKind;
 
 /// Whether a change is selected: by what it states itself, or by the metadata that describes its resource.
 pub(super) fn is_selected(

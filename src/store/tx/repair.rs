@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::ChangeKind;
+use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -12,8 +14,6 @@ use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::task::{self, NewTask, TaskState};
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::ChangeKind;
-use resyncd_core::ResourceUri;
 
 impl Store {
     /// Makes tasks of changes that an audit requires, each for its set or, without one, for the set that announced the

@@ -1,5 +1,8 @@
 //! The resource that a change is about: its row, its membership and its task.
 
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{Decision, LocalState, Pending, ResourceUri, plan_change};
+use resyncd_mirror::first_path;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -15,10 +18,6 @@ use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{
     coverage, dropped_task, part, resource_count, source_set, task, version,
 };
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_core::{Decision, LocalState, Pending, plan_change};
-use resyncd_mirror::first_path;
 
 impl ResourceState {
     /// Reads the state of a change's resource. A resource that has no row gets one, with a path of its own.

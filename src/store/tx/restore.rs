@@ -2,6 +2,8 @@
 //! without it, and then it changed the mirror all the same, or may have done so. The change is undone by a new task.
 
 use chrono::{DateTime, Utc};
+use resourcesync::{Algorithm, ChangeKind, ContentInfo, Digest};
+use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -12,8 +14,6 @@ use crate::store::ids::ResourceId;
 use crate::store::tables::resource::FileAndTask;
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, resource, task};
-use resourcesync::{Algorithm, ChangeKind, ContentInfo, Digest};
-use resyncd_core::ResourceUri;
 
 /// The state that the mirror had and was to keep, as a change.
 pub(super) struct StateToRestore(Change);

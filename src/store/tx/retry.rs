@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::Link;
+use resyncd_core::ResourceUri;
 
 use super::approve::TASKS_A_STEP;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource;
 use crate::store::tables::task::{self, Task, UnselectedTask, queue};
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::Link;
-use resyncd_core::ResourceUri;
 
 /// The longest delay of a task: a server's `Retry-After` counts up to an hour, and delays vary by half.
 const LONGEST_DELAY: TimeDelta = TimeDelta::hours(2);

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::Capability;
+use resyncd_core::{
+    CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, HubUri, TopicUri, VerificationAnswer,
+};
+use websub::Intent;
 
 use crate::clock;
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::channel::{self, CallbackKeys, ChannelRecord, NewChannel};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use resourcesync::Capability;
-use resyncd_core::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, VerificationAnswer};
-use resyncd_core::{HubUri, TopicUri};
-use websub::Intent;
 
 const CHANNEL: StoreError = StoreError::NoChannel;
 /// How many former subscriptions of a channel are remembered, so that late deliveries of theirs are answered 410.

@@ -1,6 +1,8 @@
 //! Checks of entries that state nothing about their content: each becomes a task that requests the resource again.
 
 use chrono::{DateTime, Utc};
+use resourcesync::ChangeKind;
+use resyncd_core::{CheckRules, Pending, is_undated, may_have_changed};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -10,8 +12,6 @@ use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::resource::ResourceState;
 use crate::store::tables::source_set;
-use resourcesync::ChangeKind;
-use resyncd_core::{CheckRules, Pending, is_undated, may_have_changed};
 
 /// Whether the resource of an entry that states nothing is requested already because a list named it before.
 pub(super) fn is_planned(state: &ResourceState, entry: &Change) -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resyncd_core::ChannelState;
 use rusqlite::Connection;
 use url::Url;
 
@@ -13,7 +14,6 @@ use crate::store::tables::channel::{self, ChannelOfSet, ChannelRecord};
 use crate::store::tables::{delivered, inbox};
 use crate::store::tx::subscribe::change_in;
 use crate::store::{Store, StoreError};
-use resyncd_core::ChannelState;
 
 /// A Source of the configuration, as far as it decides which channels are wanted.
 #[derive(Clone, Debug)]

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, Link, SourceTime};
+use resyncd_core::{Decision, LocalState, ResourceUri, names_version};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -19,9 +21,6 @@ use crate::store::tables::version::{
     WaitingVersion,
 };
 use crate::store::{Store, Wake};
-use resourcesync::{ChangeKind, Link, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_core::{Decision, LocalState, names_version};
 
 /// The relation of a TimeMap.
 const TIME_MAP: &str = "timemap";

@@ -8,9 +8,9 @@ use memchr::memchr3;
 use url::{ParseError, Position, Url};
 
 use super::xml::is_readable;
-use crate::uri::check_parsed;
 use crate::uri::{
-    BaseUri, ReferenceError, has_userinfo, parse_uri, resolve_reference, without_userinfo,
+    BaseUri, ReferenceError, check_parsed, has_userinfo, parse_uri, resolve_reference,
+    without_userinfo,
 };
 use crate::{ForeignScheme, Oddities, Oddity};
 

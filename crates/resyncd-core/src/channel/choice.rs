@@ -1,7 +1,8 @@
 //! Which channels of a set are wanted: what a Capability List advertises, compared with what is stored.
 
-use crate::{TopicUri, Transport};
 use resourcesync::Capability;
+
+use crate::{TopicUri, Transport};
 
 /// What identifies a channel of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
+use resourcesync::Algorithm;
 
 use super::*;
-use resourcesync::Algorithm;
 
 fn at(seconds: i64) -> Option<SourceTime> {
     (seconds >= 0).then(|| SourceTime::from_micros(seconds * 1_000_000))

@@ -3,10 +3,10 @@
 mod delivery;
 mod world;
 
-use super::*;
+use resourcesync::ChangeKind;
 use world::World;
 
-use resourcesync::ChangeKind;
+use super::*;
 
 const UPDATED: Option<ChangeKind> = Some(ChangeKind::Updated);
 

@@ -2,14 +2,14 @@
 
 use std::io::{self, BufRead, Read};
 
-use url::Url;
-
-use crate::error::PackageError;
 use chrono::{DateTime, Utc};
 use httpdate::parse_http_date;
 use resourcesync::SourceTime;
 use resourcesync::media_type::media_type_essence;
 use resourcesync::uri::parse_uri;
+use url::Url;
+
+use crate::error::PackageError;
 
 /// The maximum length of a header, in bytes.
 const MAX_HEAD: u64 = 64 << 10;

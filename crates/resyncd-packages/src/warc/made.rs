@@ -4,11 +4,11 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use resourcesync::{DocumentWriter, Entry, Head, Metadata, Root, SourceTime};
 
 use super::head::{HttpHead, RecordHead};
 use super::payload::{RecordFile, parse_digest};
 use crate::error::PackageError;
-use resourcesync::{DocumentWriter, Entry, Head, Metadata, Root, SourceTime};
 
 /// A manifest that is being made. It states no capability.
 pub(super) struct MadeManifest {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
+use resourcesync::media_type::GZIP_MAGIC;
+use resourcesync::{Algorithm, Digest, Verifier};
 
 use super::head::{HttpHead, RecordHead};
 use crate::error::PackageError;
 use crate::expansion::is_out_of_proportion;
 use crate::member::MemberReader;
 use crate::section::Section;
-use resourcesync::media_type::GZIP_MAGIC;
-use resourcesync::{Algorithm, Digest, Verifier};
 
 /// How many content codings are undone.
 const MAX_CODINGS: usize = 2;

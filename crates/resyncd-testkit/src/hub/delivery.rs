@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use futures_util::future::join_all;
 use reqwest::header::{CONTENT_TYPE, LINK};
+use websub::{Signature, SignatureMethod};
 
 use super::event::{HubDelivery, HubEvent};
 use super::options::Signing;
 use super::state::{SharedHub, Subscription};
 use crate::serving;
-use websub::{Signature, SignatureMethod};
 
 /// Delivers to every subscriber of a topic concurrently.
 pub(super) async fn deliver_all(shared: &SharedHub, topic: &str, body: Bytes) -> Vec<HubDelivery> {

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-
 use websub::{Mode, SubscriptionRequest};
 
 /// How many events are remembered; the demo may run for days.

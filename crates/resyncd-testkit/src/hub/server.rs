@@ -9,12 +9,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use bytes::Bytes;
+use websub::SubscriptionRequest;
 
 use super::event::HubEvent;
 use super::options::{Granting, Verifying};
 use super::state::{InProgress, SharedHub};
 use super::{delivery, subscription};
-use websub::SubscriptionRequest;
 
 /// The path of the hub's URI.
 pub(super) const PATH: &str = "/hub";

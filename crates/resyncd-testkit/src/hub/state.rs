@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use resyncd_core::HubUri;
 use tokio::sync::watch;
 
 use super::event::EventLog;
 use super::options::HubOptions;
-use resyncd_core::HubUri;
 
 /// A subscription that is active.
 #[derive(Clone, Debug, PartialEq, Eq)]

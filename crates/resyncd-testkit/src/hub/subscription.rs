@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use websub::{Mode, SubscriptionRequest, Verification};
+
 use super::event::HubEvent;
 use super::options::{HubOptions, Verifying};
 use super::state::{SharedHub, Subscription};
-use websub::{Mode, SubscriptionRequest, Verification};
 
 /// How long a lease of that many seconds is at most, so that adding it to now stays a date.
 const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 86_400);

@@ -7,9 +7,9 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use tokio::sync::mpsc;
+use websub::{Mode, Signature, SubscriptionRequest, Verification};
 
 use super::*;
-use websub::{Mode, Signature, SubscriptionRequest, Verification};
 
 const TOPIC: &str = "http://source.example/set1/changes/";
 const SECRET: &str = "a secret";

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use url::Url;
-
-use super::options::ChangeListForm;
-use super::resource::Resource;
 use resourcesync::uri::{parse_uri, resolve_reference};
 use resourcesync::{
     Capability, ChangeKind, Entry, Head, Interval, Link, Root, SourceTime, write_document,
 };
+use url::Url;
+
+use super::options::ChangeListForm;
+use super::resource::Resource;
 
 /// The file name of a set's Capability List.
 pub(super) const CAPABILITY_LIST: &str = "capabilitylist.xml";

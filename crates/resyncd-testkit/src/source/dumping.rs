@@ -1,7 +1,8 @@
 //! The operations on the dumps of the sample Source.
 
-use super::{MemberFault, SampleSource};
 use resourcesync::SourceTime;
+
+use super::{MemberFault, SampleSource};
 
 impl SampleSource {
     /// Publishes a Resource Dump; returns its time. Its packages reuse the names of the previous ones.

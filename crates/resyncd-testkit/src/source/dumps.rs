@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use resourcesync::{
+    Algorithm, Capability, ContentInfo, Digest, Entry, Head, Interval, Link, Metadata, Root,
+    SourceTime,
+};
 
 use super::documents::{self, CHANGE_DUMP, RESOURCE_DUMP, SetUris};
 use super::options::{DumpOptions, MemberFault};
 use super::package::{Bitstream, DumpPackage};
 use super::served::ServedFile;
-use resourcesync::{
-    Algorithm, Capability, ContentInfo, Digest, Entry, Head, Interval, Link, Metadata, Root,
-    SourceTime,
-};
 
 /// The dumps of a set, with their packages.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::{Clock, HubOptions, system_clock};
 use resourcesync::SourceTime;
 use resyncd_core::HubUri;
+
+use crate::{Clock, HubOptions, system_clock};
 
 /// The options of a sample Source. The default is a set of three resources on a free loopback port, with Resource List, Change List,
 /// channels and a hub of its own.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 
 use bytes::Bytes;
+use resourcesync::{Entry, Head};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::documents;
 use super::options::{MemberFault, PathForm};
-use resourcesync::{Entry, Head};
 
 /// The folder of a package on the machine that made it, for [`PathForm::Local`].
 const LOCAL_FOLDER: &str = "/srv/source/dump";

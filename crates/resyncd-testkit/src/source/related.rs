@@ -17,13 +17,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
+use resourcesync::{Algorithm, ContentInfo, Digest, Entry, Link, SourceTime};
 use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::documents::SetUris;
 use super::resource::Resource;
 use super::served::{Negotiated, Representation, ServedFile};
-use resourcesync::{Algorithm, ContentInfo, Digest, Entry, Link, SourceTime};
 
 const MIRRORED: &str = "mirrored.txt";
 const GENERIC: &str = "guide";

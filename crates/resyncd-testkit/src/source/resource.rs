@@ -1,9 +1,8 @@
 //! One resource of the sample Source.
 
 use bytes::Bytes;
-use url::Url;
-
 use resourcesync::{Algorithm, Digest, SourceTime};
+use url::Url;
 
 /// The current state of a resource.
 #[derive(Clone, Debug)]

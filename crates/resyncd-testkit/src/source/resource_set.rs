@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use resourcesync::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
 use url::Url;
 
 use super::documents::{self, ChangeList, SetUris};
@@ -10,7 +11,6 @@ use super::dumps::Dumps;
 use super::options::{ChangeListForm, SampleOptions};
 use super::related::{self, Related};
 use super::resource::{Resource, path_and_query};
-use resourcesync::{Capability, ChangeKind, Entry, Interval, Link, SourceTime};
 
 /// One set of resources.
 #[derive(Debug)]

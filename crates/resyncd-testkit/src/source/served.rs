@@ -1,7 +1,6 @@
 //! What the sample Source serves: a file, and the headers that go with it.
 
 use bytes::Bytes;
-
 use resourcesync::{Algorithm, Digest, SourceTime};
 
 /// A body with its media type.

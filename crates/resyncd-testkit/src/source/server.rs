@@ -14,8 +14,7 @@ use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use axum::routing::get;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 
 use super::fault::Fault;
 use super::range::RequestedRange;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use resourcesync::{Capability, ChangeKind, SourceTime};
+use resyncd_core::HubUri;
 use tokio::sync::watch;
 use url::Url;
 
@@ -17,8 +19,6 @@ use super::resource::path_and_query;
 use super::resource_set::ResourceSet;
 use super::served::{Negotiated, Representation, ServedFile};
 use crate::serving;
-use resourcesync::{Capability, ChangeKind, SourceTime};
-use resyncd_core::HubUri;
 
 /// What the Source's methods and its server share.
 pub(super) struct SharedSource {

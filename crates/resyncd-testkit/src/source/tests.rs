@@ -1,9 +1,9 @@
 //! Reads back what the sample Source publishes.
 
 use reqwest::header::{ETAG, HeaderMap, IF_NONE_MATCH};
+use resourcesync::{Document, Root, read_document};
 
 use super::*;
-use resourcesync::{Document, Root, read_document};
 
 mod dumps;
 

@@ -1,8 +1,9 @@
 //! The traffic is reproducible and bounded.
 
+use resourcesync::SourceTime;
+
 use super::*;
 use crate::{ChannelHub, SampleOptions};
-use resourcesync::SourceTime;
 
 /// Ends a test that would hang.
 const LIMIT: Duration = Duration::from_secs(180);

@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use reqwest::{Request, Response};
+use resourcesync::SourceTime;
 
 use super::*;
 use crate::engine::set::package_files::PackageFiles;
@@ -14,7 +15,6 @@ use crate::engine::set::state::SetState;
 use crate::engine::test_source::{Answering, NAME, TestSource};
 use crate::fetch::network::HttpNetwork;
 use crate::fetch::{Bounds, FetchError};
-use resourcesync::SourceTime;
 
 const LIMIT: Duration = Duration::from_secs(120);
 

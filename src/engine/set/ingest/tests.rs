@@ -2,6 +2,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use resyncd_core::{NewsFilter, ResourceUri};
+use resyncd_packages::Package;
 use tokio::task::JoinSet;
 use url::Url;
 use zip::ZipWriter;
@@ -14,9 +16,6 @@ use crate::engine::set::entry_batches::EntrySource;
 use crate::engine::set::package_files::OpenedPackage;
 use crate::engine::test_source::{NAME, TestSource};
 use crate::store::{DeletionRules, DocumentEnd, Origin, Store};
-use resyncd_core::NewsFilter;
-use resyncd_core::ResourceUri;
-use resyncd_packages::Package;
 
 /// More than the blocking threads.
 const SETS: usize = 5;

@@ -1,5 +1,7 @@
 //! Change Dumps that the simulated Source does not publish: indexes and what leads to them, packages that fail, and those that state little.
 
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+
 use super::super::documents::change;
 use super::super::handwritten::uri;
 use super::super::source::bytes;
@@ -7,7 +9,6 @@ use super::dump_documents::*;
 use super::dumps::files;
 use super::notifications::{announce, front};
 use super::*;
-use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 /// What the mirror has in the beginning.
 const FIRST: [(ResourceNo, u32); 3] = [(0, 1), (1, 1), (2, 1)];

@@ -1,11 +1,12 @@
 //! Change Lists: what leads from one to the next (indexes, pages, links, the Capability List), and what they cover together.
 
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+
 use super::super::documents::{self, head};
 use super::super::handwritten::{Page, uri};
 use super::super::packages::{PackageForm, PackageNo};
 use super::super::source::DumpOffer;
 use super::*;
-use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 const CAPABILITY_LIST: &str = "set0/capabilitylist.xml";
 

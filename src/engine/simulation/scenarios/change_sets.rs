@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use resourcesync::SourceTime;
+
 use super::super::handwritten::uri;
 use super::*;
-use resourcesync::SourceTime;
 
 /// Where the Sitemap is: the simulated Source has its Capability List there, if nothing else is written.
 pub(super) const SITEMAP: &str = "set0/capabilitylist.xml";

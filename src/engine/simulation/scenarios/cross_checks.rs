@@ -1,9 +1,10 @@
 //! What only a hub has stated that is not trusted to speak for the Source, and what the Source's own lists say about it.
 
-use super::notifications::{announce, begun, fault, stated};
-use super::*;
 use ChangeKind::{Created, Deleted, Updated};
 use resyncd_core::DeliveryFaultKind::Contradicted;
+
+use super::notifications::{announce, begun, fault, stated};
+use super::*;
 
 /// How long it takes until an update is given up that the Source does not serve.
 const TRIES: u64 = 150_000;

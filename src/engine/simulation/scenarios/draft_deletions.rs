@@ -1,9 +1,10 @@
 //! Deletions that Change Sets of version 0.1 state, and the Sitemap beside them.
 
+use resourcesync::SourceTime;
+
 use super::super::handwritten::uri;
 use super::reports::{draft, sitemap};
 use super::*;
-use resourcesync::SourceTime;
 
 /// Where the Sitemap is: the simulated Source has its Capability List there, if nothing else is written.
 const SITEMAP: &str = "set0/capabilitylist.xml";

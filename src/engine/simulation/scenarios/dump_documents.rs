@@ -1,13 +1,14 @@
 //! Dumps that a scenario writes by hand, of any form. What their packages have is what the simulated Source has.
 
+use resourcesync::{
+    Algorithm, Capability, Digest, Entry, Head, Link, Root, SourceTime, write_document,
+};
+
 use super::super::documents::{change, head, listed};
 use super::super::handwritten::uri;
 use super::super::packages::{archive, pack};
 use super::super::source::Change;
 use super::*;
-use resourcesync::{
-    Algorithm, Capability, Digest, Entry, Head, Link, Root, SourceTime, write_document,
-};
 
 /// The Capability List of the simulated Source's only set.
 pub(super) const CAPABILITY_LIST: &str = "set0/capabilitylist.xml";

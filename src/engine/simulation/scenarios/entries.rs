@@ -1,11 +1,12 @@
 //! The entries of Change Lists: which of them are news, in what order they count, and what is ingested together.
 
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+
 use super::super::handwritten::uri;
 use super::change_lists::{begun_with, change, changes, is_mirrored, poll_requests, write_entries};
 use super::change_sets::{TYPE, document, draft_settings, updated};
 use super::notifications::{announce_of, front};
 use super::*;
-use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 /// A world that has read the Resource List and the open Change List `a.xml`, which has no entries.
 fn begun(run: impl AsyncFnOnce(&mut World, SourceTime)) {

@@ -1,6 +1,8 @@
 //! Resources that are fetched because the entries of others link to them, as the configuration has it. Those of the simulated
 //! Source are created late: no document lists them.
 
+use ChangeKind::{Deleted, Updated};
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 use url::Url;
 
 use super::super::handwritten::uri;
@@ -9,8 +11,6 @@ use super::notifications::{announce, announce_of, begun, front, stated};
 use super::*;
 use crate::config::Filter;
 use crate::protocol::{LinkRules, MediaRange};
-use ChangeKind::{Deleted, Updated};
-use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
 
 /// Metadata records are followed, and representations as plain text.
 fn following() -> Settings {

@@ -1,5 +1,7 @@
 //! The inbox: notifications of odd forms, and deliveries over channels of other transports.
 
+use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+use resyncd_core::{Channel, DeliveryFaultKind, TopicUri, Transport};
 use url::Url;
 
 use super::super::documents::topic;
@@ -9,9 +11,6 @@ use super::*;
 use crate::clock;
 use crate::config::Filter;
 use crate::store::{CallbackKeys, ChannelId, ChannelRecord, Receipt};
-use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
-use resyncd_core::{Channel, DeliveryFaultKind};
-use resyncd_core::{TopicUri, Transport};
 
 const CHANGES: Capability = Capability::ChangeNotification;
 const FRAMEWORK: Capability = Capability::FrameworkNotification;

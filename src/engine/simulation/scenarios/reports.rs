@@ -1,10 +1,11 @@
 //! What the status states of the documents of a set: their oddities, the parts that can't be read, and what is notable but no
 //! error.
 
+use resourcesync::{Capability, Entry, Head, Link, Root, write_document};
+
 use super::super::handwritten::uri;
 use super::notifications::begun;
 use super::*;
-use resourcesync::{Capability, Entry, Head, Link, Root, write_document};
 
 /// An `up` link that leads elsewhere than to the Capability List is reported, once.
 #[test]

@@ -1,6 +1,8 @@
 //! Resource Dumps that the simulated Source does not publish: indexes, dumps that prove less than they seem to, packages that fail, and
 //! dumps of version 0.1.
 
+use resourcesync::{Capability, Entry, Head, Link, Root, write_document};
+
 use super::super::handwritten::uri;
 use super::super::source::DumpOffer;
 use super::change_sets::{SITEMAP, document, draft_settings};
@@ -8,7 +10,6 @@ use super::dump_documents::*;
 use super::dumps::{files, with_resource_dump};
 use super::*;
 use crate::config::Baseline;
-use resourcesync::{Capability, Entry, Head, Link, Root, write_document};
 
 /// What the mirror has when the baseline is there.
 const FIRST: [(ResourceNo, u32); 3] = [(0, 1), (1, 1), (2, 1)];

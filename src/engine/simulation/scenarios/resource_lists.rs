@@ -1,9 +1,10 @@
 //! Resource Lists: the parts of an index, pages, lists without a time, plain Sitemaps, and what proves that a resource is gone.
 
+use resourcesync::SourceTime;
+
 use super::super::handwritten::uri;
 use super::super::source::{DumpOffer, digest};
 use super::*;
-use resourcesync::SourceTime;
 
 /// Where the Resource List is.
 pub(super) const LIST: &str = "set0/resourcelist.xml";

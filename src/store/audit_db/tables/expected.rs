@@ -1,12 +1,12 @@
 //! `expected`: what the Source's documents state, one row a resource.
 
+use resourcesync::{ContentInfo, Link, SourceTime};
+use resyncd_core::ResourceUri;
 use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use crate::store::change::Change;
 use crate::store::tables::values::{Column, ContentColumns, Count, LinkList, column, content_info};
-use resourcesync::{ContentInfo, Link, SourceTime};
-use resyncd_core::ResourceUri;
 
 pub(super) const TABLE: &str = "
     CREATE TABLE expected (

@@ -1,9 +1,9 @@
 //! `finding`: the differences between the mirror and the Source.
 
+use resourcesync::Digest;
 use rusqlite::{Connection, Result, Row, params};
 
 use crate::store::tables::values::{Column, Count, DigestList, column, texts};
-use resourcesync::Digest;
 
 pub(super) const TABLE: &str = "
     CREATE TABLE finding (

@@ -1,10 +1,10 @@
 //! `list`: documents that were read.
 
+use resourcesync::Capability;
 use rusqlite::{Connection, Result, params};
 use url::Url;
 
 use crate::store::tables::values::Column;
-use resourcesync::Capability;
 
 pub(super) const TABLE: &str = "
     CREATE TABLE list (

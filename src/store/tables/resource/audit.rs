@@ -1,15 +1,15 @@
 //! What an audit reads.
 
 use chrono::{DateTime, Utc};
+use resourcesync::{Digest, Link, SourceTime};
+use resyncd_core::ResourceUri;
+use resyncd_mirror::uris_of_plain_path;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use crate::store::error::StoreError;
 use crate::store::tables::media_type::MediaType;
 use crate::store::tables::mirrored_path;
 use crate::store::tables::values::{Count, DigestList, HashAttribute, LinkList, Micros, column};
-use resourcesync::{Digest, Link, SourceTime};
-use resyncd_core::ResourceUri;
-use resyncd_mirror::uris_of_plain_path;
 
 /// A row as an audit copies it.
 pub(in crate::store) struct StoredResource {

@@ -1,12 +1,12 @@
 //! Resources of which only a hub has stated the last change that is known, and whether a Change List was compared with it.
 
+use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, Result, params};
 
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::task::Task;
 use crate::store::tables::values::{Column, Count, column};
-use resourcesync::SourceTime;
-use resyncd_core::ResourceUri;
 
 /// What only a hub has stated of a resource, which is not trusted to speak for the Source.
 #[derive(Clone, Debug)]

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::{COLUMNS, Task, TaskState};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::IS_DOUBTED;
 use crate::store::tables::values::{Column, Micros, column};
-use resyncd_core::ResourceUri;
 
 /// The hosts that have ready tasks. Each costs one look-up in the index, whatever the number of tasks.
 pub(in crate::store) fn authorities(sql: &Connection, source: &str) -> Result<Vec<String>> {

@@ -1,6 +1,8 @@
 //! Lists of tasks for people: those that were given up, the deletions that are held back, and what would be done.
 
 use chrono::{DateTime, Utc};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, Result, params};
 
 use super::TaskState;
@@ -8,8 +10,6 @@ use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::values::{Count, Micros, column};
 use crate::store::tables::{linked, mirrored_path};
-use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::ResourceUri;
 
 /// A task that was given up, or is tried again after that.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 use std::io::{Cursor, Read};
 
 use reqwest::header::{IF_RANGE, RANGE};
+use resourcesync::{Algorithm, Digest};
 use zip::ZipArchive;
 
 use super::*;
 use crate::{DumpOptions, Fault, MemberFault, PathForm};
-use resourcesync::{Algorithm, Digest};
 
 fn both() -> SampleOptions {
     SampleOptions {
