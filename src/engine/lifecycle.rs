@@ -5,8 +5,8 @@
 //!
 //! Must not know what a worker does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -35,7 +35,7 @@ use super::recent_changes::{self, RESTORED, RecentChanges};
 use super::restarts::{catch_panic, restarting};
 use super::runtime_status::RuntimeStatus;
 use super::set::worker::Command;
-use super::source::worker::SourceWorker;
+use super::source::worker::{SourceEnd, SourceWorker};
 use super::status_view::{self, failed_resource, held_deletion};
 use super::trimming::{TrimRules, trim};
 use super::versions::folder::VersionsFolder;
@@ -82,6 +82,8 @@ pub struct Engine {
     /// The Sources that are being forgotten.
     pub(super) forgetting: Forgetting,
     workers: tokio::sync::Mutex<JoinSet<()>>,
+    /// Receives the Sources whose workers have ended because their mirrors are not where they were opened.
+    moved: mpsc::UnboundedSender<Arc<SourceContext>>,
     /// Whether a worker has ended by a panic, and was not started again.
     has_panicked: AtomicBool,
     pub(super) stop: CancellationToken,
@@ -109,11 +111,13 @@ impl Engine {
         client: &Client,
     ) -> Result<Arc<Self>, StoreError> {
         store.limit_resources(config.limits.resources).await?;
-        let engine = Self::new(config, store, client, true);
+        let mut engine = Self::new(config, store, client, true);
+        let (sender, moved) = mpsc::unbounded_channel();
+        engine.moved = sender;
         engine.restore_recent_changes().await;
         let sources = engine.sources.contexts().into_iter();
         let mut workers = engine.workers.lock().await;
-        let sources = sources.map(|context| start_worker(&mut workers, context));
+        let sources = sources.map(|context| start_worker(&mut workers, &engine.moved, context));
         engine.sources.replace(sources.collect());
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
         let recording = restarting("record of the uptime", stop.clone(), move || {
@@ -158,7 +162,11 @@ impl Engine {
         let configured = configured_hooks(&config.sources);
         engine.store.retain_hooks(configured).await?;
         engine.start_hooks(&config.sources).await;
-        Ok(Arc::new(engine))
+        let engine = Arc::new(engine);
+        let restarting = restart_moved(Arc::downgrade(&engine), moved, engine.stop.clone());
+        let watched = engine.heartbeats.watched("restart of Sources", restarting);
+        engine.spawn(watched).await;
+        Ok(engine)
     }
 
     /// An engine without workers.
@@ -196,6 +204,7 @@ impl Engine {
             counters: Counters::default(),
             heartbeats: Heartbeats::default(),
             workers: tokio::sync::Mutex::default(),
+            moved: mpsc::unbounded_channel().0,
             has_panicked: AtomicBool::new(false),
             stop: CancellationToken::new(),
         };
@@ -255,7 +264,7 @@ impl Engine {
     ) -> Vec<FollowedSource> {
         let mut workers = self.workers.lock().await;
         sources
-            .map(|source| start_worker(&mut workers, self.context(source)))
+            .map(|source| start_worker(&mut workers, &self.moved, self.context(source)))
             .collect()
     }
 
@@ -824,21 +833,49 @@ impl Operations for Engine {
 }
 
 /// Starts the worker of a Source.
-fn start_worker(workers: &mut JoinSet<()>, context: Arc<SourceContext>) -> FollowedSource {
+fn start_worker(
+    workers: &mut JoinSet<()>,
+    moved: &mpsc::UnboundedSender<Arc<SourceContext>>,
+    context: Arc<SourceContext>,
+) -> FollowedSource {
     let (commands, receiver) = mpsc::channel(4);
     let ended = CancellationToken::new();
     let following = SourceWorker::new(Arc::clone(&context), receiver).run();
     let following = context.watched("worker of the Source", following);
     let guard = ended.clone().drop_guard();
+    let (moved, ending) = (moved.clone(), Arc::clone(&context));
     workers.spawn(async move {
         // Dropped last, also after a panic.
         let _guard = guard;
-        following.await;
+        if following.await == SourceEnd::MirrorMoved {
+            // Nothing receives it after the stop.
+            let _ = moved.send(ending);
+        }
     });
     FollowedSource {
         context,
         commands: Some(commands),
         ended,
+    }
+}
+
+/// Starts the workers of Sources again whose mirrors are not where they were opened, until the stop.
+async fn restart_moved(
+    engine: Weak<Engine>,
+    mut moved: mpsc::UnboundedReceiver<Arc<SourceContext>>,
+    stop: CancellationToken,
+) {
+    let restarting = async move {
+        while let Some(ended) = moved.recv().await {
+            let Some(engine) = engine.upgrade() else {
+                return;
+            };
+            engine.restart(ended).await;
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = restarting => {}
     }
 }
 

@@ -3,11 +3,14 @@
 //! Invariants: a Source that stays as it is is not touched: its workers, downloads, channels and subscriptions go on. One that is
 //! changed is stopped in order, and started with its new configuration, as by a restart of the process. One that is removed is stopped
 //! in order; its subscriptions are ended, its rows and files stay. Hooks have a life of their own: one that stays as it is goes on.
+//! A Source whose mirror was moved is started again in the same way.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 
+use super::context::SourceContext;
 use super::followed::{FollowedSource, followed_sets};
 use super::hooks::configured_hooks;
 use super::lifecycle::Engine;
@@ -38,13 +41,13 @@ impl Engine {
             self.forgetting.interrupt(&source.name).await;
         }
         let followed = followed_sets(&config.sources);
-        self.until_stored("left subscriptions", async || {
+        self.until_stored("left subscriptions", || {
             let now = clock::now().wall;
-            self.store.leave_unfollowed(now, followed.clone()).await
+            self.store.leave_unfollowed(now, followed.clone())
         })
         .await;
         for source in &ends {
-            self.forget_facts(config, source).await;
+            self.forget_facts(&config.sources, source).await;
         }
         let begins = config.sources.iter().filter(|source| !is_same(source));
         let mut begun = self.start_sources(begins).await.into_iter();
@@ -59,10 +62,8 @@ impl Engine {
             .stop_others(&self.hook_handles(), &config.sources)
             .await;
         let configured = configured_hooks(&config.sources);
-        self.until_stored("hooks", async || {
-            self.store.retain_hooks(configured.clone()).await
-        })
-        .await;
+        self.until_stored("hooks", || self.store.retain_hooks(configured.clone()))
+            .await;
         self.start_hooks(&config.sources).await;
         self.followed.send_replace(followed);
         self.trimmed.send_replace(TrimRules::of(config));
@@ -73,6 +74,23 @@ impl Engine {
         }
     }
 
+    /// Starts a Source again whose worker has ended because the mirror was moved: as [`reload`](Self::reload) starts one that is changed.
+    pub(super) async fn restart(&self, ended: Arc<SourceContext>) {
+        let _configuring = self.configuring.lock().await;
+        let mut sources = self.sources.current().to_vec();
+        let mut known = sources.iter();
+        let Some(at) = known.position(|it| Arc::ptr_eq(&it.context, &ended)) else {
+            // A reload has replaced it.
+            return;
+        };
+        sources[at].stop().await;
+        let followed = std::slice::from_ref(&ended.source);
+        self.forget_facts(followed, &sources[at]).await;
+        let begun = self.start_sources(followed.iter()).await;
+        sources.splice(at..=at, begun);
+        self.sources.replace(sources);
+    }
+
     /// Records why a configuration was not loaded. What is in use stays.
     pub fn refuse_configuration(&self, error: StatusError) {
         self.configuration.lock().error = Some(error);
@@ -80,15 +98,13 @@ impl Engine {
 
     /// Drops what the runtime status and the counters have of a Source that was stopped. If it is followed again, it begins as after
     /// a restart: nothing of it was polled.
-    async fn forget_facts(&self, config: &Config, stopped: &FollowedSource) {
+    async fn forget_facts(&self, sources: &[config::Source], stopped: &FollowedSource) {
         let name = stopped.context.name();
-        let sets = self
-            .until_stored("sets", async || self.store.sets(name).await)
-            .await;
+        let sets = self.until_stored("sets", || self.store.sets(name)).await;
         let sets = sets.unwrap_or_default();
         let ids: Vec<_> = sets.iter().map(|set| set.id).collect();
         self.runtime_status.end_source(name, &ids);
-        let now = config.sources.iter().find(|source| source.name == name);
+        let now = sources.iter().find(|source| source.name == name);
         let is_followed =
             |set: &SetRecord| now.is_some_and(|source| source.wants_set(&set.capability_list));
         for set in sets.iter().filter(|set| !is_followed(set)) {
@@ -111,10 +127,10 @@ impl Engine {
     }
 
     /// Repeats an access to the database until it succeeds; `None`: the daemon stops.
-    async fn until_stored<T>(
+    async fn until_stored<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         what: &str,
-        access: impl AsyncFn() -> Result<T, StoreError>,
+        access: impl Fn() -> F,
     ) -> Option<T> {
         loop {
             match access().await {

@@ -26,6 +26,7 @@ mod left_out;
 mod limits;
 mod linked;
 mod metrics;
+mod moved;
 mod notifications;
 mod order;
 mod own_change_dumps;

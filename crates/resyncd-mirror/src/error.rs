@@ -51,6 +51,12 @@ pub enum MirrorError {
         /// Whether it is another mirror, instead of none.
         is_other: bool,
     },
+    /// The folder at the mirror's path is not, or no longer, the one that is open.
+    #[error("the folder of the mirror is no longer at {}: it was moved, replaced, deleted or unmounted", root.display())]
+    Moved {
+        /// The mirror's folder, as it was opened.
+        root: PathBuf,
+    },
     /// The file system, or the folder, does not distinguish names by case: two resources would share a file.
     #[error("the file system of {} does not distinguish upper from lower case: two resources could share a file", root.display())]
     CaseInsensitive {
@@ -89,7 +95,7 @@ impl MirrorError {
             Self::ReadOnly { .. } => "read-only",
             Self::Io { .. } => "io",
             Self::Locked { .. } => "mirror-locked",
-            Self::NotMounted { .. } => "mirror-missing",
+            Self::NotMounted { .. } | Self::Moved { .. } => "mirror-missing",
             Self::CaseInsensitive { .. } => "mirror-case-insensitive",
             Self::Blocked { .. } => "path-blocked",
             Self::Exists { .. } => "version-conflict",
@@ -119,7 +125,7 @@ impl MirrorError {
             | Self::BadPath(_) => "`mirror` must be a folder, or a path where one can be created",
             Self::Io { .. } => "check the disk and the path",
             Self::Locked { .. } => "stop the other process, or give each its own mirror",
-            Self::NotMounted { .. } => NOT_MOUNTED,
+            Self::NotMounted { .. } | Self::Moved { .. } => NOT_MOUNTED,
             Self::CaseInsensitive { .. } => CASE_INSENSITIVE,
         };
         format!("the mirror can't be used: {self}; {step}")
@@ -129,10 +135,12 @@ impl MirrorError {
     /// after an [unusable](ErrorClass::Unusable) one only another path does.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::DiskFull { .. } | Self::ReadOnly { .. } | Self::Io { .. } => ErrorClass::Fatal,
-            Self::Locked { .. } | Self::NotMounted { .. } | Self::CaseInsensitive { .. } => {
-                ErrorClass::Retry
-            }
+            Self::DiskFull { .. }
+            | Self::ReadOnly { .. }
+            | Self::Io { .. }
+            | Self::NotMounted { .. }
+            | Self::Moved { .. } => ErrorClass::Fatal,
+            Self::Locked { .. } | Self::CaseInsensitive { .. } => ErrorClass::Retry,
             Self::Blocked { .. }
             | Self::Exists { .. }
             | Self::Missing { .. }

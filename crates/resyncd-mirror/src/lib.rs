@@ -151,6 +151,22 @@ impl Mirror {
         }
     }
 
+    /// Checks that the folder at the mirror's path is the one that is open, by device and inode.
+    ///
+    /// # Errors
+    /// [`MirrorError::Moved`] if it is another one, or none; others if the path can't be looked up.
+    pub fn check_place(&self) -> Result<(), MirrorError> {
+        let is_open = self.tree.is_at(&self.root).map_err(|errno| {
+            MirrorError::classify("looking up", &self.root.display().to_string(), errno)
+        })?;
+        if is_open {
+            Ok(())
+        } else {
+            let root = self.root.clone();
+            Err(MirrorError::Moved { root })
+        }
+    }
+
     /// The mirror's folder, as it was opened.
     pub fn root(&self) -> &Path {
         &self.root

@@ -233,6 +233,33 @@ fn staged_files_of_a_crash_are_swept_and_published_files_are_not() {
 }
 
 #[test]
+fn folder_that_is_not_the_open_one_is_not_the_place_of_the_mirror() {
+    let world = World::new();
+    let (root, elsewhere) = (world.at(""), world.base.path().join("elsewhere"));
+    let code = || world.mirror.check_place().err().map(|error| error.code());
+    assert_eq!(code(), None);
+    fs::rename(&root, &elsewhere).unwrap();
+    assert_eq!(code(), Some("mirror-missing"));
+    fs::write(world.base.path().join("mirror"), "a file").unwrap();
+    assert_eq!(code(), Some("mirror-missing"));
+    fs::remove_file(world.base.path().join("mirror")).unwrap();
+    fs::create_dir(&root).unwrap();
+    assert_eq!(code(), Some("mirror-missing"));
+    fs::remove_dir(&root).unwrap();
+    // It is configured, so that it may be a symlink.
+    symlink(&elsewhere, world.base.path().join("mirror")).unwrap();
+    assert_eq!(code(), None);
+    // A parent that is a file.
+    let base = world.base.path().with_extension("moved");
+    fs::rename(world.base.path(), &base).unwrap();
+    fs::write(world.base.path(), "a file").unwrap();
+    assert_eq!(code(), Some("mirror-missing"));
+    fs::remove_file(world.base.path()).unwrap();
+    fs::rename(&base, world.base.path()).unwrap();
+    assert_eq!(code(), None);
+}
+
+#[test]
 fn mirror_is_locked_until_the_last_staged_file_is_dropped() {
     let world = World::new();
     let root = world.mirror.root().to_owned();

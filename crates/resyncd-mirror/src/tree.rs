@@ -87,6 +87,16 @@ impl FolderTree {
         })
     }
 
+    /// Whether the open root is what is at a path: the same inode of the same device.
+    pub(super) fn is_at(&self, path: &Path) -> Result<bool> {
+        let open = rustix::fs::fstat(&self.root)?;
+        match rustix::fs::stat(path) {
+            Ok(found) => Ok((found.st_dev, found.st_ino) == (open.st_dev, open.st_ino)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Opens an existing folder.
     pub(super) fn folder(&self, folder: &str) -> Result<OwnedFd> {
         self.look_up(folder, FOLDER)

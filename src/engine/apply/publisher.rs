@@ -4,6 +4,8 @@
 //! it has few, each is published at once. Where they are many, the files of the next batch are written and synced while one is
 //! published, because both wait for the disk. But nothing of it is published before that one is committed.
 //!
+//! Nothing is published into a mirror whose folder is not at its path any more: the tasks wait, as after a disk error.
+//!
 //! A panic fails the task that causes it, no more: after the panic of a batch its tasks are executed again, and each of them is
 //! published by itself.
 
@@ -593,6 +595,9 @@ pub(super) fn publish(
 ) -> Vec<TaskResult> {
     #[cfg(test)]
     tests::panic_while_published(&finished);
+    if let Err(error) = mirror.check_place() {
+        return refused(finished, &error);
+    }
     let mut results = Vec::with_capacity(finished.len());
     let mut removals = Vec::new();
     let mut fetched = Vec::new();
@@ -622,6 +627,15 @@ pub(super) fn publish(
     remove(mirror, removals, &mut results);
     publish_files(mirror, fetched, &mut results);
     remove_unrecorded(mirror, results)
+}
+
+/// What becomes of tasks whose mirror is not there: nothing is changed, and what was read of its files proves nothing.
+fn refused(finished: Vec<ExecutedTask>, error: &MirrorError) -> Vec<TaskResult> {
+    let refused = |ExecutedTask { task, outcome }| match outcome {
+        TaskOutcome::Failed(failure) => TaskResult::Failed { task, failure },
+        _ => failed(task, error),
+    };
+    finished.into_iter().map(refused).collect()
 }
 
 /// Where the mirror may have a file of a task's resource without a record, beside the path that the resource has: the plain path
@@ -1162,6 +1176,45 @@ mod tests {
         let results = publish(mirror, true, vec![executed(fetched())]);
         assert!(matches!(&results[..], [TaskResult::Published(it)] if it.path != task.path));
         assert_eq!(std::fs::read(&made).unwrap(), b"a");
+        publishing.end().await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_changed_in_a_mirror_that_was_moved() {
+        let publishing = Publishing::of(&["/a", "/b", "/c", "/d"]).await;
+        let mirror = &publishing.source.mirror;
+        let due = publishing.due().await;
+        let [a, b, c, d] = &due[..] else {
+            panic!("{due:?}")
+        };
+        let executed = |task: &Task, outcome| ExecutedTask {
+            task: task.clone(),
+            outcome,
+        };
+        let fetched = || TaskOutcome::Fetched(Box::new(in_memory("new")));
+        let published = publish(mirror, true, vec![executed(a, fetched())]);
+        assert!(matches!(published[..], [TaskResult::Published(_)]));
+        let elsewhere = mirror.root().with_file_name("elsewhere");
+        std::fs::rename(mirror.root(), &elsewhere).unwrap();
+        let refusal = TaskError::Interrupted.into_failure(d);
+        let batch = vec![
+            executed(a, TaskOutcome::Remove),
+            executed(b, fetched()),
+            executed(c, TaskOutcome::Same { lastmod: None }),
+            executed(d, TaskOutcome::Failed(refusal)),
+        ];
+        let results = publish(mirror, true, batch);
+        let failures = results.iter().map(|result| match result {
+            TaskResult::Failed { failure, .. } => {
+                (failure.code, failure.counts, failure.retry_at.is_some())
+            }
+            result => panic!("{result:?}"),
+        });
+        let missing = ("mirror-missing", false, true);
+        let expected = [missing, missing, missing, ("interrupted", true, true)];
+        assert_eq!(failures.collect::<Vec<_>>(), expected);
+        assert!(elsewhere.join(&a.path).exists() && !elsewhere.join(&b.path).exists());
+        std::fs::rename(&elsewhere, mirror.root()).unwrap();
         publishing.end().await;
     }
 

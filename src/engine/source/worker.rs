@@ -45,6 +45,17 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause before a mirror is tried again that could not be opened: that requests nothing of anybody.
 const LONGEST_MIRROR_PAUSE: Duration = Duration::from_secs(10);
 
+/// How often it is checked that the mirror's folder is still at its path.
+const MIRROR_CHECK_PACE: Duration = Duration::from_secs(5);
+
+/// Why the worker of a Source has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum SourceEnd {
+    Stopped,
+    /// The mirror's folder is not at its path any more. Everything of the Source was stopped: a new worker opens what is there.
+    MirrorMoved,
+}
+
 /// Follows one Source until it is stopped.
 pub(in crate::engine) struct SourceWorker {
     context: Arc<SourceContext>,
@@ -160,27 +171,31 @@ impl SourceWorker {
         }
     }
 
-    pub(in crate::engine) async fn run(mut self) {
+    pub(in crate::engine) async fn run(mut self) -> SourceEnd {
         let stop = self.context.stop.clone();
         let Some(mirror) = self.open_mirror(&stop).await else {
-            return;
+            return SourceEnd::Stopped;
         };
         if !self.record_location(mirror.id(), &stop).await {
-            return;
+            return SourceEnd::Stopped;
         }
         let mirror = Arc::new(mirror);
         let packages = PackageFiles::new(Arc::clone(&self.context), &mirror);
         self.begin_counts().await;
+        let moved = mirror_moved(self.context.name().to_owned(), Arc::clone(&mirror));
         let executing = execute_tasks(Arc::clone(&self.context), mirror);
         let executor = tokio::spawn(self.context.watched("executor", executing));
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = self.follow_restarting(Arc::new(packages)) => {}
-        }
+        let end = tokio::select! {
+            () = stop.cancelled() => SourceEnd::Stopped,
+            () = moved => SourceEnd::MirrorMoved,
+            () = self.follow_restarting(Arc::new(packages)) => SourceEnd::Stopped,
+        };
+        stop.cancel();
         for set in self.sets.values_mut() {
             set.ended().await;
         }
         let _ = executor.await;
+        end
     }
 
     /// Begins to count for the sets in the database: their tasks are executed before they are loaded, and also if they can't be.
@@ -470,6 +485,30 @@ impl SourceWorker {
             longest,
         };
         pause(self.failures, None, &bounds).unwrap_or(longest)
+    }
+}
+
+/// Waits until the folder at the mirror's path is not the one that is open, or has not its id any more. Other errors prove nothing:
+/// what is written fails as well, and is reported.
+async fn mirror_moved(source: String, mirror: Arc<Mirror>) {
+    loop {
+        tokio::time::sleep(MIRROR_CHECK_PACE).await;
+        let mirror = Arc::clone(&mirror);
+        let checking = tokio::task::spawn_blocking(move || {
+            mirror.check_place()?;
+            Mirror::check_id(mirror.root(), mirror.id())
+        });
+        if let Ok(Err(error @ (MirrorError::Moved { .. } | MirrorError::NotMounted { .. }))) =
+            checking.await
+        {
+            tracing::warn!(
+                code = error.code(),
+                source,
+                %error,
+                "the mirror is opened anew"
+            );
+            return;
+        }
     }
 }
 
