@@ -242,7 +242,7 @@ pub(super) async fn examine(
     limit: u64,
 ) -> Result<(DocumentRole, Validators), DiscoveryError> {
     let fetched = client.get_document(uri, known, limit).await;
-    if let Err(FetchError::TooLarge { .. }) = fetched {
+    if let Err(FetchError::TooLarge(_)) = fetched {
         // A resource of any length may name its Capability List in a header.
         let links = client.link_header(uri).await.unwrap_or_default();
         let links = links_of(&links, "resourcesync");
