@@ -324,7 +324,7 @@ impl FetchError {
             return Self::Timeout;
         }
         if let Some(found) = find::<rustls::Error>(error) {
-            return Self::Tls(found.to_string());
+            return Self::Tls(tls_text(found));
         }
         if error.is_connect() {
             return Self::Connect(innermost(error));
@@ -346,6 +346,18 @@ impl From<io::Error> for FetchError {
     }
 }
 
+/// The text of an error of TLS, with advice where a key of the configuration may help.
+pub(super) fn tls_text(error: &rustls::Error) -> String {
+    let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    if *error == unknown {
+        format!(
+            "{error}; if the authority is your own, name the file of its certificate in [http] ca_file"
+        )
+    } else {
+        error.to_string()
+    }
+}
+
 /// What to do about a status.
 fn hint_of_status(status: u16) -> &'static str {
     match status {
@@ -361,7 +373,7 @@ fn hint_of_status(status: u16) -> &'static str {
 }
 
 /// Searches the causes of an error for a type. An `io::Error` hides the error that it wraps from `source`.
-fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+pub(super) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<E>() {
