@@ -470,7 +470,7 @@ fn place_of(table: &str) -> String {
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     let key: String = key.to_lowercase().replace('-', "_");
     let close = |known: &&'static str| {
-        let distance = edits(&key, known);
+        let distance = strsim::osa_distance(&key, known);
         (distance <= 1 + known.len() / 4).then_some((distance, *known))
     };
     // If no spelling is close, one key may be the beginning of the other.
@@ -490,33 +490,9 @@ fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
         .or_else(|| known.iter().find(part).copied())
 }
 
-/// The Levenshtein distance of two texts.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, letter) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edit_distance_is_counted() {
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("kitten", "sitting"), 3);
-        assert_eq!(edits("lease", "lease"), 0);
-        assert_eq!(edits("lese", "lease"), 1);
-    }
 
     #[test]
     fn similar_keys_are_suggested() {
@@ -525,6 +501,7 @@ mod tests {
         };
         check("poll-interval", Some("poll_interval"));
         check("Lease", Some("lease"));
+        check("ulr", Some("url"));
         check("poll_intervall", Some("poll_interval"));
         check("mirrors", Some("mirror"));
         check("poll", Some("poll_interval"));

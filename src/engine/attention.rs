@@ -5,6 +5,8 @@
 //!
 //! Must not know where the facts come from, nor how they are shown.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::{ChannelState, NOT_VERIFIED, Transport};
 use resyncd_mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
@@ -15,6 +17,8 @@ use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
 const HELD_DELETIONS: &str = "held-deletions";
 /// Changes were given up.
 const FAILED_RESOURCES: &str = "failed-resources";
+/// Nothing newer was published for long.
+const STALE: &str = "stale";
 /// A hub does not verify a subscription.
 const CHANNEL_UNVERIFIED: &str = "channel-unverified";
 /// A hub denies a subscription.
@@ -106,6 +110,28 @@ pub(super) fn of_set(source: &str, needs: &SetNeeds) -> Vec<Attention> {
         Attention::new(FAILED_RESOURCES, &message, rfc3339(since), &next_step)
     });
     held.into_iter().chain(failed).collect()
+}
+
+/// Whether a set waits for a person because the newest time of its documents, which is of that `age`, is older than `after`.
+pub(super) fn of_stale_set(
+    after: Duration,
+    age: Duration,
+    now: DateTime<Utc>,
+) -> Option<Attention> {
+    let since = TimeDelta::from_std(age.checked_sub(after)?).ok()?;
+    let message = format!(
+        "nothing newer was published for {} s (stale_after: {} s): the Source rests, or somebody withholds its changes",
+        age.as_secs(),
+        after.as_secs()
+    );
+    let next_step = "compare `newest_document_at` with what the Source shows to others, or ask its operator; raise `stale_after` if it \
+                     rests for longer";
+    Some(Attention::new(
+        STALE,
+        &message,
+        rfc3339(now - since),
+        next_step,
+    ))
 }
 
 /// What of a channel waits for a person.

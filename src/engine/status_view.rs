@@ -316,9 +316,6 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
     facts.failing = facts.database_error.take().or(facts.failing);
     let now = clock::now().wall;
     let age = numbers.newest.map(|newest| age_of(newest, now));
-    if let Some(notice) = age.and_then(|age| stale(context.source.stale_after, age, now)) {
-        facts.notices.replace(notice, 1);
-    }
     let mut channels = Vec::new();
     let public_url = context.public_url.as_ref();
     for channel in overview.channels {
@@ -345,6 +342,8 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
         given_up_since: numbers.given_up_since,
     };
     let mut attention = attention::of_set(&context.source.name, &needs);
+    let stale = context.source.stale_after.zip(age);
+    attention.extend(stale.and_then(|(after, age)| attention::of_stale_set(after, age, now)));
     let of_channels = channels.iter().flat_map(|channel| &channel.attention);
     attention.extend(of_channels.cloned());
     SetStatus {
@@ -389,18 +388,6 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
 fn age_of(newest: SourceTime, now: DateTime<Utc>) -> Duration {
     let age = now - newest.to_datetime();
     age.to_std().unwrap_or_default()
-}
-
-/// The notice of a set whose newest document is of that age.
-fn stale(after: Option<Duration>, age: Duration, now: DateTime<Utc>) -> Option<StatusError> {
-    let after = after.filter(|&after| age > after)?;
-    let since = chrono::TimeDelta::from_std(age - after).ok()?;
-    let message = format!(
-        "nothing newer was published for {} s (stale_after: {} s): the Source rests, or somebody withholds its changes",
-        age.as_secs(),
-        after.as_secs()
-    );
-    Some(StatusError::new("stale", message, now - since))
 }
 
 fn state(numbers: &SetStatistics, facts: &SetFacts) -> &'static str {

@@ -133,6 +133,8 @@ pub(super) enum DocumentRole {
     },
     /// Not a document: a web page or robots.txt.
     Page {
+        /// What it is, for a person, with advice; `None`: a text, or a resource that is not read.
+        what: Option<String>,
         /// The targets of its links.
         links: Vec<Url>,
     },
@@ -180,9 +182,14 @@ impl fmt::Display for DocumentRole {
                 f.write_str("a Sitemap of the draft of version 0.1")
             }
             Self::SetDocument { .. } => f.write_str("a plain sitemap"),
-            Self::Page { links } => write!(
+            Self::Page {
+                what: Some(what),
+                links,
+            } if links.is_empty() => f.write_str(what),
+            Self::Page { what, links } => write!(
                 f,
-                "no document, but a page or text that links to {} documents",
+                "{}; it links to {} documents",
+                what.as_deref().unwrap_or("no document, but a text"),
                 links.len()
             ),
         }
@@ -219,17 +226,7 @@ impl DocumentRole {
                 change_sets,
                 ..
             } => sum(up) + sum(index) + sum(guesses) + sum(change_sets),
-            Self::Page { links } => sum(links),
-        }
-    }
-
-    /// The capability that it states.
-    pub(super) fn capability(self) -> Option<Capability> {
-        match self {
-            Self::Set(_) => Some(Capability::CapabilityList),
-            Self::Description(_) => Some(Capability::Description),
-            Self::SetDocument { capability, .. } => capability,
-            Self::NotModified | Self::Page { .. } => None,
+            Self::Page { links, .. } => sum(links),
         }
     }
 }
@@ -242,12 +239,13 @@ pub(super) async fn examine(
     limit: u64,
 ) -> Result<(DocumentRole, Validators), DiscoveryError> {
     let fetched = client.get_document(uri, known, limit).await;
-    if let Err(FetchError::TooLarge { .. }) = fetched {
+    if let Err(FetchError::TooLarge(_)) = fetched {
         // A resource of any length may name its Capability List in a header.
         let links = client.link_header(uri).await.unwrap_or_default();
         let links = links_of(&links, "resourcesync");
         if !links.is_empty() {
-            return Ok((DocumentRole::Page { links }, Validators::default()));
+            let page = DocumentRole::Page { what: None, links };
+            return Ok((page, Validators::default()));
         }
     }
     match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
@@ -287,7 +285,23 @@ fn page(
         return Err(DiscoveryError::reading(uri, error, document.redaction()));
     }
     links.extend(links_of_page(&text, document.url()));
-    Ok(DocumentRole::Page { links })
+    let what = advice_on(&error).map(|advice| {
+        let error = error.map_text(|text| document.redaction().redact(text));
+        format!("{error}; {advice}")
+    });
+    Ok(DocumentRole::Page { what, links })
+}
+
+/// What to do about something that is no document at all.
+fn advice_on(error: &ReadError) -> Option<&'static str> {
+    match error {
+        ReadError::HtmlPage(_) => Some(
+            "a login page or an error page may be in the way: check `url`, `sets` and [source.auth]",
+        ),
+        ReadError::Json => Some("it may be the answer of an API: check `url` and `sets`"),
+        ReadError::Empty => Some("check `url` and `sets`, or ask the operator of the Source"),
+        _ => None,
+    }
 }
 
 fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadError> {

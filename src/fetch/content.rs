@@ -12,10 +12,10 @@ use resourcesync::media_type::{content_coding, media_type_essence};
 use resyncd_core::ResourceUri;
 use url::Url;
 
-use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::validators::{last_modified, make_conditional, validators_of};
+use super::{FetchError, SizeLimit};
 use crate::clock;
 use crate::protocol::{ServedVersion, Validators, format_http_date, parse_http_date};
 
@@ -134,7 +134,7 @@ pub struct Content {
     coding: Option<String>,
     validators: Validators,
     received: u64,
-    limit: Option<u64>,
+    limit: Option<SizeLimit>,
     pace: ThroughputGuard,
 }
 
@@ -227,10 +227,8 @@ impl Content {
             return Ok(None);
         };
         self.received += chunk.len() as u64;
-        match self.limit {
-            Some(limit) if self.received > limit => Err(FetchError::TooLarge { limit }),
-            _ => Ok(Some(chunk)),
-        }
+        SizeLimit::check(self.limit, self.received)?;
+        Ok(Some(chunk))
     }
 }
 
@@ -248,13 +246,13 @@ impl Client {
     /// Requests a resource; `None` if it is still the version `if_changed`. The request is conditional only at the URL of that
     /// version, which may be the target of a redirect.
     ///
-    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. The total time is not
+    /// Every redirect must lead to an allowed host too. `limit`: `None` for no limit. The total time is not
     /// limited, but the rate is at least 64 KiB in thirty time-outs. One try only: retries are up to the caller.
     pub async fn get_content(
         &self,
         uri: &ResourceUri,
         hosts: &AllowedHosts<'_>,
-        limit: Option<u64>,
+        limit: Option<SizeLimit>,
         if_changed: Option<&ServedVersion>,
     ) -> Result<Option<Content>, FetchError> {
         let wanted = Wanted::default();
@@ -267,7 +265,7 @@ impl Client {
         &self,
         uri: &ResourceUri,
         hosts: &AllowedHosts<'_>,
-        limit: Option<u64>,
+        limit: Option<SizeLimit>,
         if_changed: Option<&ServedVersion>,
         wanted: Wanted<'_>,
     ) -> Result<Option<Content>, FetchError> {
@@ -299,11 +297,7 @@ impl Client {
             _ => return Err(answer.into_error().await),
         }
         let length = answer.response.content_length();
-        if let Some(limit) = limit
-            && length.is_some_and(|length| length > limit)
-        {
-            return Err(FetchError::TooLarge { limit });
-        }
+        SizeLimit::check(limit, length.unwrap_or_default())?;
         let headers = answer.response.headers();
         Ok(Some(Content {
             length,
@@ -339,7 +333,12 @@ mod tests {
         let uri = ResourceUri::parse(&site.url(path)).unwrap();
         let client = test_site::client();
         let content = client
-            .get_content(&uri, &AllowedHosts::any(), limit, None)
+            .get_content(
+                &uri,
+                &AllowedHosts::any(),
+                limit.map(SizeLimit::resource),
+                None,
+            )
             .await?;
         let mut content = content.unwrap();
         let mut bytes = Vec::new();
@@ -510,7 +509,7 @@ mod tests {
         assert_eq!(get(&announced, "/", Some(6)).await.unwrap().len(), 6);
         assert_eq!(
             get(&announced, "/", Some(5)).await,
-            Err(FetchError::TooLarge { limit: 5 })
+            Err(FetchError::TooLarge(SizeLimit::resource(5)))
         );
         let chunked = TestSite::start_raw(
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\n123456\r\n0\r\n\r\n",
@@ -519,7 +518,7 @@ mod tests {
         assert_eq!(get(&chunked, "/", Some(6)).await.unwrap().len(), 6);
         assert_eq!(
             get(&chunked, "/", Some(5)).await,
-            Err(FetchError::TooLarge { limit: 5 })
+            Err(FetchError::TooLarge(SizeLimit::resource(5)))
         );
     }
 

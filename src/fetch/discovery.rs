@@ -125,7 +125,7 @@ impl Client {
         match examine(self, uri, known, limit).await?.0 {
             DocumentRole::NotModified => Ok(None),
             DocumentRole::Set(list) => Ok(Some(*list)),
-            other => Err(DiscoveryError::NotACapabilityList(other.capability())),
+            other => Err(DiscoveryError::not_a_capability_list(uri, &other)),
         }
     }
 
@@ -138,7 +138,7 @@ impl Client {
                 standalone: Some(list),
                 ..
             } => Ok(*list),
-            other => Err(DiscoveryError::NotACapabilityList(other.capability())),
+            other => Err(DiscoveryError::not_a_capability_list(uri, &other)),
         }
     }
 }

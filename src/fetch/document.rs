@@ -15,7 +15,7 @@ use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
-use super::{FetchError, retry};
+use super::{FetchError, SizeLimit, retry};
 use crate::protocol::{HeaderLink, Redaction, Validators, parse_link_header};
 
 /// How many bytes of a body are collected before they are decompressed and written.
@@ -178,7 +178,7 @@ impl Client {
             .content_length()
             .is_some_and(|length| length > most)
         {
-            return Err(FetchError::TooLarge { limit });
+            return Err(FetchError::TooLarge(SizeLimit::document(limit)));
         }
         let headers = answer.response.headers();
         let validators = validators_of(headers);
@@ -316,7 +316,11 @@ mod tests {
         }
         for path in ["/too-long", "/too-long.gz"] {
             let error = get(&site, path).await.unwrap_err();
-            assert_eq!(error, FetchError::TooLarge { limit: 8 << 20 }, "{path}");
+            assert_eq!(
+                error,
+                FetchError::TooLarge(SizeLimit::document(8 << 20)),
+                "{path}"
+            );
         }
     }
 

@@ -15,6 +15,58 @@ use crate::protocol::Redaction;
 /// server states when it ends a connection over HTTP/2, which may be 16 KiB for each request.
 const LONGEST_TEXT: usize = 1000;
 
+/// A maximum length, and what states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes ({stated_by})")]
+pub struct SizeLimit {
+    /// The length in bytes.
+    pub bytes: u64,
+    /// The key of the configuration, or what else states it, for a person.
+    pub stated_by: &'static str,
+}
+
+impl SizeLimit {
+    /// The limit of a document.
+    pub fn document(bytes: u64) -> Self {
+        Self {
+            bytes,
+            stated_by: "[limits] document",
+        }
+    }
+
+    /// The limit of a notification.
+    pub fn notification(bytes: u64) -> Self {
+        Self {
+            bytes,
+            stated_by: "[limits] notification",
+        }
+    }
+
+    /// The limit of a resource.
+    pub fn resource(bytes: u64) -> Self {
+        Self {
+            bytes,
+            stated_by: "[limits] resource",
+        }
+    }
+
+    /// The limit of a package.
+    pub fn package(bytes: u64) -> Self {
+        Self {
+            bytes,
+            stated_by: "[limits] package",
+        }
+    }
+
+    /// [`FetchError::TooLarge`] if a length is over a limit.
+    pub(super) fn check(limit: Option<Self>, length: u64) -> Result<(), FetchError> {
+        match limit {
+            Some(limit) if length > limit.bytes => Err(FetchError::TooLarge(limit)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Why something could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
@@ -45,10 +97,10 @@ pub enum FetchError {
     #[error("TLS handshake failed: {0}")]
     Tls(String),
     /// No answer, or no further bytes of it, within the time-out.
-    #[error("timed out")]
+    #[error("timed out; see [http] timeout")]
     Timeout,
     /// The body is received too slowly.
-    #[error("received less than {} KiB within {} seconds", least >> 10, within.as_secs())]
+    #[error("received less than {} KiB within {} seconds; see [http] timeout", least >> 10, within.as_secs())]
     TooSlow {
         /// The minimum number of bytes.
         least: u64,
@@ -86,11 +138,8 @@ pub enum FetchError {
         retry_after: Duration,
     },
     /// More bytes than allowed.
-    #[error("larger than {limit} bytes")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: u64,
-    },
+    #[error("larger than {0}")]
+    TooLarge(SizeLimit),
     /// A compressed document that expands out of proportion.
     #[error("expands more than a hundredfold when decompressed")]
     Expansion,
@@ -138,7 +187,7 @@ impl FetchError {
             Self::RedirectWithoutLocation => "redirect-without-location",
             Self::LongUri => "long-uri",
             Self::ThirdPartyLimit { .. } => "third-party-limit",
-            Self::TooLarge { .. } => "too-large",
+            Self::TooLarge(_) => "too-large",
             Self::Expansion => "expansion",
             Self::BadGzip(_) => "bad-gzip",
             Self::CutShort => "cut-short",
@@ -176,7 +225,7 @@ impl FetchError {
             | Self::RedirectDowngrade(_)
             | Self::RedirectWithoutLocation
             | Self::LongUri
-            | Self::TooLarge { .. }
+            | Self::TooLarge(_)
             | Self::Expansion
             | Self::Panicked => ErrorClass::Unusable,
         }
@@ -225,7 +274,7 @@ impl FetchError {
             | Self::RedirectWithoutLocation
             | Self::LongUri
             | Self::ThirdPartyLimit { .. }
-            | Self::TooLarge { .. }
+            | Self::TooLarge(_)
             | Self::Expansion
             | Self::CutShort
             | Self::Panicked
@@ -275,7 +324,7 @@ impl FetchError {
             return Self::Timeout;
         }
         if let Some(found) = find::<rustls::Error>(error) {
-            return Self::Tls(found.to_string());
+            return Self::Tls(tls_text(found));
         }
         if error.is_connect() {
             return Self::Connect(innermost(error));
@@ -297,6 +346,18 @@ impl From<io::Error> for FetchError {
     }
 }
 
+/// The text of an error of TLS, with advice where a key of the configuration may help.
+pub(super) fn tls_text(error: &rustls::Error) -> String {
+    let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    if *error == unknown {
+        format!(
+            "{error}; if the authority is your own, name the file of its certificate in [http] ca_file"
+        )
+    } else {
+        error.to_string()
+    }
+}
+
 /// What to do about a status.
 fn hint_of_status(status: u16) -> &'static str {
     match status {
@@ -312,7 +373,7 @@ fn hint_of_status(status: u16) -> &'static str {
 }
 
 /// Searches the causes of an error for a type. An `io::Error` hides the error that it wraps from `source`.
-fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+pub(super) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<E>() {
@@ -428,7 +489,7 @@ mod tests {
             (FetchError::RedirectDowngrade(text()), Unusable),
             (FetchError::RedirectWithoutLocation, Unusable),
             (FetchError::LongUri, Unusable),
-            (FetchError::TooLarge { limit: 1 }, Unusable),
+            (FetchError::TooLarge(SizeLimit::document(1)), Unusable),
             (FetchError::Expansion, Unusable),
             (FetchError::Panicked, Unusable),
             (FetchError::BadGzip(text()), Retry),

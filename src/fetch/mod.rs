@@ -87,7 +87,7 @@ pub use content::{AllowedHosts, Content, Wanted};
 pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError, ReplacedEntry};
 pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, TriedParts};
-pub use error::FetchError;
+pub use error::{FetchError, SizeLimit};
 pub use guard::is_public;
 pub use host_limit::Slowed;
 pub use hub::HubAnswer;

@@ -18,7 +18,7 @@ use url::Url;
 use crate::fetch::client::{Answer, Client, Follow};
 use crate::fetch::permits::Pool;
 use crate::fetch::validators::{last_modified, make_conditional, validators_of};
-use crate::fetch::{AllowedHosts, FetchError};
+use crate::fetch::{AllowedHosts, FetchError, SizeLimit};
 use crate::protocol::parse_http_date;
 
 /// How many bytes are collected before they are written.
@@ -40,14 +40,14 @@ impl Client {
     /// Downloads a package to disk, resuming an earlier try if the server still has the same version. A complete one is
     /// fetched again only if the server has another version.
     ///
-    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. The bytes are stored as they
+    /// Every redirect must lead to an allowed host too. `limit`: `None` for no limit. The bytes are stored as they
     /// are served. The total time is not limited, but a pause is limited to the time-out, and the rate to 256 KiB in thirty
     /// time-outs. One try only; the received bytes remain on disk for the next one.
     pub async fn get_package(
         &self,
         uri: &Url,
         hosts: &AllowedHosts<'_>,
-        limit: Option<u64>,
+        limit: Option<SizeLimit>,
         mut partial: PartialPackage,
     ) -> Result<PartialPackage, FetchError> {
         let mut small_answers = 0;
@@ -74,7 +74,7 @@ impl Client {
         plan: RequestPlan,
         uri: &Url,
         hosts: &AllowedHosts<'_>,
-        limit: Option<u64>,
+        limit: Option<SizeLimit>,
         partial: PartialPackage,
     ) -> Result<DownloadState, FetchError> {
         let answer = self
@@ -93,7 +93,7 @@ impl Client {
         match answer.response.status() {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {
                 let length = answer.response.content_length();
-                check_limit(length, limit)?;
+                SizeLimit::check(limit, length.unwrap_or_default())?;
                 let record = DownloadRecord::of(headers, length);
                 let partial = write_blocking(partial, |partial| partial.begin(record)).await?;
                 self.append_body(answer, length, limit, partial).await
@@ -104,7 +104,7 @@ impl Client {
                 else {
                     return restart(answer, partial).await;
                 };
-                check_limit(Some(range.total), limit)?;
+                SizeLimit::check(limit, range.total)?;
                 let partial =
                     write_blocking(partial, move |partial| partial.record_length(range.total))
                         .await?;
@@ -126,14 +126,14 @@ impl Client {
         &self,
         mut answer: Answer,
         expected: Option<u64>,
-        limit: Option<u64>,
+        limit: Option<SizeLimit>,
         mut partial: PartialPackage,
     ) -> Result<DownloadState, FetchError> {
         let longest = self.timeout().saturating_mul(TIMEOUTS);
         loop {
             let mut batch = ReceivedChunks::default();
             let ended = batch.fill(&mut answer, longest).await;
-            check_limit(Some(partial.received() + batch.length as u64), limit)?;
+            SizeLimit::check(limit, partial.received() + batch.length as u64)?;
             // Including the bytes before an error: the next try continues there.
             let chunks = batch.chunks;
             partial = write_blocking(partial, move |partial| partial.append(&chunks)).await?;
@@ -280,13 +280,6 @@ impl ContentRange {
         self.first == received
             && (self.first..self.total).contains(&self.last)
             && known.is_none_or(|known| known == self.total)
-    }
-}
-
-fn check_limit(length: Option<u64>, limit: Option<u64>) -> Result<(), FetchError> {
-    match (length, limit) {
-        (Some(length), Some(limit)) if length > limit => Err(FetchError::TooLarge { limit }),
-        _ => Ok(()),
     }
 }
 

@@ -30,10 +30,10 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::PollSemaphore;
 
-use super::FetchError;
 use super::client::{Client, Follow};
 use super::permits::Pool;
 use super::socket_limits::{MOST_SOCKETS, SocketLimits};
+use super::{FetchError, SizeLimit};
 use crate::protocol::Redaction;
 
 /// How often the server is sent a ping.
@@ -82,11 +82,8 @@ pub enum SocketError {
     #[error("a message was not complete within {} seconds", (PING_INTERVAL * LONGEST_MESSAGE).as_secs())]
     Endless,
     /// A message is longer than allowed.
-    #[error("a message is larger than {limit} bytes")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: u64,
-    },
+    #[error("a message is larger than {0}")]
+    TooLarge(SizeLimit),
     /// The server violates RFC 6455.
     #[error("the server violates the WebSocket protocol: {0}")]
     Protocol(String),
@@ -103,7 +100,7 @@ impl SocketError {
             Self::Lost(_) => "connection-lost",
             Self::Unanswered => "unanswered-pings",
             Self::Endless => "endless-message",
-            Self::TooLarge { .. } => "too-large",
+            Self::TooLarge(_) => "too-large",
             Self::Protocol(_) => "websocket-protocol",
         }
     }
@@ -118,7 +115,7 @@ impl SocketError {
 
     /// Whether a message was received that is not accepted.
     pub fn is_of_message(&self) -> bool {
-        matches!(self, Self::Endless | Self::TooLarge { .. })
+        matches!(self, Self::Endless | Self::TooLarge(_))
     }
 }
 
@@ -340,7 +337,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let text = self.redaction.excerpt(&error.to_string(), LONGEST_REASON);
         match error {
             tungstenite::Error::Capacity(CapacityError::MessageTooLong { .. }) => {
-                SocketError::TooLarge { limit: self.limit }
+                SocketError::TooLarge(SizeLimit::notification(self.limit))
             }
             tungstenite::Error::ConnectionClosed
             | tungstenite::Error::AlreadyClosed

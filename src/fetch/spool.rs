@@ -9,7 +9,7 @@ use resyncd_packages::max_expanded;
 use sha2::{Digest as _, Sha256};
 use tempfile::SpooledTempFile;
 
-use super::FetchError;
+use super::{FetchError, SizeLimit};
 
 /// The maximum length in memory, in bytes; longer documents are stored in an unnamed file.
 const IN_MEMORY: usize = 1 << 20;
@@ -83,7 +83,7 @@ enum SinkError {
 /// An error that does not come from the sink is one of the decoder.
 fn to_fetch_error(error: io::Error) -> FetchError {
     match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        Some(SinkError::OverLimit(limit)) => FetchError::TooLarge { limit: *limit },
+        Some(SinkError::OverLimit(limit)) => FetchError::TooLarge(SizeLimit::document(*limit)),
         Some(SinkError::OutOfProportion) => FetchError::Expansion,
         Some(SinkError::Disk(error)) => FetchError::from_disk(&std::env::temp_dir(), error),
         None => FetchError::BadGzip(error.to_string()),

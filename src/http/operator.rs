@@ -36,6 +36,9 @@ const STORE_TIME: Duration = Duration::from_secs(15);
 /// The media type of Prometheus' text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// The media type of a stream of events.
+const EVENT_STREAM: &str = "text/event-stream";
+
 /// What the handlers need.
 #[derive(Clone)]
 struct OperatorState {
@@ -99,6 +102,19 @@ pub fn operator_router(
             reject_foreign_pages,
         ))
         .layer(map_response(for_no_other_page))
+        .layer(map_response(without_buffering))
+}
+
+/// Makes a reverse proxy pass on the events of a stream at once: nginx buffers an answer unless the answer forbids it.
+async fn without_buffering(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    if headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|it| it == EVENT_STREAM)
+    {
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    }
+    response
 }
 
 /// Makes browsers withhold an answer from pages of other origins, whatever they embed it as.

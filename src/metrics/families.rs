@@ -119,7 +119,7 @@ families! {
     SET_NOTICES: Gauge "resyncd_set_notices" ["source", "set", "code"]
         "What is notable in the set but no error, by code.";
     SET_ATTENTION: Gauge "resyncd_set_attention" ["source", "set", "code"]
-        "What of the set waits for a person, by code: held-deletions, failed-resources, channel-unverified, channel-denied, channel-expired, channel-unconnected or channel-unregistered (the number of channels).";
+        "What of the set waits for a person, by code: held-deletions, failed-resources, stale, channel-unverified, channel-denied, channel-expired, channel-unconnected or channel-unregistered (the number of channels).";
     SET_BEHIND: Gauge "resyncd_set_behind_seconds" ["source", "set"]
         "0 while the set is in sync; otherwise the time since the Source's time up to which every change is applied. Absent before the baseline.";
     SET_SYNCED_UNTIL: Gauge "resyncd_set_synced_until_timestamp_seconds" ["source", "set"]

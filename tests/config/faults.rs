@@ -207,6 +207,8 @@ fn unknown_keys_get_a_hint() {
         source("state_dir = 1"),
         "unknown key; it belongs before the first table"
     );
+    assert_eq!(source("ulr = 1"), "unknown key; did you mean url?");
+    assert_eq!(source("hsots = 1"), "unknown key; did you mean hosts?");
     assert_eq!(source("cookie = 1"), "unknown key");
     assert_eq!(source("[limit]"), "unknown table; did you mean limits?");
     assert_eq!(

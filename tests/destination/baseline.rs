@@ -7,7 +7,7 @@ use resyncd::clock;
 use resyncd::config::Filter;
 use resyncd_testkit::{SampleOptions, SampleSource};
 
-use crate::support::{NAME, Rig, SET, client, files, path_of, resources};
+use crate::support::{NAME, Rig, SET, client, eventually, files, path_of, resources};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn baseline_mirrors_a_thousand_resources_with_times_and_sizes() {
@@ -123,6 +123,50 @@ async fn source_is_discovered_from_any_entry_point() {
         .await;
         assert_eq!(rig.settled().await.resources, 2, "{path}");
         rig.assert_mirrored();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn error_of_a_source_describes_what_it_serves_in_place_of_a_document() {
+    for (body, what, advice) in [
+        (
+            "<html><title>Log in</title>",
+            "an HTML page in place of a document, with the title \"Log in\"",
+            "[source.auth]",
+        ),
+        ("[1, 2]", "JSON in place of a document", "an API"),
+        (
+            "",
+            "an empty body in place of a document",
+            "ask the operator",
+        ),
+    ] {
+        for (path, is_named) in [
+            ("/.well-known/resourcesync", false),
+            ("/set1/capabilitylist.xml", false),
+            ("/set1/capabilitylist.xml", true),
+        ] {
+            let source = SampleSource::start(resources(1)).await.unwrap();
+            let uri = source.base().join(path).unwrap();
+            source.put_document(path, "application/xml", body);
+            let rig = Rig::follow(source, |config| {
+                let source = &mut config.sources[0];
+                if is_named {
+                    source.sets = vec![uri.clone()];
+                } else {
+                    source.url = uri.clone();
+                }
+            })
+            .await;
+            let error = eventually(what, Some(rig.wakes()), async || {
+                let source = rig.operator.status().await.sources.remove(0);
+                source.error.clone().ok_or(format!("{source:#?}"))
+            })
+            .await;
+            for part in [uri.as_str(), what, advice] {
+                assert!(error.message.contains(part), "{part}: {error:?}");
+            }
+        }
     }
 }
 

@@ -150,7 +150,12 @@ async fn oversized_document_is_rejected() {
         .put_document(CHANGES, "application/xml", " ".repeat(20_001));
     rig.operator.poll(NAME).await;
     let set = rig.until("failing", |set| set.state == "failing").await;
-    assert_eq!(set.error.unwrap().code, "too-large");
+    let error = set.error.unwrap();
+    assert_eq!(error.code, "too-large");
+    assert!(
+        error.message.contains("20000 bytes ([limits] document)"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -748,7 +748,12 @@ async fn oversized_member_is_rejected() {
             set.failed == 1 && set.resources == 3
         })
         .await;
-    assert_eq!(set.error.unwrap().code, "too-large");
+    let error = set.error.unwrap();
+    assert_eq!(error.code, "too-large");
+    assert!(
+        error.message.contains("1000 bytes ([limits] resource)"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -792,6 +797,11 @@ async fn oversized_package_is_not_fetched_and_the_list_is_used() {
             set.state == "in-sync" && set.resources == 12
         })
         .await;
-    assert_eq!(set.error.unwrap().code, "too-large");
+    let error = set.error.unwrap();
+    assert_eq!(error.code, "too-large");
+    assert!(
+        error.message.contains("500 bytes ([limits] package)"),
+        "{error:?}"
+    );
     assert_eq!(single_fetches(&rig, 12), 12);
 }

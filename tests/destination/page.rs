@@ -533,6 +533,7 @@ async fn open_pages_are_sent_news_and_are_few() {
         let stream = send(|| browse(&rig, Method::GET, "/page/events")).await;
         assert_eq!(stream.status(), StatusCode::OK);
         assert_eq!(stream.headers()["content-type"], "text/event-stream");
+        assert_eq!(stream.headers()["x-accel-buffering"], "no");
         open.push(stream);
     }
     let refused = send(|| browse(&rig, Method::GET, "/page/events")).await;

@@ -124,6 +124,7 @@ async fn feed_continues_as_a_stream_of_events() {
     rig.idle().await;
     let mut events = rig.operator.events(1).await;
     assert_eq!(events.headers()["content-type"], "text/event-stream");
+    assert_eq!(events.headers()["x-accel-buffering"], "no");
     let mut text = String::new();
     let mut read_until = async |lines: usize| -> Vec<(i64, FeedLine)> {
         while text.matches("\n\n").count() < lines {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use futures_util::{StreamExt, stream};
 use resyncd::config::{self, HttpConfig};
-use resyncd::fetch::{AllowedHosts, Bounds, Client, FetchError, HubAnswer, PartialPackage};
+use resyncd::fetch::{
+    AllowedHosts, Bounds, Client, FetchError, HubAnswer, PartialPackage, SizeLimit,
+};
 use resyncd_core::{HubUri, ResourceUri, TopicUri};
 use resyncd_testkit::SampleSource;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -58,7 +60,9 @@ pub(crate) async fn fetch_all(client: &Client, url: &Url) -> [Result<u64, &'stat
     let uri = ResourceUri::try_from(url.clone()).unwrap();
     let any = AllowedHosts::any();
     let content = async {
-        let content = client.get_content(&uri, &any, Some(LIMIT), None).await?;
+        let content = client
+            .get_content(&uri, &any, Some(SizeLimit::resource(LIMIT)), None)
+            .await?;
         let (mut content, mut length) = (content.unwrap(), 0);
         while let Some(chunk) = content.chunk().await? {
             length += chunk.len() as u64;
@@ -68,7 +72,9 @@ pub(crate) async fn fetch_all(client: &Client, url: &Url) -> [Result<u64, &'stat
     let content = content.await;
     let folder = tempfile::tempdir().unwrap();
     let partial = PartialPackage::open(folder.path(), url).unwrap();
-    let package = client.get_package(url, &any, Some(LIMIT), partial).await;
+    let package = client
+        .get_package(url, &any, Some(SizeLimit::package(LIMIT)), partial)
+        .await;
     let package = package.map(|package| package.received());
     [document, content, package].map(|result| result.map_err(|error: FetchError| error.code()))
 }
@@ -271,7 +277,9 @@ async fn trickling_document_times_out() {
     let client = client(Duration::from_millis(100));
     let url = site.url("/list.xml");
     let result = soon("the error", client.get_document(&url, None, LIMIT)).await;
-    assert_eq!(result.unwrap_err().code(), "timeout");
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), "timeout");
+    assert!(error.to_string().contains("[http] timeout"), "{error}");
 }
 
 /// The body of a redirect and that of a hub's rejection are read only briefly: the request does not wait for their end.

@@ -336,6 +336,8 @@ async fn further_authority_is_trusted_where_it_is_configured() {
     };
     let client = client.with_document_retries(quick);
     let error = client.get_document(&site.url("/a"), None, 99).await;
-    assert_eq!(error.err().unwrap().code(), "tls");
+    let error = error.err().unwrap();
+    assert_eq!(error.code(), "tls");
+    assert!(error.to_string().contains("[http] ca_file"), "{error}");
     assert_eq!(site.seen().len(), 1);
 }

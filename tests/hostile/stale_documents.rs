@@ -299,7 +299,7 @@ async fn stale_capability_list_deletes_nothing() {
     }
 }
 
-/// A set whose documents are older than `stale_after` is in sync as far as anybody can know, and reported.
+/// A set whose documents are older than `stale_after` is in sync as far as anybody can know, and waits for a person.
 #[tokio::test(flavor = "multi_thread")]
 async fn source_that_publishes_nothing_for_long_is_reported() {
     const YEAR: u64 = 365 * 24 * 3600;
@@ -315,8 +315,10 @@ async fn source_that_publishes_nothing_for_long_is_reported() {
         let set = rig.settled().await;
         assert!(set.newest_document_at.unwrap().starts_with("2020-01-01"));
         assert!(set.seconds_since_newest_document.unwrap() > 5 * YEAR);
-        let is_stale = set.notices.iter().any(|notice| notice.code == "stale");
-        assert_eq!(is_stale, stale_after.is_some());
+        assert_eq!(set.state, "in-sync");
+        let stale = set.attention.iter().find(|it| it.code == "stale");
+        assert_eq!(stale.is_some(), stale_after.is_some());
+        assert!(stale.is_none_or(|it| it.message.contains("stale_after")));
     }
     // A Source that publishes is not.
     let rig = Rig::start_with(resources(3), |config| {
@@ -324,5 +326,5 @@ async fn source_that_publishes_nothing_for_long_is_reported() {
     })
     .await;
     let set = rig.settled().await;
-    assert!(set.notices.iter().all(|notice| notice.code != "stale"));
+    assert!(set.attention.iter().all(|it| it.code != "stale"));
 }

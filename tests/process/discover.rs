@@ -482,6 +482,52 @@ async fn discovery_fails_where_nothing_it_found_can_be_read() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
+/// What servers answer in place of a document, with how a message describes it, and its advice.
+const NO_DOCUMENTS: [(&str, &str, &str); 3] = [
+    (
+        "<!DOCTYPE html><title>Log in</title>",
+        "an HTML page in place of a document, with the title \"Log in\"",
+        "[source.auth]",
+    ),
+    (" {\"error\": 1}", "JSON in place of a document", "an API"),
+    (
+        "",
+        "an empty body in place of a document",
+        "ask the operator",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_source_description_is_described() {
+    for (body, what, advice) in NO_DOCUMENTS {
+        let source = SampleSource::start(resources(1)).await.unwrap();
+        source.fail("/", Fault::Status(404), usize::MAX);
+        put(&source, "/.well-known/resourcesync", body);
+        let output = discover(&[&source.url()]).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let line = format!("{}.well-known/resourcesync: received {what}", source.url());
+        let printed = text(&output.stderr) + &text(&output.stdout);
+        for part in [line.as_str(), advice] {
+            assert!(printed.contains(part), "{part}: {output:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_capability_list_is_described() {
+    for (body, what, advice) in NO_DOCUMENTS {
+        let source = SampleSource::start(resources(1)).await.unwrap();
+        put(&source, "/set1/capabilitylist.xml", body);
+        let output = discover(&[&source.url()]).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let printed = text(&output.stderr) + &text(&output.stdout);
+        let list = source.capability_list(SET);
+        for part in [list.as_str(), what, advice, "[not-a-capability-list]"] {
+            assert!(printed.contains(part), "{part}: {output:?}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_401_states_where_the_credentials_belong() {
     let source = SampleSource::start(resources(1)).await.unwrap();

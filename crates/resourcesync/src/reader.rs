@@ -124,6 +124,7 @@ impl<R: BufRead> DocumentReader<R> {
         let (input, beginning) = DocumentInput::new(input)?;
         match Beginning::of(&beginning) {
             Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
+            Beginning::Json => Err(ReadError::Json),
             Beginning::UriList | Beginning::Unknown => Self::of_xml(input, base),
         }
     }
@@ -134,6 +135,7 @@ impl<R: BufRead> DocumentReader<R> {
         let (input, beginning) = DocumentInput::new(input)?;
         match Beginning::of(&beginning) {
             Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
+            Beginning::Json => Err(ReadError::Json),
             Beginning::UriList => Ok(Self::of_uris(input, base)),
             Beginning::Unknown => Self::of_xml(input, base),
         }

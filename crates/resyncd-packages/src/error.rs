@@ -50,7 +50,7 @@ pub enum PackageError {
         limit: u64,
     },
     /// The manifest is too long.
-    #[error("the manifest is larger than {limit} bytes")]
+    #[error("the manifest is larger than {limit} bytes; see [limits] document")]
     TooLarge {
         /// The maximum length in bytes.
         limit: u64,

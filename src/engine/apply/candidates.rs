@@ -130,7 +130,7 @@ pub(super) async fn fetch(
             TaskError::Mirror(_) | TaskError::Interrupted | TaskError::Panicked => {
                 return Err(error.into_failure(task));
             }
-            TaskError::Fetch(FetchError::TooLarge { .. }) => {}
+            TaskError::Fetch(FetchError::TooLarge(_)) => {}
             TaskError::Fetch(error) if candidate.is_own => is_absent = error.is_absent(),
             _ => count(context, &candidate, Some(&error)),
         }

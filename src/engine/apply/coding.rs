@@ -12,7 +12,7 @@ use resyncd_mirror::{Mirror, MirrorError, Staged};
 use resyncd_packages::max_expanded;
 use url::Url;
 
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, SizeLimit};
 
 /// How much is decoded and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;
@@ -197,7 +197,8 @@ fn decode(
         }
         length += read as u64;
         if let Some(limit) = limit.filter(|&limit| length > limit) {
-            return Err(DecodeError::Fetch(FetchError::TooLarge { limit }));
+            let limit = SizeLimit::resource(limit);
+            return Err(DecodeError::Fetch(FetchError::TooLarge(limit)));
         }
         if length > max_expanded(decoder.taken()) {
             return Err(DecodeError::Fetch(FetchError::Expansion));

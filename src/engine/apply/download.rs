@@ -13,7 +13,7 @@ use super::context::ApplyContext;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use super::task_error::TaskError;
 use crate::clock;
-use crate::fetch::{AllowedHosts, Content, Wanted};
+use crate::fetch::{AllowedHosts, Content, SizeLimit, Wanted};
 use crate::protocol::{Redaction, ServedVersion};
 use crate::store::Task;
 
@@ -146,7 +146,7 @@ async fn download_checked(
     let source = &context.source;
     let _work = source.works_on(&format!("download of {}", task.uri));
     let hosts = AllowedHosts::new(&source.source.hosts);
-    let limit = source.limits.resource;
+    let limit = source.limits.resource.map(SizeLimit::resource);
     let wanted = Wanted {
         media_type: task.content.media_type.as_deref(),
         coding: coding_of_try(task.attempts, &candidate.expected),

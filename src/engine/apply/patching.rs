@@ -21,7 +21,7 @@ use super::context::ApplyContext;
 use super::members::PackageMember;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use super::task_error::TaskError;
-use crate::fetch::{AllowedHosts, FetchError, Wanted};
+use crate::fetch::{AllowedHosts, FetchError, SizeLimit, Wanted};
 use crate::store::{Origin, Task};
 
 /// The relation of a patch (core, section 14.4).
@@ -216,8 +216,13 @@ async fn download(
 ) -> Result<Downloaded, PatchingError> {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
-    let limit = source.limits.resource.unwrap_or(u64::MAX);
-    let limit = limit.min(MAX_PATCH_BYTES);
+    let limit = match source.limits.resource {
+        Some(limit) if limit < MAX_PATCH_BYTES => SizeLimit::resource(limit),
+        _ => SizeLimit {
+            bytes: MAX_PATCH_BYTES,
+            stated_by: "the limit of patches",
+        },
+    };
     let wanted = Wanted {
         as_of: None,
         media_type: content.media_type.as_deref(),

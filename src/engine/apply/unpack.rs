@@ -12,7 +12,7 @@ use super::coding::{CodedContent, DecidedContent, DecodeError, is_compressed_fil
 use super::context::ApplyContext;
 use super::members::PackageMember;
 use super::received::{Description, ReceivedBytes, ReceivedResource};
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, SizeLimit};
 use crate::store::Task;
 
 /// How much is read and written at once, in bytes.
@@ -31,8 +31,8 @@ pub(super) enum UnpackError {
     /// Its content coding can't be undone.
     #[error(transparent)]
     Coding(FetchError),
-    #[error("it is larger than {limit} bytes")]
-    TooLarge { limit: u64 },
+    #[error("it is larger than {0}")]
+    TooLarge(SizeLimit),
     #[error(
         "it is not at the path that the manifest states, and nothing verifies the one that was found"
     )]
@@ -48,7 +48,7 @@ impl UnpackError {
             Self::Package(error) => error.code(),
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::Coding(error) => error.code(),
-            Self::TooLarge { .. } => "too-large",
+            Self::TooLarge(_) => "too-large",
             Self::Unproven => "unproven-member",
             Self::Interrupted => "interrupted",
         }
@@ -131,7 +131,7 @@ fn stage(
 ) -> Result<Staged, UnpackError> {
     let limit = context.source.limits.resource;
     let check_limit = |length: u64| match limit {
-        Some(limit) if length > limit => Err(UnpackError::TooLarge { limit }),
+        Some(limit) if length > limit => Err(UnpackError::TooLarge(SizeLimit::resource(limit))),
         _ => Ok(()),
     };
     let mut size = CHUNK;

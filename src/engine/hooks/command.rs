@@ -62,7 +62,7 @@ pub(super) enum CommandError {
     #[error("the program has ended with {status}{errors}")]
     Failed { status: ExitStatus, errors: String },
     /// It has taken too long, and was ended.
-    #[error("the program has taken longer than {} s and was ended{errors}", .timeout.as_secs_f32())]
+    #[error("the program has taken longer than {} s (`timeout` of the hook) and was ended{errors}", .timeout.as_secs_f32())]
     Timeout { timeout: Duration, errors: String },
     /// It was ended because the daemon, or the hook, stops.
     #[error("the program was ended because its hook stops")]

@@ -68,7 +68,7 @@ enum HookError {
     Command(#[from] CommandError),
     #[error("the request has no answer: {0}")]
     Request(#[from] FetchError),
-    #[error("no answer within {} s", .0.as_secs_f32())]
+    #[error("no answer within {} s; see `timeout` of the hook", .0.as_secs_f32())]
     Timeout(Duration),
     #[error("the receiver answers {status}")]
     Refused {
@@ -328,7 +328,13 @@ impl HookWorker {
                     () = self.stop.cancelled() => return Err(CommandError::Stopped.into()),
                     answer = tokio::time::timeout(hook.timeout, sending) => answer,
                 };
-                match answer.map_err(|_| HookError::Timeout(hook.timeout))?? {
+                // The client may notice it first.
+                match answer
+                    .unwrap_or(Err(FetchError::Timeout))
+                    .map_err(|error| match error {
+                        FetchError::Timeout => HookError::Timeout(hook.timeout),
+                        error => HookError::Request(error),
+                    })? {
                     WebhookAnswer::Accepted => Ok(()),
                     WebhookAnswer::Gone => Err(HookError::Gone),
                     WebhookAnswer::Refused {

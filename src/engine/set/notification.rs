@@ -20,7 +20,7 @@ use super::untrusted::{Claim, UntrustedNames};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, SizeLimit};
 use crate::store::{Change, DeliveryOutcome, SetId};
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
@@ -251,7 +251,7 @@ fn unzip(body: &[u8], limit: u64) -> Result<Vec<u8>, FetchError> {
         .read_to_end(&mut plain)
         .map_err(|error| FetchError::BadGzip(error.to_string()))?;
     if plain.len() as u64 > limit {
-        return Err(FetchError::TooLarge { limit });
+        return Err(FetchError::TooLarge(SizeLimit::notification(limit)));
     }
     Ok(plain)
 }
@@ -295,7 +295,8 @@ mod tests {
         encoder.write_all(&[b' '; 1000]).unwrap();
         let body = encoder.finish().unwrap();
         assert_eq!(unzip(&body, 1000), Ok(vec![b' '; 1000]));
-        assert_eq!(unzip(&body, 999), Err(FetchError::TooLarge { limit: 999 }));
+        let limit = SizeLimit::notification(999);
+        assert_eq!(unzip(&body, 999), Err(FetchError::TooLarge(limit)));
         let cut = unzip(&body[..body.len() - 9], 1000);
         assert_eq!(cut.unwrap_err().code(), "bad-gzip");
     }

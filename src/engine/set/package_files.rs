@@ -18,7 +18,7 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::{expect_capability, expect_undamaged};
 use crate::engine::package_permits::PackagePermit;
-use crate::fetch::{AllowedHosts, FetchError, FetchedDocument, PartialPackage, pause};
+use crate::fetch::{AllowedHosts, FetchError, FetchedDocument, PartialPackage, SizeLimit, pause};
 use crate::metrics::CountedWait;
 use crate::status::StatusError;
 use crate::store::SetId;
@@ -170,8 +170,12 @@ impl PackageFiles {
         let context = &self.context;
         let uri = &entry.uri;
         let hosts = AllowedHosts::new(&context.source.hosts);
-        let limits = [context.limits.package, entry.content.length];
-        let limit = limits.into_iter().flatten().min();
+        let stated = entry.content.length.map(|bytes| SizeLimit {
+            bytes,
+            stated_by: "the length that its dump states",
+        });
+        let limits = [context.limits.package.map(SizeLimit::package), stated];
+        let limit = limits.into_iter().flatten().min_by_key(|limit| limit.bytes);
         let mut partial = self.partial(set, uri).await?;
         let resumed_from = partial.received();
         let (mut reached, mut tried) = (resumed_from, 0);

@@ -13,7 +13,7 @@ use url::Url;
 use super::fetch::{failure_of, is_in_future, task_of};
 use crate::engine::apply::context::ApplyContext;
 use crate::engine::apply::task_error::TaskError;
-use crate::fetch::{AllowedHosts, Client, FetchError};
+use crate::fetch::{AllowedHosts, Client, FetchError, SizeLimit};
 use crate::protocol::{Memento, TimeMap, parse_time_map};
 use crate::store::{VersionFailure, VersionResult, VersionTask};
 
@@ -143,7 +143,11 @@ impl TimeMapReader<'_> {
         let uri = ResourceUri::try_from(url.clone()).map_err(|_| FetchError::LongUri)?;
         let hosts = AllowedHosts::new(self.hosts);
         let _reading = self.reading.acquire().await;
-        let asked = self.client.get_content(&uri, &hosts, Some(MAX_PAGE), None);
+        let limit = SizeLimit {
+            bytes: MAX_PAGE,
+            stated_by: "the limit of TimeMaps",
+        };
+        let asked = self.client.get_content(&uri, &hosts, Some(limit), None);
         let Some(mut content) = asked.await? else {
             return Ok(TimeMap::default());
         };

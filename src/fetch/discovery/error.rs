@@ -1,6 +1,6 @@
 //! Why a discovery failed, or a part of it.
 
-use resourcesync::{Capability, ReadError};
+use resourcesync::ReadError;
 use resyncd_core::ErrorClass;
 use url::Url;
 
@@ -42,9 +42,14 @@ pub enum DiscoveryError {
     /// A Source Description without Capability Lists.
     #[error("the Source Description {0} lists no Capability List")]
     NoCapabilityList(Url),
-    /// A document of another kind in place of a Capability List.
-    #[error("not a Capability List, but {}", .0.as_ref().map_or("a document without a capability", Capability::as_str))]
-    NotACapabilityList(Option<Capability>),
+    /// Something else in place of a Capability List.
+    #[error("{uri} is not a Capability List: {found}")]
+    NotACapabilityList {
+        /// Where it is.
+        uri: String,
+        /// What it is, for a person.
+        found: String,
+    },
     /// A document at the URI of a sitemap that is none.
     #[error("neither a sitemap nor a ResourceSync document")]
     NotASitemap,
@@ -73,7 +78,7 @@ impl DiscoveryError {
             Self::Read { code, .. } => code,
             Self::NoSourceDescription { .. } => "no-source-description",
             Self::NoCapabilityList(_) => "no-capability-list",
-            Self::NotACapabilityList(_) => "not-a-capability-list",
+            Self::NotACapabilityList { .. } => "not-a-capability-list",
             Self::NotASitemap => "not-a-sitemap",
             Self::NestedTooDeep => "nested-too-deep",
             Self::TooManyDocuments => "too-many-documents",
@@ -108,6 +113,13 @@ impl DiscoveryError {
         }
     }
 
+    pub(super) fn not_a_capability_list(uri: &Url, found: &impl ToString) -> Self {
+        Self::NotACapabilityList {
+            uri: uri.to_string(),
+            found: found.to_string(),
+        }
+    }
+
     pub(in crate::fetch) fn fetching(uri: &Url, error: FetchError) -> Self {
         Self::Fetch {
             uri: uri.to_string(),
@@ -131,7 +143,7 @@ impl DiscoveryError {
             Self::Read { .. }
             | Self::NoSourceDescription { .. }
             | Self::NoCapabilityList(_)
-            | Self::NotACapabilityList(_)
+            | Self::NotACapabilityList { .. }
             | Self::NotASitemap
             | Self::NestedTooDeep
             | Self::TooManyDocuments
@@ -208,7 +220,10 @@ mod tests {
             (read, Unusable),
             (DiscoveryError::nothing_from(&url), Unusable),
             (DiscoveryError::NoCapabilityList(url.clone()), Unusable),
-            (DiscoveryError::NotACapabilityList(None), Unusable),
+            (
+                DiscoveryError::not_a_capability_list(&url, &String::new()),
+                Unusable,
+            ),
             (DiscoveryError::NotASitemap, Unusable),
             (DiscoveryError::NestedTooDeep, Unusable),
             (DiscoveryError::TooManyDocuments, Unusable),

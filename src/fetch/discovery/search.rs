@@ -400,7 +400,7 @@ impl<'a> Search<'a> {
                     }
                     fallback.extend(visits(index, FoundBy::Link));
                 }
-                Ok(DocumentRole::Page { links }) => {
+                Ok(DocumentRole::Page { links, .. }) => {
                     self.linked.extend(links.iter().cloned());
                     let is_robots = found_by == FoundBy::Start && uri.path() == ROBOTS;
                     if found_by == FoundBy::Robots && links.is_empty() {
@@ -550,7 +550,7 @@ impl<'a> Search<'a> {
                         level.extend(found.lists);
                     }
                     Ok((other, _)) => {
-                        let error = DiscoveryError::NotACapabilityList(other.capability());
+                        let error = DiscoveryError::not_a_capability_list(&uri, &other);
                         discovery.failed.push((uri, error));
                     }
                     Err(error) => discovery.failed.push((uri, error)),

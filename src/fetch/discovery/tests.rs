@@ -644,11 +644,12 @@ async fn a_capability_list_is_fetched_again_only_when_it_changed() {
         .await;
     assert_eq!(again, Ok(None));
     let other = uri.join("/d").unwrap();
-    assert_eq!(
-        client.capability_list(&other, None, LIMIT).await,
-        Err(DiscoveryError::NotACapabilityList(Some(
-            Capability::Description
-        )))
+    let error = client.capability_list(&other, None, LIMIT).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), "not-a-capability-list");
+    assert!(
+        error.to_string().contains("a Source Description"),
+        "{error}"
     );
 }
 

@@ -14,7 +14,7 @@ use resyncd_packages::Package;
 use super::*;
 use crate::config;
 use crate::fetch::test_site::{self, Received, TestSite};
-use crate::fetch::{AllowedHosts, Client, FetchError};
+use crate::fetch::{AllowedHosts, Client, FetchError, SizeLimit};
 
 /// Opens what is on disk of a package once it is closed: the last write of a dropped download may be under way, and a process that
 /// another test starts has a copy of every descriptor for a moment.
@@ -176,7 +176,12 @@ impl Rig {
     async fn get_up_to(&self, limit: Option<u64>) -> Result<PartialPackage, FetchError> {
         let client = test_site::client();
         client
-            .get_package(&self.uri(), &AllowedHosts::any(), limit, self.partial())
+            .get_package(
+                &self.uri(),
+                &AllowedHosts::any(),
+                limit.map(SizeLimit::package),
+                self.partial(),
+            )
             .await
     }
 
@@ -417,7 +422,7 @@ async fn packages_over_the_limit_are_rejected() {
         })
         .await;
         let error = rig.get_up_to(Some(2_999_999)).await.unwrap_err();
-        assert_eq!(error, FetchError::TooLarge { limit: 2_999_999 });
+        assert_eq!(error, FetchError::TooLarge(SizeLimit::package(2_999_999)));
         rig.assert_complete(&rig.get_up_to(Some(3_000_000)).await.unwrap());
     }
     let rig = Rig::cut_short(ServedPackage::default(), |_| {}).await;

@@ -84,7 +84,7 @@ async fn message_longer_than_the_limit_ends_the_connection() {
         let (mut socket, mut server) = connected(100).await;
         server.write_all(&bytes).await.unwrap();
         let error = next(&mut socket).await.unwrap_err();
-        assert_eq!(error, SocketError::TooLarge { limit: 100 });
+        assert_eq!(error, SocketError::TooLarge(SizeLimit::notification(100)));
     }
 }
 

@@ -59,7 +59,7 @@ pub enum XmppError {
     #[error("a stanza was not complete within 300 seconds")]
     Endless,
     /// A stanza is longer than allowed.
-    #[error("a stanza is larger than {0} bytes")]
+    #[error("a stanza is larger than {0} bytes; see [limits] notification")]
     TooLarge(usize),
     /// A start tag of a stanza is longer than allowed.
     #[error("{0}")]

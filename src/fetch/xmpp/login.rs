@@ -17,6 +17,7 @@ use super::scram::{Mechanism, Scram};
 use super::stanza::AROUND;
 use super::stream::{AnyConnection, XmlStream, condition, escaped, shown, unexpected};
 use crate::config::XmppConfig;
+use crate::fetch::error::{find, tls_text};
 
 /// The longest stanza before the server has proved who it is, in bytes.
 const LONGEST_BEFORE: usize = 64 << 10;
@@ -133,7 +134,10 @@ async fn encrypt(
     let name = name.map_err(|error| XmppError::Tls(error.to_string()))?;
     let connector = TlsConnector::from((credentials.tls)()?);
     let connection = connector.connect(name, connection).await;
-    let connection = connection.map_err(|error| XmppError::Tls(error.to_string()))?;
+    let connection = connection.map_err(|error| {
+        let found = find::<rustls::Error>(&error);
+        XmppError::Tls(found.map_or_else(|| error.to_string(), tls_text))
+    })?;
     Ok(XmlStream::new(Box::new(connection), LONGEST_BEFORE))
 }
 

@@ -1,4 +1,4 @@
-//! What a document is, as far as its first bytes show it: a web page with its title, or a list of URIs as plain text.
+//! What a document is, as far as its first bytes show it: a web page with its title, JSON, or a list of URIs as plain text.
 
 use std::borrow::Cow;
 
@@ -16,6 +16,8 @@ pub(super) enum Beginning {
         /// Its title, if it is near the begin.
         title: Option<String>,
     },
+    /// An object or an array of JSON.
+    Json,
     /// A URI on each line.
     UriList,
 }
@@ -47,6 +49,9 @@ impl Beginning {
                 .iter()
                 .all(|byte| !byte.is_ascii_whitespace() && *byte != b'<');
             return if is_uri { Self::UriList } else { Self::Unknown };
+        }
+        if rest.starts_with(b"{") || rest.starts_with(b"[") {
+            return Self::Json;
         }
         // Comments and instructions may precede the first tag.
         while let Some(end) = if rest.starts_with(b"<!--") {

@@ -19,6 +19,12 @@ pub enum ReadError {
     /// A web page, with its title: the URI leads elsewhere, or the Source answers an error with status 200.
     #[error("received an HTML page in place of a document{}", title_of(.0.as_deref()))]
     HtmlPage(Option<String>),
+    /// JSON.
+    #[error("received JSON in place of a document")]
+    Json,
+    /// Nothing, or only white space.
+    #[error("received an empty body in place of a document")]
+    Empty,
     /// A feed, with the name of its format.
     #[error("received a feed ({0}) in place of a document")]
     Feed(&'static str),
@@ -95,7 +101,9 @@ impl ReadError {
                 at,
                 name: form(&name),
             },
-            error @ (Self::Feed(_)
+            error @ (Self::Json
+            | Self::Empty
+            | Self::Feed(_)
             | Self::Doctype(_)
             | Self::CutShort(_)
             | Self::TrailingContent(_)
@@ -110,7 +118,7 @@ impl ReadError {
     /// The stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NotXml { .. } => "not-xml",
+            Self::NotXml { .. } | Self::Json | Self::Empty => "not-xml",
             Self::HtmlPage(_) => "html-page",
             Self::Feed(_) => "unsupported-feed",
             Self::WrongRoot { .. } => "wrong-root",

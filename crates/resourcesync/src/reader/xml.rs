@@ -382,7 +382,7 @@ impl<R: BufRead> XmlEvents<R> {
                 })
             }
             Event::Eof => match self.section {
-                XmlSection::Nothing => Err(not_xml(place.place(), &"the document is empty")),
+                XmlSection::Nothing => Err(ReadError::Empty),
                 XmlSection::Root if self.open.is_reopened => {
                     self.section = XmlSection::Epilog;
                     Ok(XmlEvent::End)

@@ -14,7 +14,7 @@ use crate::engine::set::polled_document::poll_document;
 use crate::engine::set::state::SetState;
 use crate::engine::test_source::{Answering, NAME, TestSource};
 use crate::fetch::network::HttpNetwork;
-use crate::fetch::{Bounds, FetchError};
+use crate::fetch::{Bounds, FetchError, SizeLimit};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -78,7 +78,7 @@ fn answer_does_not_count_where_another_request_may_succeed_by_now() {
         (limited, false),
         (FetchError::Io("no space left on device".to_owned()), false),
         (FetchError::Timeout, false),
-        (FetchError::TooLarge { limit: 5 }, true),
+        (FetchError::TooLarge(SizeLimit::document(5)), true),
     ] {
         let answer = EarlyAnswer {
             known: None,

@@ -82,6 +82,27 @@ fn xml_of_another_kind_is_rejected() {
 }
 
 #[test]
+fn error_states_what_is_there_in_place_of_a_document() {
+    for (text, what) in [
+        ("", "an empty body"),
+        (" \n", "an empty body"),
+        ("\u{feff}", "an empty body"),
+        (" {\"error\": 1}", "JSON"),
+        ("\u{feff}[]", "JSON"),
+        (
+            "<html><title>Log in</title>",
+            "an HTML page in place of a document, with the title \"Log in\"",
+        ),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("received {what}")),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
 fn malformed_xml_is_rejected() {
     for (inside, code) in [
         ("<url><loc>http://example.com/</url></loc>", "not-xml"),
