@@ -53,6 +53,8 @@ pub(super) struct SourceContext {
     pub(super) recent_changes: RecentChanges,
     /// Makes the Source's worker discover its sets again.
     pub(super) rediscover: Notify,
+    /// Notified when the mirror's folder was not at its path.
+    pub(super) mirror_doubted: Notify,
     /// Ends the workers.
     pub(super) stop: CancellationToken,
     /// Cancelled when the subscriptions are being ended for good: no channel is subscribed to any more.

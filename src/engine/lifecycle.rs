@@ -252,6 +252,7 @@ impl Engine {
             heartbeats: self.heartbeats.clone(),
             recent_changes: RecentChanges::since(clock::now().wall),
             rediscover: Notify::new(),
+            mirror_doubted: Notify::new(),
             stop: self.stop.child_token(),
             retired: CancellationToken::new(),
         })

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support::{Rig, SET, eventually, files, resources};
 
@@ -81,7 +82,10 @@ async fn mirror_that_an_empty_folder_replaces_is_missing_until_it_is_back() {
 /// Nothing is to be written meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn mirror_that_loses_its_id_is_missing_until_it_is_back() {
-    let rig = Rig::start(resources(3)).await;
+    let rig = Rig::start_with(resources(3), |config| {
+        config.sources[0].poll_interval = Duration::from_secs(1);
+    })
+    .await;
     rig.settled().await;
     let id = rig.config.sources[0].mirror.join(".resyncd/id");
     let elsewhere = id.with_file_name("elsewhere");

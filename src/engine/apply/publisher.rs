@@ -284,6 +284,9 @@ impl Publisher {
             results
         });
         let results = publishing.await.map_err(|_| Panicked)?;
+        if results.iter().any(is_of_missing_mirror) {
+            context.source.mirror_doubted.notify_one();
+        }
         catch_panic(commit_results(context, results)).await?
     }
 
@@ -627,6 +630,10 @@ pub(super) fn publish(
     remove(mirror, removals, &mut results);
     publish_files(mirror, fetched, &mut results);
     remove_unrecorded(mirror, results)
+}
+
+fn is_of_missing_mirror(result: &TaskResult) -> bool {
+    matches!(result, TaskResult::Failed { failure, .. } if failure.code == "mirror-missing")
 }
 
 /// What becomes of tasks whose mirror is not there: nothing is changed, and what was read of its files proves nothing.

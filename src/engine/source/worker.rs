@@ -45,8 +45,10 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause before a mirror is tried again that could not be opened: that requests nothing of anybody.
 const LONGEST_MIRROR_PAUSE: Duration = Duration::from_secs(10);
 
-/// How often it is checked that the mirror's folder is still at its path.
-const MIRROR_CHECK_PACE: Duration = Duration::from_secs(5);
+/// That the mirror's folder is still at its path is checked at the pace of the polls, but no more often than this.
+const SHORTEST_MIRROR_PACE: Duration = Duration::from_secs(5);
+/// The longest time between two of these checks.
+const LONGEST_MIRROR_PACE: Duration = Duration::from_secs(600);
 
 /// Why the worker of a Source has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,7 +184,7 @@ impl SourceWorker {
         let mirror = Arc::new(mirror);
         let packages = PackageFiles::new(Arc::clone(&self.context), &mirror);
         self.begin_counts().await;
-        let moved = mirror_moved(self.context.name().to_owned(), Arc::clone(&mirror));
+        let moved = mirror_moved(Arc::clone(&self.context), Arc::clone(&mirror));
         let executing = execute_tasks(Arc::clone(&self.context), mirror);
         let executor = tokio::spawn(self.context.watched("executor", executing));
         let end = tokio::select! {
@@ -490,9 +492,14 @@ impl SourceWorker {
 
 /// Waits until the folder at the mirror's path is not the one that is open, or has not its id any more. Other errors prove nothing:
 /// what is written fails as well, and is reported.
-async fn mirror_moved(source: String, mirror: Arc<Mirror>) {
+async fn mirror_moved(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
+    let pace = context.source.poll_interval;
+    let pace = pace.clamp(SHORTEST_MIRROR_PACE, LONGEST_MIRROR_PACE);
     loop {
-        tokio::time::sleep(MIRROR_CHECK_PACE).await;
+        tokio::select! {
+            () = tokio::time::sleep(pace) => {}
+            () = context.mirror_doubted.notified() => {}
+        }
         let mirror = Arc::clone(&mirror);
         let checking = tokio::task::spawn_blocking(move || {
             mirror.check_place()?;
@@ -503,7 +510,7 @@ async fn mirror_moved(source: String, mirror: Arc<Mirror>) {
         {
             tracing::warn!(
                 code = error.code(),
-                source,
+                source = context.name(),
                 %error,
                 "the mirror is opened anew"
             );
