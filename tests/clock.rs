@@ -240,7 +240,9 @@ async fn subscription_that_is_not_verified_is_reported() {
             let error = channel.error.as_ref();
             channel.rejected_verifications == 1
                 && error.is_some_and(|error| {
-                    error.code == "not-verified" && error.message.contains("public_url")
+                    error.code == "not-verified"
+                        && error.message.contains("public_url")
+                        && error.message.contains("http://other.example/")
                 })
         })
     })

@@ -237,7 +237,12 @@ async fn verify(
         return StatusCode::BAD_REQUEST.into_response();
     };
     let (granted, spread) = (verification.lease_seconds, spread());
-    let write = || store.verify_channel((channel.id, slot), &topics, intent, granted, spread);
+    let stated: Vec<&str> = topics.iter().map(TopicUri::as_str).collect();
+    let stated = channel
+        .added_to(&callback.secrets.current())
+        .excerpt(&stated.join(" "), MAX_STATED);
+    let read = (topics.as_slice(), stated.as_str());
+    let write = || store.verify_channel((channel.id, slot), read, intent, granted, spread);
     match with_retries(write).await {
         Ok(true) => (
             [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
@@ -250,14 +255,6 @@ async fn verify(
                 .throttle
                 .should_log((channel.id, code), clock::now().mono)
             {
-                let stated = topics
-                    .iter()
-                    .map(TopicUri::as_str)
-                    .collect::<Vec<_>>()
-                    .join(" ");
-                let stated = channel
-                    .added_to(&callback.secrets.current())
-                    .excerpt(&stated, MAX_STATED);
                 tracing::warn!(code, source = channel.source, topic = %channel.subscribed_topic, hub = channel.hub_name(), stated,
                     mode = verification.mode.as_str(), "verification of intent rejected: it is not for a pending request");
             }

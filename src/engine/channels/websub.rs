@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use resyncd_core::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
-    Now,
+    NOT_VERIFIED, Now,
 };
 use websub::Intent;
 
@@ -116,7 +116,14 @@ pub(super) async fn drive_to_end(
                 tracing::info!(code = failure.code, source = context.source, topic = %channel.topic, %hub,
                     error = failure.message, "hub refused the subscription; trying the next hub");
             }
-            Some(ChannelReport::Failed(failure)) => {
+            Some(ChannelReport::Failed(mut failure)) => {
+                if failure.code == NOT_VERIFIED
+                    && let Some(other) = &record.rejected_topic
+                {
+                    failure.message.push_str(&format!(
+                        "; a verification of another topic was rejected: {other}"
+                    ));
+                }
                 context.report(channel, record.hub_name(), failure);
             }
         }

@@ -147,7 +147,8 @@ CREATE TABLE channel (
     waiting INTEGER NOT NULL DEFAULT 0,
     unverified_since INTEGER,
     transport TEXT NOT NULL DEFAULT 'websub',
-    denial_hub TEXT
+    denial_hub TEXT,
+    rejected_topic TEXT
 );
 CREATE INDEX channel_of_set ON channel (set_id);
 CREATE UNIQUE INDEX channel_next_token ON channel (next_token) WHERE next_token IS NOT NULL;

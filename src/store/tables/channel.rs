@@ -80,6 +80,8 @@ pub struct ChannelRecord {
     pub gaps: u64,
     /// Verifications of intent that were refused.
     pub rejected_verifications: u64,
+    /// The topic that the last of them named in place of the one that was asked for, shortened and without secrets.
+    pub rejected_topic: Option<String>,
     /// Deliveries in the inbox.
     pub inbox: u64,
     /// Their bytes.
@@ -249,6 +251,7 @@ impl ChannelRecord {
             rejected: count("rejected")?,
             gaps: count("gaps")?,
             rejected_verifications: count("rejected_verifications")?,
+            rejected_topic: row.get("rejected_topic")?,
             inbox: count("waiting")?,
             inbox_bytes: count("waiting_bytes")?,
         })
@@ -260,7 +263,7 @@ const COLUMNS: &str =
     state, asked, asked_lease, asked_at, expires_at, renew_at, next_try_at, failures, left_for_good,
     last_notification_at, received, applied, duplicate, rejected, gaps,
     own_hub, own_topic, own_base, next_hub, next_topic, next_base, next_token, next_secret, working_hub, former_of, not_before,
-    denial, denied_at, denial_hub, fault, fault_at, silences, rejected_verifications, begun, paced_until,
+    denial, denied_at, denial_hub, fault, fault_at, silences, rejected_verifications, rejected_topic, begun, paced_until,
     waiting, waiting_bytes, unverified_since, transport,
     (SELECT source FROM source_set WHERE source_set.id = channel.set_id) AS source";
 
@@ -585,11 +588,15 @@ pub(in crate::store) fn clear_pending(sql: &Connection, id: ChannelId) -> Result
     update(sql, clear, [id])
 }
 
-/// Counts a verification of intent that was refused.
-pub(in crate::store) fn count_rejected_verification(sql: &Connection, id: ChannelId) -> Result<()> {
-    let count =
-        "UPDATE channel SET rejected_verifications = rejected_verifications + 1 WHERE id = ?1";
-    update(sql, count, [id])
+/// Counts a verification of intent that was refused. `topic`: what it named in place of the topic that was asked for.
+pub(in crate::store) fn count_rejected_verification(
+    sql: &Connection,
+    id: ChannelId,
+    topic: Option<&str>,
+) -> Result<()> {
+    let count = "UPDATE channel SET rejected_verifications = rejected_verifications + 1, rejected_topic = ?2
+         WHERE id = ?1";
+    update(sql, count, params![id, topic])
 }
 
 /// Counts a delivery that was rejected before it was stored.

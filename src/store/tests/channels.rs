@@ -82,7 +82,7 @@ async fn each_subscription_is_found_by_its_own_callback() {
     let verify = |slot| {
         world
             .store
-            .verify_channel((id, slot), &topics, Intent::Subscribe, None, 0.0)
+            .verify_channel((id, slot), (&topics, ""), Intent::Subscribe, None, 0.0)
     };
     assert!(verify(Next).await.unwrap());
     assert_eq!(world.slot("second").await, Some((id, Own, false)));

@@ -123,25 +123,27 @@ impl Store {
     }
 
     /// Compares a hub's verification of intent with what was requested, and returns whether to confirm it. `topics`: the
-    /// readings of the topic that it states; `granted` is in seconds; `spread`, from 0 to 1, selects the time of the renewal.
+    /// readings of the topic that it states, and `stated` them for a person; `granted` is in seconds; `spread`, from 0 to 1, selects the time of the renewal.
     /// A refusal is counted. The lease is dated within the transaction: a clock step that is detected moves only the dates that
     /// were written before.
     pub async fn verify_channel(
         self: &Arc<Self>,
         (id, slot): (ChannelId, CallbackSlot),
-        topics: &[TopicUri],
+        (topics, stated): (&[TopicUri], &str),
         intent: Intent,
         granted: Option<u64>,
         spread: f64,
     ) -> Result<bool, StoreError> {
-        let topics = topics.to_vec();
+        let (topics, stated) = (topics.to_vec(), stated.to_owned());
         self.write(move |tx| {
             let (answer, record) = change_in(tx, id, None, |channel| {
                 let now = clock::now().wall;
                 channel.verify(now, slot, &topics, intent, granted, spread)
             })?;
             if answer == VerificationAnswer::Reject {
-                channel::count_rejected_verification(tx.sql, id)?;
+                let is_other = !topics.contains(&record.subscribed_topic);
+                let other = is_other.then_some(stated.as_str());
+                channel::count_rejected_verification(tx.sql, id, other)?;
             }
             tx.wake(Wake::Channel(record.set, id));
             Ok(answer != VerificationAnswer::Reject)
@@ -154,7 +156,7 @@ impl Store {
         self: &Arc<Self>,
         id: ChannelId,
     ) -> Result<(), StoreError> {
-        self.write(move |tx| Ok(channel::count_rejected_verification(tx.sql, id)?))
+        self.write(move |tx| Ok(channel::count_rejected_verification(tx.sql, id, None)?))
             .await
     }
 
