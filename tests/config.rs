@@ -106,7 +106,7 @@ const KEYS: [(&str, &str); 74] = [
     ("http.proxy", "\"\""),
     ("http.no_proxy", "[]"),
     ("http.ca_file", "\"\""),
-    ("limits.document", "\"512MiB\""),
+    ("limits.document", "\"64MiB\""),
     ("limits.notification", "\"8MiB\""),
     ("limits.resource", "\"0\""),
     ("limits.package", "\"0\""),

@@ -100,7 +100,7 @@ impl Default for HttpConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            document: 512 * MIB,
+            document: 64 * MIB,
             notification: 8 * MIB,
             uri: MAX_URI_BYTES,
             resource: None,
