@@ -118,7 +118,8 @@ pub(super) fn of_stale_set(
     age: Duration,
     now: DateTime<Utc>,
 ) -> Option<Attention> {
-    let since = TimeDelta::from_std(age.checked_sub(after)?).ok()?;
+    let over = age.checked_sub(after).filter(|over| !over.is_zero())?;
+    let since = TimeDelta::from_std(over).ok()?;
     let message = format!(
         "nothing newer was published for {} s (stale_after: {} s): the Source rests, or somebody withholds its changes",
         age.as_secs(),

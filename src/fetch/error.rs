@@ -26,36 +26,29 @@ pub struct SizeLimit {
 }
 
 impl SizeLimit {
+    /// A limit, and what states it.
+    pub fn new(bytes: u64, stated_by: &'static str) -> Self {
+        Self { bytes, stated_by }
+    }
+
     /// The limit of a document.
     pub fn document(bytes: u64) -> Self {
-        Self {
-            bytes,
-            stated_by: "[limits] document",
-        }
+        Self::new(bytes, "[limits] document")
     }
 
     /// The limit of a notification.
     pub fn notification(bytes: u64) -> Self {
-        Self {
-            bytes,
-            stated_by: "[limits] notification",
-        }
+        Self::new(bytes, "[limits] notification")
     }
 
     /// The limit of a resource.
     pub fn resource(bytes: u64) -> Self {
-        Self {
-            bytes,
-            stated_by: "[limits] resource",
-        }
+        Self::new(bytes, "[limits] resource")
     }
 
     /// The limit of a package.
     pub fn package(bytes: u64) -> Self {
-        Self {
-            bytes,
-            stated_by: "[limits] package",
-        }
+        Self::new(bytes, "[limits] package")
     }
 
     /// [`FetchError::TooLarge`] if a length is over a limit.

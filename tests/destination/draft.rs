@@ -579,7 +579,7 @@ fn example(text: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn source_of_the_examples_is_mirrored() {
     let source = site(&["/res1", "/res2", "/res3"]).await;
-    let listed = include_str!("../documents/draft-0.1/5.1.xml");
+    let listed = include_str!("../../crates/resourcesync/tests/documents/draft-0.1/5.1.xml");
     put(&source, SITEMAP, &example(listed));
     put(&source, CURRENT, &change_set(None, &[]));
     let draft = Draft::follow(source).await;
@@ -588,7 +588,7 @@ async fn source_of_the_examples_is_mirrored() {
         .await;
     draft.in_sync_until("2012-08-08T16:30:00Z").await;
     // A deletion, an update that is known, and a creation, all of them before the time of the Sitemap.
-    let changes = include_str!("../documents/draft-0.1/6.1.xml");
+    let changes = include_str!("../../crates/resourcesync/tests/documents/draft-0.1/6.1.xml");
     draft.put(CURRENT, &example(changes));
     draft
         .until_pages(&[("/res1", "/res1"), ("/res3", "/res3")])
@@ -601,9 +601,9 @@ async fn source_of_the_examples_is_mirrored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn change_set_of_the_examples_may_be_there_before_the_sitemap_is_read() {
     let source = site(&["/res1", "/res2", "/res3"]).await;
-    let listed = include_str!("../documents/draft-0.1/5.1.xml");
+    let listed = include_str!("../../crates/resourcesync/tests/documents/draft-0.1/5.1.xml");
     put(&source, SITEMAP, &example(listed));
-    let changes = include_str!("../documents/draft-0.1/6.1.xml");
+    let changes = include_str!("../../crates/resourcesync/tests/documents/draft-0.1/6.1.xml");
     put(&source, CURRENT, &example(changes));
     let draft = Draft::follow(source).await;
     draft.in_sync_until("2012-08-08T16:30:00Z").await;

@@ -9,27 +9,27 @@
 //! | `up` that skips a level, points down, or is missing | [`entry_points`]: `up_…`, `missing_up_…` |
 //! | no `index` in the lists of an index | [`lists`] and [`changes`]: `index_…` |
 //! | a capability listed twice, one of them of another kind | [`entry_points`]: `capability_listed_twice_…` |
-//! | a capability misspelt | [`entry_points`]: `misspelt_capabilities_…`, [`reading`] |
+//! | a capability misspelt | [`entry_points`]: `misspelt_capabilities_…`, `reading` |
 //! | the URI of a list changes at each publication | [`entry_points`]: `list_with_a_new_uri_…` |
 //! | a Change List newest first, grouped by kind, in random order | [`changes`]: `order_…` |
 //! | a Change List without `from`, without times; an index with `at` | [`changes`]: `change_list_without_…`, `index_of_change_lists_…` |
 //! | a Resource List without `at`, or with `from` | [`lists`]: `resource_list_without_at_…`, `resource_list_with_from_…` |
 //! | times with day precision, without zone, with a space, with an offset, local | [`times`], and the tests of `resourcesync::datetime` |
-//! | two `rs:md`; `md` before `ln` and `loc` | [`lists`]: `elements_in_any_order_…`, [`reading`] |
-//! | digests in other encodings, several, unknown ones | [`lists`]: `digests_…`, [`reading`] |
-//! | white space and raw spaces in `loc`, `describedBy`, relative URIs | [`lists`]: `loc_…`, [`reading`] |
+//! | two `rs:md`; `md` before `ln` and `loc` | [`lists`]: `elements_in_any_order_…`, `reading` |
+//! | digests in other encodings, several, unknown ones | [`lists`]: `digests_…`, `reading` |
+//! | white space and raw spaces in `loc`, `describedBy`, relative URIs | [`lists`]: `loc_…`, `reading` |
 //! | an index with the root `urlset`; indexes of indexes | [`lists`] and [`changes`]: `index_…` |
 //! | an index as a `urlset` whose entries have only `at` | [`lists`]: `index_as_a_urlset_without_capabilities_…` |
 //! | an index many levels deep, one that names itself, `sitemap` without `loc` | [`lists`]: `index_many_levels_deep_…`, `index_nested_too_deeply_…`, `unreadable_entry_of_an_index_…` |
 //! | an index with dead parts; robots.txt with several sitemaps | tests/destination, `sitemaps`: `missing_sitemap_of_an_index_…`, `dead_sitemap_of_robots_txt_…` |
 //! | packages in a Change List | [`changes`]: `packages_in_a_change_list_…` |
-//! | a Change Set as the entry point; a last `<urlset>` in place of `</urlset>` | [`entry_points`]: `change_set_of_the_draft_…`, [`draft`] |
+//! | a Change Set as the entry point; a last `<urlset>` in place of `</urlset>` | [`entry_points`]: `change_set_of_the_draft_…`, `draft` |
 //! | a Source below a path | `fetch::discovery`: `well_known_document_below_…` |
 //! | links `index` and `up` to nothing | [`changes`]: `dead_index_…`, [`entry_points`]: `dead_up_link_…` |
 //! | `describedby`; channels over `xmpp:` | [`entry_points`]: `describing_documents_…` |
 //! | more than 50,000 entries | [`lists`]: `oversized_list_…` |
 //! | gzip stated by the name or by the header alone | [`lists`]: `gzip_…` |
-//! | dumps: member paths, manifests without `change`, `changelist` for a Change Dump | [`reading`]: `manifests_…`, `change_dump_…`; for packages see tests/destination |
+//! | dumps: member paths, manifests without `change`, `changelist` for a Change Dump | `reading`: `manifests_…`, `change_dump_…`; for packages see tests/destination |
 //! | a list in pages (`rel="next"`) | tests/destination: `pages` |
 //! | a change listed after later ones; two notifications of one interval | tests/destination: `late`; by day: [`changes`]: `change_that_appears_late_…` |
 //! | a window that moves on, deletions last | [`changes`]: `window_of_changes_…` |
@@ -50,38 +50,13 @@
 //! | a representation by its type; a coded one | [`representations`] |
 //! | oddities are logged once and shown in the status | [`oddities`] |
 //!
-//! [`shapes`] has documents like the examples of the specification, [`specified`] has those examples word for word, and [`draft`] those of
-//! the draft of version 0.1. [`writing`] checks writer and reader against each other.
+//! `reading` and `draft`, and the examples of the specifications, are with the reader: crates/resourcesync/tests/documents.
 
 mod changes;
 mod damage;
-mod draft;
 mod entry_points;
-mod generated;
 mod lists;
-mod odd;
 mod oddities;
-mod reading;
 mod representations;
-mod shapes;
 mod site;
-mod specified;
 mod times;
-mod writing;
-
-use resourcesync::{Document, read_document};
-use url::Url;
-
-/// The URI of documents that only the reader sees.
-fn base() -> Url {
-    Url::parse("http://example.com/sets/1/list.xml").unwrap()
-}
-
-/// Reads a document and compares its oddities, in the form of the log.
-#[track_caller]
-fn read_with_oddities(text: &str, oddities: &str) -> Document {
-    let document = read_document(text.as_bytes(), &base());
-    let document = document.unwrap_or_else(|error| panic!("{error}: {text}"));
-    assert_eq!(document.oddities.to_string(), oddities, "{text}");
-    document
-}

@@ -1,21 +1,12 @@
-//! Limits the links of one entry, of the head of a document, and of an entry of the feed.
+//! Limits the links of one entry, and of the head of a document.
 //!
-//! Invariant: what a Source states of one resource takes a bounded amount of memory and of the database.
+//! Invariant: what a Source states of one resource takes a bounded amount of memory.
 //!
 //! Must not know what the links mean.
 //!
 //! Specification: core, section 14 (linking to related resources).
 
 use super::{Digest, Link};
-
-/// How many links an entry or a head has.
-const MAX_LINKS: usize = 64;
-/// How many bytes the links of an entry have in total.
-const MAX_ENTRY_BYTES: usize = 16 << 10;
-/// The same of an entry of the feed, which repeats those of its resource at each change.
-const MAX_FEED_BYTES: usize = 8 << 10;
-/// The same of a head: hubs, and documents that describe a Source, with long URIs.
-const MAX_HEAD_BYTES: usize = 256 << 10;
 
 /// How many more links are read. After the first one that does not fit there are no further ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,32 +17,17 @@ pub struct LinkLimit {
 }
 
 impl LinkLimit {
-    /// The limit of one entry: 64 links of 16 KiB in total.
-    #[must_use]
-    pub fn of_entry() -> Self {
-        Self {
-            links: MAX_LINKS,
-            bytes: MAX_ENTRY_BYTES,
-            is_exceeded: false,
-        }
-    }
+    /// The limit of one entry.
+    pub const ENTRY: Self = Self::new(64, 16 << 10);
+    /// The limit of the head of a document: hubs, and documents that describe a Source, with long URIs.
+    pub const HEAD: Self = Self::new(64, 256 << 10);
 
-    /// The limit of an entry of the feed: 64 links of 8 KiB in total.
+    /// A limit of so many links of so many bytes in total.
     #[must_use]
-    pub fn of_feed_entry() -> Self {
+    pub const fn new(links: usize, bytes: usize) -> Self {
         Self {
-            links: MAX_LINKS,
-            bytes: MAX_FEED_BYTES,
-            is_exceeded: false,
-        }
-    }
-
-    /// The limit of the head of a document: 64 links of 256 KiB in total.
-    #[must_use]
-    pub fn of_head() -> Self {
-        Self {
-            links: MAX_LINKS,
-            bytes: MAX_HEAD_BYTES,
+            links,
+            bytes,
             is_exceeded: false,
         }
     }
@@ -124,7 +100,7 @@ mod tests {
             (vec![link(&long); 3], 2),
             (vec![link(&"a".repeat(20_000)), link("b")], 0),
         ] {
-            let mut limit = LinkLimit::of_entry();
+            let mut limit = LinkLimit::ENTRY;
             let fits: Vec<bool> = given.iter().map(|link| limit.admit(link)).collect();
             let expected: Vec<bool> = (0..given.len()).map(|n| n < admitted).collect();
             assert_eq!(fits, expected);

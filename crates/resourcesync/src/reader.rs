@@ -189,7 +189,7 @@ impl<R: BufRead> DocumentReader<R> {
         Self {
             content,
             references: References::of(base),
-            head_links: LinkLimit::of_head(),
+            head_links: LinkLimit::HEAD,
             head: Head {
                 root,
                 md: Metadata::default(),

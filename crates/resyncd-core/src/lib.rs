@@ -8,6 +8,7 @@
 //! | | **values** |
 //! | `uri`, `transport` | URIs, one type for each purpose; over what the notifications of a channel come |
 //! | `now` | a moment on the clocks of this machine |
+//! | `error_class` | whose an error is, and whether it may pass by itself |
 //! | | **of a set** |
 //! | `coverage` | the intervals of the Source's time in which every change is known |
 //! | `sequencer` | which notification or Change List is next, and when one is missing: it moves the coverage |

@@ -218,10 +218,7 @@ async fn download(
     let hosts = AllowedHosts::new(&source.source.hosts);
     let limit = match source.limits.resource {
         Some(limit) if limit < MAX_PATCH_BYTES => SizeLimit::resource(limit),
-        _ => SizeLimit {
-            bytes: MAX_PATCH_BYTES,
-            stated_by: "the limit of patches",
-        },
+        _ => SizeLimit::new(MAX_PATCH_BYTES, "the limit of patches"),
     };
     let wanted = Wanted {
         as_of: None,

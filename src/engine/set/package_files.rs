@@ -170,10 +170,8 @@ impl PackageFiles {
         let context = &self.context;
         let uri = &entry.uri;
         let hosts = AllowedHosts::new(&context.source.hosts);
-        let stated = entry.content.length.map(|bytes| SizeLimit {
-            bytes,
-            stated_by: "the length that its dump states",
-        });
+        let stated = entry.content.length;
+        let stated = stated.map(|bytes| SizeLimit::new(bytes, "the length that its dump states"));
         let limits = [context.limits.package.map(SizeLimit::package), stated];
         let limit = limits.into_iter().flatten().min_by_key(|limit| limit.bytes);
         let mut partial = self.partial(set, uri).await?;

@@ -143,10 +143,7 @@ impl TimeMapReader<'_> {
         let uri = ResourceUri::try_from(url.clone()).map_err(|_| FetchError::LongUri)?;
         let hosts = AllowedHosts::new(self.hosts);
         let _reading = self.reading.acquire().await;
-        let limit = SizeLimit {
-            bytes: MAX_PAGE,
-            stated_by: "the limit of TimeMaps",
-        };
+        let limit = SizeLimit::new(MAX_PAGE, "the limit of TimeMaps");
         let asked = self.client.get_content(&uri, &hosts, Some(limit), None);
         let Some(mut content) = asked.await? else {
             return Ok(TimeMap::default());

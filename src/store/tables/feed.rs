@@ -359,11 +359,14 @@ const PAIRING: [&str; 6] = [
     "via",
 ];
 
+/// How many links an entry has: it repeats those of its resource at each change.
+const LINKS: LinkLimit = LinkLimit::new(64, 8 << 10);
+
 /// The links that pair a resource with others, without what else they state of their targets, as many as an entry has room for; and
 /// whether that is not all.
 fn pairing(links: &[Link]) -> (Vec<Link>, bool) {
     let rel_of = |link: &Link| PAIRING.into_iter().find(|rel| link.is(rel));
-    let mut limit = LinkLimit::of_feed_entry();
+    let mut limit = LINKS;
     let pairing = links
         .iter()
         .filter_map(|link| Some(Link::new(rel_of(link)?, link.href.clone())))

@@ -106,7 +106,7 @@ impl EntryDraft {
             md: Metadata::default(),
             elements: Metadata::default(),
             links: Vec::new(),
-            link_limit: LinkLimit::of_entry(),
+            link_limit: LinkLimit::ENTRY,
             is_unreadable: false,
             is_dialect: false,
             has_protocol: false,
@@ -127,7 +127,7 @@ impl EntryDraft {
             self.elements = Metadata::default();
         }
         self.links.clear();
-        self.link_limit = LinkLimit::of_entry();
+        self.link_limit = LinkLimit::ENTRY;
         self.is_unreadable = false;
         self.has_protocol = false;
         self.field = Field::None;

@@ -4,7 +4,7 @@
 
 use resourcesync::{ReadError, read_document};
 
-use crate::documents::base;
+use crate::base;
 
 /// The number of an example, its text, and what is expected of it.
 type Case = (&'static str, &'static str, &'static str);

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use resourcesync::{Document, Entry, read_document};
 use url::Url;
 
-use crate::documents::base;
+use crate::base;
 
 macro_rules! example {
     ($number:literal) => {

@@ -1,7 +1,7 @@
 //! Documents like the examples of the specification, sections 8 to 14, and of the notification specifications. They have no
 //! oddities, except where the specification contradicts itself.
 
-use crate::documents::read_with_oddities;
+use crate::read_with_oddities;
 
 /// A document with namespaces, `up` to a Capability List, an `rs:md` with these attributes, and entries.
 fn shape(root: &str, md: &str, entries: &[String]) -> String {

@@ -3,8 +3,8 @@
 use proptest::option;
 use proptest::prelude::*;
 use resourcesync::{
-    Algorithm, Capability, ChangeKind, ContentInfo, Digest, Entry, Head, Link, Metadata, Root,
-    SourceTime,
+    Algorithm, Capability, ChangeFrequency, ChangeKind, ContentInfo, Digest, Entry, Head, Link,
+    Metadata, Root, SourceTime,
 };
 use url::Url;
 
@@ -176,15 +176,22 @@ fn metadata() -> impl Strategy<Value = Metadata> {
 }
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    let entry = (urls(), option::of(times()), metadata(), links());
-    let entry = entry.prop_map(|(loc, lastmod, md, links)| Entry {
+    let frequencies = prop::sample::select(vec![ChangeFrequency::Always, ChangeFrequency::Yearly]);
+    let entry = (
+        urls(),
+        option::of(times()),
+        metadata(),
+        links(),
+        option::of(frequencies),
+    );
+    let entry = entry.prop_map(|(loc, lastmod, md, links, frequency)| Entry {
         loc,
         lastmod,
         expires: None,
         md,
         links,
         has_cut_links: false,
-        frequency: None,
+        frequency,
     });
     prop::collection::vec(entry, 0..5)
 }

@@ -2,7 +2,7 @@
 
 use resourcesync::{Capability, ChangeKind, Document};
 
-use crate::documents::read_with_oddities;
+use crate::read_with_oddities;
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 const UP: &str = "<rs:ln rel='up' href='http://example.com/capabilities.xml'/>";

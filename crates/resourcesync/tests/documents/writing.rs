@@ -5,9 +5,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use proptest::prelude::*;
 use resourcesync::{Document, DocumentReader, Oddities, ReadError, read_document, write_document};
 
-use crate::documents::base;
-use crate::documents::generated::{CAPABILITIES, Generated, conforming, documents};
-use crate::documents::odd::odd_documents;
+use crate::base;
+use crate::generated::{CAPABILITIES, Generated, conforming, documents};
+use crate::odd::odd_documents;
 
 fn written(generated: &Generated) -> Vec<u8> {
     write_document(&generated.head, &generated.entries)
@@ -53,6 +53,14 @@ proptest! {
         let Generated { head, entries } = generated.clone();
         let oddities = Oddities::default();
         prop_assert_eq!(read(&written(&generated)).unwrap(), Document { head, entries, oddities });
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn every_document_is_deserialized_as_it_was_serialized(generated in documents()) {
+        let text = serde_json::to_string(&(&generated.head, &generated.entries)).unwrap();
+        let read: (resourcesync::Head, Vec<resourcesync::Entry>) = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(read, (generated.head, generated.entries));
     }
 
     #[test]
