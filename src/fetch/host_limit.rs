@@ -5,6 +5,9 @@
 //!   completed request until the host was overloaded for the first time, and by one a round after that.
 //! - An overload (429, 503, no connection) halves the limit, or the number of requests in progress if they are fewer. The other
 //!   requests that were started before then change nothing: a burst of answers 429 is one overload.
+//! - A refusal (401, 403, or a 5xx that is not 503) may be that of one resource. So many in a row, with no other answer between them,
+//!   are those of the host: each of them is an overload, as 429 is.
+//! - Where one request at once is too many, there is a pause before the next one.
 //! - What may be an overload (a time-out, a connection that breaks) halves only what exceeds `connections_per_host`.
 //! - The limit never falls below 1. Beyond `connections_per_host` it grows only while it is used.
 //! - Why it is lower than it may be is shown until it is not, or until a round of requests has used less than half of it.
@@ -12,6 +15,9 @@
 //! It does no I/O and reads no clock.
 
 use chrono::{DateTime, Utc};
+
+/// From how many refusals in a row on each is an overload: as many as there are requests at once by default.
+const REFUSALS: usize = 8;
 
 /// The version of HTTP that a host speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +74,10 @@ pub(super) struct HostLimit {
     /// How many of those have completed.
     measured: usize,
     slowed: Option<Slowed>,
+    /// How many requests were refused in a row.
+    refusals: usize,
+    /// Whether one request at once was too many.
+    pauses: bool,
 }
 
 impl HostLimit {
@@ -81,6 +91,8 @@ impl HostLimit {
             peak: 0,
             measured: 0,
             slowed: None,
+            refusals: 0,
+            pauses: false,
         }
     }
 
@@ -112,6 +124,22 @@ impl HostLimit {
         self.slowed.as_ref()
     }
 
+    /// Whether there is to be a pause before the next request.
+    pub(super) fn pauses(&self) -> bool {
+        self.pauses
+    }
+
+    /// The host has refused a request. Whether that is an overload.
+    pub(super) fn refused(&mut self) -> bool {
+        self.refusals = self.refusals.saturating_add(1);
+        self.refusals >= REFUSALS
+    }
+
+    /// A request was not refused, or that was long ago.
+    pub(super) fn end_refusals(&mut self) {
+        self.refusals = 0;
+    }
+
     /// The host has answered.
     pub(super) fn answered(&mut self, protocol: Protocol) {
         self.protocol = Some(protocol);
@@ -134,6 +162,7 @@ impl HostLimit {
         if epoch != self.epoch {
             return;
         }
+        self.pauses = false;
         if self.limit >= self.most() {
             self.slowed = None;
             return;
@@ -183,6 +212,7 @@ impl HostLimit {
             return;
         }
         self.limit = limit;
+        self.pauses = overload == Overload::Clear && limit == 1;
         self.epoch += 1;
         self.completed = 0;
         self.peak = 0;
@@ -217,6 +247,8 @@ mod tests {
         LateCompletions,
         /// A request fails without an answer.
         Forgets,
+        /// So many requests are refused one after the other.
+        Refused(usize),
     }
 
     use Overload::{Clear, Suspected};
@@ -271,6 +303,14 @@ mod tests {
                     .for_each(|&epoch| limit.completed(epoch, 1));
             }
             Forgets => limit.forget_protocol(),
+            Refused(count) => {
+                for _ in 0..count {
+                    let epoch = limit.started(1);
+                    if limit.refused() {
+                        limit.overloaded(epoch, Clear, 1, slowed());
+                    }
+                }
+            }
         }
     }
 
@@ -368,6 +408,10 @@ mod tests {
                 ],
                 (8, 20, true),
             ),
+            // A refusal is that of one resource, until there are several in a row.
+            (&[Refused(REFUSALS - 1)], (8, 8, false)),
+            (&[Refused(REFUSALS)], (4, 8, true)),
+            (&[Refused(REFUSALS + 2)], (1, 8, true)),
             // The version decides, and may change.
             (
                 &[Answers(Http2), Completes(2), Answers(Http1)],
@@ -391,5 +435,28 @@ mod tests {
         });
         limit.answered(Http2);
         assert_eq!((limit.at_once(), limit.most()), (2, 2));
+    }
+
+    #[test]
+    fn one_request_at_once_that_is_too_many_is_followed_by_a_pause() {
+        let mut limit = HostLimit::new(MOST);
+        for (overloads, pauses) in [(2, false), (1, true), (1, true)] {
+            for _ in 0..overloads {
+                apply(&mut limit, AllFail(Clear));
+            }
+            assert_eq!(limit.pauses(), pauses);
+        }
+        apply(&mut limit, OneByOne(1));
+        assert!(!limit.pauses());
+    }
+
+    #[test]
+    fn refusals_between_other_answers_are_no_overload() {
+        let mut limit = HostLimit::new(MOST);
+        for _ in 0..3 {
+            apply(&mut limit, Refused(REFUSALS - 1));
+            limit.end_refusals();
+        }
+        assert_eq!(limit.at_once(), 8);
     }
 }

@@ -4,12 +4,13 @@
 //! - For resources a [`HostLimit`] follows what the host speaks and how it copes. [`Permit`]s report to it.
 //! - The first request for a resource to a host of which no answer is known goes alone, for a moment: if the host speaks HTTP/2,
 //!   the others share one connection instead of opening one each.
+//! - A host for which one request for a resource at once is too many gets a pause before each.
 //! - Requests are admitted in the order in which they came.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use reqwest::{StatusCode, Version};
@@ -23,6 +24,10 @@ use crate::clock;
 
 /// How long the first request goes alone. A resource that takes long must not delay the others.
 const ALONE: Duration = Duration::from_secs(1);
+/// The pause before a request for a resource to a host for which one at once is too many.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Refusals that are farther apart are not in a row: a resource that is refused is requested again and again.
+const REFUSALS_WITHIN: Duration = Duration::from_secs(60);
 /// How many hosts are remembered: they are remote input.
 const MOST_HOSTS: usize = 1024;
 
@@ -94,6 +99,15 @@ impl Permits {
 
     /// Waits until a request to the host of the URL may start. It counts until the permit is dropped.
     pub(super) async fn acquire(&self, pool: Pool, url: &Url) -> Permit {
+        let permit = self.admitted(pool, url).await;
+        if pool == Pool::Content && permit.host.state.lock().limit.pauses() {
+            // The others wait for this one.
+            tokio::time::sleep(PAUSE).await;
+        }
+        permit
+    }
+
+    async fn admitted(&self, pool: Pool, url: &Url) -> Permit {
         const SENT: &str = "a host keeps the senders until it uses them";
         let host = self.host(url);
         let mut admitted = match host.enter(pool) {
@@ -181,6 +195,8 @@ struct HostState {
     is_first_alone: bool,
     /// How many answers there have been.
     answers: u64,
+    /// When a request for a resource was refused last.
+    refused_at: Option<Instant>,
 }
 
 /// The requests of one pool.
@@ -200,6 +216,7 @@ impl Host {
                 pools: Default::default(),
                 is_first_alone: is_https,
                 answers: 0,
+                refused_at: None,
             }),
         }
     }
@@ -320,26 +337,36 @@ impl Permit {
             Version::HTTP_2 => Protocol::Http2,
             _ => Protocol::Http1,
         };
-        let is_refused = matches!(
+        let is_busy = matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
-        self.progress = match is_refused {
-            true => RequestProgress::Failed,
-            false => RequestProgress::Answered,
+        let is_refused = self.pool == Pool::Content
+            && (matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+                || status.is_server_error() && !is_busy);
+        self.progress = if is_busy || is_refused {
+            RequestProgress::Failed
+        } else {
+            RequestProgress::Answered
         };
-        let slowed = is_refused.then(|| {
-            slowed_by(&FetchError::Status {
-                status: status.as_u16(),
-                retry_after: None,
-            })
+        let slowed = slowed_by(&FetchError::Status {
+            status: status.as_u16(),
+            retry_after: None,
         });
-        let epoch = self.epoch;
+        let (epoch, is_content) = (self.epoch, self.pool == Pool::Content);
         self.host.change(|state| {
             state.is_first_alone = false;
             state.answers += 1;
             state.limit.answered(protocol);
-            if let Some(slowed) = slowed {
+            let is_overload = if is_refused {
+                state.note_refusal(clock::now().mono)
+            } else {
+                if is_content && !is_busy {
+                    state.limit.end_refusals();
+                }
+                is_busy
+            };
+            if is_overload {
                 state.overloaded(epoch, Overload::Clear, slowed);
             }
         });
@@ -384,6 +411,15 @@ impl Permit {
 }
 
 impl HostState {
+    /// A request for a resource was refused. Whether that is an overload.
+    fn note_refusal(&mut self, now: Instant) -> bool {
+        let before = self.refused_at.replace(now);
+        if before.is_some_and(|before| now.saturating_duration_since(before) > REFUSALS_WITHIN) {
+            self.limit.end_refusals();
+        }
+        self.limit.refused()
+    }
+
     fn overloaded(&mut self, epoch: u64, overload: Overload, slowed: Slowed) {
         let in_progress = self.pools[Pool::Content as usize].in_progress;
         self.limit.overloaded(epoch, overload, in_progress, slowed);

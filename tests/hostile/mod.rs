@@ -28,6 +28,7 @@
 //! | deliveries that are truncated, never end, or exceed the inbox | [`peers`]: `truncated_delivery_…`, `endless_delivery_…`; tests/destination `full_inbox_…` |
 //! | WebSockets: endless messages, frames of gigabytes, floods of pings, servers that are gone, private addresses, credentials | tests/websocket `hostile`; `fetch::socket`; `resyncd_core::channel` `connection` |
 //! | many hosts that never answer | [`unresponsive_hosts`]; over HTTP/2: `engine::apply::executor`; tests/process `http2` |
+//! | a host that refuses every request for a resource | [`refusals`]; `fetch::host_limit` |
 //! | hosts without end, and long texts with which they end connections | `fetch::permits`; `fetch::error` |
 //! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_permits`; `store::query_threads`; `engine::set::ingest` |
 //! | ten times the load | [`floods`]: `tenfold_overload_…` |
@@ -118,6 +119,7 @@ mod private_addresses;
 mod proxies;
 mod rebuilding;
 mod redirects;
+mod refusals;
 mod replays;
 mod retries;
 mod reverts;
