@@ -300,8 +300,12 @@ pub struct SetStatus {
     pub bytes: u64,
     /// Changes that are known and not applied yet.
     pub pending: u64,
-    /// Changes that were given up until the next poll.
+    /// Changes that were given up for now: they are tried again with growing pauses.
     pub failed: u64,
+    /// Resources that the Source has refused, or lacked, for a week. They are requested once a day, and do not keep the set from being in
+    /// sync.
+    #[serde(default)]
+    pub unavailable: u64,
     /// Deletions that wait for approval.
     pub held_deletions: u64,
     /// No held-back deletion has a higher number; what is held back later gets one. `None`: a daemon of another version.
@@ -499,8 +503,11 @@ pub struct FailedResource {
     pub at: Option<String>,
     /// When the change was given up for the first time.
     pub since: String,
-    /// When it is tried again; `None`: not known before the next poll is planned.
+    /// When it is tried again.
     pub next_try_at: Option<String>,
+    /// Whether the Source has refused the resource, or lacked it, for a week.
+    #[serde(default)]
+    pub unavailable: bool,
 }
 
 /// A deletion that is held back, or that a person has rejected.

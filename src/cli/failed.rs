@@ -59,8 +59,10 @@ fn described(resource: &FailedResource) -> String {
         message,
         since,
         next_try_at,
+        unavailable,
         ..
     } = resource;
-    let next = next_try_at.as_deref().unwrap_or("at the next poll");
-    format!("{source}: {uri}: {message} [{code}], since {since}, next try {next}")
+    let next = next_try_at.as_deref().unwrap_or("not planned");
+    let unavailable = if *unavailable { ", unavailable" } else { "" };
+    format!("{source}: {uri}: {message} [{code}], since {since}{unavailable}, next try {next}")
 }

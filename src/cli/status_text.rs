@@ -266,6 +266,12 @@ fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>, colours: Colours) -> V
             set.held_deletions
         ),
     ];
+    if set.unavailable > 0 {
+        lines.push(format!(
+            "    {} resources unavailable: the Source has refused or lacked them for a week",
+            set.unavailable
+        ));
+    }
     if set.rejected > 0 {
         lines.push(format!(
             "    {} deletions rejected: the files stay",

@@ -55,7 +55,7 @@ pub(super) struct SetNeeds {
     pub(super) held_deletions: u64,
     /// Since when there are any.
     pub(super) held_since: Option<DateTime<Utc>>,
-    /// Changes that are given up until the next poll.
+    /// Changes that are given up for now.
     pub(super) failed: u64,
     /// When the first change was given up of those that were not applied since, also while they are tried again.
     pub(super) given_up_since: Option<DateTime<Utc>>,
@@ -100,7 +100,7 @@ pub(super) fn of_set(source: &str, needs: &SetNeeds) -> Vec<Attention> {
         let message = match needs.failed {
             0 => "changes that were given up are being tried again".to_owned(),
             failed => format!(
-                "{} given up, to be tried again at the next poll",
+                "{} given up, to be tried again with growing pauses",
                 counted(failed, "change is", "changes are")
             ),
         };

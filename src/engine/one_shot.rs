@@ -450,9 +450,10 @@ mod tests {
             failure: TaskFailure {
                 code: "not-found",
                 message: "404".to_owned(),
-                retry_at: None,
+                retry_at: now + chrono::TimeDelta::hours(1),
+                is_given_up: true,
                 counts: true,
-                is_absent: true,
+                answer: Some(crate::store::SourceAnswer::Absent),
                 is_in_doubt: false,
                 awaits_sets: false,
             },

@@ -22,7 +22,7 @@ pub struct Counts {
     pub documents: u64,
     /// Resources that were fetched, removed, or verified to be unchanged.
     pub applied: u64,
-    /// Resources that were given up until the next poll.
+    /// How often a resource was given up for now.
     pub failed: u64,
     /// Bytes of resources that were received.
     pub bytes: u64,

@@ -1,7 +1,7 @@
 //! Builds the status of all Sources from the database and the runtime status.
 //!
 //! Invariant: a set is `in-sync` only if it was polled since the start, has no gap and no error of the last poll, and nothing is
-//! pending, failed or held back.
+//! pending, failed or held back. What is unavailable is counted only.
 //!
 //! Must not know how the status is served, and changes nothing.
 
@@ -365,6 +365,7 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
         bytes: numbers.bytes,
         pending: numbers.pending,
         failed: numbers.failed,
+        unavailable: numbers.unavailable,
         held_deletions: numbers.held_deletions,
         held_through: numbers.held_through,
         rejected: numbers.rejected,
@@ -578,9 +579,8 @@ fn channel_error(runtime_status: &RuntimeStatus, channel: &ChannelRecord) -> Opt
     }
 }
 
-/// A task that was given up, for display. One that waits for the next poll is tried then.
+/// A task that was given up, for display.
 pub(super) fn failed_resource(context: &SourceContext, task: GivenUpTask) -> FailedResource {
-    let polled = context.runtime_status.set(task.set).next_poll_at;
     FailedResource {
         id: task.resource.0,
         source: context.source.name.clone(),
@@ -591,7 +591,8 @@ pub(super) fn failed_resource(context: &SourceContext, task: GivenUpTask) -> Fai
         message: one_line(&task.message, LONGEST_MESSAGE),
         at: task.at.map(rfc3339),
         since: rfc3339(task.since),
-        next_try_at: task.due.or(polled).map(rfc3339),
+        next_try_at: task.due.map(rfc3339),
+        unavailable: task.is_unavailable,
     }
 }
 

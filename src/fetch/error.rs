@@ -244,6 +244,17 @@ impl FetchError {
         )
     }
 
+    /// Whether the server refuses the request, or states that there is no such resource: a 4xx that does not pass by itself.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Status {
+                status: 400..=499,
+                ..
+            }
+        ) && self.class() == ErrorClass::Unusable
+    }
+
     /// The same, without secrets in what it repeats of an answer, and with no more than the beginning of a text of the transport.
     pub(super) fn redacted(self, secrets: &Redaction) -> Self {
         let redact = |text: String| secrets.redact(&text);

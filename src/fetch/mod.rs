@@ -95,7 +95,7 @@ pub use node_limits::SessionPermit;
 pub use package_download::PartialPackage;
 pub use permits::HostLoad;
 pub use probe::AnswerStart;
-pub use retry::{Bounds, pause, retry};
+pub use retry::{Bounds, pause, pause_after, retry};
 pub use socket::{Socket, SocketError, SocketMessage};
 pub use topic::TopicLinks;
 pub use webhook::{WebhookAnswer, WebhookReceiver};

@@ -44,9 +44,12 @@ impl Bounds {
 /// A longer `Retry-After` (`asked`) is respected, up to an hour.
 #[must_use]
 pub fn pause(attempt: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<Duration> {
-    if attempt >= bounds.tries {
-        return None;
-    }
+    (attempt < bounds.tries).then(|| pause_after(attempt, asked, bounds))
+}
+
+/// As [`pause`], however many tries there have been. No longer than the longest, jitter and all, unless it is asked for.
+#[must_use]
+pub fn pause_after(attempt: u32, asked: Option<Duration>, bounds: &Bounds) -> Duration {
     let doublings = attempt.saturating_sub(1).min(31);
     let current = bounds
         .first
@@ -59,7 +62,8 @@ pub fn pause(attempt: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<D
         ..ExponentialBackoff::default()
     };
     let own = backoff.next_backoff().unwrap_or(current);
-    Some(own.max(asked.unwrap_or_default().min(MAX_RETRY_AFTER)))
+    own.min(bounds.longest)
+        .max(asked.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
 /// How much of a pause is random. A simulated history has no chance in it.

@@ -101,7 +101,9 @@ families! {
     SET_PENDING: Gauge "resyncd_set_pending_changes" ["source", "set"]
         "Changes that are known and not applied yet.";
     SET_FAILED: Gauge "resyncd_set_failed_changes" ["source", "set"]
-        "Changes that were given up until the next poll.";
+        "Changes that were given up for now, to be tried again with growing pauses.";
+    SET_UNAVAILABLE: Gauge "resyncd_set_unavailable_resources" ["source", "set"]
+        "Resources that the Source has refused or lacked for a week: they are requested once a day, and do not count against in-sync.";
     SET_HELD: Gauge "resyncd_set_held_deletions" ["source", "set"]
         "Deletions that wait for approval.";
     SET_UNDATED: Gauge "resyncd_set_undated_resources" ["source", "set"]

@@ -112,7 +112,7 @@ pub use tables::resource::{Publication, ResourceView, StoredVersion};
 pub use tables::source_set::{BaselineState, SetRecord};
 pub use tables::task::report::{GivenUpTask, HeldBackTask, PlannedTask};
 pub use tables::task::status::CountedFailure;
-pub use tables::task::{Task, TaskFailure, UNSELECTED_TYPE};
+pub use tables::task::{SourceAnswer, Task, TaskFailure, UNSELECTED_TYPE};
 pub use tables::version::{
     VERSION_MISSED, VersionCounts, VersionFailure, VersionKind, VersionTask, VersionedResource,
     WaitingVersion,

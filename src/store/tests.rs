@@ -142,6 +142,9 @@ fn published(task: Task, content: &str) -> TaskResult {
     TaskResult::Published(publication(task, content))
 }
 
+/// Later than anything in these tests.
+const NEVER: DateTime<Utc> = DateTime::from_timestamp(9_000_000_000, 0).unwrap();
+
 /// A failed task, to be tried again at a time, or given up.
 fn failed(task: Task, retry_at: Option<DateTime<Utc>>) -> TaskResult {
     let failure = failure_of(retry_at);
@@ -151,7 +154,7 @@ fn failed(task: Task, retry_at: Option<DateTime<Utc>>) -> TaskResult {
 /// The last attempt was answered with 404 or 410.
 fn failed_as_absent(task: Task) -> TaskResult {
     let failure = TaskFailure {
-        is_absent: true,
+        answer: Some(SourceAnswer::Absent),
         ..failure_of(None)
     };
     TaskResult::Failed { task, failure }
@@ -161,9 +164,10 @@ fn failure_of(retry_at: Option<DateTime<Utc>>) -> TaskFailure {
     TaskFailure {
         code: "not-found",
         message: "404".to_owned(),
-        retry_at,
+        retry_at: retry_at.unwrap_or(NEVER),
+        is_given_up: retry_at.is_none(),
         counts: true,
-        is_absent: false,
+        answer: None,
         is_in_doubt: false,
         awaits_sets: false,
     }

@@ -10,7 +10,7 @@ use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources};
 
 const PATH: &str = "/set1/res/r0001.txt";
 
-/// Waits until the status is as wanted. A resource whose tries are used up is tried again at the next poll, so one is requested.
+/// Waits until the status is as wanted. A resource whose tries are used up is tried again after a while, so that is requested.
 pub(super) async fn until_retried(rig: &Rig, what: &str, wanted: impl Fn(&SetStatus) -> bool) {
     eventually(what, Some(rig.wakes()), async || {
         let set = rig.set().await;
@@ -18,7 +18,7 @@ pub(super) async fn until_retried(rig: &Rig, what: &str, wanted: impl Fn(&SetSta
             return Ok(());
         }
         if set.failed > 0 {
-            rig.operator.poll(NAME).await;
+            rig.operator.retry(NAME).await;
         }
         Err(format!("{set:#?}"))
     })
@@ -116,11 +116,38 @@ async fn missing_resource_does_not_affect_the_others() {
     rig.source.update(SET, "r0002.txt", "pushed");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_holds("r0002.txt", "pushed").await;
-    // The resource is retried at the next poll.
     rig.source.heal(PATH);
-    rig.operator.poll(NAME).await;
     until_retried(&rig, "in sync", |set| set.state == "in-sync").await;
     rig.settled().await;
+}
+
+/// What has failed is tried again after pauses that grow, however often the set is polled.
+#[tokio::test(flavor = "multi_thread")]
+async fn polls_do_not_repeat_what_has_failed() {
+    for status in [404, 403] {
+        let source = SampleSource::start(resources(3)).await.unwrap();
+        source.fail(PATH, Fault::Status(status), usize::MAX);
+        let rig = Rig::follow(source, |_| {}).await;
+        rig.until("given up", |set| set.failed == 1).await;
+        let began = std::time::Instant::now();
+        let hits = rig.source.hits(PATH);
+        for _ in 0..20 {
+            let before = rig.set().await.last_poll_at;
+            rig.operator.poll(NAME).await;
+            rig.until("polled", |set| set.last_poll_at != before).await;
+        }
+        let set = rig.set().await;
+        assert_eq!((set.state.as_str(), set.failed), ("catching-up", 1));
+        // Each pause is at least half as long as its turn: 1 s, 2 s, 4 s, ...
+        let most = 2 + u64::from((2 * began.elapsed().as_secs() + 1).ilog2());
+        let found = rig.source.hits(PATH) - hits;
+        assert!(found <= most, "{status}: {found} requests, at most {most}");
+        rig.source.heal(PATH);
+        rig.source.update(SET, "r0001.txt", "new");
+        rig.source.notify_and_publish(SET).await.unwrap();
+        rig.until_holds("r0001.txt", "new").await;
+        rig.settled().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

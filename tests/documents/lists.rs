@@ -147,7 +147,7 @@ async fn digests_in_any_encoding_are_checked() {
     let follower = Follower::start(site).await;
     let set = follower
         .until("one digest mismatch", |set| {
-            // It is tried for half a minute, and then given up until the next poll.
+            // It is tried for half a minute, and then given up.
             (set.resources, set.pending + set.failed) == (4, 1) && set.error.is_some()
         })
         .await;
@@ -156,7 +156,7 @@ async fn digests_in_any_encoding_are_checked() {
         .until_oddities(&["/list.xml digest-encoding=3", "/list.xml unknown-digest=3"])
         .await;
     follower.site.put("/wrong", "another");
-    follower.poll().await;
+    follower.retry().await;
     let names = ["/base64", "/several", "/unknown", "/urls", "/wrong"];
     let pages = names.map(|name| (name, name.trim_start_matches('/')));
     let pages = pages.map(|(path, text)| (path, if path == "/wrong" { "another" } else { text }));

@@ -313,6 +313,11 @@ impl Follower {
         .await
     }
 
+    /// Requests that what has failed is tried now.
+    pub(crate) async fn retry(&self) {
+        self.destination.operator.retry(NAME).await;
+    }
+
     /// Requests a poll, and waits until it has begun.
     pub(crate) async fn poll(&self) {
         let before = self.until("polled", |set| set.last_poll_at.is_some()).await;

@@ -32,7 +32,7 @@ async fn update_that_the_source_reverts_after_a_kill_is_not_mistaken_for_the_for
     source.update(SET, NAME, NEWER);
     source.fail(PATH, Fault::Status(503), usize::MAX);
     source.notify_and_publish(SET).await.unwrap();
-    // On a busy machine it may be given up until the next poll before anybody looks.
+    // On a busy machine it may be given up before anybody looks.
     home.until("the task is not done", |set| set.pending + set.failed == 1)
         .await;
     running.kill();

@@ -134,6 +134,12 @@ impl Operator {
         assert_eq!(status, StatusCode::ACCEPTED, "{body}");
     }
 
+    /// Requests that the failed changes of a Source are tried now.
+    pub(crate) async fn retry(&self, source: &str) {
+        let (status, body) = self.post(&format!("/sources/{source}/retry")).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    }
+
     /// Requests a poll until it is accepted: the daemon may be killed, or be started again.
     pub(crate) async fn poll_in_the_end(&self, source: &str) {
         eventually("the poll is accepted", None, async || {

@@ -138,11 +138,21 @@ pub(super) async fn fetch(
         failed = Some(match failed {
             None => failure,
             Some(before) if candidate.is_own => TaskFailure {
-                retry_at: failure.retry_at.or(before.retry_at),
+                retry_at: if failure.is_given_up {
+                    before.retry_at
+                } else {
+                    failure.retry_at
+                },
+                is_given_up: failure.is_given_up && before.is_given_up,
                 ..failure
             },
             Some(before) => TaskFailure {
-                retry_at: before.retry_at.or(failure.retry_at),
+                retry_at: if before.is_given_up {
+                    failure.retry_at
+                } else {
+                    before.retry_at
+                },
+                is_given_up: failure.is_given_up && before.is_given_up,
                 ..before
             },
         });
@@ -222,7 +232,7 @@ async fn fetch_own(
     // A web page in place of another type is one for signing in, or of an error: it contradicts nothing.
     let contradicts = matches!(error, TaskError::Mismatch(_));
     let failure = error.into_failure(task);
-    if !contradicts || failure.retry_at.is_some() {
+    if !contradicts || !failure.is_given_up {
         return Err(failure);
     }
     let as_served = Task {

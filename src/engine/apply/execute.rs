@@ -160,7 +160,7 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
             if task.contradicted {
                 // The list only lacks what the hub has stated: the answer must last.
                 let failure = TaskError::from(error).into_failure(task);
-                if failure.retry_at.is_some() {
+                if !failure.is_given_up {
                     return TaskOutcome::Failed(failure);
                 }
                 candidates::report_contradiction(context, task, &failure.message).await;
@@ -189,7 +189,7 @@ async fn still_served(context: &ApplyContext, task: &Task, is_same: bool) -> Tas
         return TaskOutcome::Contradicted { is_same };
     }
     let failure = TaskError::StillServed.into_failure(task);
-    if failure.retry_at.is_some() {
+    if !failure.is_given_up {
         return TaskOutcome::Failed(failure);
     }
     candidates::report_contradiction(context, task, &failure.message).await;

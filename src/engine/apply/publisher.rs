@@ -494,7 +494,7 @@ fn report(context: &ApplyContext, results: &[TaskResult]) {
                 let TaskFailure {
                     code,
                     message,
-                    retry_at,
+                    is_given_up,
                     counts,
                     ..
                 } = failure;
@@ -504,10 +504,11 @@ fn report(context: &ApplyContext, results: &[TaskResult]) {
                     continue;
                 }
                 report_disk_ok(context, task);
-                if retry_at.is_some() {
-                    tracing::debug!(code, source, %uri, error = message, "resource unavailable; retrying");
+                let is_first = *is_given_up && !task.was_given_up;
+                if is_first {
+                    tracing::warn!(code, source, %uri, error = message, "resource given up; trying again with growing pauses");
                 } else {
-                    tracing::warn!(code, source, %uri, error = message, "resource given up until the next poll");
+                    tracing::debug!(code, source, %uri, error = message, "resource unavailable; retrying");
                 }
             }
         }
@@ -532,7 +533,7 @@ fn count(context: &ApplyContext, result: &TaskResult) {
         _ => {}
     }
     match result {
-        TaskResult::Failed { failure, .. } if failure.retry_at.is_some() => {}
+        TaskResult::Failed { failure, .. } if !failure.is_given_up => {}
         TaskResult::Failed { .. } => context.source.progress.count_failed(),
         TaskResult::Published(_)
         | TaskResult::Removed { .. }
@@ -1213,7 +1214,7 @@ mod tests {
         let results = publish(mirror, true, batch);
         let failures = results.iter().map(|result| match result {
             TaskResult::Failed { failure, .. } => {
-                (failure.code, failure.counts, failure.retry_at.is_some())
+                (failure.code, failure.counts, !failure.is_given_up)
             }
             result => panic!("{result:?}"),
         });

@@ -10,21 +10,39 @@ use tokio::task::JoinError;
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{Bounds, FetchError, pause};
-use crate::store::{Task, TaskFailure, UNSELECTED_TYPE};
+use crate::fetch::{Bounds, FetchError, pause_after};
+use crate::store::{SourceAnswer, Task, TaskFailure, UNSELECTED_TYPE};
 
-/// How often a resource is tried, and with what pauses, before it is given up until the next poll.
+/// How often a resource is tried before it counts as failed. The pauses grow on after that: an outage that has lasted for a while may
+/// last for as long again.
 const TRIES: Bounds = Bounds {
     tries: 6,
     first: Duration::from_secs(1),
-    longest: Duration::from_secs(60),
+    longest: Duration::from_secs(3600),
 };
-/// How often a resource is tried that the server answers 404 for: it may have been announced a moment too early.
-const TRIES_IF_ABSENT: Bounds = Bounds { tries: 3, ..TRIES };
+/// The same of a resource that the server answers 404 for: it may have been announced a moment too early.
+const TRIES_IF_ABSENT: Bounds = Bounds {
+    tries: 3,
+    longest: Duration::from_secs(24 * 3600),
+    ..TRIES
+};
+/// The same of a resource that the server refuses.
+const TRIES_IF_REFUSED: Bounds = Bounds {
+    tries: 1,
+    ..TRIES_IF_ABSENT
+};
+/// The same where nothing may pass by itself: something else has to change.
+const ONE_TRY: Bounds = Bounds {
+    tries: 1,
+    first: Duration::from_secs(60),
+    ..TRIES
+};
 /// The pause before a deletion that waits for another set is tried again, unless that set is read before.
 const SET_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The pause after a disk error.
 const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
+/// The pause after a result that the mirror can't have, as one whose path is not possible.
+const UNPUBLISHED_PAUSE: TimeDelta = TimeDelta::hours(1);
 
 /// Why a task failed.
 #[derive(Debug, thiserror::Error)]
@@ -94,57 +112,71 @@ impl TaskError {
 
     /// The failure of the task, with the time of its retry. A full disk does not count as a try.
     pub(in crate::engine) fn into_failure(self, task: &Task) -> TaskFailure {
-        let now = clock::now().wall;
+        let answer = match &self {
+            Self::Fetch(error) if error.is_absent() => Some(SourceAnswer::Absent),
+            Self::Fetch(error) if error.is_refusal() => Some(SourceAnswer::Refused),
+            Self::Fetch(_) | Self::AwaitsSet(_) | Self::Interrupted | Self::Panicked => None,
+            Self::Mirror(_)
+            | Self::Mismatch(_)
+            | Self::Stale { .. }
+            | Self::TypeMismatch { .. }
+            | Self::UnselectedType(_)
+            | Self::StillServed
+            | Self::NoMemento
+            | Self::OtherMemento { .. } => Some(SourceAnswer::Served),
+        };
+        let asked = match &self {
+            Self::Fetch(error) => error.retry_after(),
+            _ => None,
+        };
         let tried = task.attempts + 1;
-        let (wait, counts) = match &self {
-            Self::Mirror(error) if error.class() == ErrorClass::Fatal => (Some(DISK_PAUSE), false),
-            Self::Interrupted => (Some(TimeDelta::zero()), true),
-            Self::AwaitsSet(_) => (Some(SET_PAUSE), true),
-            Self::Mirror(_) | Self::Panicked | Self::UnselectedType(_) => (None, true),
+        let after = |wait: TimeDelta| (wait, false);
+        let growing = |bounds: &Bounds| {
+            let pause = pause_after(tried, asked, bounds);
+            let wait = TimeDelta::from_std(pause).unwrap_or(TimeDelta::days(1));
+            (wait, tried >= bounds.tries)
+        };
+        let (wait, is_given_up) = match &self {
+            Self::Mirror(error) if error.class() == ErrorClass::Fatal => after(DISK_PAUSE),
+            Self::Interrupted => after(TimeDelta::zero()),
+            Self::AwaitsSet(_) => after(SET_PAUSE),
+            Self::Mirror(_) | Self::Panicked | Self::UnselectedType(_) => growing(&ONE_TRY),
             Self::Mismatch(_)
             | Self::Stale { .. }
             | Self::TypeMismatch { .. }
             | Self::NoMemento
-            | Self::OtherMemento { .. } => (wait_for(tried, None, &TRIES), true),
-            Self::StillServed => (wait_for(tried, None, &TRIES_IF_ABSENT), true),
-            Self::Fetch(error) if error.is_absent() => {
-                (wait_for(tried, None, &TRIES_IF_ABSENT), true)
-            }
-            Self::Fetch(error) if error.class() == ErrorClass::Retry => {
-                (wait_for(tried, error.retry_after(), &TRIES), true)
-            }
-            Self::Fetch(_) => (None, true),
+            | Self::OtherMemento { .. } => growing(&TRIES),
+            Self::StillServed => growing(&TRIES_IF_ABSENT),
+            Self::Fetch(error) if error.is_absent() => growing(&TRIES_IF_ABSENT),
+            Self::Fetch(error) if error.is_refusal() => growing(&TRIES_IF_REFUSED),
+            Self::Fetch(error) if error.class() == ErrorClass::Retry => growing(&TRIES),
+            Self::Fetch(_) => growing(&ONE_TRY),
         };
-        let retry_at = wait.map(|wait| now + wait);
-        let is_absent = matches!(&self, Self::Fetch(error) if error.is_absent());
         TaskFailure {
             code: self.code(),
             message: self.to_string(),
-            retry_at,
-            counts,
-            is_absent,
+            retry_at: clock::now().wall + wait,
+            is_given_up,
+            counts: !matches!(&self, Self::Mirror(error) if error.class() == ErrorClass::Fatal),
+            answer,
             is_in_doubt: false,
             awaits_sets: matches!(&self, Self::AwaitsSet(_)),
         }
     }
 }
 
-fn wait_for(tried: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<TimeDelta> {
-    pause(tried, asked, bounds)
-        .map(|pause| TimeDelta::from_std(pause).unwrap_or(TimeDelta::hours(1)))
-}
-
 /// The failure of a task whose result could not be published. What is missing was removed a moment ago: the next try fetches it.
 pub(super) fn publication_failure(error: &MirrorError) -> TaskFailure {
     let is_fatal = error.class() == ErrorClass::Fatal;
     let again = is_fatal || matches!(error, MirrorError::Missing { .. });
-    let wait = again.then_some(DISK_PAUSE);
+    let wait = if again { DISK_PAUSE } else { UNPUBLISHED_PAUSE };
     TaskFailure {
         code: error.code(),
         message: error.to_string(),
-        retry_at: wait.map(|wait| clock::now().wall + wait),
+        retry_at: clock::now().wall + wait,
+        is_given_up: !again,
         counts: !is_fatal,
-        is_absent: false,
+        answer: Some(SourceAnswer::Served),
         is_in_doubt: false,
         awaits_sets: false,
     }

@@ -258,23 +258,25 @@ impl SetState {
         Ok(())
     }
 
-    /// Makes the failed tasks due again that are still wanted, and drops the others. `but_since`: those that have failed since then stay
-    /// failed.
-    pub(super) async fn retry_failed(
-        &self,
-        but_since: Option<DateTime<Utc>>,
-    ) -> Result<(), EngineError> {
+    /// Drops the failed tasks that are not wanted any more.
+    pub(super) async fn drop_unwanted(&self) -> Result<(), EngineError> {
         let now = clock::now().wall;
         let (store, set) = (&self.context.store, self.record.id);
         let filter = &self.context.source.filter;
         if !filter.wants_every_uri() {
             let filter = filter.clone();
             let wants = move |uri: &ResourceUri| filter.wants(uri);
-            store.drop_unwanted(set, wants).await?;
+            store.drop_unwanted(set, now, wants).await?;
         }
-        let name = self.context.name();
-        store.retry_failed(set, name, now, but_since).await?;
         Ok(())
+    }
+
+    /// Makes the failed tasks due, for one more try each, but those that have failed since then.
+    pub(super) async fn retry_failed(&self, but_since: DateTime<Utc>) -> Result<(), EngineError> {
+        let (store, name) = (&self.context.store, self.context.name());
+        let now = clock::now().wall;
+        let retrying = store.retry_failed(self.record.id, name, now, Some(but_since));
+        Ok(retrying.await?)
     }
 
     /// Logs each gap of which nothing is open any more.

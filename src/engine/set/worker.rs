@@ -189,7 +189,7 @@ impl SetWorker {
                 state.schedule.polled(now, pacing);
             }
         }
-        state.retry_failed(None).await?;
+        state.drop_unwanted().await?;
         Ok(is_read)
     }
 
@@ -229,7 +229,8 @@ impl SetWorker {
             state.report_error(&error);
         }
         // Not before: a Change List shows which of them only a hub has made up. What has failed in this run has used up its tries.
-        state.retry_failed(Some(now.wall)).await?;
+        state.drop_unwanted().await?;
+        state.retry_failed(now.wall).await?;
         while state.can_follow() {
             state.work_inbox().await?;
             // Nothing more is received; but a held notification is ingested only when its wait is over.

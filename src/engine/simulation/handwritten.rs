@@ -85,6 +85,11 @@ impl World {
         scene.handwritten.pages.insert(path.to_owned(), page)
     }
 
+    /// Serves nothing at a path any more but what the Source has there.
+    pub(super) fn unwrite(&self, path: &str) {
+        self.stage.scene().handwritten.pages.remove(path);
+    }
+
     /// The handwritten pages that were requested since this was asked last.
     pub(super) fn take_requested(&self) -> Vec<String> {
         std::mem::take(&mut self.stage.scene().handwritten.requested)

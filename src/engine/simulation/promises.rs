@@ -34,6 +34,8 @@ pub(super) struct Witness {
     excludes: bool,
     /// Whether it ever was.
     excluded_once: bool,
+    /// The resources that have been unavailable.
+    unavailable: BTreeSet<ResourceNo>,
     /// Whether it was before the last start, and no Resource List was read since.
     includes_again: bool,
 }
@@ -129,6 +131,10 @@ impl Scene {
         let view = View::of(database);
         // First, because it counts the notifications that prove nothing.
         self.what_was_acknowledged_is_stored(&view)?;
+        let unavailable = view.tasks.iter();
+        let unavailable = unavailable.filter(|(_, task)| task.state == "unavailable");
+        let unavailable = unavailable.map(|(&resource, _)| resource);
+        self.witness.unavailable.extend(unavailable);
         for row in &database.sets {
             let set = Target::set(&row.capability_list);
             self.note_gaps(row);
@@ -212,6 +218,10 @@ impl Scene {
             let is_tied = known.is_some_and(|known| known.changed_at == Some(change.at));
             let may_be_tied = habits.newest_first || !self.is_exact();
             if may_be_tied && is_tied {
+                continue;
+            }
+            // Not promised: what the Source has refused or lacked for a week is counted only, also once there is a newer change.
+            if self.witness.unavailable.contains(&resource) {
                 continue;
             }
             let is_gone = !self.files.contains_key(&resource) && self.was_to_go(change);

@@ -24,6 +24,7 @@ mod draft_deletions;
 mod dump_documents;
 mod dumps;
 mod entries;
+mod failures;
 mod linked;
 mod notifications;
 mod one_shot;

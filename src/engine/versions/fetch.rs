@@ -345,6 +345,7 @@ pub(super) fn task_of(version: &VersionTask) -> Task {
         is_shared: false,
         unread_sets: Vec::new(),
         awaits_since: None,
+        was_given_up: false,
     }
 }
 
@@ -369,7 +370,7 @@ pub(super) fn failure_of(error: TaskError, task: &Task) -> VersionFailure {
     VersionFailure {
         code: failure.code,
         message: failure.message,
-        retry_at: failure.retry_at.or(later),
+        retry_at: (!failure.is_given_up).then_some(failure.retry_at).or(later),
         counts: failure.counts,
     }
 }

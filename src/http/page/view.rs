@@ -390,6 +390,11 @@ impl SetView {
                 "undated resource is requested again",
                 "undated resources are requested again",
             ),
+            (
+                set.unavailable,
+                "resource is unavailable: the Source has refused or lacked it for a week",
+                "resources are unavailable: the Source has refused or lacked them for a week",
+            ),
             (set.unread, "entry can't be read", "entries can't be read"),
             (set.dead_parts, "part can't be read", "parts can't be read"),
         ];

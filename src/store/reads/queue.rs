@@ -1,6 +1,6 @@
 //! The tasks of a Source that are due, host by host.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -41,7 +41,7 @@ pub struct DueTasks {
 pub struct PackageTask {
     /// The task.
     pub task: Task,
-    /// Whether it was given up until the next poll.
+    /// Whether it was given up for now.
     pub given_up: bool,
     /// Whether it is due now.
     pub due: bool,
@@ -70,7 +70,7 @@ impl Store {
         let source = source.to_owned();
         self.read(move |sql| {
             let mut first = None;
-            for authority in queue::authorities(sql, &source)? {
+            for authority in queue::authorities(sql, &source, TaskState::Ready)? {
                 first = earliest(first, queue::first_due(sql, &source, &authority)?);
             }
             Ok(first)
@@ -78,7 +78,7 @@ impl Store {
         .await
     }
 
-    /// The ready and failed tasks of these resources.
+    /// The tasks of these resources that are executed when they are due.
     pub async fn tasks_of(
         self: &Arc<Self>,
         source: &str,
@@ -90,7 +90,7 @@ impl Store {
             let mut tasks = Vec::new();
             for uri in &resources {
                 if let Some((task, state, not_before)) = queue::of_resource(sql, &source, uri)? {
-                    let given_up = state == TaskState::Failed;
+                    let given_up = state != TaskState::Ready;
                     tasks.push(PackageTask {
                         task,
                         given_up,
@@ -124,7 +124,10 @@ fn due_tasks(
 ) -> Result<DueTasks, StoreError> {
     let mut due = DueTasks::default();
     // Host by host, because the index is by host: otherwise a million tasks would be read.
-    let hosts = queue::authorities(sql, source)?;
+    let mut hosts = BTreeSet::new();
+    for state in TaskState::QUEUED {
+        hosts.extend(queue::authorities(sql, source, state)?);
+    }
     let a_host = a_host.min((MOST_QUEUED / hosts.len().max(1)).max(FEWEST_A_HOST));
     let mut room = MOST_QUEUED.saturating_sub(in_progress.queued.values().sum());
     for host in hosts {
@@ -134,9 +137,14 @@ fn due_tasks(
         }
         let queued = in_progress.queued.get(&host).copied().unwrap_or_default();
         let limit = room.min(a_host.saturating_sub(queued));
-        let tasks = queue::due_of_host(sql, source, &host, now, limit, &in_progress.resources)?;
+        let mut tasks = Vec::new();
+        for state in TaskState::QUEUED {
+            let (of, taken) = ((host.as_str(), state), &in_progress.resources);
+            let rest = limit - tasks.len();
+            tasks.extend(queue::due_of_host(sql, source, of, now, rest, taken)?);
+            due.next_due = earliest(due.next_due, queue::next_due(sql, source, of, now)?);
+        }
         room -= tasks.len();
-        due.next_due = earliest(due.next_due, queue::next_due(sql, source, &host, now)?);
         if tasks.len() == limit {
             due.full.insert(host);
         }

@@ -32,9 +32,12 @@ pub struct SetStatistics {
     pub pending: u64,
     /// Resources of which it is not known whether they have changed: their entries state nothing, and they are requested again.
     pub undated: u64,
-    /// Changes that were given up until the next poll.
+    /// Changes that were given up for now.
     pub failed: u64,
-    /// When the first change was given up of those that were not applied since, also while they are tried again.
+    /// Changes of resources that the Source has refused, or lacked, for a week.
+    pub unavailable: u64,
+    /// When the first change was given up of those that were not applied since, also while they are tried again. Not of
+    /// those that are unavailable.
     pub given_up_since: Option<DateTime<Utc>>,
     /// Deletions that are held back.
     pub held_deletions: u64,
@@ -86,6 +89,7 @@ pub(super) fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, 
         pending: counts.ready.saturating_sub(counts.checks) + counts.undecided,
         undated: counts.checks,
         failed: counts.failed,
+        unavailable: counts.unavailable,
         given_up_since: report::first_given_up(sql, set)?,
         held_deletions: counts.held_back,
         held_since: source_set::held_since(sql, set)?.filter(|_| counts.held_back > 0),
@@ -109,8 +113,10 @@ fn failures(sql: &Connection, set: SetId) -> Result<Vec<CountedFailure>, StoreEr
         .filter(|count| count.state == TaskState::Failed);
     let failed = failures_of(sql, set, failed)?;
     if failed.is_empty() {
-        // What is not selected has not failed.
-        let retried = |count: &&ErrorCount| count.state != TaskState::Unwanted;
+        // What is not selected has not failed, and what is unavailable is counted as such.
+        let retried = |count: &&ErrorCount| {
+            !matches!(count.state, TaskState::Unwanted | TaskState::Unavailable)
+        };
         let mut others = failures_of(sql, set, counts.iter().filter(retried))?;
         others.truncate(1);
         return Ok(others);

@@ -327,6 +327,7 @@ CREATE TABLE task (
     contradicted INTEGER NOT NULL DEFAULT 0,
     awaits_since INTEGER,
     given_up_since INTEGER,
+    refused_since INTEGER,
     hold INTEGER
 );
 CREATE INDEX task_queue ON task (source, state, authority, not_before);
@@ -335,8 +336,8 @@ CREATE INDEX task_awaiting ON task (source) WHERE awaits_since IS NOT NULL;
 CREATE INDEX task_error ON task (set_id, state, error_code) WHERE error_code IS NOT NULL;
 CREATE INDEX task_given_up ON task (source) WHERE given_up_since IS NOT NULL;
 CREATE INDEX task_held ON task (source) WHERE state = 'held';
-CREATE INDEX task_given_up_of_set ON task (set_id, given_up_since) WHERE given_up_since IS NOT NULL;
-CREATE INDEX task_time ON task (set_id, since) WHERE state <> 'rejected';
+CREATE INDEX task_given_up_of_set ON task (set_id, given_up_since) WHERE given_up_since IS NOT NULL AND state <> 'unavailable';
+CREATE INDEX task_time ON task (set_id, since) WHERE state NOT IN ('rejected', 'unavailable');
 CREATE INDEX task_rejected ON task (source) WHERE state = 'rejected' AND kind = 'deleted';
 CREATE TRIGGER task_error_added AFTER INSERT ON task WHEN NEW.error_code IS NOT NULL BEGIN
     INSERT INTO task_error_count VALUES (NEW.set_id, NEW.state, NEW.error_code, 1)
@@ -370,6 +371,7 @@ CREATE TRIGGER task_added AFTER INSERT ON task BEGIN
         checks = checks + (NEW.state = 'ready' AND NEW.origin = 'resource-list' AND NEW.kind = 'updated'
             AND NEW.lastmod IS NULL AND NEW.length IS NULL AND NEW.hashes = ''),
         failed = failed + (NEW.state = 'failed'),
+        unavailable = unavailable + (NEW.state = 'unavailable'),
         held = held + (NEW.state = 'held'),
         undecided = undecided + (NEW.state IN ('undecided', 'interrupted'))
     WHERE set_id = NEW.set_id;
@@ -380,6 +382,7 @@ CREATE TRIGGER task_removed AFTER DELETE ON task BEGIN
         checks = checks - (OLD.state = 'ready' AND OLD.origin = 'resource-list' AND OLD.kind = 'updated'
             AND OLD.lastmod IS NULL AND OLD.length IS NULL AND OLD.hashes = ''),
         failed = failed - (OLD.state = 'failed'),
+        unavailable = unavailable - (OLD.state = 'unavailable'),
         held = held - (OLD.state = 'held'),
         undecided = undecided - (OLD.state IN ('undecided', 'interrupted'))
     WHERE set_id = OLD.set_id;
@@ -390,6 +393,7 @@ CREATE TRIGGER task_changed AFTER UPDATE OF set_id, state, origin, kind, lastmod
         checks = checks - (OLD.state = 'ready' AND OLD.origin = 'resource-list' AND OLD.kind = 'updated'
             AND OLD.lastmod IS NULL AND OLD.length IS NULL AND OLD.hashes = ''),
         failed = failed - (OLD.state = 'failed'),
+        unavailable = unavailable - (OLD.state = 'unavailable'),
         held = held - (OLD.state = 'held'),
         undecided = undecided - (OLD.state IN ('undecided', 'interrupted'))
     WHERE set_id = OLD.set_id;
@@ -398,6 +402,7 @@ CREATE TRIGGER task_changed AFTER UPDATE OF set_id, state, origin, kind, lastmod
         checks = checks + (NEW.state = 'ready' AND NEW.origin = 'resource-list' AND NEW.kind = 'updated'
             AND NEW.lastmod IS NULL AND NEW.length IS NULL AND NEW.hashes = ''),
         failed = failed + (NEW.state = 'failed'),
+        unavailable = unavailable + (NEW.state = 'unavailable'),
         held = held + (NEW.state = 'held'),
         undecided = undecided + (NEW.state IN ('undecided', 'interrupted'))
     WHERE set_id = NEW.set_id;
@@ -409,6 +414,7 @@ CREATE TABLE task_count (
     ready INTEGER DEFAULT 0,
     checks INTEGER DEFAULT 0,
     failed INTEGER DEFAULT 0,
+    unavailable INTEGER DEFAULT 0,
     held INTEGER DEFAULT 0,
     undecided INTEGER DEFAULT 0,
     rejected INTEGER DEFAULT 0

@@ -1,16 +1,22 @@
 //! `dropped_task`: resources whose task was dropped while it may have been executed, and whose result is not known yet.
 
-use rusqlite::{Connection, Result};
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, Result, params};
 
+use super::values::Micros;
 use crate::store::ids::ResourceId;
 
-/// Records that the task of a resource is about to be dropped, unless it has failed: then it is not being executed.
-pub(in crate::store) fn insert(sql: &Connection, resource: ResourceId) -> Result<()> {
+/// Records that the task of a resource is about to be dropped, unless it was given up and is not due: then it is not being executed.
+pub(in crate::store) fn insert(
+    sql: &Connection,
+    resource: ResourceId,
+    now: DateTime<Utc>,
+) -> Result<()> {
     sql.prepare_cached(
         "INSERT OR IGNORE INTO dropped_task (resource_id)
-         SELECT resource_id FROM task WHERE resource_id = ?1 AND state <> 'failed'",
+         SELECT resource_id FROM task WHERE resource_id = ?1 AND (state NOT IN ('failed', 'unavailable') OR not_before <= ?2)",
     )?
-    .execute([resource])
+    .execute(params![resource, Micros(now)])
     .map(drop)
 }
 

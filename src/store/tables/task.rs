@@ -2,7 +2,8 @@
 //!
 //! Columns: `since` is the time from which the mirror is behind because of the task, NULL if unknown; `version` is the revision of
 //! the task, which grows with each change of it, so that the result of an older one is recognized; `not_before` is when it is due, on our clock,
-//! `awaits_since` since when a deletion waits for another set, and `given_up_since` when the task was given up for the first time. `hold`
+//! `awaits_since` since when a deletion waits for another set, `given_up_since` when the task was given up for the first time, and
+//! `refused_since` when the Source refused the resource, or answered that there is none, for the first time. `hold`
 //! is the number that a deletion got when it was held back first; it counts only while it is, and while it is decided again because the
 //! same was stated once more.
 //!
@@ -90,6 +91,8 @@ pub struct Task {
     pub unread_sets: Vec<Url>,
     /// Since when the deletion has waited for such sets, on our clock.
     pub awaits_since: Option<DateTime<Utc>>,
+    /// Whether it was given up before.
+    pub was_given_up: bool,
 }
 
 impl Task {
@@ -132,7 +135,8 @@ impl Task {
             unread_sets: row.get::<_, CapabilityLists>(28)?.0,
             awaits_since: row.get::<_, Option<Micros>>(29)?.map(DateTime::from),
             is_named: row.get(30)?,
-            live_doubted: row.get(31)?,
+            was_given_up: row.get(31)?,
+            live_doubted: row.get(32)?,
             uri,
         })
     }
@@ -154,15 +158,18 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
         WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END,
     task.awaits_since,
     task.unconfirmed = 0 OR EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
-        WHERE member.resource_id = task.resource_id AND member.part IS NOT -2 AND source_set.ended = 0)";
+        WHERE member.resource_id = task.resource_id AND member.part IS NOT -2 AND source_set.ended = 0),
+    task.given_up_since IS NOT NULL";
 
 /// The state of a task. Some of the words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum TaskState {
     /// To be executed when it is due.
     Ready,
-    /// Given up until the next poll.
+    /// Given up for now: due with pauses that grow.
     Failed,
+    /// An update that the Source has refused, or lacked, for [`UNAVAILABLE_AFTER`]: due once a day. Its `since` does not count.
+    Unavailable,
     /// A deletion that waits for approval.
     HeldBack,
     /// A deletion whose document has not ended: it is released or held back then.
@@ -175,10 +182,14 @@ pub(in crate::store) enum TaskState {
 }
 
 impl TaskState {
+    /// Those that are executed when they are due, in this order.
+    pub(in crate::store) const QUEUED: [Self; 3] = [Self::Ready, Self::Failed, Self::Unavailable];
+
     fn code(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Failed => "failed",
+            Self::Unavailable => "unavailable",
             Self::HeldBack => "held",
             Self::Undecided => "undecided",
             Self::Interrupted => "interrupted",
@@ -190,6 +201,7 @@ impl TaskState {
         [
             Self::Ready,
             Self::Failed,
+            Self::Unavailable,
             Self::HeldBack,
             Self::Undecided,
             Self::Interrupted,
@@ -216,8 +228,9 @@ pub(in crate::store) struct NewTask<'a> {
     pub(in crate::store) since: Option<SourceTime>,
 }
 
-/// Makes a change the resource's task and returns `true`, unless the current task states the same and is not interrupted. Links
-/// that are stated no longer are dropped from a task that states the same.
+/// Makes a change the resource's task and returns `true`, unless the current task states the same and is not interrupted. One
+/// that was given up states the same also if a list names it with the time of the change, and the other way round: both are published
+/// again and again. Links that are stated no longer are dropped from a task that states the same.
 pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool> {
     let change = task.change;
     let content = ContentColumns::from(&change.content);
@@ -233,13 +246,16 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
                      (SELECT next_version FROM resource WHERE id = ?1))
              ON CONFLICT (resource_id) DO UPDATE SET
                  set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
-                 origin = ?11, state = ?12, not_before = ?13, since = CASE state WHEN 'rejected' THEN ?14 ELSE MIN(since, ?14) END,
+                 origin = ?11, state = ?12, not_before = ?13, since = CASE WHEN state IN ('rejected', 'unavailable') THEN ?14 ELSE MIN(since, ?14) END,
                  links = ?15, encoding = ?16, version = version + 1,
                  unconfirmed = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' THEN MIN(unconfirmed, ?17) ELSE ?17 END,
-                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL,
+                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL, refused_since = NULL,
                  hold = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' AND changed_at IS ?6
                                   AND state IN ('held', 'undecided', 'interrupted') THEN hold END
-             WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
+             WHERE ((kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7) AND NOT (
+                    state IN ('failed', 'unavailable') AND kind <> 'deleted' AND ?5 <> 'deleted' AND unconfirmed <= ?17
+                    AND COALESCE(changed_at, lastmod) IS COALESCE(?6, ?7)))
+                OR length IS NOT ?8 OR hashes IS NOT ?10
                 OR (?16 IS NOT NULL AND encoding IS NOT ?16)
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
                 OR (changed_at IS NULL AND state <> 'rejected' AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
@@ -266,11 +282,15 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
     if put == 0 && !change.unconfirmed {
         // The Source itself states it now: a deletion that was held back is decided again at the end of the document; one that was rejected stays so. What is in progress does not count: it may be the Source's answer to another statement.
         sql.prepare_cached(
-            "UPDATE task SET unconfirmed = 0, contradicted = 0, origin = ?2, attempts = 0, version = version + 1,
+            "UPDATE task SET unconfirmed = 0, contradicted = 0, origin = ?2, attempts = 0, version = version + 1, not_before = MIN(not_before, ?3),
                  state = CASE state WHEN 'held' THEN 'undecided' ELSE state END
              WHERE resource_id = ?1 AND unconfirmed = 1",
         )?
-        .execute(params![task.resource, Column(&task.origin)])?;
+        .execute(params![
+            task.resource,
+            Column(&task.origin),
+            Micros(task.not_before)
+        ])?;
     }
     if put == 0 && links.is_empty() && !change.unconfirmed {
         sql.prepare_cached(
@@ -287,8 +307,8 @@ pub const UNSELECTED_TYPE: &str = "unselected-type";
 /// Lets a task wait that the configuration does not select any more. One that is being executed is completed.
 pub(in crate::store) fn unselect(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE task SET state = 'rejected', error_code = NULL, error_message = NULL, given_up_since = NULL
-         WHERE resource_id = ?1 AND kind <> 'deleted' AND state IN ('ready', 'failed')",
+        "UPDATE task SET state = 'rejected', error_code = NULL, error_message = NULL, given_up_since = NULL, refused_since = NULL
+         WHERE resource_id = ?1 AND kind <> 'deleted' AND state IN ('ready', 'failed', 'unavailable')",
     )?
     .execute([resource])
     .map(drop)
@@ -318,7 +338,7 @@ pub(in crate::store) fn reselect(sql: &Connection, resource: ResourceId) -> Resu
 /// Lets a task wait whose resource is served in a type that is not selected, unless a newer change has taken its place.
 pub(in crate::store) fn unselect_type(sql: &Connection, task: &Task, served: &str) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL
+        "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL, refused_since = NULL
          WHERE resource_id = ?1 AND version = ?2",
     )?
     .execute(params![task.resource, task.revision, UNSELECTED_TYPE, served])
@@ -392,9 +412,9 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
                  (SELECT links FROM resource WHERE id = ?1), (SELECT next_version FROM resource WHERE id = ?1))
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
-             origin = ?11, state = ?12, not_before = ?13, since = CASE state WHEN 'rejected' THEN ?14 ELSE MIN(since, ?14) END,
+             origin = ?11, state = ?12, not_before = ?13, since = CASE WHEN state IN ('rejected', 'unavailable') THEN ?14 ELSE MIN(since, ?14) END,
              encoding = ?15, version = version + 1, attempts = 0, unconfirmed = 0, contradicted = 0,
-             error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL, hold = NULL",
+             error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL, refused_since = NULL, hold = NULL",
     )?
     .execute(params![
         task.resource,
@@ -457,7 +477,7 @@ pub(in crate::store) fn is_given_up_as_absent(
     resource: ResourceId,
 ) -> Result<bool> {
     sql.prepare_cached(
-        "SELECT 1 FROM task WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')
+        "SELECT 1 FROM task WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed', 'unavailable')
            AND error_code IN ('not-found', 'gone')",
     )?
     .exists([resource])
@@ -533,7 +553,7 @@ pub(in crate::store) fn lower_all_since(
     };
     sql.prepare_cached(&format!(
         "UPDATE task SET since = ?2 WHERE resource_id IN (
-             SELECT resource_id FROM task WHERE since > ?2 AND state <> 'rejected' AND {condition} LIMIT {limit})"
+             SELECT resource_id FROM task WHERE since > ?2 AND state NOT IN ('rejected', 'unavailable') AND {condition} LIMIT {limit})"
     ))?
     .execute(params![set, Column(&since)])
 }
@@ -545,7 +565,7 @@ pub(in crate::store) fn oldest_since(
 ) -> Result<Option<Option<SourceTime>>> {
     // NULL sorts first.
     sql.prepare_cached(
-        "SELECT since FROM task WHERE set_id = ?1 AND state <> 'rejected' ORDER BY since LIMIT 1",
+        "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since LIMIT 1",
     )?
     .query_row([set], |row| column(row, 0))
     .optional()
@@ -558,7 +578,7 @@ pub(in crate::store) fn oldest_shared_since(
     shared_with: SetId,
 ) -> Result<Option<Option<SourceTime>>> {
     sql.prepare_cached(
-        "SELECT since FROM task WHERE set_id = ?1 AND state <> 'rejected'
+        "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable')
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
          ORDER BY since LIMIT 1",
     )?
@@ -579,6 +599,20 @@ pub(in crate::store) fn complete(sql: &Connection, task: &Task) -> Result<()> {
     Ok(())
 }
 
+/// How long a resource is refused, or absent, before it is unavailable.
+const UNAVAILABLE_AFTER: TimeDelta = TimeDelta::days(7);
+
+/// What a Source has answered to a request for a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceAnswer {
+    /// That it does not exist (404, 410).
+    Absent,
+    /// That it is not served (another 4xx that does not pass by itself).
+    Refused,
+    /// A representation, which could not be used.
+    Served,
+}
+
 /// Why a task failed.
 #[derive(Clone, Debug)]
 pub struct TaskFailure {
@@ -586,12 +620,14 @@ pub struct TaskFailure {
     pub code: &'static str,
     /// The error, for a person.
     pub message: String,
-    /// When to try again; `None`: given up until the next poll.
-    pub retry_at: Option<DateTime<Utc>>,
+    /// When to try again.
+    pub retry_at: DateTime<Utc>,
+    /// Whether it is given up until then, and counts as failed.
+    pub is_given_up: bool,
     /// Whether the attempt counts: it does not if the failure is ours, as with a full disk.
     pub counts: bool,
-    /// Whether the Source has answered that the resource does not exist.
-    pub is_absent: bool,
+    /// What the Source has answered; `None`: nothing that says whether it serves the resource.
+    pub answer: Option<SourceAnswer>,
     /// Whether the file may have been changed all the same.
     pub is_in_doubt: bool,
     /// Whether it is a deletion that waits for other sets.
@@ -605,13 +641,21 @@ pub(in crate::store) fn fail(
     failure: &TaskFailure,
     now: DateTime<Utc>,
 ) -> Result<()> {
-    let state = match failure.retry_at {
-        Some(_) => TaskState::Ready,
-        None => TaskState::Failed,
+    let state = if failure.is_given_up {
+        TaskState::Failed
+    } else {
+        TaskState::Ready
     };
+    let is_refused = matches!(
+        failure.answer,
+        Some(SourceAnswer::Absent | SourceAnswer::Refused)
+    );
+    let is_served = failure.answer == Some(SourceAnswer::Served);
     sql.prepare_cached(
-        "UPDATE task SET state = ?3, attempts = attempts + ?4, not_before = COALESCE(?5, not_before),
-         error_code = ?6, error_message = ?7, error_at = ?8,
+        "UPDATE task SET attempts = attempts + ?4, not_before = ?5, error_code = ?6, error_message = ?7, error_at = ?8,
+         state = CASE WHEN state = 'unavailable' AND NOT ?11 THEN state
+                      WHEN ?3 = 'failed' AND ?10 AND kind <> 'deleted' AND refused_since <= ?12 THEN 'unavailable' ELSE ?3 END,
+         refused_since = CASE WHEN ?10 THEN COALESCE(refused_since, ?8) WHEN ?11 THEN NULL ELSE refused_since END,
          given_up_since = CASE ?3 WHEN 'failed' THEN COALESCE(given_up_since, ?8) ELSE given_up_since END,
          awaits_since = CASE WHEN ?9 THEN MIN(COALESCE(awaits_since, ?8), ?8) ELSE awaits_since END
          WHERE resource_id = ?1 AND version = ?2 AND state <> 'rejected'",
@@ -621,28 +665,33 @@ pub(in crate::store) fn fail(
         task.revision,
         Column(&state),
         failure.counts,
-        failure.retry_at.map(Micros),
+        Micros(failure.retry_at),
         failure.code,
         failure.message,
         Micros(now),
         failure.awaits_sets,
+        is_refused,
+        is_served,
+        Micros(now - UNAVAILABLE_AFTER),
     ])?;
     Ok(())
 }
 
-/// At most `limit` resources with an update of a set that is given up, or not selected, and of each whether its result is known: one that
-/// is not selected any more may be in progress.
+/// At most `limit` resources with an update of a set that is given up and not due, or not selected, and of each whether its result is
+/// known: one that is not selected any more may be in progress.
 pub(in crate::store) fn updates_at_rest(
     sql: &Connection,
     set: SetId,
+    now: DateTime<Utc>,
     limit: usize,
 ) -> Result<Vec<(ResourceId, bool)>> {
     sql.prepare_cached(
         "SELECT task.resource_id, task.error_code IS NOT NULL FROM task CROSS JOIN resource ON resource.id = task.resource_id
-         WHERE task.set_id = ?1 AND task.state IN ('failed', 'rejected') AND task.kind <> 'deleted' AND resource.doubted = 0
+         WHERE task.set_id = ?1 AND task.state IN ('failed', 'unavailable', 'rejected') AND (task.state = 'rejected' OR task.not_before > ?3)
+           AND task.kind <> 'deleted' AND resource.doubted = 0
          LIMIT ?2",
     )?
-    .query_map(params![set, Count::of_rows(limit)], |row| {
+    .query_map(params![set, Count::of_rows(limit), Micros(now)], |row| {
         Ok((row.get(0)?, row.get(1)?))
     })?
     .collect()
@@ -714,10 +763,16 @@ pub(in crate::store) fn exists(sql: &Connection, resource: ResourceId) -> Result
         .exists([resource])
 }
 
-/// Whether a resource has a task that failed.
-pub(in crate::store) fn is_failed(sql: &Connection, resource: ResourceId) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND state = 'failed'")?
-        .exists([resource])
+/// Whether a resource has a task that was given up and is not due: it is not in progress.
+pub(in crate::store) fn is_at_rest(
+    sql: &Connection,
+    resource: ResourceId,
+    now: DateTime<Utc>,
+) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM task WHERE resource_id = ?1 AND state IN ('failed', 'unavailable') AND not_before > ?2",
+    )?
+    .exists(params![resource, Micros(now)])
 }
 
 /// Whether a resource has an update that is not selected.
@@ -728,7 +783,8 @@ pub(in crate::store) fn is_unselected(sql: &Connection, resource: ResourceId) ->
     .exists([resource])
 }
 
-/// Makes the failed tasks of a set due again and returns their number. `but_since`: those that have failed since then stay failed.
+/// Makes the failed tasks of a set ready, for one more try each, and returns their number. `but_since`: those that have failed since
+/// then stay failed.
 pub(in crate::store) fn retry_failed(
     sql: &Connection,
     set: SetId,
@@ -737,7 +793,7 @@ pub(in crate::store) fn retry_failed(
 ) -> Result<usize> {
     // A later time than now is one before the clock was set back.
     sql.prepare_cached(
-        "UPDATE task SET state = 'ready', attempts = 0, not_before = ?2 WHERE set_id = ?1 AND state = 'failed'
+        "UPDATE task SET state = 'ready', not_before = ?2 WHERE set_id = ?1 AND state = 'failed'
            AND (?3 IS NULL OR error_at NOT BETWEEN ?3 AND ?2)",
     )?
     .execute(params![set, Micros(now), but_since.map(Micros)])
@@ -747,14 +803,15 @@ pub(in crate::store) fn retry_failed(
 pub(in crate::store) fn given_up(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
         "SELECT resource_id FROM task INDEXED BY task_given_up
-         WHERE source = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')
+         WHERE source = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed', 'unavailable')
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
     .query_map([source], |row| row.get(0))?
     .collect()
 }
 
-/// Makes a task due now if it was given up, and is not being decided; returns whether it was.
+/// Makes a task due now if it was given up, and is not being decided; returns whether it was. One that is unavailable stays so until
+/// the Source serves it.
 pub(in crate::store) fn retry_given_up(
     sql: &Connection,
     resource: ResourceId,
@@ -762,8 +819,9 @@ pub(in crate::store) fn retry_given_up(
 ) -> Result<bool> {
     let changed = sql
         .prepare_cached(
-            "UPDATE task SET state = 'ready', attempts = 0, not_before = ?2
-             WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')",
+            "UPDATE task SET not_before = ?2, state = CASE state WHEN 'failed' THEN 'ready' ELSE state END,
+                 attempts = CASE state WHEN 'unavailable' THEN attempts ELSE 0 END
+             WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed', 'unavailable')",
         )?
         .execute(params![resource, Micros(now)])?;
     Ok(changed > 0)
@@ -773,7 +831,7 @@ pub(in crate::store) fn retry_given_up(
 pub(in crate::store) fn make_due(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET state = 'ready', attempts = 0, not_before = ?3
-         WHERE resource_id = ?1 AND version = ?2 AND state IN ('ready', 'failed')",
+         WHERE resource_id = ?1 AND version = ?2 AND state IN ('ready', 'failed', 'unavailable')",
     )?
     .execute(params![task.resource, task.revision, Micros(now)])?;
     Ok(())

@@ -13,8 +13,10 @@ pub(in crate::store) struct TaskCounts {
     pub(in crate::store) ready: u64,
     /// Of these, those that a list announced, of resources that the mirror has, and that state nothing about the content.
     pub(in crate::store) checks: u64,
-    /// Given up until the next poll.
+    /// Given up for now.
     pub(in crate::store) failed: u64,
+    /// Refused or lacked by the Source for a week.
+    pub(in crate::store) unavailable: u64,
     /// Deletions that wait for approval.
     pub(in crate::store) held_back: u64,
     /// Deletions whose document has not ended, or was interrupted.
@@ -34,7 +36,7 @@ pub(in crate::store) fn begin(sql: &Connection, set: SetId) -> Result<()> {
 pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<TaskCounts> {
     let counts = sql
         .prepare_cached(
-            "SELECT ready, checks, failed, held, undecided, rejected FROM task_count WHERE set_id = ?1",
+            "SELECT ready, checks, failed, held, undecided, rejected, unavailable FROM task_count WHERE set_id = ?1",
         )?
         .query_row([set], |row| {
             let count = |column: usize| -> Result<u64> { Ok(row.get::<_, Count>(column)?.0) };
@@ -45,6 +47,7 @@ pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<TaskCount
                 held_back: count(3)?,
                 undecided: count(4)?,
                 rejected: count(5)?,
+                unavailable: count(6)?,
             })
         })
         .optional()?;

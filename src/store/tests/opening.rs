@@ -133,19 +133,19 @@ fn frequent_queries_use_an_index() {
         "SELECT MIN(authority) FROM task WHERE source = 'a' AND state = 'ready' AND authority > 'b'",
         "SELECT * FROM task JOIN resource ON resource.id = task.resource_id WHERE task.source = 'a' AND task.state = 'ready'
          AND task.authority = 'b' AND task.not_before <= 3 ORDER BY task.not_before, task.resource_id",
-        "SELECT since FROM task WHERE set_id = 1 AND state <> 'rejected' ORDER BY since LIMIT 1",
+        "SELECT since FROM task WHERE set_id = 1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since LIMIT 1",
         "SELECT MIN(given_up_since) FROM task WHERE set_id = 1 AND given_up_since IS NOT NULL",
         "SELECT resource_id FROM task WHERE source = 'a' AND given_up_since IS NOT NULL AND resource_id > 1
          ORDER BY resource_id LIMIT 9",
-        "SELECT since FROM task WHERE set_id = 1 AND state <> 'rejected'
+        "SELECT since FROM task WHERE set_id = 1 AND state NOT IN ('rejected', 'unavailable')
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = 2 AND member.resource_id = task.resource_id)
          ORDER BY since LIMIT 1",
         "SELECT other.id FROM source_set AS own
          JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1",
         "SELECT until_time FROM coverage WHERE set_id = 1 ORDER BY from_time LIMIT 1",
         "UPDATE task SET since = 1 WHERE resource_id IN (
-         SELECT resource_id FROM task WHERE since > 1 AND state <> 'rejected' AND set_id = 1 LIMIT 9)",
-        "SELECT resource_id FROM task WHERE since > 1 AND state <> 'rejected' AND set_id IN (SELECT other.id FROM source_set AS own
+         SELECT resource_id FROM task WHERE since > 1 AND state NOT IN ('rejected', 'unavailable') AND set_id = 1 LIMIT 9)",
+        "SELECT resource_id FROM task WHERE since > 1 AND state NOT IN ('rejected', 'unavailable') AND set_id IN (SELECT other.id FROM source_set AS own
          JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1)
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = 1 AND member.resource_id = task.resource_id) LIMIT 9",
         "SELECT 1 FROM task WHERE set_id = 1 AND state = 'undecided'",

@@ -344,7 +344,7 @@ async fn given_up_task_is_reported_until_it_is_done() {
         (first.code.as_str(), first.message.as_str()),
         ("not-found", "404")
     );
-    assert_eq!((first.since, first.due), (given_up, None));
+    assert_eq!((first.since, first.due), (given_up, Some(NEVER)));
     assert!(given_up > began);
     let next = world.store.given_up(SOURCE, first.resource, 10).await;
     assert_eq!(next.unwrap()[0].uri, uri("b").to_string());
@@ -393,7 +393,7 @@ async fn given_up_task_is_reported_until_it_is_done() {
     let fails = tasks.into_iter().map(|task| failed(task, None)).collect();
     world.complete(fails).await;
     let found = reported(&world).await;
-    assert_eq!((found[0].since, found[0].due), (given_up, None));
+    assert_eq!((found[0].since, found[0].due), (given_up, Some(NEVER)));
     assert_eq!(world.statistics().await.given_up_since, Some(given_up));
     world
         .store

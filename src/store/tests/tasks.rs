@@ -108,9 +108,10 @@ async fn errors_of_failed_tasks_are_counted_by_code() {
         let failure = TaskFailure {
             code: if is_slow { "timeout" } else { "not-found" },
             message: "failed".to_owned(),
-            retry_at: None,
+            retry_at: NEVER,
+            is_given_up: true,
             counts: true,
-            is_absent: false,
+            answer: None,
             is_in_doubt: false,
             awaits_sets: false,
         };
@@ -128,7 +129,7 @@ async fn errors_of_failed_tasks_are_counted_by_code() {
 }
 
 #[tokio::test]
-async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
+async fn failed_task_is_delayed_and_then_given_up_with_its_attempts_counted_on() {
     let world = World::new().await;
     let mut wakes = world.store.wakes();
     world.announce(vec![created("a", 10)]).await;
@@ -137,9 +138,10 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
     let failure = TaskFailure {
         code: "timeout",
         message: "too slow".to_owned(),
-        retry_at: Some(later),
+        retry_at: later,
+        is_given_up: false,
         counts: true,
-        is_absent: false,
+        answer: None,
         is_in_doubt: false,
         awaits_sets: false,
     };
@@ -180,7 +182,7 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
         .unwrap();
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
     let task = world.due().await.remove(0);
-    assert_eq!(task.attempts, 0);
+    assert_eq!(task.attempts, 2);
     world
         .store
         .retry_failed(world.set, SOURCE, world.now, None)
@@ -518,4 +520,25 @@ async fn source_that_states_what_a_hub_has_stated_confirms_the_task() {
     // A notification that arrives later changes nothing.
     world.announce(vec![stated]).await;
     assert!(!world.due().await.remove(0).unconfirmed);
+}
+
+/// A change that is stated again, by a list or a Change List, neither restarts what has failed nor is lost; another one does.
+#[tokio::test]
+async fn what_was_given_up_is_not_restarted_by_a_list_that_states_the_same() {
+    let world = World::new().await;
+    world.announce(vec![created("a", 10)]).await;
+    let task = world.due().await.remove(0);
+    world.complete(vec![failed(task, None)]).await;
+    for at in [20, 30] {
+        let listed = Change {
+            lastmod: Some(super::at(10)),
+            ..created("a", 10)
+        };
+        world.list(world.set, at, vec![listed]).await;
+        world.announce(vec![created("a", 10)]).await;
+        assert_eq!(world.statistics().await.failed, 1);
+        assert!(world.due().await.is_empty());
+    }
+    world.announce(vec![updated("a", 40)]).await;
+    assert_eq!(world.due().await[0].attempts, 0);
 }

@@ -16,7 +16,7 @@ use super::versions::note_published;
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
-use crate::store::tables::task::{self, Task, TaskFailure};
+use crate::store::tables::task::{self, SourceAnswer, Task, TaskFailure};
 use crate::store::tables::{channel, dropped_task, membership, part, source_set, version};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
@@ -125,7 +125,8 @@ impl Store {
                         if failure.is_in_doubt {
                             doubt_and_restore(tx.sql, task.resource)?;
                         }
-                        let is_over = failure.is_absent && failure.retry_at.is_none();
+                        let is_over =
+                            failure.is_given_up && failure.answer == Some(SourceAnswer::Absent);
                         if is_over && was_absent_later(tx.sql, task)? {
                             remove(tx, now, &mut totals, task, false)?;
                             request_removal_if_doubted(tx.sql, task)?;

@@ -32,7 +32,7 @@ impl Store {
         let due = self.read(move |sql| {
             let mut due = Vec::new();
             for set in source_set::former(sql, source.as_deref())? {
-                let is_due = !task::updates_at_rest(sql, set, 1)?.is_empty()
+                let is_due = !task::updates_at_rest(sql, set, now, 1)?.is_empty()
                     || channel::any_ended(sql, set)?
                     || has_old(sql, set, now)?
                     || source_set::is_unnamed(sql, set)?;
@@ -50,7 +50,7 @@ impl Store {
 
     async fn trim_set(self: &Arc<Self>, set: SetId, now: DateTime<Utc>) -> Result<(), StoreError> {
         let step = move |tx: &mut Tx<'_>| {
-            let dropped = drop_updates_at_rest(tx, set)?;
+            let dropped = drop_updates_at_rest(tx, set, now)?;
             channel::delete_ended(tx.sql, set)?;
             forget_old(tx.sql, set, now)?;
             if source_set::is_unnamed(tx.sql, set)? {
@@ -113,9 +113,13 @@ impl Store {
     }
 }
 
-/// Drops some updates of a former set that nothing tries again; returns how many.
-fn drop_updates_at_rest(tx: &mut Tx<'_>, set: SetId) -> Result<usize, StoreError> {
-    let at_rest = task::updates_at_rest(tx.sql, set, RESOURCES_A_STEP)?;
+/// Drops some updates of a former set that are not being tried; returns how many.
+fn drop_updates_at_rest(
+    tx: &mut Tx<'_>,
+    set: SetId,
+    now: DateTime<Utc>,
+) -> Result<usize, StoreError> {
+    let at_rest = task::updates_at_rest(tx.sql, set, now, RESOURCES_A_STEP)?;
     for &(resource, has_result) in &at_rest {
         resource::raise_next_revision(tx.sql, resource)?;
         task::delete(tx.sql, resource)?;

@@ -327,7 +327,7 @@ impl ResourceState {
         if self.pending.is_some() {
             // It may be in progress: its result must not be taken for that of the resource's next task.
             resource::raise_next_revision(sql, self.id)?;
-            dropped_task::insert(sql, self.id)?;
+            dropped_task::insert(sql, self.id, context.now)?;
             task::delete(sql, self.id)?;
             if version::release(sql, self.id, None)? {
                 context.has_versions.set(true);

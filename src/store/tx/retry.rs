@@ -12,8 +12,8 @@ use crate::store::tables::resource;
 use crate::store::tables::task::{self, Task, UnselectedTask, queue};
 use crate::store::{Store, StoreError, Wake};
 
-/// The longest delay of a task: a server's `Retry-After` counts up to an hour, and delays vary by half.
-const LONGEST_DELAY: TimeDelta = TimeDelta::hours(2);
+/// The longest delay of a task: of what a Source refuses or lacks.
+const LONGEST_DELAY: TimeDelta = TimeDelta::days(1);
 
 /// How many updates one transaction checks that were not selected.
 const UNSELECTED_A_STEP: usize = 5000;
@@ -23,9 +23,10 @@ impl Store {
     pub async fn drop_unwanted(
         self: &Arc<Self>,
         set: SetId,
+        now: DateTime<Utc>,
         wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
-        let unwanted = self.read(move |sql| Ok(queue::failed_unwanted(sql, set, wants)?));
+        let unwanted = self.read(move |sql| Ok(queue::unwanted_at_rest(sql, set, now, wants)?));
         let unwanted = unwanted.await?;
         if unwanted.is_empty() {
             return Ok(());
@@ -33,7 +34,7 @@ impl Store {
         self.write(move |tx| {
             for &id in &unwanted {
                 // It may be due again, or in progress, by now.
-                if task::is_failed(tx.sql, id)? {
+                if task::is_at_rest(tx.sql, id, now)? {
                     resource::raise_next_revision(tx.sql, id)?;
                     task::delete(tx.sql, id)?;
                 }
@@ -90,7 +91,7 @@ impl Store {
         }
     }
 
-    /// Makes the failed tasks of a set due again. `but_since`: those that have failed since then stay failed.
+    /// Makes the failed tasks of a set due, for one more try each. `but_since`: those that have failed since then stay failed.
     pub async fn retry_failed(
         self: &Arc<Self>,
         set: SetId,

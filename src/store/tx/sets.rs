@@ -184,7 +184,7 @@ fn hand_over(
     let updates = task::hand_over_updates(tx.sql, set, TASKS_A_STEP)?;
     for &resource in &updates {
         // It may be in progress: its result names the set that it was of.
-        dropped_task::insert(tx.sql, resource)?;
+        dropped_task::insert(tx.sql, resource, now)?;
     }
     let deletions = task::shared_deletions(tx.sql, set, TASKS_A_STEP)?;
     for (uri, heir) in &deletions {

@@ -46,7 +46,7 @@ impl UnconfirmedState {
 /// does not have it, it must not be named by another document, and the task must not stand for an older change: these are
 /// statements of the Source.
 const IS_UNSERVED: &str = "
-    task.set_id = ?1 AND task.state = 'failed' AND task.error_code IN ('not-found', 'gone') AND task.unconfirmed = 1
+    task.set_id = ?1 AND task.state IN ('failed', 'unavailable') AND task.error_code IN ('not-found', 'gone') AND task.unconfirmed = 1
     AND task.kind <> 'deleted' AND (resource.applied_at IS NOT NULL AND resource.deleted = 0 OR (
         task.since >= task.changed_at AND NOT EXISTS (
             SELECT 1 FROM member WHERE member.resource_id = resource.id AND ((member.part IS NOT NULL AND member.part <> -2) OR member.set_id <> ?1))))";

@@ -1,4 +1,4 @@
-//! The queue: tasks that are ready, host by host, because the index goes by host.
+//! The queue: tasks of a state that are due, host by host, because the index goes by host.
 
 use std::collections::HashSet;
 
@@ -11,38 +11,42 @@ use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::IS_DOUBTED;
 use crate::store::tables::values::{Column, Micros, column};
 
-/// The hosts that have ready tasks. Each costs one look-up in the index, whatever the number of tasks.
-pub(in crate::store) fn authorities(sql: &Connection, source: &str) -> Result<Vec<String>> {
+/// The hosts that have tasks of a state. Each costs one look-up in the index, whatever the number of tasks.
+pub(in crate::store) fn authorities(
+    sql: &Connection,
+    source: &str,
+    state: TaskState,
+) -> Result<Vec<String>> {
     sql.prepare_cached(
         "WITH RECURSIVE host (name) AS (
-             SELECT MIN(authority) FROM task WHERE source = ?1 AND state = 'ready'
+             SELECT MIN(authority) FROM task WHERE source = ?1 AND state = ?2
              UNION ALL
-             SELECT (SELECT MIN(authority) FROM task WHERE source = ?1 AND state = 'ready' AND authority > name)
+             SELECT (SELECT MIN(authority) FROM task WHERE source = ?1 AND state = ?2 AND authority > name)
              FROM host WHERE name IS NOT NULL)
          SELECT name FROM host WHERE name IS NOT NULL",
     )?
-    .query_map([source], |row| row.get(0))?
+    .query_map(params![source, Column(&state)], |row| row.get(0))?
     .collect()
 }
 
-/// The tasks of a host that are due, the longest due first: at most `limit`, without those in progress.
+/// The tasks of a host in that state that are due, the longest due first: at most `limit`, without those in progress.
 pub(in crate::store) fn due_of_host(
     sql: &Connection,
     source: &str,
-    authority: &str,
+    (authority, state): (&str, TaskState),
     now: DateTime<Utc>,
     limit: usize,
     in_progress: &HashSet<ResourceId>,
 ) -> Result<Vec<Task>> {
     // Those in progress come first, hundreds of them: the index alone shows which they are.
     let mut due = sql.prepare_cached(
-        "SELECT resource_id FROM task WHERE source = ?1 AND state = 'ready' AND authority = ?2 AND not_before <= ?3
+        "SELECT resource_id FROM task WHERE source = ?1 AND state = ?4 AND authority = ?2 AND not_before <= ?3
          ORDER BY not_before, resource_id",
     )?;
     let mut task = sql.prepare_cached(&format!(
         "SELECT {COLUMNS}, {IS_DOUBTED} FROM task JOIN resource ON resource.id = task.resource_id WHERE task.resource_id = ?1"
     ))?;
-    let mut rows = due.query(params![source, authority, Micros(now)])?;
+    let mut rows = due.query(params![source, authority, Micros(now), Column(&state)])?;
     let mut tasks = Vec::new();
     while tasks.len() < limit
         && let Some(row) = rows.next()?
@@ -69,19 +73,22 @@ pub(in crate::store) fn first_due(
     Ok(first.map(DateTime::from))
 }
 
-/// When the first ready task of a host is due that is not due yet.
+/// When the first task of a host in that state is due that is not due yet.
 pub(in crate::store) fn next_due(
     sql: &Connection,
     source: &str,
-    authority: &str,
+    (authority, state): (&str, TaskState),
     now: DateTime<Utc>,
 ) -> Result<Option<DateTime<Utc>>> {
     let next: Option<Micros> = sql
         .prepare_cached(
             "SELECT MIN(not_before) FROM task
-             WHERE source = ?1 AND state = 'ready' AND authority = ?2 AND not_before > ?3",
+             WHERE source = ?1 AND state = ?4 AND authority = ?2 AND not_before > ?3",
         )?
-        .query_row(params![source, authority, Micros(now)], |row| row.get(0))?;
+        .query_row(
+            params![source, authority, Micros(now), Column(&state)],
+            |row| row.get(0),
+        )?;
     Ok(next.map(DateTime::from))
 }
 
@@ -94,7 +101,7 @@ pub(in crate::store) fn of_resource(
     sql.prepare_cached(&format!(
         "SELECT {COLUMNS}, {IS_DOUBTED}, task.state AS state, task.not_before AS not_before
          FROM resource JOIN task ON task.resource_id = resource.id
-         WHERE resource.source = ?1 AND resource.uri = ?2 AND task.state IN ('ready', 'failed')"
+         WHERE resource.source = ?1 AND resource.uri = ?2 AND task.state IN ('ready', 'failed', 'unavailable')"
     ))?
     .query_row(params![source, Column(uri)], |row| {
         let not_before: Micros = row.get("not_before")?;
@@ -103,17 +110,18 @@ pub(in crate::store) fn of_resource(
     .optional()
 }
 
-/// The resources of a set whose tasks failed and that are not wanted.
-pub(in crate::store) fn failed_unwanted(
+/// The resources of a set whose tasks are given up and not due, and that are not wanted.
+pub(in crate::store) fn unwanted_at_rest(
     sql: &Connection,
     set: SetId,
+    now: DateTime<Utc>,
     wants: impl Fn(&ResourceUri) -> bool,
 ) -> Result<Vec<ResourceId>> {
     let mut query = sql.prepare_cached(
         "SELECT task.resource_id, resource.uri FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE task.set_id = ?1 AND task.state = 'failed'",
+         WHERE task.set_id = ?1 AND task.state IN ('failed', 'unavailable') AND task.not_before > ?2",
     )?;
-    let mut rows = query.query([set])?;
+    let mut rows = query.query(params![set, Micros(now)])?;
     let mut unwanted = Vec::new();
     while let Some(row) = rows.next()? {
         if !wants(&column(row, 1)?) {

@@ -32,8 +32,10 @@ pub struct GivenUpTask {
     pub at: Option<DateTime<Utc>>,
     /// When the task was given up for the first time.
     pub since: DateTime<Utc>,
-    /// When it is due; `None`: it is given up until the next poll.
+    /// When it is due; `None`: it is not executed.
     pub due: Option<DateTime<Utc>>,
+    /// Whether it is one that the Source has refused, or lacked, for a week.
+    pub is_unavailable: bool,
 }
 
 /// A deletion that is held back, or that a person has rejected.
@@ -79,7 +81,8 @@ pub(in crate::store) fn given_up(
          ORDER BY task.resource_id",
     )?
     .query_map(params![source, after, Count::of_rows(limit)], |row| {
-        let is_ready = column::<TaskState>(row, "state")? == TaskState::Ready;
+        let state: TaskState = column(row, "state")?;
+        let is_queued = TaskState::QUEUED.contains(&state);
         let not_before: Micros = row.get("not_before")?;
         Ok(GivenUpTask {
             resource: row.get("resource_id")?,
@@ -91,20 +94,21 @@ pub(in crate::store) fn given_up(
             message: row.get("message")?,
             at: row.get::<_, Option<Micros>>("error_at")?.map(DateTime::from),
             since: row.get::<_, Micros>("since")?.0,
-            due: is_ready.then_some(not_before.0),
+            due: is_queued.then_some(not_before.0),
+            is_unavailable: state == TaskState::Unavailable,
         })
     })?
     .collect()
 }
 
-/// When the first task of a set was given up of those that were not completed since; `None`: there are none.
+/// When the first task of a set was given up of those that were not completed since, and are not unavailable; `None`: there are none.
 pub(in crate::store) fn first_given_up(
     sql: &Connection,
     set: SetId,
 ) -> Result<Option<DateTime<Utc>>> {
     let first: Option<Micros> = sql
         .prepare_cached(
-            "SELECT MIN(given_up_since) FROM task WHERE set_id = ?1 AND given_up_since IS NOT NULL",
+            "SELECT MIN(given_up_since) FROM task WHERE set_id = ?1 AND given_up_since IS NOT NULL AND state <> 'unavailable'",
         )?
         .query_row([set], |row| row.get(0))?;
     Ok(first.map(DateTime::from))
@@ -182,7 +186,7 @@ pub struct PlannedTask {
 }
 
 /// The tasks of a Source, of resources after that one: at most `limit`, in the order of their resources; not those that a person
-/// has rejected.
+/// has rejected, nor those that are unavailable.
 pub(in crate::store) fn planned(
     sql: &Connection,
     source: &str,
@@ -197,7 +201,7 @@ pub(in crate::store) fn planned(
                     AND task.hashes = '' AS is_check,
                 CASE task.kind WHEN 'deleted' THEN resource.length ELSE task.length END AS length
          FROM task NOT INDEXED JOIN source_set ON source_set.id = task.set_id JOIN resource ON resource.id = task.resource_id
-         WHERE task.resource_id > ?2 AND task.source = ?1 AND task.state <> 'rejected' AND source_set.ended = 0
+         WHERE task.resource_id > ?2 AND task.source = ?1 AND task.state NOT IN ('rejected', 'unavailable') AND source_set.ended = 0
          ORDER BY task.resource_id LIMIT ?3",
     )?
     .query_map(params![source, after, Count::of_rows(limit)], |row| {
