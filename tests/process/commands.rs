@@ -287,14 +287,10 @@ async fn what_failed_is_listed_logged_once_and_tried_again() {
     let status = home.run_command(&["status", "--json"]);
     assert_eq!(status.status.code(), Some(1), "{status:?}");
 
-    // A poll tries it again, and it fails again.
-    let hits = source.hits(PATH);
     assert_eq!(run(&["poll"]), format!("{NAME}: poll requested\n"));
-    source.wait_for_hits(PATH, hits + 1).await;
-    home.until("failed again", |set| set.failed == 1).await;
     source.heal(PATH);
     let retried = run(&["retry", NAME]);
-    // A poll may have tried it by now.
+    // It may have been tried by now.
     let answers = ["1 failed change is tried again", "nothing has failed"];
     let answers = answers.map(|answer| format!("{NAME}: {answer}\n"));
     assert!(answers.contains(&retried), "{retried}");
