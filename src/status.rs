@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures_util::future::BoxFuture;
 use resyncd_core::{ResourceUri, Transport};
 use serde::{Deserialize, Serialize};
@@ -185,6 +185,15 @@ pub struct SourceStatus {
     /// The versions that it announces; absent where they are not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<VersionsStatus>,
+    /// Since when the Source fails; `None`: it does not.
+    #[serde(default)]
+    pub failing_since: Option<String>,
+    /// When the Source was asked last.
+    #[serde(default)]
+    pub last_request_at: Option<String>,
+    /// When it is tried next while it fails.
+    #[serde(default)]
+    pub next_try_at: Option<String>,
 }
 
 /// The status of the stored versions of a Source.
@@ -236,6 +245,19 @@ impl SourceStatus {
     #[must_use]
     pub fn held_through(&self) -> Option<u64> {
         self.sets.iter().filter_map(|set| set.held_through).min()
+    }
+}
+
+impl SetStatus {
+    /// How far the set is behind the Source, as far as that is known: not at all if it is in sync, whatever time the Source has stated
+    /// last; otherwise as far as the time up to which every change has been applied.
+    #[must_use]
+    pub fn behind(&self, now: Option<DateTime<Utc>>) -> Option<TimeDelta> {
+        if self.state == "in-sync" {
+            return Some(TimeDelta::zero());
+        }
+        let until: DateTime<Utc> = self.synced_until.as_ref()?.parse().ok()?;
+        Some((now? - until).max(TimeDelta::zero()))
     }
 }
 
@@ -350,6 +372,15 @@ pub struct SetStatus {
     /// Deviations from the specification, of the documents that were read last.
     #[serde(default)]
     pub oddities: Vec<OddityStatus>,
+    /// Since when the set fails; `None`: it does not.
+    #[serde(default)]
+    pub failing_since: Option<String>,
+    /// When its documents were asked for last.
+    #[serde(default)]
+    pub last_request_at: Option<String>,
+    /// When it is tried next while it fails.
+    #[serde(default)]
+    pub next_try_at: Option<String>,
 }
 
 /// How often a document has an oddity.

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use indicatif::HumanBytes;
 
 use super::colours::Colours;
-use super::human::{age, cut, short_time, with_age, wrapped};
-use super::up_to_date::up_to_date;
+use super::human::{cut, short_time, with_age, wrapped};
+use super::up_to_date::{checked, up_to_date};
 use crate::status::{
     Attention, ChannelStatus, CountedError, FormerSource, HookStatus, HostStatus, OddityStatus,
     SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus, VersionsStatus,
@@ -155,7 +155,7 @@ struct SourceTotals<'a> {
     bytes: u64,
     pending: u64,
     failed: u64,
-    /// The age of the `synced_until` of the set that is the farthest behind; `None`: one has none yet.
+    /// How far the set is behind that is the farthest behind; `None`: of one that is not known.
     behind: Option<String>,
 }
 
@@ -169,9 +169,7 @@ impl<'a> SourceTotals<'a> {
             }
             state => state,
         };
-        let behind = sets
-            .iter()
-            .map(|set| age(set.synced_until.as_deref()?, now));
+        let behind = sets.iter().map(|set| set.behind(now));
         let behind = behind.max_by_key(|behind| (behind.is_none(), *behind));
         Self {
             state,
@@ -205,6 +203,15 @@ fn source_lines(
     } = source;
     let state = colours.state(state, state);
     let mut lines = vec![format!("{name}: {state} ({url} → {mirror})")];
+    lines.extend(failing_line(
+        [
+            &source.failing_since,
+            &source.last_request_at,
+            &source.next_try_at,
+        ],
+        "  ",
+        now,
+    ));
     lines.extend(error_lines(source.error.as_ref(), "  "));
     lines.extend(notice_lines(&source.notices, "  "));
     lines.extend(described_by(&source.describedby, "  "));
@@ -227,6 +234,23 @@ fn source_lines(
         lines.extend(set_lines(set, now, colours));
     }
     lines
+}
+
+/// Since when a Source or a set fails, when it was asked last, and when it is tried next.
+fn failing_line(
+    [since, last, next]: [&Option<String>; 3],
+    indent: &str,
+    now: Option<DateTime<Utc>>,
+) -> Option<String> {
+    let since = with_age(since.as_deref()?, now);
+    let shown = |time: &Option<String>| {
+        let time = time.as_deref();
+        time.map_or_else(|| "not known".to_owned(), |time| with_age(time, now))
+    };
+    let (last, next) = (shown(last), shown(next));
+    Some(format!(
+        "{indent}failing since {since}; last asked {last}; next try {next}"
+    ))
 }
 
 fn hook_lines(hook: &HookStatus, now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
@@ -256,7 +280,7 @@ fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>, colours: Colours) -> V
     let state = colours.state(&set.state, &set.state);
     let mut lines = vec![
         format!("  {}", set.capability_list),
-        format!("    {state}, {}", up_to_date(set, now)),
+        format!("    {state}, {}{}", up_to_date(set, now), checked(set, now)),
         format!(
             "    {} resources, {}; {} pending, {} failed, {} deletions held back",
             set.resources,
@@ -266,6 +290,11 @@ fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>, colours: Colours) -> V
             set.held_deletions
         ),
     ];
+    lines.extend(failing_line(
+        [&set.failing_since, &set.last_request_at, &set.next_try_at],
+        "    ",
+        now,
+    ));
     if set.unavailable > 0 {
         lines.push(format!(
             "    {} resources unavailable: the Source has refused or lacked them for a week",

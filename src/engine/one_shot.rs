@@ -21,7 +21,6 @@ use super::lifecycle::Engine;
 use super::mirror_opening::{Accepting, open_mirror};
 use super::progress::Counts;
 use super::restarts::panic_as_error;
-use super::runtime_status::SourceState;
 use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
 use super::source::discovery::{
@@ -250,9 +249,7 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
     note_found(context, &found).await?;
     match found.error {
         Some(error) => fail(context, error.code(), error.to_string()),
-        None => context
-            .runtime_status
-            .note_source(context.name(), SourceState::Ok, None),
+        None => drop(context.runtime_status.recover_source(context.name())),
     }
     Ok(sets)
 }
@@ -292,9 +289,7 @@ async fn catch_up_set(
         context.note_unreadable(&error);
         let (code, source) = (error.code(), context.name());
         tracing::error!(code, source, set = %capability_list, %error, "set can't be brought in sync");
-        context
-            .runtime_status
-            .note_set(id, |facts| facts.failing = Some(error.status_error()));
+        context.runtime_status.fail_set(id, error.status_error());
     }
 }
 
@@ -308,7 +303,7 @@ fn fail(context: &SourceContext, code: &str, message: String) {
     let status_error = StatusError::new(code, message, clock::now().wall);
     context
         .runtime_status
-        .note_source(context.name(), SourceState::Failing, Some(status_error));
+        .fail_source(context.name(), status_error);
 }
 
 #[cfg(test)]

@@ -43,7 +43,13 @@ impl SourceState {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SourceFacts {
     pub(super) state: SourceState,
+    /// Its `at` is when it began.
     pub(super) error: Option<StatusError>,
+    /// Since when the Source fails, whatever the error.
+    pub(super) failing_since: Option<String>,
+    /// When its sets were looked for last, and will be next while it fails.
+    pub(super) last_request_at: Option<DateTime<Utc>>,
+    pub(super) next_try_at: Option<DateTime<Utc>>,
     /// The panic of the executor, until it is started again.
     pub(super) executor_error: Option<StatusError>,
     /// Why the mirror could not be opened, and since when.
@@ -66,8 +72,10 @@ pub(super) struct SetFacts {
     pub(super) held_notifications: u64,
     /// The error of the last database access.
     pub(super) database_error: Option<StatusError>,
-    /// The error of the last poll.
+    /// The error of the last poll. Its `at` is when it began.
     pub(super) failing: Option<StatusError>,
+    /// Since when polls fail, whatever the error.
+    pub(super) failing_since: Option<String>,
     /// All errors of the last poll.
     pub(super) faults: Faults,
     /// Changes that were applied by a patch since the start.
@@ -177,11 +185,42 @@ impl RuntimeStatus {
         self.0.lock().channels.get(&channel).cloned()
     }
 
-    pub(super) fn note_source(&self, name: &str, state: SourceState, error: Option<StatusError>) {
+    /// Records that a Source fails.
+    pub(super) fn fail_source(&self, name: &str, error: StatusError) {
         self.change_source(name, |facts| {
-            facts.state = state;
-            facts.error = error;
+            facts.state = SourceState::Failing;
+            begin_or_continue(&mut facts.error, &mut facts.failing_since, error);
         });
+    }
+
+    /// Records that a Source does not fail; returns since when it did.
+    pub(super) fn recover_source(&self, name: &str) -> Option<String> {
+        let mut since = None;
+        self.change_source(name, |facts| {
+            facts.state = SourceState::Ok;
+            (facts.error, facts.next_try_at) = (None, None);
+            since = facts.failing_since.take();
+        });
+        since
+    }
+
+    /// Records that the polls of a set fail; returns whether that, or its reason, is news.
+    pub(super) fn fail_set(&self, set: SetId, error: StatusError) -> bool {
+        let mut is_news = false;
+        self.note_set(set, |facts| {
+            is_news = begin_or_continue(&mut facts.failing, &mut facts.failing_since, error);
+        });
+        is_news
+    }
+
+    /// Records that a poll of a set has succeeded; returns since when they had failed.
+    pub(super) fn recover_set(&self, set: SetId) -> Option<String> {
+        let mut since = None;
+        self.note_set(set, |facts| {
+            facts.failing = None;
+            since = facts.failing_since.take();
+        });
+        since
     }
 
     /// Records that the executor of a Source does not work, or does again.
@@ -320,7 +359,8 @@ impl RuntimeStatus {
         mirror_error: StatusError,
     ) {
         self.change_source(source, |facts| {
-            (facts.state, facts.error) = (SourceState::Failing, Some(error));
+            facts.state = SourceState::Failing;
+            begin_or_continue(&mut facts.error, &mut facts.failing_since, error);
             let since = facts.mirror_error.take().map(|before| before.at);
             facts.mirror_error = Some(StatusError {
                 at: since.unwrap_or_else(|| mirror_error.at.clone()),
@@ -358,6 +398,24 @@ impl RuntimeStatus {
     }
 }
 
+/// Shows an error, since it began: while its code is the same it is the same error. Returns whether the message is news.
+fn begin_or_continue(
+    shown: &mut Option<StatusError>,
+    failing_since: &mut Option<String>,
+    error: StatusError,
+) -> bool {
+    failing_since.get_or_insert_with(|| error.at.clone());
+    let before = shown.take().filter(|before| before.code == error.code);
+    let is_news = before
+        .as_ref()
+        .is_none_or(|before| before.message != error.message);
+    *shown = Some(StatusError {
+        at: before.map_or(error.at, |before| before.at),
+        ..error
+    });
+    is_news
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -371,7 +429,7 @@ mod tests {
             status.note_unopened_mirror(name, error(second), error(second));
             let (facts, mirror_error) = status.source_and_mirror(name);
             assert_eq!(facts.state, SourceState::Failing);
-            assert_eq!(facts.error.unwrap().at, error(second).at);
+            assert_eq!(facts.error.unwrap().at, error(1).at);
             assert_eq!(mirror_error.unwrap().at, error(1).at);
         }
         status.note_opened_mirror(name);

@@ -122,6 +122,18 @@ fn source(
         Some(error) => (SourceState::Failing, Some(error.clone())),
         None => source_state(&facts, &sets),
     };
+    let is_failing = state == SourceState::Failing;
+    // Where all sets fail it does so since the last one began.
+    let of_sets = sets
+        .iter()
+        .filter_map(|set| set.failing_since.clone())
+        .max();
+    let at = error.as_ref().map(|error| error.at.clone());
+    let failing_since = facts.failing_since.clone().or(of_sets).or(at);
+    let asked = sets.iter().filter_map(|set| set.last_request_at.clone());
+    let last_request_at = asked.chain(facts.last_request_at.map(rfc3339)).max();
+    let next_of_sets = sets.iter().filter_map(|set| set.next_try_at.clone()).min();
+    let next_try_at = facts.next_try_at.map(rfc3339).or(next_of_sets);
     let mut notices = facts.notices;
     let mut of_former = None;
     if let Some(FormerSets {
@@ -145,6 +157,9 @@ fn source(
         name: config.name.clone(),
         url: config.url.to_string(),
         state: state.code().to_owned(),
+        failing_since: failing_since.filter(|_| is_failing),
+        last_request_at,
+        next_try_at: next_try_at.filter(|_| is_failing),
         error,
         attention,
         mirror,
@@ -314,6 +329,8 @@ fn texts(lists: &[Vec<Url>]) -> Vec<String> {
 fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> SetStatus {
     let (record, numbers) = (&overview.record, overview.statistics);
     facts.failing = facts.database_error.take().or(facts.failing);
+    let failing = facts.failing.as_ref().map(|error| error.at.clone());
+    let failing_since = facts.failing_since.take().or(failing);
     let now = clock::now().wall;
     let age = numbers.newest.map(|newest| age_of(newest, now));
     let mut channels = Vec::new();
@@ -372,6 +389,12 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
         channels,
         last_poll_at: facts.last_poll_at.map(rfc3339),
         next_poll_at: facts.next_poll_at.map(rfc3339),
+        last_request_at: facts.last_poll_at.map(rfc3339),
+        next_try_at: facts
+            .next_poll_at
+            .filter(|_| failing_since.is_some())
+            .map(rfc3339),
+        failing_since,
         undated: numbers.undated,
         unread: context.runtime_status.unread(record.id),
         dead_parts: facts.dead_parts,

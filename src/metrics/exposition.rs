@@ -127,13 +127,11 @@ fn add_set(samples: &mut Samples, source: &str, set: &SetStatus, now: Option<f64
         samples.add(&SET_ATTENTION, &labels, 1.0);
     }
     let synced_until = set.synced_until.as_deref().and_then(seconds);
-    let behind = match set.state.as_str() {
-        "in-sync" => Some(0.0),
-        _ => now.zip(synced_until).map(|(now, until)| now - until),
-    };
+    let at = now.and_then(|now| DateTime::from_timestamp_micros((now * 1e6) as i64));
+    let behind = set.behind(at).map(|behind| behind.as_seconds_f64());
     let age = set.seconds_since_newest_document;
     for (family, value) in [
-        (&SET_BEHIND, behind.map(|behind| behind.max(0.0))),
+        (&SET_BEHIND, behind),
         (&SET_SYNCED_UNTIL, synced_until),
         (&SET_NEWEST_DOCUMENT, age.map(|age| age as f64)),
         (

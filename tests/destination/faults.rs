@@ -121,6 +121,35 @@ async fn missing_resource_does_not_affect_the_others() {
     rig.settled().await;
 }
 
+/// The status states since when a set fails, when it was asked last and is tried next, until it is read again.
+#[tokio::test(flavor = "multi_thread")]
+async fn failing_set_is_shown_since_it_began() {
+    let rig = Rig::start(resources(3)).await;
+    let set = rig.settled().await;
+    assert_eq!((set.failing_since, set.next_try_at), (None, None));
+    let list = "/set1/changelist.xml";
+    rig.source.fail(list, Fault::Status(500), usize::MAX);
+    rig.operator.poll(NAME).await;
+    let began = rig
+        .until("failing", |set| set.failing_since.is_some())
+        .await;
+    assert!(began.next_try_at.is_some(), "{began:#?}");
+    rig.operator.poll(NAME).await;
+    let later = rig
+        .until("failing again", |set| {
+            set.last_request_at > began.last_request_at && set.failing_since.is_some()
+        })
+        .await;
+    assert_eq!(later.failing_since, began.failing_since);
+    assert_eq!(later.error.unwrap().at, began.error.unwrap().at);
+    let source = rig.operator.status().await.sources.remove(0);
+    assert!(source.last_request_at >= began.last_request_at);
+    rig.source.heal(list);
+    rig.operator.poll(NAME).await;
+    let set = rig.until("in sync", |set| set.state == "in-sync").await;
+    assert_eq!((set.failing_since, set.next_try_at), (None, None));
+}
+
 /// What has failed is tried again after pauses that grow, however often the set is polled.
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_do_not_repeat_what_has_failed() {

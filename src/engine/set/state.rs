@@ -320,14 +320,8 @@ impl SetState {
 
     /// Shows an error in the status, until a poll succeeds. Returns whether it was not shown already.
     pub(super) fn show_error(&self, error: &EngineError) -> bool {
-        let status_error = error.status_error();
         let runtime_status = &self.context.runtime_status;
-        let shown = runtime_status.set(self.record.id).failing;
-        let is_shown = shown.is_some_and(|shown| {
-            shown.code == status_error.code && shown.message == status_error.message
-        });
-        runtime_status.note_set(self.record.id, |facts| facts.failing = Some(status_error));
-        !is_shown
+        runtime_status.fail_set(self.record.id, error.status_error())
     }
 
     /// Shows, or clears, what is notable but does not keep the set from being followed.

@@ -179,9 +179,10 @@ impl SetWorker {
                     state.channels.fell_silent(channel).await?;
                 }
                 state.schedule.polled(now, pacing);
-                context
-                    .runtime_status
-                    .note_set(set, |facts| facts.failing = None);
+                if let Some(since) = context.runtime_status.recover_set(set) {
+                    tracing::info!(source = context.name(), set = %state.record.capability_list, since,
+                        "set can be polled again");
+                }
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
             Err(error) => {

@@ -23,7 +23,6 @@ use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
 use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
-use crate::engine::runtime_status::SourceState;
 use crate::engine::set::notices::note_description;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
@@ -111,9 +110,7 @@ async fn follow_set(
             return;
         }
         let (error, mut pause) = restarts.after_panic();
-        context
-            .runtime_status
-            .note_set(id, |facts| facts.failing = Some(error));
+        context.runtime_status.fail_set(id, error);
         loaded = loop {
             tokio::select! {
                 () = context.stop.cancelled() => return,
@@ -248,6 +245,7 @@ impl SourceWorker {
                 Err(error) => self.fail_to_open_mirror(&error),
             }
             let pause = self.pause().min(LONGEST_MIRROR_PAUSE);
+            self.note_next_try(pause);
             tokio::select! {
                 () = stop.cancelled() => return None,
                 () = tokio::time::sleep(pause) => {}
@@ -261,7 +259,7 @@ impl SourceWorker {
         while catch_panic(self.follow(&packages)).await.is_err() {
             let (error, pause) = restarts.after_panic();
             let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
-            runtime_status.note_source(name, SourceState::Failing, Some(error));
+            runtime_status.fail_source(name, error);
             self.discovery_cache = DiscoveryCache::default();
             tokio::time::sleep(pause).await;
         }
@@ -272,19 +270,25 @@ impl SourceWorker {
             self.fail(&error);
         }
         loop {
+            let (runtime_status, now) = (&self.context.runtime_status, clock::now().wall);
+            runtime_status.change_source(self.context.name(), |facts| {
+                facts.last_request_at = Some(now);
+            });
             let pause = match self.discover(packages).await {
                 Ok(pace) => {
                     self.failures = 0;
-                    self.context.runtime_status.note_source(
-                        self.context.name(),
-                        SourceState::Ok,
-                        None,
-                    );
+                    let (runtime_status, name) =
+                        (&self.context.runtime_status, self.context.name());
+                    if let Some(since) = runtime_status.recover_source(name) {
+                        tracing::info!(source = name, since, "Source can be read again");
+                    }
                     self.context.source.poll_interval.max(pace)
                 }
                 Err(error) => {
                     self.fail(&error);
-                    self.pause()
+                    let pause = self.pause();
+                    self.note_next_try(pause);
+                    pause
                 }
             };
             self.rest(pause).await;
@@ -437,7 +441,15 @@ impl SourceWorker {
         let status_error = self.log_failure(error.code(), error.to_string());
         let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
         self.context.note_unreadable(error);
-        runtime_status.note_source(name, SourceState::Failing, Some(status_error));
+        runtime_status.fail_source(name, status_error);
+    }
+
+    /// Shows when a Source that fails is tried next.
+    fn note_next_try(&self, pause: Duration) {
+        let (runtime_status, next) = (&self.context.runtime_status, clock::now().plus(pause).wall);
+        runtime_status.change_source(self.context.name(), |facts| {
+            facts.next_try_at = Some(next);
+        });
     }
 
     /// Records why the mirror can't be opened.
@@ -530,6 +542,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::engine::runtime_status::SourceState;
     use crate::engine::set::worker::PANIC;
     use crate::engine::test_source::{Answering, NAME, TestSource};
 

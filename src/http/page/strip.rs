@@ -211,6 +211,16 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
         let from = begins.min(until);
         stretches.extend(scale.stretch(Knowledge::Covered, (from, until), 0, title));
     }
+    // A quiet Source has stated nothing since: that is no hole.
+    let checked = set.last_request_at.as_deref().and_then(time);
+    let checked = checked.filter(|_| set.state == "in-sync");
+    if let Some((from, until)) = covered_until.zip(checked)
+        && from < until
+    {
+        let title = "checked: nothing new".to_owned();
+        let from = begins.max(from);
+        stretches.extend(scale.stretch(Knowledge::Covered, (from, until), 0, title));
+    }
     let closed = set.closed_gaps.iter().filter_map(|gap| {
         let (reason, closed_at) = (&gap.reason, &gap.closed_at);
         Some(Drawn {

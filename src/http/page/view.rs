@@ -355,6 +355,9 @@ pub(super) struct SetView {
     pub(super) synced_until: Option<Moment>,
     /// How far it is behind; `None`: it is not, or that is not known.
     pub(super) behind: Option<String>,
+    /// When it was checked that it is in sync; `None`: it is not.
+    pub(super) checked: Option<Moment>,
+    pub(super) failing: Option<FailingView>,
     pub(super) resources: String,
     pub(super) bytes: String,
     pub(super) pending: String,
@@ -381,9 +384,9 @@ pub(super) struct SetView {
 impl SetView {
     fn of(set: &SetStatus, id: String, detail: Detail, now: DateTime<Utc>) -> Self {
         let moment = |text: &Option<String>| Moment::parse_some(text.as_ref(), now);
-        let synced_until = set.synced_until.as_deref().and_then(time);
-        let behind = synced_until.filter(|_| set.state != "in-sync");
-        let behind = behind.map(|until| duration((now - until).num_seconds().max(0)));
+        let is_in_sync = set.state == "in-sync";
+        let behind = set.behind(Some(now)).filter(|_| !is_in_sync);
+        let behind = behind.map(|behind| duration(behind.num_seconds()));
         let unproven = [
             (
                 set.undated,
@@ -411,6 +414,11 @@ impl SetView {
             state: set.state.clone(),
             synced_until: moment(&set.synced_until),
             behind,
+            checked: moment(&set.last_request_at).filter(|_| is_in_sync),
+            failing: FailingView::of(
+                [&set.failing_since, &set.last_request_at, &set.next_try_at],
+                now,
+            ),
             resources: number(set.resources),
             bytes: bytes(set.bytes),
             pending: number(set.pending),
@@ -439,6 +447,25 @@ impl SetView {
                 .collect(),
             describedby: set.describedby.iter().map(|it| ShownLink::of(it)).collect(),
         }
+    }
+}
+
+/// Since when a Source or a set fails, when it was asked last, and when it is tried next.
+#[derive(Clone, Debug)]
+pub(super) struct FailingView {
+    pub(super) since: Moment,
+    pub(super) last: Option<Moment>,
+    pub(super) next: Option<Moment>,
+}
+
+impl FailingView {
+    fn of([since, last, next]: [&Option<String>; 3], now: DateTime<Utc>) -> Option<Self> {
+        let moment = |text: &Option<String>| Moment::parse_some(text.as_ref(), now);
+        Some(Self {
+            since: moment(since)?,
+            last: moment(last),
+            next: moment(next),
+        })
     }
 }
 
@@ -485,6 +512,7 @@ pub(super) struct SourceView {
     pub(super) url: ShownLink,
     pub(super) mirror: String,
     pub(super) state: String,
+    pub(super) failing: Option<FailingView>,
     pub(super) error: Option<ErrorRow>,
     pub(super) notices: Vec<ErrorRow>,
     pub(super) describedby: Vec<ShownLink>,
@@ -527,6 +555,14 @@ impl SourceView {
             mirror: source.mirror.clone(),
             state: source.state.clone(),
             error: source.error.as_ref().map(|it| ErrorRow::of(it, now)),
+            failing: FailingView::of(
+                [
+                    &source.failing_since,
+                    &source.last_request_at,
+                    &source.next_try_at,
+                ],
+                now,
+            ),
             notices: ErrorRow::rows(&source.notices, now),
             describedby: source
                 .describedby
