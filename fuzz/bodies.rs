@@ -18,16 +18,15 @@ use resourcesync::{
 };
 use resyncd::clock;
 use resyncd::config::{Config, StatusConfig};
-use resyncd::fetch::offers;
 use resyncd::http::{RejectionCounters, operator_router};
 use resyncd::metrics::{Counters, exposition};
-use resyncd::protocol::{MAX_HUBS, MAX_OFFERS, Offer, parse_link_header};
 use resyncd::status::{
     Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion,
     SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use resyncd::store::Store;
-use resyncd_core::{HubUri, ResourceUri};
+use resyncd_core::{HubUri, MAX_HUBS, MAX_OFFERS, Offer, ResourceUri};
+use resyncd_fetch::{offers, parse_link_header};
 use resyncd_mirror::{MirrorPath, made_path, plain_path};
 use resyncd_packages::Package;
 use tokio_util::sync::CancellationToken;

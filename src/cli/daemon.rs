@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resyncd_core::hide_userinfo;
+use resyncd_fetch::{Bounds, Client, FetchError, pause};
 use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -14,7 +15,6 @@ use super::public_url::{is_loopback, leads_to_listener};
 use crate::clock;
 use crate::config::{Config, ConfigChanges};
 use crate::engine::{Engine, followed_sets};
-use crate::fetch::{Bounds, Client, FetchError, pause};
 use crate::http::{
     BoundListener, Callback, RejectionCounters, SharedRedaction, bind, callback_router,
     operator_router, serve,
@@ -115,7 +115,7 @@ impl Daemon {
     /// # Errors
     /// [`StartError`]; then nothing runs.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let client = Client::of_config(&config)?;
+        let client = config.client()?;
         Self::start_with(config, client).await
     }
 
@@ -479,6 +479,7 @@ mod tests {
     use futures_util::future::BoxFuture;
     use parking_lot::Mutex;
     use reqwest::{Request, Response};
+    use resyncd_fetch::HttpNetwork;
     use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
     use tokio::sync::watch;
     use url::Url;
@@ -486,7 +487,6 @@ mod tests {
     use super::super::watchdog;
     use super::*;
     use crate::config::Source;
-    use crate::fetch::network::HttpNetwork;
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
@@ -553,7 +553,7 @@ mod tests {
         let (begun, mut begins) = unbounded_channel();
         let (release_worker, released) = mpsc::channel();
         let released = Mutex::new(released);
-        let client = Client::of_config(&config).unwrap();
+        let client = config.client().unwrap();
         let client = client.with_network(Arc::new(Blocking { begun, released }));
         let daemon = Arc::new(Daemon::start_with(config, client).await.unwrap());
         tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();
@@ -591,7 +591,7 @@ mod tests {
         let (begun, mut begins) = unbounded_channel();
         let (release_worker, released) = mpsc::channel();
         let released = Mutex::new(released);
-        let client = Client::of_config(&config).unwrap();
+        let client = config.client().unwrap();
         let client = client.with_network(Arc::new(Blocking { begun, released }));
         let daemon = Daemon::start_with(config, client).await.unwrap();
         tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();

@@ -1,10 +1,11 @@
 //! `failed`: lists the resources whose changes were given up.
 
+use resyncd_core::visible_json;
+
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
 use super::daemon_requests::{client, each_row, print_failure, source_names};
 use super::exit_status::OK;
 use crate::config::Config;
-use crate::protocol::visible_json;
 use crate::status::FailedResource;
 
 /// Arguments of `failed`.

@@ -17,7 +17,6 @@ use super::unsubscribe::line_of;
 use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::{EndingSource, ForgetError, ForgetRequest, forget_source};
-use crate::fetch::Client;
 use crate::http::{RejectionCounters, SharedRedaction};
 use crate::status::{Forgotten, Status};
 use crate::store::Store;
@@ -184,7 +183,7 @@ async fn without_daemon(
     let failed = |error: StartError| ForgetFailure::Start(error);
     let name = &arguments.source;
     let store = Store::open(&config.state_dir).map_err(|error| failed(error.into()))?;
-    let client = Client::of_config(&config).map_err(|error| failed(error.into()))?;
+    let client = config.client().map_err(|error| failed(error.into()))?;
     let subscribed = store.subscribed_channels(name).await;
     let subscribed = subscribed.map_err(|error| failed(error.into()))?;
     let bound = match subscribed.is_empty() {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::protocol::one_line;
+use resyncd_core::one_line;
 
 /// One fault of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]

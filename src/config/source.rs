@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use resourcesync::uri::parse_uri;
-use resyncd_core::{HubUri, hide_userinfo};
+use resyncd_core::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
@@ -18,7 +18,6 @@ use crate::config::value::{
     parse_duration, parse_duration_or_never, parse_host, parse_lease, parse_name,
     parse_nonzero_duration, parse_share, parse_url,
 };
-use crate::protocol::{LinkRules, MediaRange, Selection};
 
 /// The Sources of a file, as far as they are valid.
 #[derive(Default)]

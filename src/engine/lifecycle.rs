@@ -13,6 +13,7 @@ use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
 use resyncd_core::ResourceUri;
+use resyncd_fetch::Client;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -42,7 +43,6 @@ use super::versions::folder::VersionsFolder;
 use super::versions::view::versions_of;
 use crate::clock;
 use crate::config::{self, Config};
-use crate::fetch::Client;
 use crate::metrics::{Counters, exposition};
 use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
@@ -237,9 +237,9 @@ impl Engine {
             connections_per_host: *connections_per_host,
             streams_per_host: *streams_per_host,
             store: Arc::clone(&self.store),
-            client: client
-                .for_source(source, limits.third_party_requests)
-                .with_counters(counters.clone()),
+            client: source
+                .client(client, limits.third_party_requests)
+                .with_counters(Arc::new(counters.clone())),
             counters,
             runtime_status: Arc::clone(&self.runtime_status),
             public_url: public_url.clone(),

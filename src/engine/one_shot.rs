@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use resyncd_core::ResourceUri;
+use resyncd_fetch::{Bounds, Client, DiscoveryCache, pause};
 use tokio::task::JoinSet;
 use url::Url;
 
@@ -32,7 +33,6 @@ use super::source::new_sets::NewSets;
 use super::versions::worker::{begin_versions, store_versions, until_stored};
 use crate::clock;
 use crate::config::Config;
-use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
 use crate::status::{Status, StatusError};
 use crate::store::{SetRecord, Store, StoreError};
 
@@ -319,13 +319,12 @@ mod tests {
     use reqwest::{Request, Response};
     use resourcesync::{ChangeKind, Interval, SourceTime};
     use resyncd_core::{Gap, GapReason};
+    use resyncd_fetch::{FetchError, HttpNetwork};
     use url::Url;
 
     use super::*;
     use crate::config::Source;
     use crate::engine::test_source::{Answering, NAME};
-    use crate::fetch::FetchError;
-    use crate::fetch::network::HttpNetwork;
     use crate::store::{
         Change, ChangeBatch, DeletionRules, DocumentEnd, Origin, TaskFailure, TaskResult,
         TasksInProgress,
@@ -339,7 +338,7 @@ mod tests {
         store: &Arc<Store>,
         network: impl HttpNetwork + 'static,
     ) -> Status {
-        let client = Client::new(&config.http).unwrap();
+        let client = Client::new(&config.http, crate::clock::now).unwrap();
         let client = client.with_network(Arc::new(network));
         let engine = Engine::once(config, Arc::clone(store), &client);
         let engine = engine.await.unwrap();

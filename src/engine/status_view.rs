@@ -14,8 +14,9 @@ use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, SourceTime};
 use resyncd_core::{
-    ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap, HubUri, TopicUri,
+    ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap, HubUri, TopicUri, one_line,
 };
+use resyncd_fetch::HostLoad;
 use url::Url;
 
 use super::attention::{self, ChannelNeeds, DATABASE_ROW, FailingHook, SetNeeds};
@@ -25,8 +26,6 @@ use super::faults::Faults;
 use super::runtime_status::{HookFacts, RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use super::source::discovery::TOO_MANY_SETS;
 use super::{restarts, unencrypted_hubs};
-use crate::fetch::HostLoad;
-use crate::protocol::one_line;
 use crate::status::{
     Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, CoveredStatus,
     FailedResource, FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus,

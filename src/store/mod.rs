@@ -32,7 +32,7 @@
 //!   connections and threads of their own: neither waits for a thread of the runtime.
 //! - A worker that waits for something is woken by a [`Wake`], sent after the commit that brought it.
 //!
-//! This module knows values of [`protocol`](crate::protocol) and [`resyncd_core`], and neither the network nor the mirror.
+//! This module knows values of [`resyncd_core`], and neither the network nor the mirror.
 //! Callers pass the time, except where it must be that of the write, such as for leases and for the first number of a new feed.
 
 #![allow(clippy::disallowed_types, reason = "SQL stands here, and nowhere else")]

@@ -8,11 +8,10 @@ use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use resourcesync::media_type::{GZIP_MAGIC, media_type_essence};
 use resourcesync::{Mismatch, Verified, Verifier};
 use resyncd_core::Expected;
+use resyncd_fetch::{FetchError, SizeLimit};
 use resyncd_mirror::{Mirror, MirrorError, Staged};
 use resyncd_packages::max_expanded;
 use url::Url;
-
-use crate::fetch::{FetchError, SizeLimit};
 
 /// How much is decoded and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use resyncd_core::HostCircuitBreaker;
+use resyncd_fetch::Client;
 use resyncd_mirror::Mirror;
 
 use crate::engine::context::SourceContext;
-use crate::fetch::Client;
 use crate::store::Task;
 
 /// So many queued tasks are many.

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use resourcesync::media_type::media_type_essence;
 use resourcesync::{SourceTime, Verified, Verifier};
-use resyncd_core::{Candidate, ErrorClass, Expected, ResourceUri, latest_plausible};
+use resyncd_core::{
+    Candidate, ErrorClass, Expected, Redaction, ResourceUri, ServedVersion, latest_plausible,
+};
+use resyncd_fetch::{AllowedHosts, Content, SizeLimit, Wanted};
 use resyncd_mirror::{Mirror, MirrorError, Staged};
 
 use super::coding::{CodedContent, DecodeError, is_compressed_file};
@@ -13,8 +16,6 @@ use super::context::ApplyContext;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use super::task_error::TaskError;
 use crate::clock;
-use crate::fetch::{AllowedHosts, Content, SizeLimit, Wanted};
-use crate::protocol::{Redaction, ServedVersion};
 use crate::store::Task;
 
 /// How much of a stated media type a message shows, in characters.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use resourcesync::{Mismatch, SourceTime};
 use resyncd_core::ErrorClass;
+use resyncd_fetch::{Bounds, Client, FetchError};
 use resyncd_mirror::MirrorError;
 use tokio::task::JoinError;
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{Bounds, FetchError, pause};
 use crate::store::{Task, TaskFailure, UNSELECTED_TYPE};
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
@@ -93,7 +93,11 @@ impl TaskError {
     }
 
     /// The failure of the task, with the time of its retry. A full disk does not count as a try.
-    pub(in crate::engine) fn into_failure(self, task: &Task) -> TaskFailure {
+    pub(in crate::engine) fn into_failure(self, task: &Task, client: &Client) -> TaskFailure {
+        let pause = |tried, asked, bounds: &Bounds| {
+            let pause = client.pause(tried, asked, bounds)?;
+            Some(TimeDelta::from_std(pause).unwrap_or(TimeDelta::hours(1)))
+        };
         let now = clock::now().wall;
         let tried = task.attempts + 1;
         let (wait, counts) = match &self {
@@ -105,13 +109,11 @@ impl TaskError {
             | Self::Stale { .. }
             | Self::TypeMismatch { .. }
             | Self::NoMemento
-            | Self::OtherMemento { .. } => (wait_for(tried, None, &TRIES), true),
-            Self::StillServed => (wait_for(tried, None, &TRIES_IF_ABSENT), true),
-            Self::Fetch(error) if error.is_absent() => {
-                (wait_for(tried, None, &TRIES_IF_ABSENT), true)
-            }
+            | Self::OtherMemento { .. } => (pause(tried, None, &TRIES), true),
+            Self::StillServed => (pause(tried, None, &TRIES_IF_ABSENT), true),
+            Self::Fetch(error) if error.is_absent() => (pause(tried, None, &TRIES_IF_ABSENT), true),
             Self::Fetch(error) if error.class() == ErrorClass::Retry => {
-                (wait_for(tried, error.retry_after(), &TRIES), true)
+                (pause(tried, error.retry_after(), &TRIES), true)
             }
             Self::Fetch(_) => (None, true),
         };
@@ -127,11 +129,6 @@ impl TaskError {
             awaits_sets: matches!(&self, Self::AwaitsSet(_)),
         }
     }
-}
-
-fn wait_for(tried: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<TimeDelta> {
-    pause(tried, asked, bounds)
-        .map(|pause| TimeDelta::from_std(pause).unwrap_or(TimeDelta::hours(1)))
 }
 
 /// The failure of a task whose result could not be published. What is missing was removed a moment ago: the next try fetches it.

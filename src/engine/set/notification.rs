@@ -11,6 +11,7 @@ use resourcesync::{
     TextPosition,
 };
 use resyncd_core::{NewsFilter, Transport};
+use resyncd_fetch::{FetchError, SizeLimit};
 use url::Url;
 
 use super::changes::{change_of, only_version, time_of_change};
@@ -20,7 +21,6 @@ use super::untrusted::{Claim, UntrustedNames};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::fetch::{FetchError, SizeLimit};
 use crate::store::{Change, DeliveryOutcome, SetId};
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.

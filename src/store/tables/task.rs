@@ -16,7 +16,7 @@ pub(in crate::store) mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::{RecordedFile, ResourceUri};
+use resyncd_core::{RecordedFile, ResourceUri, ServedVersion};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use url::Url;
 
@@ -26,7 +26,6 @@ use super::source_set::{CapabilityLists, SHARING};
 use super::values::{
     Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info_of, texts,
 };
-use crate::protocol::ServedVersion;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 

@@ -1,8 +1,8 @@
 use chrono::TimeDelta;
 use resourcesync::Link;
+use resyncd_core::Memento;
 
 use super::*;
-use crate::protocol::Memento;
 
 /// An update whose version is stored, with links of these relations.
 fn kept(name: &str, time: i64, content: &str, rels: &[&str]) -> Change {
