@@ -58,7 +58,7 @@ pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
 use resourcesync::{Algorithm, Digest};
 use resyncd_core::{HubUri, LinkRules, ResourceUri, Selection};
-use resyncd_fetch::{Credentials, HttpSettings, XmppAccount};
+use resyncd_fetch::{Credentials, HttpSettings, PaceLimits, XmppAccount};
 pub use secret::{Secret, WebhookSecret};
 pub use syntax::toml_string;
 use url::Url;
@@ -176,6 +176,8 @@ pub struct Source {
     pub poll_interval: Duration,
     /// How long an early notification waits for the one before it.
     pub reorder_window: Duration,
+    /// How fast its documents and resources are requested.
+    pub pace: PaceLimits,
     /// The lease to request; whole seconds.
     pub lease: Duration,
     /// The document that the baseline reads.

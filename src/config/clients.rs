@@ -18,11 +18,14 @@ impl Config {
 }
 
 impl Source {
-    /// The same client for the requests of this Source, with at most so many requests per hour to a host that is not its own.
+    /// The same client for the requests of this Source, at its pace, with at most so many requests per hour to a
+    /// host that is not its own.
     #[must_use]
     pub fn client(&self, shared: &Client, per_hour: u32) -> Client {
         let hub = self.hub.as_ref().map(|hub| hub.url());
         let urls = [&self.url].into_iter().chain(&self.sets).chain(hub);
-        shared.for_source(urls, &self.hosts, &self.credentials, per_hour)
+        shared
+            .for_source(urls, &self.hosts, &self.credentials, per_hour)
+            .with_pace(&self.pace)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use resourcesync::uri::MAX_URI_BYTES;
 use resyncd_core::Redaction;
-use resyncd_fetch::{Credentials, HttpSettings, with_userinfo};
+use resyncd_fetch::{Credentials, HttpSettings, PaceLimits, with_userinfo};
 use url::Url;
 
 use super::{
@@ -122,6 +122,7 @@ impl Source {
             notifications: true,
             poll_interval: Duration::from_secs(15 * 60),
             reorder_window: Duration::from_secs(5),
+            pace: PaceLimits::default(),
             lease: Duration::from_secs(10 * 24 * 60 * 60),
             baseline: Baseline::Auto,
             allow_type_mismatch: false,

@@ -231,11 +231,12 @@ impl Engine {
         } = &self.shared;
         let counters = self.counters.of_source(&source.name);
         let versions = source.versions.clone();
+        let own_connections = source.pace.connections_per_host;
         Arc::new(SourceContext {
             source: source.clone(),
             limits: limits.clone(),
-            connections_per_host: *connections_per_host,
-            streams_per_host: *streams_per_host,
+            connections_per_host: own_connections.unwrap_or(*connections_per_host),
+            streams_per_host: own_connections.unwrap_or(*streams_per_host),
             store: Arc::clone(&self.store),
             client: source
                 .client(client, limits.third_party_requests)
@@ -387,7 +388,14 @@ impl Engine {
         status
             .attention
             .extend(public_url.as_ref().map(attention::of_public_url));
-        status.hosts = status_view::hosts(self.shared.client.host_loads());
+        let mut loads = self.shared.client.host_loads();
+        for context in self.sources.contexts() {
+            // Others share their limits.
+            if context.source.pace.connections_per_host.is_some() {
+                loads.extend(context.client.host_loads());
+            }
+        }
+        status.hosts = status_view::hosts(loads);
         Ok(status)
     }
 

@@ -20,6 +20,7 @@ use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, NameLookup, system_lookup, trusted_host_of};
 use super::network::HttpNetwork;
 use super::node_limits::NodeLimits;
+use super::pace::{Pace, PaceLimits};
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry::JITTER;
 use super::retry_after::retry_after;
@@ -57,6 +58,8 @@ pub struct Client {
     permits: Arc<Permits>,
     /// `None`: the requests are not those of one Source.
     third_parties: Option<Arc<ThirdParties>>,
+    /// `None`: the requests may be made as fast as the hosts answer.
+    pace: Option<Arc<Pace>>,
     /// `None`: the requests are not counted.
     counters: Option<Arc<dyn RequestObserver>>,
     retries: Bounds,
@@ -182,6 +185,7 @@ impl Client {
                 clock,
             )),
             third_parties: None,
+            pace: None,
             counters: None,
             retries: Bounds::DOCUMENT,
             package_retries: Bounds::PACKAGE,
@@ -276,6 +280,18 @@ impl Client {
             nodes: self.nodes.of_source(),
             ..self.with_credentials(credentials)
         }
+    }
+
+    /// The same client, which is no faster than these limits. All clones share them.
+    #[must_use]
+    pub fn with_pace(mut self, limits: &PaceLimits) -> Self {
+        if limits.requests_per_second.is_some() || limits.bandwidth.is_some() {
+            self.pace = Some(Arc::new(Pace::new(limits, self.clock)));
+        }
+        if let Some(most) = limits.connections_per_host {
+            self.permits = Arc::new(Permits::new(most, most, self.clock));
+        }
+        self
     }
 
     /// The same client with the account for PubSub services.
@@ -401,6 +417,9 @@ impl Client {
                     None => None,
                 };
                 let queued = self.counters.as_ref().map(|counters| counters.queue());
+                if let Some(pace) = &self.pace {
+                    pace.wait_for_request().await;
+                }
                 let mut permit = self.permits.acquire(pool, &url).await;
                 drop(queued);
                 let version = match pool {
@@ -455,6 +474,7 @@ impl Client {
                         url,
                         redaction: self.redaction.clone(),
                         clock: self.clock,
+                        pace: self.pace.clone(),
                         received: counters.map(|counters| counters.received(pool.name())),
                         permit,
                     });
@@ -565,6 +585,7 @@ pub(super) struct Answer {
     redaction: Redaction,
     /// What time it is.
     pub(super) clock: Clock,
+    pace: Option<Arc<Pace>>,
     received: Option<BytesObserver>,
     permit: Permit,
 }
@@ -592,7 +613,13 @@ impl Answer {
 
     /// The next bytes of the body.
     pub(super) async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, FetchError> {
+        if let Some(pace) = &self.pace {
+            pace.wait_for_bytes().await;
+        }
         let chunk = self.response.chunk().await;
+        if let (Ok(Some(bytes)), Some(pace)) = (&chunk, &self.pace) {
+            pace.count_bytes(bytes.len());
+        }
         if let (Ok(Some(bytes)), Some(received)) = (&chunk, &self.received) {
             received(bytes.len());
         }

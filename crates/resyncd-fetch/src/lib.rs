@@ -10,6 +10,7 @@
 //! | `guard`, `host`, `connections` | which addresses may be contacted; the connections to them |
 //! | `server_trust` | which certificates of servers are trusted |
 //! | `permits`, `host_limit` | how many requests a host gets at once; how that number changes |
+//! | `pace` | how fast a Source may be requested |
 //! | `third_parties` | how many requests a Source can cause to hosts that are not its own |
 //! | `retry`, `retry_after` | tries and pauses; the pause that a server asks for |
 //! | `error` | why a request failed, and its class |
@@ -71,6 +72,7 @@ mod link_tags;
 mod network;
 mod node_limits;
 mod observer;
+mod pace;
 mod package_download;
 mod permits;
 mod probe;
@@ -115,6 +117,7 @@ pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use network::HttpNetwork;
 pub use node_limits::SessionPermit;
 pub use observer::{BytesObserver, RequestObserver};
+pub use pace::PaceLimits;
 pub use package_download::PartialPackage;
 pub use permits::HostLoad;
 pub use probe::AnswerStart;
