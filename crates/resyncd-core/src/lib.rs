@@ -26,8 +26,7 @@
 //! | `candidates` | from which URIs, in which order |
 //! | `circuit_breaker` | which hosts of duplicates are skipped for a while |
 //! | | **of a channel** |
-//! | `channel` | what is requested of which hub, service or Source, and when |
-//! | `lease` | the dates of one subscription: the inner part of `channel` |
+//! | `channel` | what is requested of which hub, service or Source, and when; the dates of a subscription are a [`Lease`] |
 //!
 //! Invariants: a change is ignored only if something at least as new is known of its own resource; a gap is closed only by
 //! documents that cover it; a deletion requires proof. Times of the Source are [`SourceTime`](resourcesync::SourceTime)s,
@@ -48,7 +47,6 @@ mod circuit_breaker;
 mod coverage;
 mod cross_check;
 mod error_class;
-mod lease;
 mod news_filter;
 mod now;
 mod part;
@@ -78,7 +76,6 @@ pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
 pub use cross_check::CrossCheck;
 pub use error_class::ErrorClass;
-pub use lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
 pub use news_filter::NewsFilter;
 pub use now::{ClockStepDetector, Now};
 pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
@@ -97,3 +94,6 @@ pub use span::Span;
 pub use transport::{Transport, http_form};
 pub use undated::{CheckRules, is_undated, may_have_changed};
 pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo};
+/// A channel is in the state of its lease.
+pub use websub::subscriber::LeaseState as ChannelState;
+pub use websub::subscriber::{Lease, PendingRequest, VerificationAnswer};
