@@ -5,6 +5,7 @@
 //! | [`SubscriptionRequest`], [`Verification`] | the forms and queries of section 5 |
 //! | [`Signature`] | the signatures of section 7 |
 //! | [`subscriber`] | when to request, renew and repeat a subscription |
+//! | [`hub`] | which subscriptions a hub has, and what it sends to whom |
 //!
 //! The machines are values: each method has the event and the time as arguments, and returns what to send. The caller has the HTTP
 //! client, the server, the clock and the database.
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod form;
+pub mod hub;
 mod signature;
 pub mod subscriber;
 
