@@ -3,9 +3,8 @@
 use std::fmt;
 
 use resourcesync::draft::ChangeSetEvidence;
-use resourcesync::{
-    Capability, Entry, Head, Link, Oddities, Oddity, PushInterface, ReadError, Root,
-};
+use resourcesync::draft::PushInterface;
+use resourcesync::{Capability, Entry, Head, Link, Oddities, Oddity, ReadError, Root};
 use resyncd_core::{HubUri, Transport};
 use url::Url;
 

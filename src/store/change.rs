@@ -1,7 +1,8 @@
 //! Changes of resources, as documents state them and transactions apply them.
 
 use chrono::{DateTime, Utc};
-use resourcesync::{ChangeFrequency, ChangeKind, ContentInfo, Link, SourceTime};
+use resourcesync::entries::ChangeFrequency;
+use resourcesync::{ChangeKind, ContentInfo, Link, SourceTime};
 use resyncd_core::{Announced, ResourceUri, is_plausible};
 
 use crate::protocol::{LinkedResource, Standing};
