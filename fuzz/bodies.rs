@@ -14,7 +14,7 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use resourcesync::uri::{MAX_URI_BYTES, parse_uri, resolve_reference};
 use resourcesync::{
-    Capability, DocumentReader, Oddities, SourceTime, parse_hashes, read_document, write_document,
+    Capability, Digest, DocumentReader, Oddities, SourceTime, read_document, write_document,
 };
 use resyncd::clock;
 use resyncd::config::{Config, StatusConfig};
@@ -116,9 +116,9 @@ pub(crate) fn datetime(data: &[u8]) {
             "{written}"
         );
     }
-    let hashes = parse_hashes(text, &mut Oddities::default());
+    let hashes = Digest::parse_hashes(text, &mut Oddities::default());
     let written: Vec<String> = hashes.iter().map(ToString::to_string).collect();
-    let again = parse_hashes(&written.join(" "), &mut Oddities::default());
+    let again = Digest::parse_hashes(&written.join(" "), &mut Oddities::default());
     assert_eq!(again, hashes);
 }
 

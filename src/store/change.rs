@@ -1,7 +1,8 @@
 //! Changes of resources, as documents state them and transactions apply them.
 
 use chrono::{DateTime, Utc};
-use resourcesync::{ChangeFrequency, ChangeKind, ContentInfo, Link, SourceTime};
+use resourcesync::entries::ChangeFrequency;
+use resourcesync::{ChangeKind, ContentInfo, Link, SourceTime};
 use resyncd_core::{Announced, LinkedResource, ResourceUri, Standing, is_plausible};
 
 /// The kind of document that stated a change.

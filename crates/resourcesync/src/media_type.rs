@@ -19,7 +19,7 @@ fn is_zip(media_type: &str) -> bool {
 
 /// Whether a media type is that of a package and of nothing else: an archive in a format that is read.
 #[must_use]
-pub fn is_package_type(media_type: &str) -> bool {
+pub(super) fn is_package_type(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
     let subtype = essence.strip_prefix("application/").unwrap_or_default();
     let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);
@@ -91,7 +91,7 @@ const ARCHIVE_SUFFIXES: [(&str, bool); 17] = [
 
 /// The suffix of an archive's name; `None` if a path is none of an archive.
 #[must_use]
-pub fn archive_suffix(path: &str) -> Option<&'static str> {
+pub(super) fn archive_suffix(path: &str) -> Option<&'static str> {
     archive_name(path).map(|(suffix, _)| suffix)
 }
 
@@ -112,7 +112,7 @@ fn archive_name(path: &str) -> Option<(&'static str, bool)> {
 
 /// Whether a media type is that of an archive, ZIP or another one.
 #[must_use]
-pub fn is_archive(media_type: &str) -> bool {
+pub(super) fn is_archive(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
     let subtype = essence.strip_prefix("application/").unwrap_or_default();
     let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);

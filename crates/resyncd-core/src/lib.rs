@@ -31,8 +31,7 @@
 //! | `candidates` | from which URIs, in which order |
 //! | `circuit_breaker` | which hosts of duplicates are skipped for a while |
 //! | | **of a channel** |
-//! | `channel` | what is requested of which hub, service or Source, and when |
-//! | `lease` | the dates of one subscription: the inner part of `channel` |
+//! | `channel` | what is requested of which hub, service or Source, and when; the dates of a subscription are a [`Lease`] |
 //!
 //! Invariants: a change is ignored only if something at least as new is known of its own resource; a gap is closed only by
 //! documents that cover it; a deletion requires proof. Times of the Source are [`SourceTime`](resourcesync::SourceTime)s,
@@ -53,7 +52,6 @@ mod circuit_breaker;
 mod coverage;
 mod cross_check;
 mod error_class;
-mod lease;
 mod linked;
 mod news_filter;
 mod now;
@@ -90,7 +88,6 @@ pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
 pub use cross_check::CrossCheck;
 pub use error_class::ErrorClass;
-pub use lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
 pub use linked::{LinkRules, LinkTargets, LinkedAs, LinkedResource};
 pub use news_filter::NewsFilter;
 pub use now::{ClockStepDetector, Now};
@@ -116,3 +113,6 @@ pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo};
 pub use validators::{ServedVersion, Validators};
 pub use version_name::{Memento, parse_version_name, version_name};
 pub use visible_text::{one_line, visible_json};
+/// A channel is in the state of its lease.
+pub use websub::subscriber::LeaseState as ChannelState;
+pub use websub::subscriber::{Lease, PendingRequest, VerificationAnswer};

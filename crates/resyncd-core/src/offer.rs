@@ -1,6 +1,7 @@
 //! What a Capability List or a Source Description offers (sections 8 and 9), or a Sitemap that stands for one.
 
-use resourcesync::{Capability, ForeignScheme, Head, Root};
+use resourcesync::uri::ForeignScheme;
+use resourcesync::{Capability, Head, Root};
 use url::Url;
 
 use crate::{HubUri, Transport};
@@ -210,7 +211,8 @@ fn documents_of(offers: &[Offer], sitemap: &Url) -> Vec<NamingDocument> {
 
 #[cfg(test)]
 mod tests {
-    use resourcesync::{Link, PushInterface};
+    use resourcesync::Link;
+    use resourcesync::draft::PushInterface;
 
     use super::*;
 

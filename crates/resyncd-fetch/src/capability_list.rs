@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use resourcesync::draft::ChangeSetEvidence;
-use resourcesync::{
-    Capability, Entry, Head, Link, Oddities, Oddity, PushInterface, ReadError, Root,
-};
+use resourcesync::draft::{ChangeSetEvidence, PushInterface};
+use resourcesync::{Capability, Entry, Head, Link, Oddities, Oddity, ReadError, Root};
 use resyncd_core::{HubUri, MAX_HUBS, MAX_OFFERS, Offer, Transport, Validators};
 use url::Url;
 

@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 
 use futures_util::{StreamExt, stream};
-use resourcesync::{Capability, DocumentSummary, Oddity, ReadError, SourceTime, UnstatedParts};
+use resourcesync::entries::UnstatedParts;
+use resourcesync::{Capability, DocumentSummary, Oddity, ReadError, SourceTime};
 use resyncd_core::{ErrorClass, Offer};
 use tokio::task::JoinError;
 use url::Url;

@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
+use resourcesync::diagnostics::TextPosition;
+use resourcesync::entries::EntryOrder;
 use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::BaseUri;
-use resourcesync::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
-    TextPosition,
-};
+use resourcesync::{Capability, ChangeKind, Document, DocumentReader, Entry, ReadError, Root};
 use resyncd_core::{NewsFilter, Transport};
 use resyncd_fetch::{FetchError, SizeLimit};
 use url::Url;

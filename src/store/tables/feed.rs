@@ -2,7 +2,8 @@
 //! file, and whether links are left out. An entry names the row of its resource.
 
 use chrono::{DateTime, Utc};
-use resourcesync::{Link, LinkLimit, SourceTime};
+use resourcesync::entries::LinkLimit;
+use resourcesync::{Link, SourceTime};
 use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
 

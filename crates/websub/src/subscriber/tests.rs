@@ -143,12 +143,12 @@ fn running_lease_stays_active_while_its_renewal_fails() {
         lease.fail_request(at(now), None);
         tries.push(now);
         now = (lease.next_try_at.unwrap() - at(0)).num_seconds();
-        assert_eq!(lease.state, ChannelState::Active);
+        assert_eq!(lease.state, LeaseState::Active);
     }
     assert_eq!(tries, [300, 302, 306, 314, 330, 362, 426, 554]);
     assert_eq!(lease.next_deadline(), Some(at(600)));
     assert!(lease.handle_timeout(at(600)), "expired: request at once");
-    assert_eq!(lease.state, ChannelState::Expired);
+    assert_eq!(lease.state, LeaseState::Expired);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn denied_subscription_is_requested_again_after_a_growing_pause() {
     let mut pauses = Vec::new();
     for now in [0, 100, 200, 300] {
         lease.deny(at(now));
-        assert_eq!(lease.state, ChannelState::Denied);
+        assert_eq!(lease.state, LeaseState::Denied);
         pauses.push((lease.next_try_at.unwrap() - at(now)).num_seconds());
         lease.begin_request(at(now + 50), asked(600));
     }
@@ -207,7 +207,7 @@ fn ended_subscription_confirms_its_end_and_has_no_deadline() {
         lease.verify(at(6), Intent::Unsubscribe, None, 0.0),
         VerificationAnswer::Confirm
     );
-    assert_eq!(lease.state, ChannelState::Unsubscribed);
+    assert_eq!(lease.state, LeaseState::Unsubscribed);
     assert_eq!(lease.next_deadline(), None);
     assert_eq!(
         lease.verify(at(7), Intent::Unsubscribe, None, 0.0),
@@ -224,9 +224,9 @@ fn denial_of_a_request_to_unsubscribe_ends_the_subscription() {
     };
     lease.begin_request(at(5), unsubscribe);
     lease.deny(at(6));
-    assert_eq!(lease.state, ChannelState::Unsubscribed);
+    assert_eq!(lease.state, LeaseState::Unsubscribed);
     lease.deny(at(7));
-    assert_eq!(lease.state, ChannelState::Unsubscribed, "and stays so");
+    assert_eq!(lease.state, LeaseState::Unsubscribed, "and stays so");
     assert_eq!(lease.next_deadline(), None);
 }
 
@@ -234,14 +234,11 @@ fn denial_of_a_request_to_unsubscribe_ends_the_subscription() {
 fn lease_that_is_expired_early_is_requested_at_once() {
     let mut lease = active(None);
     lease.expire(at(100));
-    assert_eq!(
-        (lease.state, lease.expires_at),
-        (ChannelState::Expired, None)
-    );
+    assert_eq!((lease.state, lease.expires_at), (LeaseState::Expired, None));
     assert!(lease.handle_timeout(at(100)));
     lease.begin_request(at(100), asked(600));
     lease.verify(at(101), Intent::Subscribe, None, 0.0);
-    assert_eq!(lease.state, ChannelState::Active);
+    assert_eq!(lease.state, LeaseState::Active);
     // Only a running lease is expired.
     lease.deny(at(200));
     let denied = lease.clone();
@@ -294,7 +291,7 @@ proptest! {
                 _ => lease.deny(at(now)),
             }
             prop_assert!(lease.next_deadline().is_some());
-            prop_assert_ne!(lease.state, ChannelState::Unsubscribed);
+            prop_assert_ne!(lease.state, LeaseState::Unsubscribed);
         }
     }
 }
@@ -314,7 +311,7 @@ fn all_dates_move_with_a_clock_that_is_set_back() {
         // If it was granted after the step, it is renewed early and not lost.
         lease.shift_back(now, TimeDelta::seconds(by));
         assert!(lease.handle_timeout(now), "{by}");
-        assert_eq!(lease.state, ChannelState::Active, "{by}");
+        assert_eq!(lease.state, LeaseState::Active, "{by}");
     }
 }
 
@@ -324,7 +321,7 @@ fn undetected_clock_step_back_renews_the_lease() {
         let mut lease = active(None);
         let now = at(100 - by);
         lease.handle_timeout(now);
-        assert_eq!(lease.state, ChannelState::Active, "{by}");
+        assert_eq!(lease.state, LeaseState::Active, "{by}");
         let deadline = lease.next_deadline().unwrap();
         assert!(deadline <= now + SHORTEST_PAUSE, "{by}: {deadline}");
         assert!(lease.handle_timeout(deadline), "{by}");
@@ -343,13 +340,10 @@ fn undetected_clock_step_back_renews_the_lease() {
 
 #[test]
 fn undetected_clock_step_back_repeats_the_request() {
-    for (state, by) in [
-        (ChannelState::Denied, DAY),
-        (ChannelState::Pending, 3650 * DAY),
-    ] {
+    for (state, by) in [(LeaseState::Denied, DAY), (LeaseState::Pending, 3650 * DAY)] {
         let mut lease = Lease::new(at(0));
         lease.begin_request(at(0), asked(600));
-        if state == ChannelState::Denied {
+        if state == LeaseState::Denied {
             lease.deny(at(1));
         }
         let now = at(-by);
@@ -365,7 +359,7 @@ fn clock_that_is_set_forward_expires_the_lease() {
     for by in [DAY, 3650 * DAY] {
         let mut lease = active(None);
         assert!(lease.handle_timeout(at(by)));
-        assert_eq!(lease.state, ChannelState::Expired);
+        assert_eq!(lease.state, LeaseState::Expired);
     }
 }
 
@@ -399,26 +393,13 @@ fn refused_request_keeps_its_retry_after_over_a_restart() {
 #[test]
 fn each_state_has_a_code_of_its_own() {
     for state in [
-        ChannelState::Pending,
-        ChannelState::Active,
-        ChannelState::Denied,
-        ChannelState::Expired,
-        ChannelState::Unsubscribed,
+        LeaseState::Pending,
+        LeaseState::Active,
+        LeaseState::Denied,
+        LeaseState::Expired,
+        LeaseState::Unsubscribed,
     ] {
-        assert_eq!(ChannelState::from_code(state.code()), Some(state));
+        assert_eq!(LeaseState::from_code(state.code()), Some(state));
     }
-    assert_eq!(ChannelState::from_code("other"), None);
-}
-
-/// The request that opened a connection has been answered; one that has not been answered yet is still missing its answer.
-#[test]
-fn connection_that_was_open_waits_for_no_answer() {
-    let mut open = active(None);
-    open.asked_at = Some(at(0));
-    open.await_connection(at(5));
-    assert_eq!((open.state, open.asked_at), (ChannelState::Pending, None));
-    let mut opening = Lease::new(at(0));
-    opening.asked_at = Some(at(0));
-    opening.await_connection(at(5));
-    assert_eq!(opening.asked_at, Some(at(0)));
+    assert_eq!(LeaseState::from_code("other"), None);
 }

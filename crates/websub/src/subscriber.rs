@@ -1,24 +1,40 @@
-//! The dates of one subscription: requested, verified, renewed, denied, ended (WebSub, sections 5 and 6).
+//! The subscriber's side: the lease of one subscription, from the request to its end (sections 5.1 to 5.3).
 //!
-//! The inner part of the channel machine ([`Channel`](super::Channel)), and the only code that moves these dates. It knows
-//! neither hubs nor topics.
+//! [`Lease`] has the dates of a subscription, and its methods are the only code that moves them. It knows neither HTTP nor hubs nor
+//! topics, and reads no clock: the subscriber passes the time, saves the value where it has to outlive the process, and sends what is due:
+//!
+//! ```
+//! # use chrono::{DateTime, TimeDelta};
+//! use websub::Intent;
+//! use websub::subscriber::{Lease, PendingRequest, VerificationAnswer};
+//!
+//! let now = DateTime::UNIX_EPOCH;
+//! let mut lease = Lease::new(now);
+//! assert!(lease.handle_timeout(now));
+//! lease.begin_request(now, PendingRequest { intent: Intent::Subscribe, lease_seconds: 3600 });
+//! // The hub verifies the intent, and grants half an hour.
+//! let answer = lease.verify(now, Intent::Subscribe, Some(1800), 0.0);
+//! assert_eq!(answer, VerificationAnswer::Confirm);
+//! assert_eq!(lease.next_deadline(), Some(now + TimeDelta::minutes(15)));
+//! ```
 //!
 //! Leases are dates on the wall clock, because they outlive the process. A verification counts only for a pending request:
 //! without one it never shortens, lengthens or ends a lease. A clock that is set forward only causes early renewals; when it
 //! is set back, the dates move with it.
 //!
-//! A hub does not set the pace: whatever it grants, refuses or denies, a channel sends [`REQUEST_BURST`] requests for a
-//! subscription and then one per [`REQUEST_INTERVAL`]. A short lease is renewed in time while that lasts. Then it runs out
-//! before its renewal; deliveries are still accepted, and the polls state what the hub does not deliver.
+//! A hub does not set the pace: whatever it grants, refuses or denies, twelve requests for a subscription may follow each other
+//! quickly, and then there is one per five minutes. A short lease is renewed in time while that lasts. Then it runs out before its
+//! renewal, and the subscriber polls meanwhile.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use websub::Intent;
+
+use crate::Intent;
 
 /// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ChannelState {
+pub enum LeaseState {
     /// Requested, or about to be.
     Pending,
     /// Verified by the hub; the lease runs.
@@ -27,12 +43,12 @@ pub enum ChannelState {
     Denied,
     /// The lease ran out before the hub verified a renewal.
     Expired,
-    /// Ended by this Destination.
+    /// Ended by the subscriber.
     Unsubscribed,
 }
 
-impl ChannelState {
-    /// The stable name, for the status and the database.
+impl LeaseState {
+    /// The stable name, for storage and display.
     pub fn code(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -76,7 +92,7 @@ pub enum VerificationAnswer {
     Reject,
 }
 
-/// The shortest time between two requests of one channel.
+/// The shortest time between two requests for one subscription.
 const SHORTEST_PAUSE: TimeDelta = TimeDelta::seconds(2);
 /// The shortest lease that is always renewed in time, and the pace of the requests beyond [`REQUEST_BURST`].
 const REQUEST_INTERVAL: TimeDelta = TimeDelta::minutes(5);
@@ -89,8 +105,6 @@ const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(1);
 const VERIFICATION_TIME: TimeDelta = TimeDelta::minutes(1);
 /// The longest lease, in seconds. A longer grant is confirmed, but renewed as if it were this.
 const LONGEST_LEASE: u64 = 366 * 24 * 3600;
-/// A connection that has lasted so long has worked: the next pause is a short one again.
-const LASTING: TimeDelta = TimeDelta::minutes(1);
 /// A smaller difference is a correction of the clock, not a step.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(1);
 
@@ -98,7 +112,7 @@ const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The state.
-    pub state: ChannelState,
+    pub state: LeaseState,
     /// The request that the hub has not verified yet.
     pub asked: Option<PendingRequest>,
     /// When the lease runs out.
@@ -121,7 +135,7 @@ impl Lease {
     /// A subscription whose first request is due now.
     pub fn new(now: DateTime<Utc>) -> Self {
         Self {
-            state: ChannelState::Pending,
+            state: LeaseState::Pending,
             asked: None,
             expires_at: None,
             renew_at: None,
@@ -133,8 +147,8 @@ impl Lease {
         }
     }
 
-    /// As [`new`](Self::new), for a channel that had a subscription before: the pace of its requests continues.
-    pub(super) fn anew(&self, now: DateTime<Utc>) -> Self {
+    /// As [`new`](Self::new), for a subscriber that had the subscription before: the pace of its requests continues.
+    pub fn anew(&self, now: DateTime<Utc>) -> Self {
         Self {
             paced_until: self.paced_until,
             ..Self::new(now)
@@ -142,8 +156,8 @@ impl Lease {
     }
 
     /// Whether a verification now renews a lease that has run without an interruption or a doubt.
-    pub(super) fn is_undisturbed(&self, now: DateTime<Utc>) -> bool {
-        self.state == ChannelState::Active
+    pub fn is_undisturbed(&self, now: DateTime<Utc>) -> bool {
+        self.state == LeaseState::Active
             && self.expires_at.is_some_and(|at| at > now)
             && self.renew_at.is_some()
             // The request that is to be verified counts as failed.
@@ -152,14 +166,12 @@ impl Lease {
 
     /// Whether the subscription runs, and no request since was left without a verification.
     pub fn is_healthy(&self) -> bool {
-        self.state == ChannelState::Active && self.failures == 0
+        self.state == LeaseState::Active && self.failures == 0
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do; `None` once the subscription has ended.
-    pub(super) fn next_deadline(&self) -> Option<DateTime<Utc>> {
-        let expiry = self
-            .expires_at
-            .filter(|_| self.state == ChannelState::Active);
+    pub fn next_deadline(&self) -> Option<DateTime<Utc>> {
+        let expiry = self.expires_at.filter(|_| self.state == LeaseState::Active);
         [expiry, self.request_at()].into_iter().flatten().min()
     }
 
@@ -178,7 +190,7 @@ impl Lease {
 
     /// Moves all dates after the wall clock was set back by `by`. The lease does not run out before the hub has had time to
     /// verify a renewal: it may have been granted after the step.
-    pub(super) fn shift_back(&mut self, now: DateTime<Utc>, by: TimeDelta) {
+    pub fn shift_back(&mut self, now: DateTime<Utc>, by: TimeDelta) {
         for date in [
             &mut self.expires_at,
             &mut self.renew_at,
@@ -201,18 +213,18 @@ impl Lease {
         };
         if ahead > CLOCK_TOLERANCE {
             self.shift_back(now, ahead);
-            if self.state == ChannelState::Active {
+            if self.state == LeaseState::Active {
                 self.next_try_at = Some(now);
             }
         }
     }
 
     /// Expires a lease that has run out. Returns whether a request is due now.
-    pub(super) fn handle_timeout(&mut self, now: DateTime<Utc>) -> bool {
+    pub fn handle_timeout(&mut self, now: DateTime<Utc>) -> bool {
         self.detect_clock_step(now);
         let latest = now + REQUEST_INTERVAL * REQUEST_BURST;
         self.paced_until = self.paced_until.map(|until| until.min(latest));
-        if self.state == ChannelState::Active && self.expires_at.is_some_and(|at| at <= now) {
+        if self.state == LeaseState::Active && self.expires_at.is_some_and(|at| at <= now) {
             self.expire(now);
         }
         self.request_at().is_some_and(|at| at <= now)
@@ -220,14 +232,18 @@ impl Lease {
 
     /// Records a request before it is sent, so that its verification is recognised even if it arrives before the hub's
     /// answer. Until it is verified, the request counts as failed.
-    pub(super) fn begin_request(&mut self, now: DateTime<Utc>, asked: PendingRequest) {
+    pub fn begin_request(&mut self, now: DateTime<Utc>, asked: PendingRequest) {
         self.asked = Some(asked);
-        self.failures = self.failures.saturating_add(1);
-        self.not_before = None;
         if asked.intent == Intent::Subscribe {
             self.use_pace(now);
         }
-        self.begin_verification(now);
+        self.count_attempt(now);
+    }
+
+    /// As [`begin_request`](Self::begin_request), for a subscription that is requested in a way without verifications of intent.
+    pub fn begin_attempt(&mut self, now: DateTime<Utc>) {
+        self.use_pace(now);
+        self.count_attempt(now);
     }
 
     fn use_pace(&mut self, now: DateTime<Utc>) {
@@ -235,118 +251,73 @@ impl Lease {
         self.paced_until = Some(used + REQUEST_INTERVAL);
     }
 
-    /// Records that there is no connection, and that one is to be opened now.
-    pub(super) fn await_connection(&mut self, now: DateTime<Utc>) {
-        if self.state == ChannelState::Active {
-            // It was open until the process ended: the request that opened it is not the one that is missing an answer.
-            self.asked_at = None;
-        }
-        self.state = ChannelState::Pending;
-        self.next_try_at = Some(self.not_before.map_or(now, |at| at.max(now)));
-    }
-
-    /// Records that a connection is being opened. Until it is open, that counts as failed.
-    pub(super) fn begin_connection(&mut self, now: DateTime<Utc>) {
+    fn count_attempt(&mut self, now: DateTime<Utc>) {
         self.failures = self.failures.saturating_add(1);
         self.not_before = None;
-        self.use_pace(now);
         self.begin_verification(now);
     }
 
-    /// Records that the connection is open. Whether it works is seen once it has lasted.
-    pub(super) fn connection_opened(&mut self) {
-        self.state = ChannelState::Active;
-        self.next_try_at = None;
-    }
-
-    /// Records that the Source has registered the callback.
-    pub(super) fn callback_registered(&mut self) {
-        self.connection_opened();
-        self.failures = 0;
-        self.not_before = None;
-    }
-
-    /// Records that the connection that was open has ended. It may have been given up before, as [`expire`](Self::expire) does.
-    pub(super) fn lose_connection(&mut self, now: DateTime<Utc>, spread: f64) {
-        let has_lasted = |begun: DateTime<Utc>| (now - begun).abs() >= LASTING;
-        if self.asked_at.is_some_and(has_lasted) {
-            self.failures = 0;
-        }
-        if self.state == ChannelState::Active {
-            self.lose();
-        }
-        self.fail_connection(now, None, spread);
-    }
-
-    /// Records that no connection could be opened. `spread`, from 0 to 1, lengthens the pause by up to a half.
-    pub(super) fn fail_connection(
-        &mut self,
-        now: DateTime<Utc>,
-        retry_after: Option<Duration>,
-        spread: f64,
-    ) {
-        self.fail_request(now, retry_after);
-        let pause = pause(self.failures).to_std().unwrap_or_default();
-        let jitter = pause.mul_f64(spread.clamp(0.0, 1.0) / 2.0);
-        let jitter = TimeDelta::from_std(jitter).unwrap_or_default();
-        self.next_try_at = self.next_try_at.map(|at| at + jitter);
-    }
-
     /// Restarts the time for the verification: the pending request goes to another hub.
-    pub(super) fn begin_verification(&mut self, now: DateTime<Utc>) {
+    pub fn begin_verification(&mut self, now: DateTime<Utc>) {
         self.asked_at = Some(now);
         self.next_try_at = Some(self.unverified_at(now));
     }
 
     /// Continues after a restart. The verification of a pending request may have been missed meanwhile, so the next attempt
     /// is due as early as after a failed request.
-    pub(super) fn resume(&mut self) {
+    pub fn resume(&mut self) {
         let Some(asked_at) = self.asked_at.filter(|_| self.asked.is_some()) else {
             return;
         };
         if self.next_try_at == Some(self.unverified_at(asked_at)) {
-            self.next_try_at = Some(asked_at + pause(self.failures));
+            self.next_try_at = Some(asked_at + self.pause());
         }
     }
 
     /// When a request counts as failed that the hub neither refuses nor verifies.
     fn unverified_at(&self, asked_at: DateTime<Utc>) -> DateTime<Utc> {
-        asked_at + VERIFICATION_TIME.max(pause(self.failures))
+        asked_at + VERIFICATION_TIME.max(self.pause())
+    }
+
+    /// The pause after the failures so far: 2 s, 4 s, 8 s, … up to an hour.
+    pub fn pause(&self) -> TimeDelta {
+        let doubled = 1_i64.checked_shl(self.failures.clamp(1, 20));
+        TimeDelta::seconds(doubled.unwrap_or(i64::MAX)).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 
     /// Records that the pending request failed or was refused. `retry_after`: the hub's `Retry-After`.
-    pub(super) fn fail_request(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>) {
+    pub fn fail_request(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>) {
         let wait = retry_after.map(|wait| {
             let wait = TimeDelta::from_std(wait).unwrap_or(LONGEST_PAUSE);
             wait.min(LONGEST_PAUSE)
         });
         self.not_before = wait.map(|wait| now + wait);
-        let soonest = now + pause(self.failures);
+        let soonest = now + self.pause();
         self.next_try_at = Some(self.not_before.map_or(soonest, |at| at.max(soonest)));
     }
 
     /// Records that another hub denies what was requested of it, while the lease of this one continues.
-    pub(super) fn drop_request(&mut self, now: DateTime<Utc>) {
+    pub fn drop_request(&mut self, now: DateTime<Utc>) {
         self.asked = None;
         self.fail_request(now, None);
     }
 
     /// Records that the hub has ended the lease while another one is being asked: that request continues.
-    pub(super) fn lose(&mut self) {
-        self.state = ChannelState::Expired;
+    pub fn lose(&mut self) {
+        self.state = LeaseState::Expired;
         self.expires_at = None;
         self.renew_at = None;
     }
 
     /// Records that no hub is known.
-    pub(super) fn fail_without_hub(&mut self, now: DateTime<Utc>) {
+    pub fn fail_without_hub(&mut self, now: DateTime<Utc>) {
         self.failures = self.failures.saturating_add(1);
         self.fail_request(now, None);
     }
 
     /// Answers a hub's verification of intent. `granted` is the lease in seconds. `spread`, from 0 to 1, chooses the time of
     /// the renewal between half and two thirds of the lease.
-    pub(super) fn verify(
+    pub fn verify(
         &mut self,
         now: DateTime<Utc>,
         intent: Intent,
@@ -364,10 +335,10 @@ impl Lease {
                 }
                 VerificationAnswer::Confirm
             }
-            None if intent == Intent::Subscribe && self.state == ChannelState::Active => {
+            None if intent == Intent::Subscribe && self.state == LeaseState::Active => {
                 VerificationAnswer::ConfirmAgain
             }
-            None if intent == Intent::Unsubscribe && self.state == ChannelState::Unsubscribed => {
+            None if intent == Intent::Unsubscribe && self.state == LeaseState::Unsubscribed => {
                 VerificationAnswer::ConfirmAgain
             }
             None => VerificationAnswer::Reject,
@@ -378,7 +349,7 @@ impl Lease {
         let lease = Duration::from_secs(lease_seconds.clamp(1, LONGEST_LEASE));
         let renewal = lease.mul_f64(0.5 + spread.clamp(0.0, 1.0) / 6.0);
         let later = |by: Duration| now + TimeDelta::from_std(by).unwrap_or(TimeDelta::days(366));
-        self.state = ChannelState::Active;
+        self.state = LeaseState::Active;
         self.asked = None;
         self.failures = 0;
         self.next_try_at = None;
@@ -393,8 +364,8 @@ impl Lease {
     }
 
     /// Ends the subscription for good.
-    pub(super) fn end(&mut self) {
-        self.state = ChannelState::Unsubscribed;
+    pub fn end(&mut self) {
+        self.state = LeaseState::Unsubscribed;
         self.asked = None;
         self.failures = 0;
         self.expires_at = None;
@@ -404,30 +375,30 @@ impl Lease {
     }
 
     /// Applies a hub's denial. If the subscription was to end, it has ended.
-    pub(super) fn deny(&mut self, now: DateTime<Utc>) {
+    pub fn deny(&mut self, now: DateTime<Utc>) {
         let is_ending = self
             .asked
             .is_some_and(|asked| asked.intent == Intent::Unsubscribe);
-        if is_ending || self.state == ChannelState::Unsubscribed {
+        if is_ending || self.state == LeaseState::Unsubscribed {
             self.end();
             return;
         }
-        if self.state == ChannelState::Denied && self.asked.is_none() {
+        if self.state == LeaseState::Denied && self.asked.is_none() {
             // Said again, it must not postpone the request to the next hub.
             return;
         }
-        self.state = ChannelState::Denied;
+        self.state = LeaseState::Denied;
         self.asked = None;
         self.expires_at = None;
         self.renew_at = None;
         self.failures = self.failures.max(1).saturating_add(1);
-        self.next_try_at = Some(now + pause(self.failures));
+        self.next_try_at = Some(now + self.pause());
     }
 
     /// Expires a running lease: it has run out, or the hub no longer delivers. A request is due now, or when the hub's
     /// `Retry-After` is over. Returns whether a lease was running.
-    pub(super) fn expire(&mut self, now: DateTime<Utc>) -> bool {
-        let is_running = self.state == ChannelState::Active;
+    pub fn expire(&mut self, now: DateTime<Utc>) -> bool {
+        let is_running = self.state == LeaseState::Active;
         if is_running {
             self.lose();
             self.next_try_at = Some(self.not_before.map_or(now, |at| at.max(now)));
@@ -436,8 +407,8 @@ impl Lease {
     }
 
     /// Makes a request due now although the lease runs: the hub may have given it up.
-    pub(super) fn renew_now(&mut self, now: DateTime<Utc>) {
-        if self.state == ChannelState::Active {
+    pub fn renew_now(&mut self, now: DateTime<Utc>) {
+        if self.state == LeaseState::Active {
             // The next verification does not renew a subscription that is known to have worked.
             self.renew_at = None;
             self.next_try_at = Some(self.not_before.map_or(now, |at| at.max(now)));
@@ -446,7 +417,7 @@ impl Lease {
 
     /// Makes a new request due now, because another hub is to be asked. The pending request no longer counts; a running
     /// lease continues.
-    pub(super) fn restart(&mut self, now: DateTime<Utc>) {
+    pub fn restart(&mut self, now: DateTime<Utc>) {
         self.asked = None;
         self.failures = 0;
         self.not_before = None;
@@ -454,17 +425,11 @@ impl Lease {
     }
 
     /// Makes the request to end the subscription due now. The pending request no longer counts.
-    pub(super) fn begin_ending(&mut self, now: DateTime<Utc>) {
+    pub fn begin_ending(&mut self, now: DateTime<Utc>) {
         self.restart(now);
         self.asked_at = None;
         self.paced_until = None;
     }
-}
-
-/// The pause after this many failures in a row: 2 s, 4 s, 8 s, … up to an hour.
-fn pause(failures: u32) -> TimeDelta {
-    let seconds = 1_i64.checked_shl(failures.clamp(1, 20)).unwrap_or(i64::MAX);
-    TimeDelta::seconds(seconds).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
 #[cfg(test)]
