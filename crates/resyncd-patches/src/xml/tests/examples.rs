@@ -228,12 +228,6 @@ fn second_result_is_as_programs_write_it() {
             r#"<doc><b /><b></b><c><d n="1"/></c></doc>"#,
             r#"<doc><b /><b /><c><d n="1" /></c></doc>"#,
         ),
-        (
-            r#"<doc xmlns:a="urn:a" b="1"/>"#,
-            r#"<add sel="doc" type="namespace::c">urn:c</add>"#,
-            r#"<doc xmlns:a="urn:a" b="1" xmlns:c="urn:c"/>"#,
-            r#"<doc xmlns:a="urn:a" xmlns:c="urn:c" b="1"/>"#,
-        ),
     ] {
         let patch = format!("<diff>{operations}</diff>");
         assert_eq!(all(file, &patch).unwrap(), [first, second], "{operations}");
