@@ -1,7 +1,7 @@
 //! Packages whose members have the names of files, as those of ZIP and of tar: how the path in a manifest finds one.
 
 use super::archive::Archive;
-use super::directory::{Directory, Stored};
+use super::directory::{Directory, Method, Stored};
 use super::error::PackageError;
 use super::member::MemberReader;
 use super::name;
@@ -11,7 +11,7 @@ const MAX_REBASED_DEPTH: usize = 64;
 
 /// How a format stores the bytes of a member.
 pub(super) trait OpenStored: Send + Sync {
-    /// Opens the member of an entry.
+    /// Opens the member of an entry: [`Method::Stored`] or [`Method::Deflated`].
     fn open(&self, stored: &Stored) -> Result<MemberReader, PackageError>;
 }
 
@@ -23,7 +23,7 @@ pub(super) struct FileTree<B> {
 
 impl<B: OpenStored> Archive for FileTree<B> {
     fn manifest(&self) -> Result<MemberReader, PackageError> {
-        self.bytes.open(self.directory.manifest()?)
+        self.open(self.directory.manifest()?)
     }
 
     /// Leading slashes, `./` and the direction of slashes are ignored. If no member has that name, it is searched without
@@ -31,12 +31,12 @@ impl<B: OpenStored> Archive for FileTree<B> {
     fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
         let segments = name::segments(path);
         if let Some(stored) = only(self.directory.named(&segments), path)? {
-            return self.bytes.open(stored);
+            return self.open(stored);
         }
         let by_path = self.without_folders_of_path(&segments);
         let by_name = self.without_folders_of_names(&segments);
         match only(by_path.chain(by_name), path)? {
-            Some(stored) => Ok(self.bytes.open(stored)?.rebased()),
+            Some(stored) => Ok(self.open(stored)?.rebased()),
             None => Err(PackageError::NoMember(path.to_owned())),
         }
     }
@@ -46,7 +46,18 @@ impl<B: OpenStored> Archive for FileTree<B> {
     }
 }
 
-impl<B> FileTree<B> {
+impl<B: OpenStored> FileTree<B> {
+    fn open(&self, stored: &Stored) -> Result<MemberReader, PackageError> {
+        let bad = |reason: &str| Err(PackageError::BadMember(reason.to_owned()));
+        match stored.method {
+            Method::Stored | Method::Deflated => self.bytes.open(stored),
+            Method::Encrypted => Err(PackageError::Encrypted),
+            Method::Unknown(method) => Err(PackageError::Compression(method)),
+            Method::Outside => bad("its name leads out of the package"),
+            Method::Folder | Method::NotFile => bad("not a file"),
+        }
+    }
+
     /// The members whose name is the path without leading folders, as few of them as possible.
     fn without_folders_of_path<'a>(
         &'a self,
