@@ -30,18 +30,10 @@ impl Section {
             buffered_at: start,
         }
     }
-}
 
-impl Section {
     /// The position in the file.
     pub(super) fn position(&self) -> u64 {
         self.at
-    }
-
-    /// Passes over this number of bytes; `None` if there are fewer.
-    pub(super) fn skip(&mut self, length: u64) -> Option<()> {
-        let at = self.at.checked_add(length)?;
-        (at <= self.end).then(|| self.at = at)
     }
 }
 

@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use ::tar::{EntryType, PaxExtensions};
 
-use super::archive::{Archive, Format, MAX_MEMBERS};
-use super::directory::{Directory, Method, Stored};
+use super::directory::{Directory, Method, Stored, is_folder, segments};
 use super::error::PackageError;
-use super::file_tree::{FileTree, OpenStored};
+use super::file_tree::FileTree;
+use super::format::{Archive, Format, MAX_MEMBERS};
 use super::member::MemberReader;
-use super::name;
 use super::section::Section;
 
 /// The maximum length of all headers of a member, in bytes.
@@ -44,12 +43,15 @@ fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError>
     let entries = archive.entries_with_seek().map_err(PackageError::Io)?;
     for (entry, number) in entries.zip(1..) {
         left.set(MAX_HEADERS);
-        let mut entry = entry.map_err(damaged)?;
+        let mut entry = entry.map_err(PackageError::of_decoder)?;
         let kind = entry.header().entry_type();
         let at = entry.raw_file_position();
         let size = match kind {
             // The crate states the length that it has when the gaps are filled.
-            EntryType::GNUSparse => entry.header().entry_size().map_err(damaged)?,
+            EntryType::GNUSparse => entry
+                .header()
+                .entry_size()
+                .map_err(PackageError::of_decoder)?,
             _ => entry.size(),
         };
         if at.checked_add(size).is_none_or(|end| end > length) {
@@ -58,8 +60,10 @@ fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError>
         if kind == EntryType::XGlobalHeader {
             continue;
         }
-        let pax = entry.pax_extensions().map_err(damaged)?;
-        let is_sparse = pax.map_or(Ok(false), is_sparse).map_err(damaged)?;
+        let pax = entry.pax_extensions().map_err(PackageError::of_decoder)?;
+        let is_sparse = pax
+            .map_or(Ok(false), is_sparse)
+            .map_err(PackageError::of_decoder)?;
         let name = entry.path_bytes();
         // The name of GNU's extended header ends with a zero.
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -77,8 +81,14 @@ fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError>
         directory.add(&name, stored)?;
     }
     directory.finish();
-    let bytes = TarBytes(Arc::clone(file));
-    Ok(Arc::new(FileTree { directory, bytes }))
+    Ok(Arc::new(FileTree {
+        file: Arc::clone(file),
+        directory,
+        open_bytes: |file, stored| {
+            let section = Section::new(Arc::clone(file), stored.at, stored.length);
+            Ok(MemberReader::new(Box::new(section), Some(stored.length)))
+        },
+    }))
 }
 
 /// Whether the bytes of a member are not all in the file. Its extensions must be valid.
@@ -119,30 +129,13 @@ impl Seek for Headers<'_> {
 }
 
 fn method(kind: EntryType, name: &str) -> Method {
-    let is_outside = name.starts_with('/') || name::segments(name).contains(&"..");
+    let is_outside = name.starts_with('/') || segments(name).contains(&"..");
     match kind {
         EntryType::Directory => Method::Folder,
         // Before ustar a folder was known by its name only.
-        EntryType::Regular if name::is_folder(name) => Method::Folder,
+        EntryType::Regular if is_folder(name) => Method::Folder,
         EntryType::Regular | EntryType::Continuous if is_outside => Method::Outside,
         EntryType::Regular | EntryType::Continuous => Method::Stored,
         _ => Method::NotFile,
-    }
-}
-
-/// The bytes of the members of a tar file.
-struct TarBytes(Arc<File>);
-
-impl OpenStored for TarBytes {
-    fn open(&self, stored: &Stored) -> Result<MemberReader, PackageError> {
-        let section = Section::new(Arc::clone(&self.0), stored.at, stored.length);
-        Ok(MemberReader::new(Box::new(section), Some(stored.length)))
-    }
-}
-
-fn damaged(error: io::Error) -> PackageError {
-    match error.raw_os_error() {
-        Some(_) => PackageError::Io(error),
-        None => PackageError::Damaged(error.to_string()),
     }
 }

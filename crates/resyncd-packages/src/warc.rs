@@ -27,10 +27,10 @@ use url::Url;
 use self::head::{HttpHead, RecordHead, RecordKind};
 use self::made::MadeManifest;
 use self::payload::RecordFile;
-use super::archive::{Archive, Format, Opened};
 use super::error::PackageError;
+use super::format::{Archive, Format, Opened};
 use super::member::MemberReader;
-use crate::expansion::is_out_of_proportion;
+use crate::unpacked::is_out_of_proportion;
 
 /// The maximum number of records with a payload: each takes more memory than a member with the name of a file.
 const MAX_RECORDS: usize = 300_000;
@@ -88,6 +88,9 @@ fn open(file: &Arc<File>, length: u64) -> Opened {
             return Ok(None);
         };
         at = next;
+    }
+    if at > length {
+        return Err(PackageError::Damaged("cut short".to_owned()));
     }
     let manifests = warc.records.manifests.iter();
     let manifests = manifests.filter_map(|uri| warc.payload_of(warc.records.newest.get(uri)?));

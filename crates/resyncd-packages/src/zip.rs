@@ -1,5 +1,6 @@
 //! ZIP files (sections 11.2 and 13.2; APPNOTE 6.3.3), read by the crate `rawzip` in constant memory.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -12,14 +13,13 @@ use rawzip::{
     ZipArchive, ZipFileHeaderRecord,
 };
 
-use super::archive::{Archive, Format, MAX_MEMBERS};
-use super::directory::{Directory, Method, Stored};
+use super::directory::{Directory, Method, Stored, is_folder};
 use super::error::PackageError;
-use super::expansion::is_out_of_proportion;
-use super::file_tree::{FileTree, OpenStored};
+use super::file_tree::FileTree;
+use super::format::{Archive, Format, MAX_MEMBERS};
 use super::member::MemberReader;
-use super::name;
 use super::section::Section;
+use super::unpacked::is_out_of_proportion;
 
 /// The usual signatures: a member, the end of an empty file, or the mark of a split one.
 const SIGNATURES: [&[u8]; 3] = [LOCAL_HEADER, b"PK\x05\x06", b"PK\x07\x08"];
@@ -31,6 +31,10 @@ const LOCAL_LENGTH: u64 = 30;
 /// The maximum length of the record at the end with its comment.
 const MAX_END: u64 = 22 + u16::MAX as u64;
 
+/// The upper half of code page 437, the encoding of names without the UTF-8 flag.
+const CODE_PAGE_437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
+└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{a0}";
+
 /// ZIP files.
 pub(super) const FORMAT: Format = Format {
     begins: |start| SIGNATURES.iter().any(|sign| start.starts_with(sign)),
@@ -40,8 +44,11 @@ pub(super) const FORMAT: Format = Format {
 /// Opens a ZIP file of this length, also one that begins with something else.
 pub(super) fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError> {
     let directory = read_directory(file, length, MAX_MEMBERS)?;
-    let bytes = ZipBytes(Arc::clone(file));
-    Ok(Arc::new(FileTree { directory, bytes }))
+    Ok(Arc::new(FileTree {
+        file: Arc::clone(file),
+        directory,
+        open_bytes: open_member,
+    }))
 }
 
 /// Reads the directory of a file with at most `limit` members.
@@ -56,7 +63,7 @@ pub(super) fn read_directory(
     let mut entries = archive.entries(&mut buffer);
     while let Some(entry) = entries.next_entry().map_err(damaged)? {
         let name = entry.file_path();
-        let name = name::decode(name.as_ref());
+        let name = decode(name.as_ref());
         let stored = Stored {
             at: entry.local_header_offset(),
             packed: entry.compressed_size_hint(),
@@ -118,7 +125,7 @@ fn has_prefix(file: &File, archive: &ZipArchive<FileReader>) -> Result<bool, Pac
 }
 
 fn method(entry: &ZipFileHeaderRecord<'_>, name: &str) -> Method {
-    if name::is_folder(name) {
+    if is_folder(name) {
         return Method::Folder;
     }
     let on_unix = entry.version_made_by().creator_system() == CreatorSystem::UNIX;
@@ -133,37 +140,47 @@ fn method(entry: &ZipFileHeaderRecord<'_>, name: &str) -> Method {
     }
 }
 
-/// The bytes of the members of a ZIP file.
-struct ZipBytes(Arc<File>);
-
-impl OpenStored for ZipBytes {
-    fn open(&self, stored: &Stored) -> Result<MemberReader, PackageError> {
-        let is_deflated = stored.method == Method::Deflated;
-        if is_deflated && is_out_of_proportion(stored.length, stored.packed) {
-            return Err(PackageError::Expansion);
-        }
-        let mut header = [0; LOCAL_LENGTH as usize];
-        self.0.read_exact_at(&mut header, stored.at)?;
-        if !header.starts_with(LOCAL_HEADER) {
-            let reason = "no local header at the position in the directory";
-            return Err(PackageError::BadMember(reason.to_owned()));
-        }
-        let before = [[header[26], header[27]], [header[28], header[29]]];
-        let before = before.map(|length| u64::from(u16::from_le_bytes(length)));
-        let start = stored.at + LOCAL_LENGTH + before[0] + before[1];
-        let section = Section::new(Arc::clone(&self.0), start, stored.packed);
-        let bytes: Box<dyn Read + Send> = match is_deflated {
-            true => Box::new(DeflateDecoder::new(section)),
-            false => Box::new(section),
-        };
-        let verified = Verified {
-            bytes: CrcReader::new(bytes),
-            length: stored.length,
-            crc: stored.check,
-            read: 0,
-        };
-        Ok(MemberReader::new(Box::new(verified), Some(stored.length)))
+/// A name as text: UTF-8 if valid, as many tools do not set the flag, else code page 437.
+fn decode(name: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(name) {
+        return Cow::Borrowed(text);
     }
+    let decoded = name.iter().map(|byte| match byte.checked_sub(0x80) {
+        None => char::from(*byte),
+        Some(upper) => CODE_PAGE_437
+            .chars()
+            .nth(upper.into())
+            .unwrap_or(char::REPLACEMENT_CHARACTER),
+    });
+    Cow::Owned(decoded.collect())
+}
+
+fn open_member(file: &Arc<File>, stored: &Stored) -> Result<MemberReader, PackageError> {
+    let is_deflated = stored.method == Method::Deflated;
+    if is_deflated && is_out_of_proportion(stored.length, stored.packed) {
+        return Err(PackageError::Expansion);
+    }
+    let mut header = [0; LOCAL_LENGTH as usize];
+    file.read_exact_at(&mut header, stored.at)?;
+    if !header.starts_with(LOCAL_HEADER) {
+        let reason = "no local header at the position in the directory";
+        return Err(PackageError::BadMember(reason.to_owned()));
+    }
+    let before = [[header[26], header[27]], [header[28], header[29]]];
+    let before = before.map(|length| u64::from(u16::from_le_bytes(length)));
+    let start = stored.at + LOCAL_LENGTH + before[0] + before[1];
+    let section = Section::new(Arc::clone(file), start, stored.packed);
+    let bytes: Box<dyn Read + Send> = match is_deflated {
+        true => Box::new(DeflateDecoder::new(section)),
+        false => Box::new(section),
+    };
+    let verified = Verified {
+        bytes: CrcReader::new(bytes),
+        length: stored.length,
+        crc: stored.check,
+        read: 0,
+    };
+    Ok(MemberReader::new(Box::new(verified), Some(stored.length)))
 }
 
 /// The decompressed bytes of a member, verified by the length and the checksum in the directory before the last of them is
@@ -196,9 +213,7 @@ impl Read for Verified {
 
 fn damaged(error: rawzip::Error) -> PackageError {
     match error.into_kind() {
-        ErrorKind::IO(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
-            PackageError::Io(error)
-        }
+        ErrorKind::IO(error) => PackageError::of_decoder(error),
         kind => PackageError::Damaged(kind.to_string()),
     }
 }

@@ -12,9 +12,9 @@ use resourcesync::{Algorithm, Digest, Mismatch, Verifier};
 
 use super::head::{HttpHead, RecordHead, RecordKind};
 use crate::error::PackageError;
-use crate::expansion::is_out_of_proportion;
 use crate::member::MemberReader;
 use crate::section::Section;
+use crate::unpacked::is_out_of_proportion;
 
 /// How many content codings are undone.
 const MAX_CODINGS: usize = 2;
@@ -78,17 +78,13 @@ impl Stream {
 
     /// Where the next record begins, if this number of bytes is left of this one; `None` if it is in the same gzip member.
     pub(super) fn end(self, left: u64) -> Result<Option<u64>, PackageError> {
-        let cut_short = || PackageError::Damaged("cut short".to_owned());
         let mut decoder = match self {
-            Self::Plain(mut section) => {
-                section.skip(left).ok_or_else(cut_short)?;
-                return Ok(Some(section.position()));
-            }
+            Self::Plain(section) => return Ok(Some(section.position().saturating_add(left))),
             Self::Gzip(decoder) => decoder,
         };
         let skipped = io::copy(&mut decoder.by_ref().take(left), &mut io::sink());
         if skipped.map_err(PackageError::of_decoder)? < left {
-            return Err(cut_short());
+            return Err(PackageError::Damaged("cut short".to_owned()));
         }
         let mut trailer = Vec::new();
         let mut rest = decoder.by_ref().take(MAX_TRAILER);
@@ -120,7 +116,8 @@ pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageEr
         block = Box::new(BufReader::new(Dechunked {
             input: Checked::payload(block, digest, &is_verified, false),
             left: 0,
-            state: ChunkState::First,
+            has_begun: false,
+            has_ended: false,
         }));
     }
     let mut input = Checked::payload(block, digest, &is_verified, true);
@@ -261,34 +258,11 @@ struct Dechunked<R> {
     input: R,
     /// How many bytes are left of the chunk.
     left: u64,
-    state: ChunkState,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ChunkState {
-    First,
-    Within,
-    Ended,
+    has_begun: bool,
+    has_ended: bool,
 }
 
 impl<R: BufRead> Dechunked<R> {
-    /// Begins the next chunk.
-    fn begin(&mut self) -> io::Result<()> {
-        if self.state == ChunkState::Within && !self.line()?.is_empty() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let line = self.line()?;
-        let length = chunk_length(&line).ok_or(io::ErrorKind::InvalidData)?;
-        self.left = length;
-        self.state = ChunkState::Within;
-        if length == 0 {
-            // Up to the end, so that the digest of the record is verified.
-            io::copy(&mut self.input, &mut io::sink())?;
-            self.state = ChunkState::Ended;
-        }
-        Ok(())
-    }
-
     fn line(&mut self) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         let mut input = self.input.by_ref().take(MAX_CHUNK_LINE);
@@ -302,17 +276,21 @@ impl<R: BufRead> Dechunked<R> {
 
 impl<R: BufRead> Read for Dechunked<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if bytes.is_empty() {
-            return Ok(0);
+        if self.left == 0 && !self.has_ended {
+            if self.has_begun && !self.line()?.is_empty() {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            self.has_begun = true;
+            self.left = chunk_length(&self.line()?).ok_or(io::ErrorKind::InvalidData)?;
+            self.has_ended = self.left == 0;
         }
-        if self.left == 0 && self.state != ChunkState::Ended {
-            self.begin()?;
-        }
-        if self.state == ChunkState::Ended {
+        if self.has_ended {
+            // Up to the end, so that the digest of the record is verified.
+            io::copy(&mut self.input, &mut io::sink())?;
             return Ok(0);
         }
         let read = self.input.by_ref().take(self.left).read(bytes)?;
-        if read == 0 {
+        if read == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.left -= read as u64;
