@@ -201,7 +201,10 @@ impl Read for Verified {
         self.read += read as u64;
         let is_end = read == 0 || self.read >= self.length;
         if is_end && self.read != self.length {
-            let reason = format!("{} bytes or more of {}", self.read, self.length);
+            let reason = format!(
+                "{} bytes read of {} that are stated",
+                self.read, self.length
+            );
             return Err(PackageError::BadMember(reason).into());
         }
         if is_end && self.bytes.crc().sum() != self.crc {

@@ -309,6 +309,12 @@ fn zip64_numbers_are_read_and_checked() {
 }
 
 #[test]
+fn many_false_ends_of_a_zip_file_are_passed_over() {
+    let ends = b"PK\x05\x06".repeat(30_000);
+    assert_eq!(open(&ends).unwrap_err().code(), "bad-package");
+}
+
+#[test]
 fn the_number_of_members_is_limited() {
     let names: Vec<String> = (0..10).map(|number| format!("res/{number}")).collect();
     let members: Vec<Raw> = names.iter().map(|name| Raw::stored(name, b"")).collect();
