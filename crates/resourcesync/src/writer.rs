@@ -59,6 +59,11 @@ impl<W: Write> DocumentWriter<W> {
         self.write_piece()
     }
 
+    /// What is written to.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.output
+    }
+
     /// Writes the end.
     pub fn finish(mut self) -> io::Result<W> {
         push_line(&mut self.piece, 0, &["</", root_name(self.root), ">"]);
