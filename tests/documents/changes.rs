@@ -418,7 +418,8 @@ async fn all_change_lists_of_a_capability_list_are_read() {
 async fn packages_in_a_change_list_are_not_resources() {
     let site = Site::with_lists(&resource_list(&listed("/a"))).await;
     site.put("/a", "a");
-    for name in ["/1.tar.xz", "/2"] {
+    let names = ["/1.tar.xz", "/2", "/3", "/4.tar.xz"];
+    for name in names {
         site.put(name, "an archive");
     }
     let span = "from=\"2026-03-01T00:00:00Z\" until=\"2026-03-02T00:00:00Z\"";
@@ -426,6 +427,14 @@ async fn packages_in_a_change_list_are_not_resources() {
         + &entry(
             "/2",
             &format!("<rs:md {span} type=\"application/x-7z-compressed\"/>"),
+        )
+        + &entry(
+            "/3",
+            &format!("<rs:md {span} type=\"application/x-tar+xz\"/>"),
+        )
+        + &entry(
+            "/4.tar.xz",
+            &format!("<rs:md {span} capability=\"changedump\"/>"),
         );
     let mixed = packages.clone() + &changed("/b", "created", "02T00:00:00");
     site.put("/b", "b");
@@ -449,9 +458,28 @@ async fn packages_in_a_change_list_are_not_resources() {
         })
         .await;
     assert_eq!((set.pending, set.failed), (0, 0));
-    for name in ["/1.tar.xz", "/2"] {
+    for name in names {
         assert_eq!(follower.site.hits(name), 0, "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_of_no_stated_type_in_a_change_list_is_no_resource() {
+    let site = Site::with_lists(&resource_list(&listed("/a"))).await;
+    site.put("/a", "a");
+    site.put("/1", "7z");
+    let md = "<rs:md from=\"2026-03-01T00:00:00Z\" until=\"2026-03-02T00:00:00Z\" \
+        type=\"application/octet-stream\"/>";
+    site.put("/changes.xml", &change_list(&entry("/1", md)));
+    let follower = Follower::start(site).await;
+    let set = follower
+        .until("unsupported", |set| {
+            let error = set.error.as_ref();
+            error.is_some_and(|error| error.code == "unsupported-package")
+        })
+        .await;
+    assert_eq!((set.state.as_str(), set.resources), ("failing", 1));
+    assert_eq!(set.synced_until.as_deref(), Some("2026-03-01T00:00:00Z"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -127,9 +127,26 @@ pub fn is_archive(media_type: &str) -> bool {
                 | "rar-compressed"
                 | "vnd.rar"
                 | "xz-compressed-tar"
+                | "bzip"
+                | "bzip-compressed-tar"
+                | "bzip2-compressed-tar"
+                | "lzma"
+                | "lzip"
                 | "compressed"
                 | "archive"
         )
+        || subtype.rsplit_once('+').is_some_and(|(_, suffix)| {
+            matches!(
+                suffix,
+                "gzip" | "xz" | "bzip2" | "bz2" | "zstd" | "lzma" | "7z"
+            )
+        })
+}
+
+/// Whether a media type states only that there are bytes.
+#[must_use]
+pub fn is_octets(media_type: &str) -> bool {
+    media_type_essence(media_type).ends_with("/octet-stream")
 }
 
 #[cfg(test)]
@@ -144,6 +161,7 @@ mod tests {
             ("application/x-tar; a=b", true),
             ("application/gzip", true),
             ("application/octet-stream", false),
+            ("application/x-tar+xz", true),
             ("text/x-tar", false),
         ] {
             assert_eq!(is_archive(text), expected, "{text:?}");
