@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue,
 };
 use resourcesync::SourceTime;
-use resourcesync::media_type::{content_coding, media_type_essence};
+use resourcesync::media_type::media_type_essence;
 use resyncd_core::ResourceUri;
 use url::Url;
 
@@ -307,7 +307,7 @@ impl Client {
                 .and_then(parse_http_date)
                 .map(SourceTime::from),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
-            coding: answer.header(CONTENT_ENCODING).and_then(content_coding),
+            coding: answer.content_coding(),
             validators: validators_of(headers),
             received: 0,
             limit,

@@ -49,6 +49,7 @@
 
 mod capability_list;
 mod client;
+mod coding;
 mod connections;
 mod content;
 mod discovery;
@@ -83,6 +84,7 @@ mod test_site;
 
 pub use capability_list::{CapabilityList, UnsupportedChannel, offers};
 pub use client::Client;
+pub use coding::{CodedFormat, ContentCoding};
 pub use content::{AllowedHosts, Content, Wanted};
 pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError, ReplacedEntry};
 pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};

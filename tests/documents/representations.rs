@@ -1,9 +1,13 @@
 //! Representations as servers negotiate them: by media type, and coded.
 
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, ZlibEncoder};
 use resourcesync::{Algorithm, Digest};
 use resyncd::status::StatusError;
 
-use crate::documents::site::{Follower, Site, entry, gzip, resource_list};
+use crate::documents::site::{Follower, Site, change_list, entry, gzip, listed, resource_list};
 
 const TEXT: &[u8] =
     b"a text that is long enough to be compressed, compressed, compressed, and again compressed";
@@ -103,13 +107,65 @@ async fn coded_bytes_are_published_as_what_is_stated_describes_them() {
         site.put_bytes("/a", &coded, zipped.clone());
         until_mirrored(site, bytes, coding).await;
     }
-    // A coding that can't be decoded, and a header that was left on.
-    let site = site_of("").await;
-    site.put_bytes("/a", &[("content-encoding", "br")], TEXT.to_vec());
-    until_mirrored(site, TEXT, Some("br")).await;
+    // A header that was left on.
     let site = site_of(&stated(TEXT)).await;
     site.put_bytes("/a", &coded, TEXT.to_vec());
     until_mirrored(site, TEXT, None).await;
+}
+
+/// Bytes in the format of zlib, and without it.
+fn deflated(bytes: &[u8]) -> [Vec<u8>; 2] {
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
+    let mut raw = DeflateEncoder::new(Vec::new(), Compression::fast());
+    zlib.write_all(bytes).unwrap();
+    raw.write_all(bytes).unwrap();
+    [zlib.finish().unwrap(), raw.finish().unwrap()]
+}
+
+/// As stores of objects and others send them, unasked.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_are_decoded_whatever_list_of_codings_is_stated() {
+    let [zlib, raw] = deflated(TEXT);
+    let cases = [
+        ("/a", "gzip,aws-chunked", gzip(TEXT)),
+        ("/b", "aws-chunked", TEXT.to_vec()),
+        ("/c", "gzip,", gzip(TEXT)),
+        ("/d", "X-GZIP", gzip(TEXT)),
+        ("/e", "deflate", zlib),
+        ("/f", "deflate", raw.clone()),
+        ("/g", "deflate, gzip", gzip(&raw)),
+        ("/h", "deflate, gzip", TEXT.to_vec()),
+    ];
+    let entries: String = cases.iter().map(|(path, ..)| listed(path)).collect();
+    let site = Site::with_lists(&resource_list(&entries)).await;
+    let [zlib, _] = deflated(&site.expand(&resource_list(&entries)));
+    site.put_bytes("/list.xml", &[("content-encoding", "deflate")], zlib);
+    let [_, raw] = deflated(&site.expand(&change_list("")));
+    site.put_bytes("/changes.xml", &[("content-encoding", "deflate")], raw);
+    for (path, coding, bytes) in &cases {
+        site.put_bytes(path, &[("content-encoding", coding)], bytes.clone());
+    }
+    let text = std::str::from_utf8(TEXT).unwrap();
+    let expected: Vec<(&str, &str)> = cases.iter().map(|(path, ..)| (*path, text)).collect();
+    Follower::start(site).await.until_mirrored(&expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coding_that_cannot_be_decoded_is_reported_and_not_stored() {
+    let coded = b"\x8b\x05\x80 like brotli".to_vec();
+    let is_reported =
+        |error: &StatusError| error.code == "unsupported-coding" && error.message.contains("br");
+    for path in ["/a", "/list.xml"] {
+        let site = site_of("").await;
+        site.put_bytes(path, &[("content-encoding", "br")], coded.clone());
+        let follower = Follower::start(site).await;
+        let set = follower
+            .until("reported", |set| {
+                set.error.as_ref().is_some_and(is_reported)
+            })
+            .await;
+        assert_eq!(set.resources, 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -130,7 +130,8 @@ impl Site {
         pages.hits.get(path).copied().unwrap_or_default()
     }
 
-    fn expand(&self, page: &str) -> Vec<u8> {
+    /// A page with the base URL of the site.
+    pub(crate) fn expand(&self, page: &str) -> Vec<u8> {
         page.replace("{site}", &self.base).into_bytes()
     }
 }

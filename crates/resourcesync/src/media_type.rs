@@ -60,12 +60,16 @@ pub fn media_type_essence(media_type: &str) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// A list of content codings in lower case, shortened to 100 characters; `None` if it states that nothing is coded.
+/// A list of content codings in lower case, in the order in which they were applied, with a comma and a space between two, shortened to
+/// 100 characters; `None` if it states that nothing is coded. `aws-chunked` is none: stores repeat it of an upload that was sent so.
 #[must_use]
 pub fn content_coding(stated: &str) -> Option<String> {
-    let coding = stated.trim().to_ascii_lowercase();
-    let coding: String = coding.chars().take(100).collect();
-    (!matches!(coding.as_str(), "" | "identity" | "utf-8" | "none")).then_some(coding)
+    let stated = stated.to_ascii_lowercase();
+    let names = stated.split(',').map(str::trim);
+    let is_coding =
+        |name: &&str| !matches!(*name, "" | "identity" | "utf-8" | "none" | "aws-chunked");
+    let coding = names.filter(is_coding).collect::<Vec<_>>().join(", ");
+    (!coding.is_empty()).then(|| coding.chars().take(100).collect())
 }
 
 /// The names under which archives are published, and whether those are read.
@@ -203,6 +207,21 @@ mod tests {
             ("/a", None),
         ] {
             assert_eq!(unread_archive_suffix(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn codings_that_code_nothing_are_left_out() {
+        for (stated, expected) in [
+            ("GZIP", Some("gzip")),
+            ("gzip,aws-chunked", Some("gzip")),
+            ("aws-chunked", None),
+            ("gzip,", Some("gzip")),
+            (" , deflate ,gzip", Some("deflate, gzip")),
+            ("identity", None),
+            ("", None),
+        ] {
+            assert_eq!(content_coding(stated).as_deref(), expected, "{stated:?}");
         }
     }
 
