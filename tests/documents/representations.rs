@@ -7,7 +7,9 @@ use flate2::write::{DeflateEncoder, ZlibEncoder};
 use resourcesync::{Algorithm, Digest};
 use resyncd::status::StatusError;
 
-use crate::documents::site::{Follower, Site, change_list, entry, gzip, listed, resource_list};
+use crate::documents::site::{
+    Follower, Site, change_list, changed, entry, gzip, listed, resource_list,
+};
 
 const TEXT: &[u8] =
     b"a text that is long enough to be compressed, compressed, compressed, and again compressed";
@@ -92,6 +94,77 @@ async fn page_in_place_of_another_type_is_reported_unless_a_digest_proves_it() {
     let follower =
         Follower::start_with(allowed, "/", |source| source.allow_type_mismatch = true).await;
     follower.until("mirrored", |set| set.resources == 1).await;
+}
+
+/// A page for signing in, where no entry states a type, as in each sitemap.
+#[tokio::test(flavor = "multi_thread")]
+async fn page_in_place_of_a_file_is_reported_where_no_type_is_stated() {
+    const PAGE: &str = "<html>Please sign in</html>";
+    let html = [("content-type", "text/html; charset=utf-8")];
+    let is_reported = |error: &StatusError| error.code == "type-mismatch";
+    let files = ["/a.pdf", "/b", "/old.php"];
+    let pages = ["/c", "/d.html", "/e.jsp", "/File:Photo.jpg"];
+    let entries: String = files
+        .iter()
+        .chain(&pages)
+        .map(|path| listed(path))
+        .collect();
+    let site = Site::with_lists(&resource_list(&entries)).await;
+    for path in files {
+        let pdf = [("content-type", "application/pdf")];
+        site.put_bytes(path, &pdf, b"%PDF".to_vec());
+    }
+    for path in pages {
+        site.put_bytes(path, &html, b"<html>first".to_vec());
+    }
+    let follower = Follower::start(site).await;
+    let mirrored = |pages: &'static str, more: &[(&'static str, &'static str)]| {
+        let mut expected: Vec<(&str, &str)> = vec![
+            ("/File:Photo.jpg", pages),
+            ("/a.pdf", "%PDF"),
+            ("/b", "%PDF"),
+            ("/c", pages),
+            ("/d.html", pages),
+            ("/e.jsp", pages),
+            ("/old.php", "%PDF"),
+        ];
+        expected.extend(more);
+        expected.sort_unstable();
+        expected
+    };
+    follower.until_mirrored(&mirrored("<html>first", &[])).await;
+
+    let site = &follower.site;
+    site.put_bytes("/login", &html, PAGE.as_bytes().to_vec());
+    let new = ["/new.xml", "/new.JPG", "/new"];
+    for path in files.iter().chain(&new) {
+        site.put_redirect(path, "/login");
+    }
+    for path in pages {
+        site.put_bytes(path, &html, b"<html>second".to_vec());
+    }
+    let at = "02T00:00:00";
+    let updated = files
+        .iter()
+        .chain(&pages)
+        .map(|path| changed(path, "updated", at));
+    let created = new.iter().map(|path| changed(path, "created", at));
+    let changes: String = updated.chain(created).collect();
+    site.put("/changes.xml", &change_list(&changes));
+    follower.poll().await;
+    let set = follower
+        .until("reported", |set| {
+            set.resources == 8
+                && set.pending + set.failed == 5
+                && set.error.as_ref().is_some_and(is_reported)
+        })
+        .await;
+    assert_eq!(set.state, "catching-up");
+    let expected = mirrored("<html>second", &[("/new", PAGE)]);
+    let expected = expected
+        .iter()
+        .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+    assert_eq!(follower.mirrored(), expected.collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -284,21 +284,29 @@ impl Follower {
         .await
     }
 
+    /// The pages that the mirror holds, with their paths.
+    pub(crate) fn mirrored(&self) -> Vec<(String, String)> {
+        let host = self.site.base.trim_start_matches("http://");
+        let found = files(&self.destination.config.sources[0].mirror).into_iter();
+        found
+            .map(|(path, bytes)| {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                (path.trim_start_matches(host).to_owned(), text)
+            })
+            .collect()
+    }
+
     /// Waits until the mirror holds exactly these pages, and every set is in sync without an error.
     pub(crate) async fn until_mirrored(&self, pages: &[(&str, &str)]) -> SetStatus {
-        let host = self.site.base.trim_start_matches("http://").to_owned();
         let expected: Vec<(String, String)> = pages
             .iter()
-            .map(|(path, text)| (format!("{host}{path}"), (*text).to_owned()))
+            .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()))
             .collect();
         eventually(
             "pages mirrored",
             Some(self.destination.wakes()),
             async || {
-                let found = files(&self.destination.config.sources[0].mirror).into_iter();
-                let found: Vec<(String, String)> = found
-                    .map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned()))
-                    .collect();
+                let found = self.mirrored();
                 if found == expected {
                     Ok(())
                 } else {

@@ -250,7 +250,16 @@ pub(super) async fn is_linked(context: &ApplyContext, task: &Task) -> bool {
     store.is_linked(task.resource).await.unwrap_or(false)
 }
 
-/// Rejects a web page where another type is stated and no digest decides: it is one for signing in, or of an error.
+/// The names of files that are no web pages, by their extensions.
+const FILES: [&str; 28] = [
+    "bz2", "csv", "doc", "docx", "epub", "gif", "gz", "jp2", "jpeg", "jpg", "json", "jsonld",
+    "mp3", "mp4", "nt", "pdf", "png", "ps", "rdf", "tar", "tif", "tiff", "ttl", "txt", "wav",
+    "xls", "xml", "zip",
+];
+const PAGES: [&str; 3] = ["htm", "html", "xhtml"];
+
+/// Rejects a web page in place of a file where no digest decides: it is one for signing in, or of an error. A file is what is stated to be
+/// of another type, or was served in another one before, or has the name of one.
 fn reject_page(
     content: &Content,
     expected: &Expected,
@@ -258,23 +267,44 @@ fn reject_page(
     secrets: &Redaction,
 ) -> Result<(), TaskError> {
     let is_page = |essence: &str| matches!(essence, "text/html" | "application/xhtml+xml");
+    if !content.media_type().is_some_and(is_page) || !expected.content.hashes.is_empty() {
+        return Ok(());
+    }
     // What is stated where the type is unknown.
-    let is_any = |essence: &str| {
+    let is_any = |essence: &String| {
         matches!(
-            essence,
+            essence.as_str(),
             "application/octet-stream" | "binary/octet-stream" | "*/*"
         )
     };
-    let Some(stated) = task.content.media_type.as_deref().map(media_type_essence) else {
-        return Ok(());
+    let essence = |media_type: &Option<String>| {
+        let essence = media_type.as_deref().map(media_type_essence);
+        essence.filter(|it| it.contains('/') && !is_any(it))
     };
-    let is_served = content.media_type().is_some_and(is_page);
-    let is_other = stated.contains('/') && !is_page(&stated) && !is_any(&stated);
-    if is_served && is_other && expected.content.hashes.is_empty() {
-        let stated = secrets.excerpt(&stated, LONGEST_TYPE);
-        return Err(TaskError::TypeMismatch { stated });
+    let has_extension = |of: &[&str]| extension(&task.uri).is_some_and(|it| of.contains(&&*it));
+    let (other, how) = if task.content.media_type.is_some() {
+        (essence(&task.content.media_type), "was stated")
+    } else if task.live && essence(&task.live_type).is_some() {
+        let before = essence(&task.live_type).filter(|_| !has_extension(&PAGES));
+        (before, "was served before")
+    } else {
+        let named = extension(&task.uri).filter(|_| has_extension(&FILES));
+        (named.map(|it| format!(".{it}")), "is its name")
+    };
+    match other.filter(|other| !is_page(other)) {
+        Some(other) => Err(TaskError::TypeMismatch {
+            other: secrets.excerpt(&other, LONGEST_TYPE),
+            how,
+        }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The extension of the name of a resource, in lower case. A name with a colon is that of a page about a file, as wikis have them.
+fn extension(uri: &ResourceUri) -> Option<String> {
+    let name = uri.url().path_segments()?.next_back()?;
+    let (_, extension) = name.rsplit_once('.').filter(|_| !name.contains(':'))?;
+    Some(extension.to_ascii_lowercase())
 }
 
 /// A representation that was received completely and verified.

@@ -41,9 +41,9 @@ pub(in crate::engine) enum TaskError {
         got: SourceTime,
     },
     #[error(
-        "the server sent an HTML page where {stated} was stated; allow_type_mismatch in the configuration accepts it"
+        "the server sent an HTML page where {other} {how}; allow_type_mismatch in the configuration accepts it"
     )]
-    TypeMismatch { stated: String },
+    TypeMismatch { other: String, how: &'static str },
     #[error("it is served as {0}, which `types` in the configuration does not name")]
     UnselectedType(String),
     #[error("the Source still serves a resource whose deletion was announced")]
