@@ -562,3 +562,38 @@ async fn window_of_changes_that_moves_on_is_followed() {
         .await;
     assert!(set.gaps.is_empty(), "{set:?}");
 }
+
+/// As a cache in front of the Source answers that has not expired yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn former_version_is_not_taken_for_the_announced_one() {
+    let former = ("last-modified", "Sun, 01 Feb 2026 00:00:00 GMT");
+    // It answers 304 where it is asked with an ETag.
+    let headers: [&[_]; 2] = [&[former, ("etag", "\"1\"")], &[former]];
+    let list = resource_list(&(listed("/a") + &listed("/b")));
+    let site = Site::with_lists(&list).await;
+    for (path, headers) in ["/a", "/b"].into_iter().zip(headers) {
+        site.put_bytes(path, headers, b"first".to_vec());
+    }
+    let follower = Follower::start(site).await;
+    follower
+        .until_mirrored(&[("/a", "first"), ("/b", "first")])
+        .await;
+    let hits = ["/a", "/b"].map(|path| follower.site.hits(path));
+    let now = chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ");
+    let inside = format!("<lastmod>{now}</lastmod><rs:md change=\"updated\"/>");
+    let changes = entry("/a", &inside) + &entry("/b", &inside);
+    for path in ["/a", "/b"] {
+        // A cache forwards such a request.
+        let (asked, newer) = (("cache-control", "no-cache"), [("etag", "\"2\"")]);
+        follower
+            .site
+            .put_variant(path, asked, &newer, b"second".to_vec());
+    }
+    follower.site.put("/changes.xml", &change_list(&changes));
+    follower.poll().await;
+    follower
+        .until_mirrored(&[("/a", "second"), ("/b", "second")])
+        .await;
+    let found = ["/a", "/b"].map(|path| follower.site.hits(path));
+    assert_eq!(found, hits.map(|before| before + 2));
+}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::LOCATION;
+use axum::http::header::{ETAG, IF_NONE_MATCH, LOCATION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
@@ -172,6 +172,12 @@ fn answer(pages: &Mutex<Pages>, path: &str, headers: &HeaderMap) -> Response {
     match page.cloned() {
         Some(page) if page.headers.contains_key(LOCATION) => {
             (StatusCode::FOUND, page.headers).into_response()
+        }
+        Some(page)
+            if page.headers.contains_key(ETAG)
+                && page.headers.get(ETAG) == headers.get(IF_NONE_MATCH) =>
+        {
+            (StatusCode::NOT_MODIFIED, page.headers).into_response()
         }
         Some(page) => (page.headers, Body::from(page.bytes)).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),

@@ -10,11 +10,13 @@ use resyncd_mirror::{Mirror, MirrorError, Staged};
 
 use super::coding::{CodedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
+use super::former_versions::is_asked_again;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
-use super::task_error::TaskError;
+use super::task_error::{FORMER_VERSION, TaskError};
 use crate::clock;
 use crate::fetch::{AllowedHosts, Content, SizeLimit, Wanted};
 use crate::protocol::{Redaction, ServedVersion};
+use crate::status::StatusError;
 use crate::store::Task;
 
 /// How much of a stated media type a message shows, in characters.
@@ -147,15 +149,21 @@ async fn download_checked(
     let _work = source.works_on(&format!("download of {}", task.uri));
     let hosts = AllowedHosts::new(&source.source.hosts);
     let limit = source.limits.resource.map(SizeLimit::resource);
+    let is_current = candidate.is_own && check == VersionCheck::Any;
     let wanted = Wanted {
         media_type: task.content.media_type.as_deref(),
         coding: coding_of_try(task.attempts, &candidate.expected),
         as_of: check.as_of(),
+        past_caches: is_current && is_asked_again(clock::now(), task, &candidate.expected),
     };
     let content = context
         .client_of(task)
         .get_representation(&candidate.uri, &hosts, limit, known, wanted)
         .await?;
+    if is_current {
+        let sent = content.as_ref().map(Content::last_modified);
+        reject_former(context, task, candidate, sent)?;
+    }
     let Some(content) = content else {
         return Ok(FetchOutcome::NotModified);
     };
@@ -217,6 +225,26 @@ fn coding_of_try(attempts: u32, expected: &Expected) -> Option<&str> {
     let stated = expected.encoding.as_deref();
     let is_coded = (attempts % 2 == 1) != stated.is_some();
     (is_coded && expected.content.is_verifiable()).then_some(stated.unwrap_or("gzip"))
+}
+
+/// Rejects what may be the version before the announced one, unless it was asked for often enough; that is noted.
+fn reject_former(
+    context: &ApplyContext,
+    task: &Task,
+    candidate: &Candidate,
+    sent: Option<Option<SourceTime>>,
+) -> Result<(), TaskError> {
+    let (now, expected) = (clock::now(), &candidate.expected);
+    let mut former_versions = context.former_versions.lock();
+    if former_versions.check(now, task, expected, sent)? {
+        let message =
+            "the server answers with versions that are older than announced; they were accepted";
+        let notice = StatusError::new(FORMER_VERSION, message, now.wall);
+        tracing::info!(code = notice.code, source = context.name(), uri = %task.uri, "version that is older than announced accepted");
+        let runtime_status = &context.source.runtime_status;
+        runtime_status.note_set_of_task(task.set, |facts| facts.notices.add(notice, 1));
+    }
+    Ok(())
 }
 
 /// Rejects a duplicate that is older than announced, where no digest verifies it. Its date has whole seconds.

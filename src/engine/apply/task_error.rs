@@ -9,6 +9,7 @@ use resyncd_mirror::MirrorError;
 use tokio::task::JoinError;
 use url::Url;
 
+use super::former_versions::PAUSES;
 use crate::clock;
 use crate::fetch::{Bounds, FetchError, pause};
 use crate::store::{Task, TaskFailure, UNSELECTED_TYPE};
@@ -26,6 +27,9 @@ const SET_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The pause after a disk error.
 const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 
+/// The code of an answer that may be the former version, and of the notice that it was accepted.
+pub(super) const FORMER_VERSION: &str = "former-version";
+
 /// Why a task failed.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::engine) enum TaskError {
@@ -37,6 +41,13 @@ pub(in crate::engine) enum TaskError {
     Mismatch(#[from] Mismatch),
     #[error("it was last modified at {got} where {announced} was announced")]
     Stale {
+        announced: SourceTime,
+        got: SourceTime,
+    },
+    #[error(
+        "the answer is the version of {got} where {announced} was announced: a cache may lag behind"
+    )]
+    FormerVersion {
         announced: SourceTime,
         got: SourceTime,
     },
@@ -81,6 +92,7 @@ impl TaskError {
             Self::Mirror(error) => error.code(),
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
+            Self::FormerVersion { .. } => FORMER_VERSION,
             Self::TypeMismatch { .. } => "type-mismatch",
             Self::UnselectedType(_) => UNSELECTED_TYPE,
             Self::StillServed => "still-served",
@@ -106,6 +118,7 @@ impl TaskError {
             | Self::TypeMismatch { .. }
             | Self::NoMemento
             | Self::OtherMemento { .. } => (wait_for(tried, None, &TRIES), true),
+            Self::FormerVersion { .. } => (PAUSES.get(task.attempts as usize).copied(), true),
             Self::StillServed => (wait_for(tried, None, &TRIES_IF_ABSENT), true),
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
