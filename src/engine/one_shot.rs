@@ -522,6 +522,7 @@ mod tests {
         let covered = [Interval::before(time(from)), later.unwrap()];
         let rules = DeletionRules {
             max_share: 1.0,
+            of_absence: false,
             holds_all: false,
         };
         let left = DocumentEnd {

@@ -8,8 +8,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, HeaderName, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
+use resourcesync::media_type::content_coding;
 use resourcesync::uri::{
     BaseUri, MAX_URI_BYTES, ReferenceError, resolve_reference, without_userinfo,
 };
@@ -594,6 +595,14 @@ impl Answer {
     /// The text of a header.
     pub(super) fn header(&self, name: reqwest::header::HeaderName) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// The content codings of the body, as [`content_coding`] has them, without secrets; `None` if it is not coded.
+    pub(super) fn content_coding(&self) -> Option<String> {
+        let headers = self.response.headers().get_all(CONTENT_ENCODING);
+        let values = headers.iter().filter_map(|value| value.to_str().ok());
+        let stated = values.collect::<Vec<_>>().join(",");
+        content_coding(&self.redaction.redact(&stated))
     }
 
     /// The pause that the server asks for.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue,
 };
 use resourcesync::SourceTime;
-use resourcesync::media_type::{content_coding, media_type_essence};
+use resourcesync::media_type::media_type_essence;
 use resyncd_core::{ResourceUri, ServedVersion, Validators};
 use url::Url;
 
@@ -81,6 +81,8 @@ pub struct Wanted<'a> {
     pub coding: Option<&'a str>,
     /// As of when it is asked for (`Accept-Datetime`, RFC 7089, section 2.1.1).
     pub as_of: Option<SourceTime>,
+    /// Whether caches are to ask the server again.
+    pub past_caches: bool,
 }
 
 /// The header that asks for a version of a resource, and the one that states its time (RFC 7089, section 2.1.1).
@@ -286,6 +288,9 @@ impl Client {
                     if let Some(as_of) = &as_of {
                         request = request.header(ACCEPT_DATETIME, as_of);
                     }
+                    if wanted.past_caches {
+                        request = request.header(CACHE_CONTROL, "no-cache");
+                    }
                     make_conditional(known, request.header(ACCEPT, &accept))
                 },
             )
@@ -306,7 +311,7 @@ impl Client {
                 .and_then(parse_http_date)
                 .map(SourceTime::from),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
-            coding: answer.header(CONTENT_ENCODING).and_then(content_coding),
+            coding: answer.content_coding(),
             validators: validators_of(headers),
             received: 0,
             limit,
@@ -391,6 +396,7 @@ mod tests {
             media_type,
             coding,
             as_of: None,
+            past_caches: false,
         };
         for (stated, accept) in [
             (None, "*/*"),

@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::client::{Answer, Client, Follow};
+use super::coding::ContentCoding;
 use super::permits::Pool;
 use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
@@ -172,6 +173,11 @@ impl Client {
             StatusCode::NOT_MODIFIED if known.is_some() => return Ok(DocumentAnswer::NotModified),
             _ => return Err(answer.into_error().await),
         }
+        let stated = answer.content_coding();
+        let codings = stated.as_deref().map(ContentCoding::parse_list);
+        let is_deflated = codings
+            .transpose()?
+            .is_some_and(|codings| codings.contains(&ContentCoding::Deflate));
         // Compressed bytes may be a little more than the content, not twice as much.
         let most = limit.saturating_mul(2);
         if answer
@@ -194,7 +200,7 @@ impl Client {
         let url = answer.url.clone();
         // A task of its own is woken for each part that arrives, however short: the caller may be woken at a high price, as the main
         // thread of the program is. Dropping it ends the request.
-        let spooling = AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit)));
+        let spooling = AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, is_deflated)));
         let spooled = spooling
             .await
             .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
@@ -214,8 +220,12 @@ impl Client {
 
 /// Reads a body to its end; a body shorter than announced is an error of the transport. Decompresses and writes on blocking
 /// threads.
-async fn spool_body(mut answer: Answer, limit: u64) -> Result<Spooled, FetchError> {
-    let mut spool = Spool::new(limit);
+async fn spool_body(
+    mut answer: Answer,
+    limit: u64,
+    is_deflated: bool,
+) -> Result<Spooled, FetchError> {
+    let mut spool = Spool::new(limit, is_deflated);
     let mut batch: Vec<Bytes> = Vec::new();
     let mut batched = 0;
     while let Some(chunk) = answer.chunk().await? {

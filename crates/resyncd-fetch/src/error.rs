@@ -137,6 +137,11 @@ pub enum FetchError {
     /// Damaged compressed data.
     #[error("damaged gzip data: {0}")]
     BadGzip(String),
+    /// The body has content codings that can't be undone, and nothing proves that it is wanted so.
+    #[error(
+        "the server sent the content coding {0:?}, which can't be decoded and was not asked for"
+    )]
+    UnsupportedCoding(String),
     /// The connection ended before the body did.
     #[error("the body was cut short")]
     CutShort,
@@ -181,6 +186,7 @@ impl FetchError {
             Self::TooLarge(_) => "too-large",
             Self::Expansion => "expansion",
             Self::BadGzip(_) => "bad-gzip",
+            Self::UnsupportedCoding(_) => "unsupported-coding",
             Self::CutShort => "cut-short",
             Self::Panicked => "panicked",
             Self::Disk { is_full: true, .. } => "disk-full",
@@ -203,6 +209,7 @@ impl FetchError {
             | Self::TooSlow { .. }
             | Self::ThirdPartyLimit { .. }
             | Self::BadGzip(_)
+            | Self::UnsupportedCoding(_)
             | Self::CutShort
             | Self::Disk { .. }
             | Self::Io(_) => ErrorClass::Retry,
@@ -254,6 +261,7 @@ impl FetchError {
             Self::Connect(message) => Self::Connect(beginning(message)),
             Self::Tls(message) => Self::Tls(beginning(message)),
             Self::BadGzip(message) => Self::BadGzip(redact(message)),
+            Self::UnsupportedCoding(stated) => Self::UnsupportedCoding(redact(stated)),
             Self::Io(message) => Self::Io(beginning(message)),
             Self::RedirectDowngrade(target) => Self::RedirectDowngrade(redact(target)),
             error @ (Self::Setup(_)
@@ -484,6 +492,7 @@ mod tests {
             (FetchError::Expansion, Unusable),
             (FetchError::Panicked, Unusable),
             (FetchError::BadGzip(text()), Retry),
+            (FetchError::UnsupportedCoding(text()), Retry),
             (FetchError::CutShort, Retry),
             (disk, Retry),
             (FetchError::Io(text()), Retry),

@@ -18,7 +18,7 @@
 //! | `document`, `spool` | a document, complete and decompressed; its body in memory or in a file |
 //! | `content` | a resource, a chunk at a time |
 //! | `package_download` | a package is downloaded, and a download resumed |
-//! | `validators`, `http_date`, `link_header` | headers of requests and answers |
+//! | `validators`, `coding`, `http_date`, `link_header` | headers of requests and answers |
 //! | `time_map` | TimeMaps of Memento |
 //! | `probe` | what a server would answer, without the download |
 //! | | **discovery** |
@@ -54,6 +54,7 @@
 mod capability_list;
 mod certificates;
 mod client;
+mod coding;
 mod connections;
 mod content;
 mod credentials;
@@ -99,6 +100,7 @@ mod test_site;
 pub use capability_list::{CapabilityList, UnsupportedChannel, offers};
 pub use certificates::{Authorities, ClientCertificate};
 pub use client::{Client, Clock};
+pub use coding::{CodedFormat, ContentCoding};
 pub use content::{AllowedHosts, Content, Wanted};
 pub use credentials::{AuthHeader, Credentials, SourceAuth, with_userinfo};
 pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError, ReplacedEntry};

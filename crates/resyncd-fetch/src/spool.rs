@@ -3,12 +3,13 @@
 use std::io::{self, Seek, SeekFrom, Write};
 
 use bytes::Bytes;
-use flate2::write::MultiGzDecoder;
+use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use resourcesync::media_type::GZIP_MAGIC;
 use resyncd_packages::max_expanded;
 use sha2::{Digest as _, Sha256};
 use tempfile::SpooledTempFile;
 
+use super::coding::{CodedFormat, ContentCoding};
 use super::{FetchError, SizeLimit};
 
 /// The maximum length in memory, in bytes; longer documents are stored in an unnamed file.
@@ -29,16 +30,17 @@ pub(super) struct Spooled {
 }
 
 impl Spool {
-    /// An empty spool with a limit in bytes after decompression.
-    pub(super) fn new(limit: u64) -> Self {
+    /// An empty spool with a limit in bytes after decompression. `is_deflated`: whether the server states that.
+    pub(super) fn new(limit: u64, is_deflated: bool) -> Self {
+        let sink = Sink {
+            file: SpooledTempFile::new(IN_MEMORY),
+            hash: Sha256::new(),
+            len: 0,
+            limit,
+            max_expanded: max_expanded(0),
+        };
         Self {
-            unzip: Unzip::new(Unzip::new(Sink {
-                file: SpooledTempFile::new(IN_MEMORY),
-                hash: Sha256::new(),
-                len: 0,
-                limit,
-                max_expanded: max_expanded(0),
-            })),
+            unzip: Unzip::new(Unzip::new(sink, is_deflated), is_deflated),
             received: 0,
         }
     }
@@ -121,36 +123,58 @@ impl Write for Sink {
     }
 }
 
-/// Decompresses a body with the signature of gzip, and passes on any other: neither name nor headers are reliable.
+/// Decompresses a body with the signature of gzip, or one that is stated to be deflated and is, and passes on any other: neither name
+/// nor headers are reliable.
 enum Unzip<W: Write> {
     /// Not enough bytes to decide.
-    Start(Vec<u8>, W),
+    Start {
+        first: Vec<u8>,
+        is_deflated: bool,
+        inner: W,
+    },
     Plain(W),
     Gzip(Box<MultiGzDecoder<W>>),
+    Zlib(Box<ZlibDecoder<W>>),
+    Deflate(Box<DeflateDecoder<W>>),
     /// After an error, and while the state changes.
     Broken,
 }
 
 impl<W: Write> Unzip<W> {
-    fn new(inner: W) -> Self {
-        Self::Start(Vec::with_capacity(GZIP_MAGIC.len()), inner)
+    fn new(inner: W, is_deflated: bool) -> Self {
+        Self::Start {
+            first: Vec::new(),
+            is_deflated,
+            inner,
+        }
     }
 
     fn inner(&mut self) -> Option<&mut W> {
         match self {
-            Self::Start(_, inner) | Self::Plain(inner) => Some(inner),
+            Self::Start { inner, .. } | Self::Plain(inner) => Some(inner),
             Self::Gzip(decoder) => Some(decoder.get_mut()),
+            Self::Zlib(decoder) => Some(decoder.get_mut()),
+            Self::Deflate(decoder) => Some(decoder.get_mut()),
             Self::Broken => None,
         }
     }
 
     fn decide(&mut self) -> io::Result<()> {
         match std::mem::replace(self, Self::Broken) {
-            Self::Start(first, inner) => {
-                *self = if first == GZIP_MAGIC {
-                    Self::Gzip(Box::new(MultiGzDecoder::new(inner)))
-                } else {
-                    Self::Plain(inner)
+            Self::Start {
+                first,
+                is_deflated,
+                inner,
+            } => {
+                let deflated = || ContentCoding::Deflate.format(&first);
+                let format = ContentCoding::Gzip.format(&first);
+                *self = match format.or_else(|| is_deflated.then(deflated).flatten()) {
+                    Some(CodedFormat::Gzip) => Self::Gzip(Box::new(MultiGzDecoder::new(inner))),
+                    Some(CodedFormat::Zlib) => Self::Zlib(Box::new(ZlibDecoder::new(inner))),
+                    Some(CodedFormat::Deflate) => {
+                        Self::Deflate(Box::new(DeflateDecoder::new(inner)))
+                    }
+                    None => Self::Plain(inner),
                 };
                 self.write_all(&first)
             }
@@ -166,7 +190,9 @@ impl<W: Write> Unzip<W> {
         match self {
             Self::Plain(inner) => Ok(inner),
             Self::Gzip(decoder) => decoder.finish(),
-            Self::Start(..) | Self::Broken => Err(io::ErrorKind::BrokenPipe.into()),
+            Self::Zlib(decoder) => decoder.finish(),
+            Self::Deflate(decoder) => decoder.finish(),
+            Self::Start { .. } | Self::Broken => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 }
@@ -174,16 +200,25 @@ impl<W: Write> Unzip<W> {
 impl<W: Write> Write for Unzip<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Start(first, _) => {
-                let missing = (GZIP_MAGIC.len() - first.len()).min(bytes.len());
+            Self::Start {
+                first, is_deflated, ..
+            } => {
+                let decisive = if *is_deflated {
+                    ContentCoding::DECISIVE
+                } else {
+                    GZIP_MAGIC.len()
+                };
+                let missing = (decisive - first.len()).min(bytes.len());
                 first.extend_from_slice(&bytes[..missing]);
-                if first.len() == GZIP_MAGIC.len() {
+                if first.len() == decisive {
                     self.decide()?;
                 }
                 Ok(missing)
             }
             Self::Plain(inner) => inner.write(bytes),
             Self::Gzip(decoder) => decoder.write(bytes),
+            Self::Zlib(decoder) => decoder.write(bytes),
+            Self::Deflate(decoder) => decoder.write(bytes),
             Self::Broken => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
@@ -210,7 +245,7 @@ mod tests {
     }
 
     fn spool(served: &[u8], piece: usize, limit: u64) -> Result<Vec<u8>, FetchError> {
-        let mut spool = Spool::new(limit);
+        let mut spool = Spool::new(limit, false);
         for piece in served.chunks(piece) {
             spool.add(&[Bytes::copy_from_slice(piece)])?;
         }

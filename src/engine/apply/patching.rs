@@ -224,6 +224,7 @@ async fn download(
         as_of: None,
         media_type: content.media_type.as_deref(),
         coding: None,
+        past_caches: false,
     };
     let answer = source
         .client

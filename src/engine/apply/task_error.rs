@@ -10,6 +10,7 @@ use resyncd_mirror::MirrorError;
 use tokio::task::JoinError;
 use url::Url;
 
+use super::former_versions::PAUSES;
 use crate::clock;
 use crate::store::{Task, TaskFailure, UNSELECTED_TYPE};
 
@@ -26,6 +27,9 @@ const SET_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The pause after a disk error.
 const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 
+/// The code of an answer that may be the former version, and of the notice that it was accepted.
+pub(super) const FORMER_VERSION: &str = "former-version";
+
 /// Why a task failed.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::engine) enum TaskError {
@@ -41,9 +45,16 @@ pub(in crate::engine) enum TaskError {
         got: SourceTime,
     },
     #[error(
-        "the server sent an HTML page where {stated} was stated; allow_type_mismatch in the configuration accepts it"
+        "the answer is the version of {got} where {announced} was announced: a cache may lag behind"
     )]
-    TypeMismatch { stated: String },
+    FormerVersion {
+        announced: SourceTime,
+        got: SourceTime,
+    },
+    #[error(
+        "the server sent an HTML page where {other} {how}; allow_type_mismatch in the configuration accepts it"
+    )]
+    TypeMismatch { other: String, how: &'static str },
     #[error("it is served as {0}, which `types` in the configuration does not name")]
     UnselectedType(String),
     #[error("the Source still serves a resource whose deletion was announced")]
@@ -81,6 +92,7 @@ impl TaskError {
             Self::Mirror(error) => error.code(),
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
+            Self::FormerVersion { .. } => FORMER_VERSION,
             Self::TypeMismatch { .. } => "type-mismatch",
             Self::UnselectedType(_) => UNSELECTED_TYPE,
             Self::StillServed => "still-served",
@@ -110,6 +122,7 @@ impl TaskError {
             | Self::TypeMismatch { .. }
             | Self::NoMemento
             | Self::OtherMemento { .. } => (pause(tried, None, &TRIES), true),
+            Self::FormerVersion { .. } => (PAUSES.get(task.attempts as usize).copied(), true),
             Self::StillServed => (pause(tried, None, &TRIES_IF_ABSENT), true),
             Self::Fetch(error) if error.is_absent() => (pause(tried, None, &TRIES_IF_ABSENT), true),
             Self::Fetch(error) if error.class() == ErrorClass::Retry => {

@@ -185,6 +185,7 @@ impl SetState {
     pub(super) fn deletion_rules(&self) -> DeletionRules {
         DeletionRules {
             max_share: self.context.source.max_delete,
+            of_absence: false,
             holds_all: false,
         }
     }

@@ -337,6 +337,7 @@ pub(super) fn task_of(version: &VersionTask) -> Task {
         path: version.path.clone(),
         live: false,
         live_length: None,
+        live_type: None,
         live_hashes: Vec::new(),
         live_version: None,
         live_doubted: false,

@@ -20,6 +20,7 @@ use resyncd_core::{RecordedFile, ResourceUri, ServedVersion};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use url::Url;
 
+use super::media_type::MediaType;
 use super::mirrored_path;
 use super::served_version::served_version;
 use super::source_set::{CapabilityLists, SHARING};
@@ -72,6 +73,8 @@ pub struct Task {
     pub live: bool,
     /// The length of that file, in bytes.
     pub live_length: Option<u64>,
+    /// The media type of that file.
+    pub live_type: Option<String>,
     /// The digests of that file.
     pub live_hashes: Vec<Digest>,
     /// The validators of the version that the file is.
@@ -131,7 +134,8 @@ impl Task {
             unread_sets: row.get::<_, CapabilityLists>(28)?.0,
             awaits_since: row.get::<_, Option<Micros>>(29)?.map(DateTime::from),
             is_named: row.get(30)?,
-            live_doubted: row.get(31)?,
+            live_type: row.get::<_, Option<MediaType>>(31)?.map(|it| it.0),
+            live_doubted: row.get(32)?,
             uri,
         })
     }
@@ -153,7 +157,8 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
         WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END,
     task.awaits_since,
     task.unconfirmed = 0 OR EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
-        WHERE member.resource_id = task.resource_id AND member.part IS NOT -2 AND source_set.ended = 0)";
+        WHERE member.resource_id = task.resource_id AND member.part IS NOT -2 AND source_set.ended = 0),
+    resource.media_type";
 
 /// The state of a task. Some of the words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
