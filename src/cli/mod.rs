@@ -230,9 +230,10 @@ async fn command(arguments: &CliArguments) -> u8 {
     // `discover` works without a configuration file.
     let read_if_present = || {
         let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
-        match may_be_absent {
-            true => Ok(Config::new("", Vec::new())),
-            false => Config::load_without_sources(path),
+        if may_be_absent {
+            Config::without_file(path)
+        } else {
+            Config::load_without_sources(path)
         }
     };
     if let CliCommand::Config(config) = &arguments.command {
