@@ -253,7 +253,8 @@ fn commands_that_are_shown_do_what_they_say() {
             // The one that is shown is another one.
             for argument in &mut arguments {
                 if argument.starts_with('/') {
-                    *argument = "copy.db".to_owned();
+                    let is_folder = argument.ends_with('/');
+                    *argument = if is_folder { "./" } else { "copy.db" }.to_owned();
                 }
             }
             while let Some(at) = arguments
@@ -342,6 +343,11 @@ async fn commands_that_are_shown_succeed_with_a_source_and_a_daemon() {
             // What is shown is another one.
             if argument.starts_with("https://") || argument == "URL" {
                 argument.clone_from(&url);
+            } else if argument.starts_with('/') && argument.ends_with('/') {
+                // Two copies of the same second have the same name.
+                let name = format!("backups{}/", shown.len());
+                std::fs::create_dir(folder.path().join(&name)).unwrap();
+                *argument = name;
             } else if argument.starts_with('/') {
                 *argument = "copy.db".to_owned();
             } else if argument == "127.0.0.1:8462" {

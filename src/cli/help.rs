@@ -157,13 +157,26 @@ there is no such Source, 3 if the daemon can't be reached.";
 
 pub(super) const BACKUP: &str = "\
 Examples:
+  sudo -u resyncd resyncd backup /var/backups/resyncd/
+  sudo -u resyncd resyncd backup /var/backups/resyncd/ --keep 7
   sudo -u resyncd resyncd backup /var/backups/resyncd/resyncd.db
 
-The user who runs it must be able to write to the folder of the file. The
-mirrors are not in the copy. To restore it, stop the daemon, remove resyncd.db*
-from state_dir and copy the file there as resyncd.db, for the same user.
+In a folder the copy is named by its time, resyncd-20260103T001000Z.db; --keep
+removes the oldest files of such names. A file that exists is not overwritten.
+The user who runs it must be able to write to the folder. The mirrors are not in
+the copy. `resyncd restore` makes it the database again.
 
-Exit status: 0, or 1 if there is no copy.";
+Exit status: 0; 1 if there is no copy, or older ones can't be removed.";
+
+pub(super) const RESTORE: &str = "\
+Examples:
+  sudo -u resyncd resyncd restore /var/backups/resyncd/resyncd.db
+
+Stop the daemon first, and start it afterwards. The file is checked and copied;
+the former database stays beside the new one, as resyncd.db.replaced-1 or with
+the next number that is free. The feed is another one then.
+
+Exit status: 0, or 1 if the database is still the former one.";
 
 pub(super) const UNSUBSCRIBE: &str = "\
 Examples:

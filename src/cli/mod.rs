@@ -55,6 +55,7 @@ mod poll;
 mod progress;
 mod public_url;
 mod reload;
+mod restore;
 mod retry;
 mod run;
 mod selection;
@@ -143,6 +144,9 @@ enum CliCommand {
     /// Copy the database into a file, also while the daemon runs
     #[command(after_help = help::BACKUP)]
     Backup(backup::BackupArguments),
+    /// Make a backup the database again, while no daemon runs
+    #[command(after_help = help::RESTORE)]
+    Restore(restore::RestoreArguments),
     /// End the subscriptions of all or the named Sources, at hubs and PubSub services
     #[command(after_help = help::UNSUBSCRIBE)]
     Unsubscribe(unsubscribe::UnsubscribeArguments),
@@ -294,6 +298,9 @@ async fn command(arguments: &CliArguments) -> u8 {
             versions::versions(config, versions, config_of_environment().as_deref()).await
         }
         CliCommand::Backup(backup) => backup::backup(&config, backup).await,
+        CliCommand::Restore(restore) => {
+            restore::restore(&config, restore, config_of_environment().as_deref()).await
+        }
         CliCommand::Unsubscribe(unsubscribe) => {
             let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
             unsubscribe::unsubscribe(config, unsubscribe, config_of_environment().as_deref()).await
@@ -318,10 +325,11 @@ fn config_of_environment() -> Option<PathBuf> {
     named.filter(|_| !words.any(is_typed))
 }
 
-/// Loads the configuration, or prints its faults. What only asks the daemon, or copies the database, needs no secrets of the Sources,
-/// which may be for the daemon only.
+/// Loads the configuration, or prints its faults. What only asks the daemon, or copies or restores the database, needs no secrets of the
+/// Sources, which may be for the daemon only.
 fn load(path: &Path, command: &CliCommand) -> Result<Config, u8> {
-    let needs_no_secrets = command.daemon().is_some() || matches!(command, CliCommand::Backup(_));
+    let is_of_database = matches!(command, CliCommand::Backup(_) | CliCommand::Restore(_));
+    let needs_no_secrets = command.daemon().is_some() || is_of_database;
     let loaded = match needs_no_secrets {
         true => Config::load_without_secrets(path),
         false => Config::load(path),

@@ -64,8 +64,8 @@ mod wake;
 mod write_health;
 mod writer;
 
-use std::fs::TryLockError;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -75,7 +75,7 @@ pub use audit_db::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
     StatementKind,
 };
-pub use backup::{back_up, copy_state};
+pub use backup::{KnownMirror, back_up, copy_state, restore};
 pub use change::{Change, Origin, VersionRule};
 use corruption::{Check, Damage};
 pub use error::StoreError;
@@ -175,11 +175,7 @@ impl Store {
     pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
         let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
         folder::prepare(folder).map_err(folder_error)?;
-        let lock = folder::open_lock(&folder.join("resyncd.lock")).map_err(folder_error)?;
-        let lock = FileLock::try_new(lock).map_err(|error| match error {
-            TryLockError::WouldBlock => StoreError::Locked(folder.to_owned()),
-            TryLockError::Error(error) => folder_error(error),
-        })?;
+        let lock = folder::lock(folder)?;
         let path = folder.join(schema::DATABASE);
         let damage = Arc::new(Damage::of(&path));
         let unreadable = Arc::new(UnreadableRows::default());

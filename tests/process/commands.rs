@@ -394,6 +394,7 @@ async fn help_and_version_are_printed() {
         "failed",
         "retry",
         "poll",
+        "restore",
         "unsubscribe",
         "demo",
         "version",
