@@ -268,8 +268,8 @@ fn commands_that_are_shown_do_what_they_say() {
                 Some("config") if arguments.iter().any(|it| it.contains("://")) => continue,
                 Some("config") => 0,
                 Some("check") if arguments.len() == 1 => 0,
-                Some("approve") if arguments.len() == 1 => continue,
-                Some("approve" | "failed" | "poll" | "retry" | "status") => 3,
+                Some("approve" | "backup") if arguments.len() == 1 => continue,
+                Some("approve" | "failed" | "held" | "poll" | "retry" | "status") => 3,
                 // It is in the configuration.
                 Some("forget") if !arguments.iter().any(|it| it == "--former-sets") => 1,
                 // There is no database.
@@ -291,7 +291,8 @@ fn commands_that_are_shown_do_what_they_say() {
     }
     let commands: BTreeSet<&str> = run.iter().map(|it| it[0].as_str()).collect();
     let expected = [
-        "approve", "backup", "check", "config", "failed", "forget", "poll", "retry", "status",
+        "approve", "backup", "check", "config", "failed", "forget", "held", "poll", "retry",
+        "status",
     ];
     assert_eq!(commands, BTreeSet::from(expected));
 }
@@ -388,7 +389,9 @@ async fn commands_that_are_shown_succeed_with_a_source_and_a_daemon() {
     while run(folder.path(), &config, &["status".to_owned()]).0 != Some(0) {
         assert!(begun.elapsed() < LIMIT, "the daemon is not in sync");
     }
-    let names = ["status", "approve", "failed", "poll", "retry", "backup"];
+    let names = [
+        "status", "approve", "failed", "held", "poll", "retry", "backup",
+    ];
     run_all(&config, &names, "--watch");
     let former = shown
         .iter()

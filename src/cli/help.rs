@@ -111,16 +111,33 @@ Examples:
   resyncd approve example --list --rejected
   resyncd approve example --undo-reject
 
-Exit status: 0 if done, 1 if the daemon does not accept it, 3 if it can't be
-reached.";
+Without a running daemon its state is changed, and the next run or sync deletes
+the files.
+
+Exit status: 0 if done, 1 if it is not accepted, 2 if there is no such Source,
+3 if there is neither a daemon that can be reached nor a state.";
 
 pub(super) const FAILED: &str = "\
 Examples:
   resyncd failed
   resyncd failed example --json
 
-Exit status: 0, 1 if the daemon rejects the request, 2 if there is no such
-Source, or 3 if the daemon can't be reached.";
+Without a running daemon its state is read.
+
+Exit status: 0, 1 if the request is rejected, 2 if there is no such Source, 3 if
+there is neither a daemon that can be reached nor a state.";
+
+pub(super) const HELD: &str = "\
+Examples:
+  resyncd held
+  resyncd held example --json
+  resyncd held example --rejected
+
+`resyncd approve` approves or rejects them. Without a running daemon its state
+is read.
+
+Exit status: 0, 1 if the request is rejected, 2 if there is no such Source, 3 if
+there is neither a daemon that can be reached nor a state.";
 
 pub(super) const VERSIONS: &str = "\
 Examples:
@@ -142,8 +159,10 @@ Examples:
   resyncd retry
   resyncd retry example
 
-Exit status: 0 if it is tried, 1 if the daemon rejects the request, 2 if there
-is no such Source, 3 if the daemon can't be reached.";
+Without a running daemon its state is changed, and the next run or sync tries.
+
+Exit status: 0 if it is tried, 1 if the request is rejected, 2 if there is no
+such Source, 3 if there is neither a daemon that can be reached nor a state.";
 
 pub(super) const POLL: &str = "\
 Examples:

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `run`, `demo` | the commands that are a daemon |
 //! | `check`, `configuration` (`config`), `discover`, `version` | those that need neither a daemon nor its state |
-//! | `sync`, `audit`, `backup` | those that work on the state by themselves |
-//! | `status`, `failed`, `approve`, `retry`, `poll` | those that ask the running daemon |
-//! | `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
+//! | `sync`, `audit`, `backup`, `restore` | those that work on the state by themselves |
+//! | `status`, `poll` | those that ask the running daemon |
+//! | `failed`, `held`, `approve`, `retry`, `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
 //! | `daemon`, `reload`, `watchdog`, `service_status` | the daemon: [`Daemon`]; SIGHUP; what systemd gets |
 //! | `daemon_client`, `daemon_requests`, `selection` | requests to the running daemon; what commands share that ask it; the Sources that are named |
 //! | `stop_signals`, `exit_status`, `help` | SIGTERM and SIGINT; exit statuses; the texts of `--help` |
@@ -45,6 +45,7 @@ mod exit_status;
 mod failed;
 mod file_descriptors;
 mod forget;
+mod held;
 mod help;
 mod human;
 mod log_throttle;
@@ -132,6 +133,9 @@ enum CliCommand {
     /// List the resources whose changes have failed
     #[command(after_help = help::FAILED)]
     Failed(failed::FailedArguments),
+    /// List the deletions that are held back
+    #[command(after_help = help::HELD)]
+    Held(held::HeldArguments),
     /// Retry failed changes now
     #[command(after_help = help::RETRY)]
     Retry(retry::RetryArguments),
@@ -168,6 +172,7 @@ impl CliCommand {
             Self::Status(status) => Some(&status.daemon),
             Self::Approve(approve) => Some(&approve.daemon),
             Self::Failed(failed) => Some(&failed.daemon),
+            Self::Held(held) => Some(&held.daemon),
             Self::Retry(retry) => Some(&retry.daemon),
             Self::Poll(poll) => Some(&poll.daemon),
             Self::Forget(forget) => Some(&forget.daemon),
@@ -290,9 +295,22 @@ async fn command(arguments: &CliArguments) -> u8 {
         CliCommand::Sync(sync) => sync::sync(config, sync).await,
         CliCommand::Audit(audit) => audit::audit(config, audit).await,
         CliCommand::Status(status) => status::status(&config, status).await,
-        CliCommand::Approve(approve) => approve::approve(&config, approve).await,
-        CliCommand::Failed(failed) => failed::failed(&config, failed).await,
-        CliCommand::Retry(retry) => retry::retry(&config, retry).await,
+        CliCommand::Approve(approve) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            approve::approve(&config, approve).await
+        }
+        CliCommand::Failed(failed) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            failed::failed(&config, failed).await
+        }
+        CliCommand::Held(held) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            held::held(&config, held).await
+        }
+        CliCommand::Retry(retry) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            retry::retry(&config, retry).await
+        }
         CliCommand::Poll(poll) => poll::poll(&config, poll).await,
         CliCommand::Versions(versions) => {
             versions::versions(config, versions, config_of_environment().as_deref()).await

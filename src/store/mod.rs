@@ -165,6 +165,24 @@ pub struct Store {
 }
 
 impl Store {
+    /// Whether a folder is known to have a database.
+    pub fn exists(folder: &Path) -> bool {
+        folder.join(schema::DATABASE).exists()
+    }
+
+    /// Whether it is certain that no process works on a folder.
+    pub fn is_free(folder: &Path) -> bool {
+        folder::is_free(folder)
+    }
+
+    /// The ids of the mirrors that the database of a folder knows, by their Sources, also while a process works on it.
+    ///
+    /// # Errors
+    /// An error of the database; it is not changed.
+    pub fn known_mirrors(folder: &Path) -> Result<HashMap<String, KnownMirror>, StoreError> {
+        backup::known_mirrors(folder)
+    }
+
     /// Opens, or creates, the database in a folder, and locks the folder against other processes.
     ///
     /// A file that is not a database, and a damaged one, is renamed and replaced by a new one. A small database is checked for damage
