@@ -135,14 +135,19 @@ pub use tx::versions::{DueVersions, VersionResult};
 pub use unreadable::UnreadableRow;
 use unreadable::UnreadableRows;
 pub use wake::Wake;
+pub use write_health::WriteFailure;
 use write_health::WriteHealth;
 pub use writer::Writing;
 use writer::{Tx, Writer};
 
 use crate::clock;
 
+/// Less free space than this, in bytes, is not enough for the transactions that come next.
+const LEAST_SPACE: u64 = 1 << 20;
+
 /// The database. Share it in an [`Arc`]; dropping the last one closes it.
 pub struct Store {
+    folder: PathBuf,
     // Fields are dropped in this order. The check only reads.
     _check: Option<Check>,
     // The query threads close before the writer: only a connection that can write removes the log when it is the last to close.
@@ -238,6 +243,7 @@ impl Store {
             false => Some(Check::begin(&path, Arc::clone(&damage))?),
         };
         Ok(Arc::new(Self {
+            folder: folder.to_owned(),
             _check: check,
             writer,
             arrivals: Arrivals::default(),
@@ -330,10 +336,15 @@ impl Store {
         self.writer.submit(job)
     }
 
-    /// Whether the database can be written. After a write has failed, this tries one: no other job may have anything to write by
-    /// now. It changes nothing, but is as long as the longest delivery that could not be stored.
+    /// Whether the database can be written. A full disk counts at once as a delivery of `LEAST_SPACE` bytes that could not be stored. After a
+    /// write has failed, this tries one: no other job may have anything to write by now. It changes nothing, but is as long as the longest
+    /// delivery that could not be stored.
     pub async fn writable(self: &Arc<Self>) -> Result<(), StoreError> {
-        if !self.write_health.has_failed() {
+        if let Some(error) = folder::lacks_space(&self.folder, LEAST_SPACE) {
+            self.write_health.note_refused(LEAST_SPACE, &error);
+            return Err(error);
+        }
+        if self.write_health.failure().is_none() {
             return Ok(());
         }
         let refused = self.write_health.refused();
@@ -349,6 +360,13 @@ impl Store {
         }
         self.write_health.note_fitting(refused);
         Ok(())
+    }
+
+    /// Why the database can't be written; see [`writable`](Self::writable).
+    pub async fn write_failure(self: &Arc<Self>) -> Option<WriteFailure> {
+        // A failure is noted.
+        let _ = self.writable().await;
+        self.write_health.failure()
     }
 
     /// Whether what the listeners need works: returns when the writer and a thread for look-ups have answered. An error is an

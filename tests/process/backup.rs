@@ -11,7 +11,8 @@ use crate::support::{SET, resources};
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_backup_catches_up_and_is_another_feed() {
     let source = SampleSource::start(resources(20)).await.unwrap();
-    let home = Home::new(&source.url(), "");
+    let hook = "[[source.hook]]\nname = \"failing\"\ncommand = [\"/bin/false\"]";
+    let home = Home::new(&source.url(), hook);
     let file = home.folder().join("backup.db");
     let name = file.to_str().unwrap();
     let nothing = home.run_command(&["backup", name]);
@@ -82,6 +83,12 @@ async fn restored_backup_catches_up_and_is_another_feed() {
     assert_eq!((set.resources, set.failed), (21, 0));
     // The numbers that the lost database has given are given again: they must be no positions any more.
     assert_ne!(home.operator.changes(0).await[0].feed, feed);
+    // The numbers in between were never given: no hook is behind by them.
+    let entries = home.operator.changes(0).await.len() as u64;
+    let status = home.until_status("the hook fails", |status| {
+        status.sources[0].hooks[0].error.is_some()
+    });
+    assert_eq!(status.await.sources[0].hooks[0].behind, Some(entries));
     let audit = home.run_command(&["audit"]);
     assert_eq!(audit.status.code(), Some(0), "{audit:?}");
 }
