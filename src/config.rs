@@ -212,6 +212,15 @@ pub struct Source {
     pub hooks: Vec<Hook>,
 }
 
+impl Config {
+    /// Whether anything is to be delivered to the callback listener.
+    #[must_use]
+    pub fn has_callback(&self) -> bool {
+        let is_notified = self.sources.iter().any(|source| source.notifications);
+        is_notified && self.callback.public_url.is_some()
+    }
+}
+
 impl Source {
     /// Whether the set of a Capability List is to be followed.
     #[must_use]

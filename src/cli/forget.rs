@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::daemon::{RunningListener, StartError, bind_callback};
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::daemon_requests::{post_for_each, print_failure};
+use super::daemon_requests::{ask_daemon, post_for_each, print_failure};
 use super::exit_status::{FAILED, FAULTS, OK};
 use super::logging::{self, DefaultLevel};
 use super::progress::{ProgressDisplay, SourceProgress};
@@ -59,8 +59,12 @@ pub(super) async fn forget(
     if arguments.former_sets {
         let _summaries = logging::start(DefaultLevel::Warn, config.log.format);
         let names = std::slice::from_ref(&arguments.source);
+        let (client, sources) = match ask_daemon(&config, names).await {
+            Ok(asked) => asked,
+            Err(status) => return status,
+        };
         let show = |source: &str, answer: &str| println!("{source}: {answer}");
-        return post_for_each(&config, names, "forget-former-sets", show).await;
+        return post_for_each(&client, &sources, "forget-former-sets", show).await;
     }
     let names = std::iter::once(arguments.source.as_str());
     let mut display = ProgressDisplay::start(names, config.log.format);

@@ -1,17 +1,18 @@
 //! Whether the public URL of the callback leads here: a request through it must arrive at the callback listener.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{StatusCode, Uri};
-use resourcesync::uri::resolve_reference;
-use resyncd_fetch::{AnswerStart, Client, HttpSettings};
+use resourcesync::uri::{parse_uri, resolve_reference};
+use resyncd_fetch::{AnswerStart, Client, HttpSettings, Proxies};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
-use super::daemon_client::DaemonClient;
+use super::daemon_client::{DaemonClient, reachable};
 use crate::config::Config;
 use crate::http::{PROBE, RejectionCounters};
 use crate::random::hex_name;
@@ -36,6 +37,24 @@ pub(super) async fn leads_here(
         Some(daemon) => through_daemon(&url, &token, &config.http, daemon).await,
         None => through_listener(&url, &token, config).await,
     }
+}
+
+/// Whether the callback listener of the running daemon is at that address. The error is for a person.
+pub(super) async fn is_callback_listener(
+    address: SocketAddr,
+    config: &Config,
+    daemon: &DaemonClient,
+) -> Result<(), String> {
+    let path = config.callback.public_url.as_ref().map_or("/", Url::path);
+    let token = random_token()?;
+    let url = parse_uri(&format!("http://{}{path}{token}", reachable(address)));
+    let url = url.map_err(|error| error.to_string())?;
+    // It is on this machine.
+    let http = HttpSettings {
+        proxies: Proxies::default(),
+        ..config.http.clone()
+    };
+    through_daemon(&url, &token, &http, daemon).await.map(drop)
 }
 
 /// Whether a request through the public URL arrives at the callback listener of this process. The error is for a person.

@@ -49,6 +49,11 @@ impl Config {
         Self::load_except(path, &["no-source", "no-secret"])
     }
 
+    /// The configuration where there is no file: the defaults, and what the environment names. `path`: where the file would be.
+    pub fn without_file(path: &Path) -> Result<Self, ConfigFaults> {
+        Self::parse_except("", path, &Environment::of_process(), &["no-source"])
+    }
+
     /// Like [`Config::load`], but the secrets of a Source may be unavailable to this process: for commands that ask the daemon.
     pub fn load_without_secrets(path: &Path) -> Result<Self, ConfigFaults> {
         Self::load_except(path, &["no-secret"])

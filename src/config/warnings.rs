@@ -18,7 +18,7 @@ use crate::config::file::{folder_of, read_text};
 use crate::config::proxies::{parse_proxy, proxies_of_environment, unusable_exceptions};
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{FOLDERS, Located, TableReader, parse_path};
-use crate::config::value::{parse_duration, parse_url};
+use crate::config::value::{parse_address, parse_duration, parse_url};
 
 /// The keys of paths, by table.
 const PATHS: [(&str, &str); 12] = [
@@ -246,6 +246,12 @@ fn examine(
             warning("hub", secret_in_the_clear(table));
         }
         "source.auth" if has_secret(table) => warning("origins", origins_in_the_clear(table)),
+        "status" => {
+            let has_token = text("token_file").is_some_and(|path| !path.is_empty());
+            let listen = text("listen").and_then(|text| parse_address(text).ok());
+            let exposed = listen.filter(|it| !has_token && !it.ip().is_loopback());
+            warning("listen", exposed.map(FaultKind::ExposedStatus));
+        }
         "http" => {
             let proxy = text("proxy").and_then(|it| parse_proxy(it).ok());
             warning("proxy", proxy.as_ref().and_then(password_of_proxy));

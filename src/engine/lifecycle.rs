@@ -379,7 +379,9 @@ impl Engine {
         let channels = self.store.unfollowed_channels(self.sources.sets()).await?;
         status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
         status.former_sources = self.former_sources().await?;
-        status.attention = attention::of_configuration(&configuration);
+        status
+            .attention
+            .extend(attention::of_configuration(&configuration));
         status.configuration = configuration;
         let public_url = self.public_url_error.lock().clone();
         // A router may not lead requests from inside to its own public address.

@@ -228,6 +228,14 @@ pub(in crate::store) fn last_number(sql: &Connection) -> Result<i64> {
     Ok(last.unwrap_or(0))
 }
 
+/// How many entries follow that number. Numbers are not counted: a copy of a database begins with others.
+pub(in crate::store) fn count_after(sql: &Connection, since: i64) -> Result<u64> {
+    let Count(entries) = sql
+        .prepare_cached("SELECT COUNT(*) FROM feed WHERE seq > ?1")?
+        .query_row([since], |row| row.get(0))?;
+    Ok(entries)
+}
+
 /// The last entry that was removed; `None`: all are there.
 pub(in crate::store) fn trimmed(sql: &Connection) -> Result<Option<i64>> {
     sql.prepare_cached("SELECT last FROM feed_trim")?
