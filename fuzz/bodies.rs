@@ -14,20 +14,19 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use resourcesync::uri::{MAX_URI_BYTES, parse_uri, resolve_reference};
 use resourcesync::{
-    Capability, DocumentReader, Oddities, SourceTime, parse_hashes, read_document, write_document,
+    Capability, Digest, DocumentReader, Oddities, SourceTime, read_document, write_document,
 };
 use resyncd::clock;
 use resyncd::config::{Config, StatusConfig};
-use resyncd::fetch::offers;
 use resyncd::http::{RejectionCounters, operator_router};
 use resyncd::metrics::{Counters, exposition};
-use resyncd::protocol::{MAX_HUBS, MAX_OFFERS, Offer, parse_link_header};
 use resyncd::status::{
     Activity, FailedResource, Forgotten, HeldDeletion, Operations, Page, ResourceVersion,
     SeenDeletions, Status, StatusError, UnsubscribeResult,
 };
 use resyncd::store::Store;
-use resyncd_core::{HubUri, ResourceUri};
+use resyncd_core::{HubUri, MAX_HUBS, MAX_OFFERS, Offer, ResourceUri};
+use resyncd_fetch::{offers, parse_link_header};
 use resyncd_mirror::{MirrorPath, made_path, plain_path};
 use resyncd_packages::Package;
 use tokio_util::sync::CancellationToken;
@@ -117,9 +116,9 @@ pub(crate) fn datetime(data: &[u8]) {
             "{written}"
         );
     }
-    let hashes = parse_hashes(text, &mut Oddities::default());
+    let hashes = Digest::parse_hashes(text, &mut Oddities::default());
     let written: Vec<String> = hashes.iter().map(ToString::to_string).collect();
-    let again = parse_hashes(&written.join(" "), &mut Oddities::default());
+    let again = Digest::parse_hashes(&written.join(" "), &mut Oddities::default());
     assert_eq!(again, hashes);
 }
 

@@ -5,11 +5,12 @@
 //!
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
 //! - `hook` reads `[[source.hook]]`;
-//! - `credentials` has what a Source gets to let this client in, `auth` reads `[source.auth]`, `certificates` PEM files;
+//! - `auth` reads `[source.auth]`;
 //! - `callback_protocols` has the protocols of interfaces for callbacks;
+//! - `clients` makes the clients of requests;
 //! - `channel_needs` states what the channels of a transport need;
 //! - `changes` compares two configurations, for a reload;
-//! - `proxies` decides which request goes through a proxy;
+//! - `proxies` reads which request goes through a proxy;
 //! - `environment` has the environment variables;
 //! - `syntax` parses TOML, or reports its first error with line and key, and writes its strings;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
@@ -22,10 +23,9 @@
 
 mod auth;
 mod callback_protocols;
-mod certificates;
 mod changes;
 mod channel_needs;
-mod credentials;
+mod clients;
 mod defaults;
 mod effective;
 mod environment;
@@ -49,24 +49,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use callback_protocols::{CallbackProtocols, UnconfiguredProtocol};
-pub use certificates::{Authorities, ClientCertificate};
 pub use changes::ConfigChanges;
 pub use channel_needs::LackingKey;
-pub use credentials::{AuthHeader, Credentials};
 pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 pub use hook::{Hook, HookAction};
 pub use overlap::folders_overlap;
-pub use proxies::Proxies;
 use resourcesync::{Algorithm, Digest};
-use resyncd_core::{HubUri, ResourceUri};
+use resyncd_core::{HubUri, LinkRules, ResourceUri, Selection};
+use resyncd_fetch::{Credentials, HttpSettings, PaceLimits, XmppAccount};
 pub use secret::{Secret, WebhookSecret};
 pub use syntax::toml_string;
 use url::Url;
-pub use xmpp::{XmppConfig, XmppPassword};
-
-use crate::protocol::{LinkRules, Selection};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -78,7 +73,7 @@ pub struct Config {
     /// The listener for operators.
     pub status: StatusConfig,
     /// Outbound HTTP.
-    pub http: HttpConfig,
+    pub http: HttpSettings,
     /// Limits of sizes and numbers.
     pub limits: LimitsConfig,
     /// The feed of applied changes.
@@ -86,7 +81,7 @@ pub struct Config {
     /// The log on standard error.
     pub log: LogConfig,
     /// The account for XMPP PubSub; `None`: such channels are not used.
-    pub xmpp: Option<XmppConfig>,
+    pub xmpp: Option<XmppAccount>,
     /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }
@@ -109,25 +104,6 @@ pub struct StatusConfig {
     pub hosts: Vec<String>,
     /// The token that requests must present, but those for `/healthz` and `/readyz`; `None`: none.
     pub token: Option<Secret>,
-}
-
-/// `[http]`: outbound HTTP.
-#[derive(Clone, Debug)]
-pub struct HttpConfig {
-    /// Concurrent requests to one host, at least 1.
-    pub connections_per_host: usize,
-    /// Concurrent requests for resources to one host that speaks HTTP/2, at least 1.
-    pub streams_per_host: usize,
-    /// From connect to response head, and between two body chunks.
-    pub timeout: Duration,
-    /// The `User-Agent` header.
-    pub user_agent: String,
-    /// Whether loopback and private-range addresses may be fetched.
-    pub allow_private_addresses: bool,
-    /// The proxies that requests go through.
-    pub proxies: Proxies,
-    /// The certificates of authorities that are trusted besides those of the system.
-    pub authorities: Authorities,
 }
 
 /// `[limits]`: in bytes unless stated otherwise.
@@ -200,6 +176,8 @@ pub struct Source {
     pub poll_interval: Duration,
     /// How long an early notification waits for the one before it.
     pub reorder_window: Duration,
+    /// How fast its documents and resources are requested.
+    pub pace: PaceLimits,
     /// The lease to request; whole seconds.
     pub lease: Duration,
     /// The document that the baseline reads.
@@ -232,6 +210,15 @@ pub struct Source {
     pub filter: Filter,
     /// Who gets its changes; their names are distinct.
     pub hooks: Vec<Hook>,
+}
+
+impl Config {
+    /// Whether anything is to be delivered to the callback listener.
+    #[must_use]
+    pub fn has_callback(&self) -> bool {
+        let is_notified = self.sources.iter().any(|source| source.notifications);
+        is_notified && self.callback.public_url.is_some()
+    }
 }
 
 impl Source {
@@ -404,8 +391,9 @@ fn glob_set<S: AsRef<str>>(patterns: &[S]) -> Result<GlobSet, globset::Error> {
 
 #[cfg(test)]
 mod tests {
+    use resyncd_core::MediaRange;
+
     use super::*;
-    use crate::protocol::MediaRange;
 
     fn check(include: &[&str], exclude: &[&str], uri: &str, wanted: bool) {
         let filter = Filter::matching(include, exclude).unwrap();

@@ -17,7 +17,8 @@
 //! |---|---|---|
 //! | [`resourcesync`] | documents: reader, writer, datetimes, intervals, digests, links | everything else |
 //! | [`websub`] | WebSub forms and signatures, for subscriber and hub | everything else |
-//! | [`resyncd_core`] | decides: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde, a clock |
+//! | [`resyncd_core`] | decides: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease; what a set offers, which resources are selected | XML, HTTP, paths, SQL, serde, a clock |
+//! | [`resyncd_fetch`] | outbound: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, web hooks, discovery | coverage, mirror paths, SQL, the configuration, a clock |
 //! | [`resyncd_mirror`] | files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`resyncd_packages`] | the members of ZIP, tar and WARC, with bounds, and their manifest | everything else |
 //! | [`resyncd_testkit`] | a sample Source with its hub, for the demo, tests and benchmarks | the Destination |
@@ -25,14 +26,12 @@
 //!
 //! | module | what it does | what it must not know |
 //! |---|---|---|
-//! | [`protocol`] | core: what a set offers; which resources are selected; headers of HTTP; redaction of remote text; requests of web hooks | tokio, HTTP clients and servers, SQL, the configuration, the clock |
-//! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, web hooks, discovery | coverage, mirror paths, SQL |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror's files |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, the engine, SQL |
 //! | [`engine`] | joins them: `documents` (what a set and the audit share), `source` (discovery, worker), `set` (worker, readers of documents, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
-//! | [`status`] | the data that the status endpoint serializes | everything but the protocol |
+//! | [`status`] | the data that the status endpoint serializes | everything else of this program |
 //! | [`metrics`] | the metrics: their names, the counts that nothing else keeps, Prometheus' text format | everything but the status |
 //! | [`clock`] | the only place that reads the clocks | everything else |
 //! | `random` | the random numbers that several modules need | everything else |
@@ -58,7 +57,7 @@
 //!          → engine::apply::executor   starts due tasks, several hosts at once
 //!          → engine::apply::execute    deletes, adopts a file that is there, or fetches
 //!          → engine::apply::candidates by a patch, from a package member, verifiable duplicates, or the resource's own URI
-//!          → engine::apply::download   from fetch::Content into memory or, if large, a staged file; counted, hashed, and verified
+//!          → engine::apply::download   from resyncd_fetch::Content into memory or, if large, a staged file; counted, hashed, and verified
 //!                                      by resourcesync::Verifier
 //!          → engine::apply::publisher  gathers files and results; syncs those of the next batch while one is published
 //!          → resyncd_mirror::publish   sync, rename, sync of the folder; many files at once
@@ -125,10 +124,8 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod engine;
-pub mod fetch;
 pub mod http;
 pub mod metrics;
-pub mod protocol;
 mod random;
 pub mod status;
 pub mod store;

@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures_util::future::BoxFuture;
-use resyncd_core::{ResourceUri, Transport};
+use resyncd_core::{ResourceUri, Transport, one_line};
 use serde::{Deserialize, Serialize};
-
-use crate::protocol::one_line;
 
 /// The longest error message, in bytes.
 const MAX_MESSAGE: usize = 1024;

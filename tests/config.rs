@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use resyncd::config::{Baseline, Config, ConfigFaults, Environment, Filter, Signatures, Source};
-use resyncd::protocol::{LinkRules, MediaRange, Selection};
-use resyncd_core::ResourceUri;
+use resyncd_core::{LinkRules, MediaRange, ResourceUri, Selection};
 use url::Url;
 
 const EXAMPLE: &str = include_str!("../config.example.toml");

@@ -253,7 +253,8 @@ fn commands_that_are_shown_do_what_they_say() {
             // The one that is shown is another one.
             for argument in &mut arguments {
                 if argument.starts_with('/') {
-                    *argument = "copy.db".to_owned();
+                    let is_folder = argument.ends_with('/');
+                    *argument = if is_folder { "./" } else { "copy.db" }.to_owned();
                 }
             }
             while let Some(at) = arguments
@@ -267,8 +268,8 @@ fn commands_that_are_shown_do_what_they_say() {
                 Some("config") if arguments.iter().any(|it| it.contains("://")) => continue,
                 Some("config") => 0,
                 Some("check") if arguments.len() == 1 => 0,
-                Some("approve") if arguments.len() == 1 => continue,
-                Some("approve" | "failed" | "poll" | "retry" | "status") => 3,
+                Some("approve" | "backup") if arguments.len() == 1 => continue,
+                Some("approve" | "failed" | "held" | "poll" | "retry" | "status") => 3,
                 // It is in the configuration.
                 Some("forget") if !arguments.iter().any(|it| it == "--former-sets") => 1,
                 // There is no database.
@@ -290,7 +291,8 @@ fn commands_that_are_shown_do_what_they_say() {
     }
     let commands: BTreeSet<&str> = run.iter().map(|it| it[0].as_str()).collect();
     let expected = [
-        "approve", "backup", "check", "config", "failed", "forget", "poll", "retry", "status",
+        "approve", "backup", "check", "config", "failed", "forget", "held", "poll", "retry",
+        "status",
     ];
     assert_eq!(commands, BTreeSet::from(expected));
 }
@@ -342,6 +344,11 @@ async fn commands_that_are_shown_succeed_with_a_source_and_a_daemon() {
             // What is shown is another one.
             if argument.starts_with("https://") || argument == "URL" {
                 argument.clone_from(&url);
+            } else if argument.starts_with('/') && argument.ends_with('/') {
+                // Two copies of the same second have the same name.
+                let name = format!("backups{}/", shown.len());
+                std::fs::create_dir(folder.path().join(&name)).unwrap();
+                *argument = name;
             } else if argument.starts_with('/') {
                 *argument = "copy.db".to_owned();
             } else if argument == "127.0.0.1:8462" {
@@ -382,7 +389,9 @@ async fn commands_that_are_shown_succeed_with_a_source_and_a_daemon() {
     while run(folder.path(), &config, &["status".to_owned()]).0 != Some(0) {
         assert!(begun.elapsed() < LIMIT, "the daemon is not in sync");
     }
-    let names = ["status", "approve", "failed", "poll", "retry", "backup"];
+    let names = [
+        "status", "approve", "failed", "held", "poll", "retry", "backup",
+    ];
     run_all(&config, &names, "--watch");
     let former = shown
         .iter()

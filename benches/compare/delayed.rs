@@ -22,10 +22,6 @@ use super::resync::ResyncClient;
 use super::site::Site;
 use super::table::{Goal, Line};
 
-#[path = "../../tests/support/tls.rs"]
-#[allow(clippy::unwrap_used, reason = "its certificates are valid")]
-mod tls;
-
 /// Between a request and its answer.
 const DELAY: Duration = Duration::from_millis(20);
 /// Of a resource, in bytes.
@@ -40,7 +36,7 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
     let encrypted = Site::with_scheme(bench, "https", resources, SIZE)?;
     let runtime = runtime()?;
     serve(&runtime, &plain, None)?;
-    let mut tls = tls::tls_server();
+    let mut tls = resyncd_testkit::tls::tls_server();
     tls.alpn_protocols = vec![b"h2".to_vec()];
     serve(&runtime, &encrypted, Some(TlsAcceptor::from(Arc::new(tls))))?;
 
@@ -75,7 +71,7 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
 fn resyncd(bench: &Bench, site: &Site) -> BenchResult<Timed> {
     let home = Home::of_source(bench, &site.capability_list(), "")?;
     let authority = home.path().join("authority.pem");
-    std::fs::write(&authority, tls::AUTHORITY)?;
+    std::fs::write(&authority, resyncd_testkit::tls::AUTHORITY)?;
     let mut sync = bench.resyncd(&home, "sync");
     let timed = timed(sync.env("SSL_CERT_FILE", authority))?;
     site.compare(&home.mirror())?;

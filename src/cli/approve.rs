@@ -1,8 +1,13 @@
-//! `approve`: shows, approves or rejects held-back deletions through the running daemon.
+//! `approve`: shows, approves or rejects held-back deletions, through the running daemon, or on its state.
+
+use resyncd_core::visible_json;
 
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::daemon_requests::{client, daemon_status, each_row, print_failure, source_names};
+use super::daemon_requests::{
+    ask_daemon_or_state, daemon_status, each_row, print_count, print_failure, print_when_done,
+};
 use super::exit_status::OK;
+use super::held::{described, list_path, tally};
 use crate::config::Config;
 use crate::status::{HeldDeletion, SourceStatus};
 
@@ -29,18 +34,17 @@ pub(super) struct ApproveArguments {
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
+    /// Print JSON: with --list and --dry-run one object per line
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     pub(super) daemon: DaemonAddress,
 }
 
 pub(super) async fn approve(config: &Config, arguments: &ApproveArguments) -> u8 {
-    let client = match client(config) {
-        Ok(client) => client,
-        Err(error) => return print_failure(&error),
-    };
     let names = std::slice::from_ref(&arguments.source);
-    let sources = match source_names(&client, config, names).await {
-        Ok(sources) => sources,
+    let (client, sources) = match ask_daemon_or_state(config, &arguments.daemon, names).await {
+        Ok(asked) => asked,
         Err(status) => return status,
     };
     for source in &sources {
@@ -57,10 +61,10 @@ async fn approve_all(
     source: &str,
     arguments: &ApproveArguments,
 ) -> Result<(), DaemonError> {
-    let operation = match (arguments.reject, arguments.undo_reject) {
-        (true, _) => "reject",
-        (_, true) => "undo-reject",
-        _ => "approve",
+    let (operation, key, done) = match (arguments.reject, arguments.undo_reject) {
+        (true, _) => ("reject", "rejected", "rejected; the files stay"),
+        (_, true) => ("undo-reject", "held", "held back again"),
+        _ => ("approve", "approved", "approved"),
     };
     if arguments.list || arguments.dry_run {
         list(client, config, source, arguments).await
@@ -70,7 +74,13 @@ async fn approve_all(
             None => String::new(),
         };
         let path = format!("/sources/{source}/{operation}{query}");
-        println!("{}", client.post(&path).await?);
+        let answer = client.post(&path).await?;
+        print_count(source, &answer, key, arguments.json, |count| match count {
+            0 => format!("no deletions are {done}"),
+            1 => format!("1 deletion is {done}"),
+            count => format!("{count} deletions are {done}"),
+        });
+        print_when_done(client, arguments.json);
         Ok(())
     }
 }
@@ -98,17 +108,20 @@ async fn list(
         (false, None) => held_through(client, source).await?,
     };
     let mut rows = 0_usize;
-    let show = |_: &str, deletion: &HeldDeletion| {
+    let show = |line: &str, deletion: &HeldDeletion| {
         if through.is_none_or(|through| deletion.hold <= through) {
-            println!("{prefix}{}", described(deletion));
+            if arguments.json {
+                println!("{}", visible_json(line));
+            } else {
+                println!("{prefix}{}", described(deletion));
+            }
             rows += 1;
         }
     };
-    let list = match arguments.rejected {
-        true => "held?rejected=true&",
-        false => "held?",
-    };
-    each_row(client, list, source, show).await?;
+    each_row(client, list_path(arguments.rejected), source, show).await?;
+    if arguments.json {
+        return Ok(());
+    }
     println!("{}", tally(rows, arguments.rejected));
     if let Some(through) = through.filter(|_| rows > 0 && arguments.list) {
         println!(
@@ -124,62 +137,4 @@ async fn held_through(client: &DaemonClient, source: &str) -> Result<Option<u64>
     let mut sources = status.sources.iter();
     let found = sources.find(|it| it.name == source);
     Ok(found.and_then(SourceStatus::held_through))
-}
-
-/// The resource, with its file, and how many go with it.
-fn described(deletion: &HeldDeletion) -> String {
-    let linked = match deletion.linked {
-        0 => String::new(),
-        1 => ", with 1 linked file".to_owned(),
-        linked => format!(", with {linked} linked files"),
-    };
-    match &deletion.path {
-        Some(path) => format!("{} ({path}){linked}", deletion.uri),
-        None => format!("{} (no file){linked}", deletion.uri),
-    }
-}
-
-fn tally(rows: usize, are_rejected: bool) -> String {
-    let what = match are_rejected {
-        true => "rejected; the files stay",
-        false => "held back",
-    };
-    match rows {
-        0 if are_rejected => "no deletions are rejected".to_owned(),
-        0 => "no deletions are held back".to_owned(),
-        1 => format!("1 deletion is {what}"),
-        rows => format!("{rows} deletions are {what}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn deletion_is_described_with_what_goes_with_it() {
-        let uri = "https://example.org/a";
-        for (path, linked, expected) in [
-            (Some("a"), 0, "https://example.org/a (a)"),
-            (
-                Some("a"),
-                1,
-                "https://example.org/a (a), with 1 linked file",
-            ),
-            (
-                None,
-                2,
-                "https://example.org/a (no file), with 2 linked files",
-            ),
-        ] {
-            let deletion = json!({
-                "id": 1, "source": "sample", "set": "set", "uri": uri, "path": path, "length": null, "changed_at": null,
-                "origin": "resource-list", "hold": 1, "linked": linked
-            });
-            let deletion: HeldDeletion = serde_json::from_value(deletion).unwrap();
-            assert_eq!(described(&deletion), expected);
-        }
-    }
 }

@@ -3,6 +3,7 @@
 //! With `--json` each line of standard output is an object: `"type": "finding"` for each finding, `"source"` for each Source, and
 //! `"summary"` at the end; with `--origin` also `"original"` for each resource that differs from its original, or may.
 
+use resyncd_core::visible_json;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -16,8 +17,6 @@ use crate::engine::{
     Audit, Engine, OriginalOutcome, OriginalSums, RepairOptions, Reported, ReportedFinding,
     ReportedOriginal, Summary, Sums,
 };
-use crate::fetch::Client;
-use crate::protocol::visible_json;
 use crate::status::StatusError;
 use crate::store::{FindingKind, FindingOutcome, Store};
 
@@ -173,7 +172,7 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
 }
 
 async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
-    let client = Client::of_config(config)?;
+    let client = config.client()?;
     let with_originals = |audits: Vec<Audit>| {
         let audits = audits.into_iter();
         audits

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resyncd_core::hide_userinfo;
+use resyncd_fetch::{Bounds, Client, FetchError, pause};
 use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -14,7 +15,6 @@ use super::public_url::{is_loopback, leads_to_listener};
 use crate::clock;
 use crate::config::{Config, ConfigChanges};
 use crate::engine::{Engine, followed_sets};
-use crate::fetch::{Bounds, Client, FetchError, pause};
 use crate::http::{
     BoundListener, Callback, RejectionCounters, SharedRedaction, bind, callback_router,
     operator_router, serve,
@@ -67,7 +67,7 @@ impl StartError {
 pub struct Daemon {
     /// The database.
     pub store: Arc<Store>,
-    /// The address of the callback listener; `None` if no Source has `notifications` and no subscription is to be ended.
+    /// The address of the callback listener; `None` if nothing is to be delivered to it and no subscription is to be ended.
     pub callback: Option<SocketAddr>,
     /// The address of the status listener.
     pub status: SocketAddr,
@@ -115,7 +115,7 @@ impl Daemon {
     /// # Errors
     /// [`StartError`]; then nothing runs.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let client = Client::of_config(&config)?;
+        let client = config.client()?;
         Self::start_with(config, client).await
     }
 
@@ -135,7 +135,7 @@ impl Daemon {
             );
         }
         let configured = config.clone();
-        let is_notified = is_notified(&config);
+        let is_notified = config.has_callback();
         let callback = if is_notified {
             Some(bind_callback(&mut config).await?)
         } else if store.has_ending_channels().await? {
@@ -222,7 +222,7 @@ impl Daemon {
             ..configured.config.clone()
         };
         self.serve_callback(&mut configured, &next).await?;
-        if is_notified(&next) != is_notified(&configured.config) {
+        if next.has_callback() != configured.config.has_callback() {
             if let Some(probing) = configured.probing.take() {
                 probing.abort();
             }
@@ -251,7 +251,7 @@ impl Daemon {
         configured: &mut Configured,
         config: &Config,
     ) -> Result<(), StartError> {
-        if !is_notified(config) {
+        if !config.has_callback() {
             return Ok(());
         }
         if let Some(endings) = configured.endings.take() {
@@ -395,7 +395,7 @@ fn probe_public_url(
     rejections: &RejectionCounters,
 ) -> Option<AbortHandle> {
     let url = config.callback.public_url.clone();
-    let url = url.filter(|url| is_notified(config) && !is_loopback(url))?;
+    let url = url.filter(|url| config.has_callback() && !is_loopback(url))?;
     let (engine, rejections) = (Arc::clone(engine), rejections.clone());
     let http = config.http.clone();
     let probing = async move {
@@ -418,11 +418,6 @@ fn probe_public_url(
         engine.note_public_url(None);
     };
     Some(tokio::spawn(probing).abort_handle())
-}
-
-/// Whether a Source of the configuration subscribes to channels.
-fn is_notified(config: &Config) -> bool {
-    config.sources.iter().any(|source| source.notifications)
 }
 
 /// Stops the callback listener once the last subscription has ended: hubs verify that, and nothing else is expected of them.
@@ -479,6 +474,7 @@ mod tests {
     use futures_util::future::BoxFuture;
     use parking_lot::Mutex;
     use reqwest::{Request, Response};
+    use resyncd_fetch::HttpNetwork;
     use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
     use tokio::sync::watch;
     use url::Url;
@@ -486,7 +482,6 @@ mod tests {
     use super::super::watchdog;
     use super::*;
     use crate::config::Source;
-    use crate::fetch::network::HttpNetwork;
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
@@ -553,7 +548,7 @@ mod tests {
         let (begun, mut begins) = unbounded_channel();
         let (release_worker, released) = mpsc::channel();
         let released = Mutex::new(released);
-        let client = Client::of_config(&config).unwrap();
+        let client = config.client().unwrap();
         let client = client.with_network(Arc::new(Blocking { begun, released }));
         let daemon = Arc::new(Daemon::start_with(config, client).await.unwrap());
         tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();
@@ -591,7 +586,7 @@ mod tests {
         let (begun, mut begins) = unbounded_channel();
         let (release_worker, released) = mpsc::channel();
         let released = Mutex::new(released);
-        let client = Client::of_config(&config).unwrap();
+        let client = config.client().unwrap();
         let client = client.with_network(Arc::new(Blocking { begun, released }));
         let daemon = Daemon::start_with(config, client).await.unwrap();
         tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();

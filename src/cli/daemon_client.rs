@@ -1,8 +1,14 @@
-//! HTTP client of the running daemon's status endpoint, for the other commands.
+//! Client of the running daemon's status endpoint, for the other commands; of its handlers, where none runs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request, header};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 
 use crate::config::{Config, Secret};
 
@@ -75,11 +81,19 @@ impl DaemonError {
     }
 }
 
-/// A client of the running daemon.
+/// A client of the running daemon, or of its handlers in this process.
 pub(super) struct DaemonClient {
-    client: reqwest::Client,
     address: SocketAddr,
-    token: Option<Secret>,
+    server: Server,
+}
+
+/// What answers the requests.
+enum Server {
+    Daemon {
+        client: reqwest::Client,
+        token: Option<Secret>,
+    },
+    Handlers(TowerToHyperService<Router>),
 }
 
 impl DaemonClient {
@@ -100,25 +114,85 @@ impl DaemonClient {
             })?;
         let token = config.status.token.clone();
         Ok(Self {
-            client,
             address,
-            token,
+            server: Server::Daemon { client, token },
         })
     }
 
+    /// A client of the handlers of the status endpoint in this process.
+    pub(super) fn of_handlers(config: &Config, handlers: Router) -> Self {
+        Self {
+            address: reachable(config.status.listen),
+            server: Server::Handlers(TowerToHyperService::new(handlers)),
+        }
+    }
+
+    /// Whether the requests go to a running daemon.
+    pub(super) fn is_of_daemon(&self) -> bool {
+        matches!(self.server, Server::Daemon { .. })
+    }
+
+    /// Why no daemon answers; `Ok`: one does.
+    pub(super) async fn check_daemon(&self) -> Result<(), DaemonError> {
+        let answer = match self.get("/callback-probe").await {
+            // Whatever the daemon refuses, it is there.
+            Err(DaemonError::Rejected { .. }) => return Ok(()),
+            answer => answer?,
+        };
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
+        if answer["arrived"].is_boolean() {
+            Ok(())
+        } else {
+            Err(self.not_resyncd())
+        }
+    }
+
     pub(super) async fn get(&self, path: &str) -> Result<String, DaemonError> {
-        self.send(self.client.get(self.url(path))).await
+        self.request(Method::GET, path).await
     }
 
     pub(super) async fn post(&self, path: &str) -> Result<String, DaemonError> {
-        self.send(self.client.post(self.url(path))).await
+        self.request(Method::POST, path).await
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+    async fn request(&self, method: Method, path: &str) -> Result<String, DaemonError> {
+        let (status, body) = match &self.server {
+            Server::Daemon { client, token } => {
+                let url = format!("http://{}{path}", self.address);
+                self.send(client.request(method, url), token.as_ref())
+                    .await?
+            }
+            Server::Handlers(handlers) => self.handle(handlers, method, path).await?,
+        };
+        self.answer(status, body)
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<String, DaemonError> {
+    async fn handle(
+        &self,
+        handlers: &TowerToHyperService<Router>,
+        method: Method,
+        path: &str,
+    ) -> Result<(u16, String), DaemonError> {
+        let unreachable = |error: axum::Error| DaemonError::Unreachable {
+            address: self.address,
+            error: error.to_string(),
+        };
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(header::HOST, self.address.to_string());
+        let request = request.body(Body::empty());
+        let request = request.map_err(|error| unreachable(axum::Error::new(error)))?;
+        let Ok(response) = handlers.call(request).await;
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), usize::MAX).await;
+        let body = body.map_err(unreachable)?;
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+        token: Option<&Secret>,
+    ) -> Result<(u16, String), DaemonError> {
         let unreachable = |error: reqwest::Error| {
             let mut cause: &dyn std::error::Error = &error;
             while let Some(deeper) = cause.source() {
@@ -129,7 +203,7 @@ impl DaemonClient {
                 error: cause.to_string(),
             }
         };
-        let request = match &self.token {
+        let request = match token {
             Some(token) => request.bearer_auth(token.expose()),
             None => request,
         };
@@ -140,9 +214,14 @@ impl DaemonClient {
                 false => unreachable(error),
             }
         })?;
-        let status = response.status();
+        let status = response.status().as_u16();
         let body = response.text().await.map_err(unreachable)?;
-        if status.is_success() {
+        Ok((status, body))
+    }
+
+    /// The body of an answer with that status, if it is a success.
+    fn answer(&self, status: u16, body: String) -> Result<String, DaemonError> {
+        if (200..300).contains(&status) {
             return Ok(body);
         }
         // Every error of resyncd has a code.
@@ -158,7 +237,7 @@ impl DaemonClient {
             _ => "",
         };
         Err(DaemonError::Rejected {
-            status: status.as_u16(),
+            status,
             body: format!("{message}{step} [{code}]"),
         })
     }
@@ -183,7 +262,7 @@ fn is_no_http(error: &reqwest::Error) -> bool {
 }
 
 /// The address to connect to: loopback if the daemon listens on all addresses.
-fn reachable(listen: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -1,14 +1,24 @@
-//! What the commands share that ask the running daemon for something.
+//! What the commands share that ask the running daemon for something, or, where none runs, the handlers of its status endpoint on the
+//! state of the daemon: an action is implemented once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use resyncd_core::visible_json;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
-use super::daemon_client::{DaemonClient, DaemonError};
+use super::daemon::StartError;
+use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
 use super::exit_status::{FAILED, FAULTS, OK, UNREACHABLE};
 use super::selection::select_sources;
-use crate::config::Config;
-use crate::status::{FailedResource, HeldDeletion, Status};
+use super::users::refuse_another_user;
+use crate::config::{Config, StatusConfig};
+use crate::engine::Engine;
+use crate::http::{RejectionCounters, operator_router};
+use crate::status::{FailedResource, HeldDeletion, Operations, Status};
+use crate::store::{Store, StoreError};
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,6 +48,72 @@ pub(super) fn client(config: &Config) -> Result<DaemonClient, DaemonError> {
     DaemonClient::new(config, TIMEOUT)
 }
 
+/// A client of the running daemon, and the names of these Sources, or of all; prints why there is none.
+pub(super) async fn ask_daemon(
+    config: &Config,
+    names: &[String],
+) -> Result<(DaemonClient, Vec<String>), u8> {
+    let client = client(config).map_err(|error| print_failure(&error))?;
+    let sources = source_names(&client, config, names).await?;
+    Ok((client, sources))
+}
+
+/// The same; where no daemon runs, a client of its handlers, on its state. `address`: where the command line states that the daemon is.
+pub(super) async fn ask_daemon_or_state(
+    config: &Config,
+    address: &DaemonAddress,
+    names: &[String],
+) -> Result<(DaemonClient, Vec<String>), u8> {
+    if !config.sources.is_empty() {
+        select_sources(config, names)?;
+    }
+    let client = client(config).map_err(|error| print_failure(&error))?;
+    let client = match client.check_daemon().await {
+        Err(error) if error.is_unreachable() && !address.is_given() => {
+            of_state(config, &error).await?
+        }
+        _ => client,
+    };
+    let sources = source_names(&client, config, names).await?;
+    Ok((client, sources))
+}
+
+/// A client of the handlers on the state of a daemon that does not run. `unreachable`: why none is reached.
+async fn of_state(config: &Config, unreachable: &DaemonError) -> Result<DaemonClient, u8> {
+    if !Store::exists(&config.state_dir) {
+        return Err(print_failure(unreachable));
+    }
+    refuse_another_user(&config.state_dir, super::config_of_environment().as_deref())?;
+    let opened = async {
+        let store = Store::open(&config.state_dir)?;
+        let client = config.client()?;
+        let engine = Engine::once(config, Arc::clone(&store), &client).await?;
+        Ok::<_, StartError>((store, engine))
+    };
+    let (store, engine) = opened.await.map_err(|error| {
+        let is_locked = matches!(error, StartError::Store(StoreError::Locked(_)));
+        eprintln!("resyncd: {error} [{}]", error.code());
+        if is_locked {
+            print_failure(unreachable)
+        } else {
+            FAILED
+        }
+    })?;
+    // Nobody else can send requests to it.
+    let status = StatusConfig {
+        token: None,
+        ..config.status.clone()
+    };
+    let handlers = operator_router(
+        engine as Arc<dyn Operations>,
+        store,
+        &status,
+        CancellationToken::new(),
+        RejectionCounters::default(),
+    );
+    Ok(DaemonClient::of_handlers(config, handlers))
+}
+
 /// Prints why the daemon did not answer; returns the exit status.
 pub(super) fn print_failure(error: &DaemonError) -> u8 {
     eprintln!("resyncd: {error}");
@@ -49,7 +125,7 @@ pub(super) fn print_failure(error: &DaemonError) -> u8 {
 }
 
 /// The names of these Sources, or of all; prints unknown names. With `--address` only the daemon knows the Sources.
-pub(super) async fn source_names(
+async fn source_names(
     client: &DaemonClient,
     config: &Config,
     names: &[String],
@@ -114,24 +190,16 @@ pub(super) async fn each_row<T: Row>(
     }
 }
 
-/// Requests an operation for each Source of those names, or for all, also after one for which it is rejected: the daemon may not know a
-/// new one yet. `show` prints the answer for one. Returns the exit status.
+/// Requests an operation for each of these Sources, also after one for which it is rejected: the daemon may not know a new one yet.
+/// `show` prints the answer for one. Returns the exit status.
 pub(super) async fn post_for_each(
-    config: &Config,
-    names: &[String],
+    client: &DaemonClient,
+    sources: &[String],
     operation: &str,
     show: impl Fn(&str, &str),
 ) -> u8 {
-    let client = match client(config) {
-        Ok(client) => client,
-        Err(error) => return print_failure(&error),
-    };
-    let sources = match source_names(&client, config, names).await {
-        Ok(sources) => sources,
-        Err(status) => return status,
-    };
     let mut status = OK;
-    for source in &sources {
+    for source in sources {
         let path = format!("/sources/{source}/{operation}");
         match client.post(&path).await {
             Ok(answer) => show(source, &answer),
@@ -144,4 +212,32 @@ pub(super) async fn post_for_each(
         }
     }
     status
+}
+
+/// Prints how many changes of a Source an operation was for, as a sentence or with the Source as JSON. `key`: of the number in the answer.
+pub(super) fn print_count(
+    source: &str,
+    answer: &str,
+    key: &str,
+    json: bool,
+    sentence: impl Fn(u64) -> String,
+) {
+    let parsed: Option<Map<String, Value>> = serde_json::from_str(answer).ok();
+    let count = parsed.as_ref().and_then(|it| it.get(key)?.as_u64());
+    match (parsed, count) {
+        (Some(mut parsed), _) if json => {
+            parsed.insert("source".to_owned(), source.into());
+            println!("{}", visible_json(&Value::Object(parsed).to_string()));
+        }
+        (_, Some(count)) => println!("{source}: {}", sentence(count)),
+        // Of a daemon of another version.
+        _ => println!("{source}: {answer}"),
+    }
+}
+
+/// Prints when what was requested is done, if no daemon does it.
+pub(super) fn print_when_done(client: &DaemonClient, json: bool) {
+    if !client.is_of_daemon() && !json {
+        println!("no daemon runs: the next `resyncd run` or `resyncd sync` does it");
+    }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use resourcesync::Capability;
 use resourcesync::uri::parse_uri;
+use resyncd_fetch::FetchError;
 use resyncd_mirror::FileLock;
 use resyncd_testkit::{
     DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
@@ -28,7 +29,6 @@ use super::output;
 use super::stop_signals::StopSignals;
 use crate::config::{Config, LogFormat, Source};
 use crate::engine::Audit;
-use crate::fetch::{Client, FetchError};
 use crate::status::{Operations, SetStatus, StatusError};
 use crate::store::{FeedEntry, Store, Wake};
 
@@ -342,7 +342,7 @@ async fn set_status(operations: &dyn Operations) -> Option<SetStatus> {
 
 /// Compares the mirror with the Source.
 async fn audit(config: &Config) -> Result<Result<String, StatusError>, DemoFailure> {
-    let client = Client::of_config(config)?;
+    let client = config.client()?;
     let audits = Audit::comparing(config, &client);
     let (sender, mut findings) = mpsc::channel(64);
     let comparing = async {

@@ -34,7 +34,8 @@ mod tree;
 
 use std::collections::HashSet;
 
-use resyncd_core::latest_source_time;
+use resyncd_core::{latest_source_time, visible_json};
+use resyncd_fetch::{Client, Credentials, Discovery, DiscoveryCache, DiscoveryError};
 use url::Url;
 
 pub(super) use self::entry_point::EntryPoint;
@@ -42,9 +43,7 @@ use self::report::{DiscoveryReport, UsableChannels};
 use super::exit_status::{FAILED, OK};
 use super::output::print_text;
 use crate::clock;
-use crate::config::{Config, Credentials, Source};
-use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
-use crate::protocol::visible_json;
+use crate::config::{Config, Source};
 
 /// How many documents are read: a Source may have ten thousand sets.
 const MAX_DOCUMENTS: usize = 100;
@@ -116,8 +115,10 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
         credentials = known.clone();
     }
     // Whoever types the address of a host may contact it, wherever it is.
-    let client = match Client::trusting_host_of(config, &entry.url) {
-        Ok(client) => client.with_credentials(&credentials),
+    let client = match Client::trusting_host_of(&config.http, &entry.url, clock::now) {
+        Ok(client) => client
+            .with_max_uri_bytes(config.limits.uri)
+            .with_credentials(&credentials),
         Err(error) => return DiscoveryReport::failed(&entry.url, error.code(), &error),
     };
     let limit = config.limits.document;

@@ -1,21 +1,24 @@
 //! What the configuration needs of the machine: folders with their owner and space, ports, and a public URL that leads here. Nothing
 //! is changed.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::HumanBytes;
 use resyncd_core::hide_userinfo;
+use resyncd_mirror::{Mirror, MirrorId};
 use rustix::fs::{Access, access, statvfs};
 
 use super::daemon_client::DaemonClient;
-use super::public_url::leads_here;
+use super::public_url::{is_callback_listener, leads_here};
 use super::users::{current, name_of};
-use crate::config::{Config, HookAction};
+use crate::config::{Config, HookAction, Source};
+use crate::store::{KnownMirror, Store};
 
 /// Less free space than this is not enough to begin with, in bytes.
 const LEAST_SPACE: u64 = 64 << 20;
@@ -47,9 +50,22 @@ impl Probe {
 /// Tries everything that the daemon needs.
 pub(super) async fn probes(config: &Config) -> Vec<Probe> {
     let mut probes = vec![folder("state_dir", &config.state_dir, true)];
+    let known = Store::known_mirrors(&config.state_dir).unwrap_or_else(|error| {
+        probes.push(Probe {
+            what: format!("state_dir {}", config.state_dir.display()),
+            found: Err(format!("{error} [{}]", error.code())),
+        });
+        HashMap::new()
+    });
     for source in &config.sources {
         let key = format!("source[{}].mirror", source.name);
-        probes.push(folder(&key, &source.mirror, false));
+        let known = known.get(&source.name);
+        let is_there = known.and_then(|known| known_mirror(source, known));
+        let found = is_there.unwrap_or(Ok(()));
+        probes.push(Probe {
+            what: format!("{key} {}", source.mirror.display()),
+            found: found.and_then(|()| try_folder(&source.mirror, false)),
+        });
         if let Some(versions) = &source.versions {
             let key = format!("source[{}].versions", source.name);
             probes.push(folder(&key, versions, false));
@@ -65,15 +81,16 @@ pub(super) async fn probes(config: &Config) -> Vec<Probe> {
         }
     }
     probes.push(folder("temporary files", &std::env::temp_dir(), false));
-    let client = DaemonClient::new(config, Duration::from_secs(10)).ok();
-    let daemon = match client {
-        Some(client) if client.get("/healthz").await.is_ok() => Some(client),
-        _ => None,
-    };
-    let is_running = daemon.is_some();
-    probes.push(port("status.listen", config.status.listen, is_running));
-    if config.sources.iter().any(|source| source.notifications) {
-        probes.push(port("callback.listen", config.callback.listen, is_running));
+    let daemon = running_daemon(config).await;
+    let listen = config.status.listen;
+    probes.push(port("status.listen", listen, daemon.is_some()));
+    if config.has_callback() {
+        let listen = config.callback.listen;
+        let is_of_daemon = match &daemon {
+            Some(daemon) => is_callback_listener(listen, config, daemon).await.is_ok(),
+            None => false,
+        };
+        probes.push(port("callback.listen", listen, is_of_daemon));
         if let Some(url) = &config.callback.public_url {
             probes.push(Probe {
                 what: format!("callback.public_url {}", hide_userinfo(url.as_str())),
@@ -82,6 +99,25 @@ pub(super) async fn probes(config: &Config) -> Vec<Probe> {
         }
     }
     probes
+}
+
+/// A client of the daemon, if it is the one that works on this state.
+async fn running_daemon(config: &Config) -> Option<DaemonClient> {
+    let client = DaemonClient::new(config, Duration::from_secs(10)).ok()?;
+    client.check_daemon().await.ok()?;
+    (!Store::is_free(&config.state_dir)).then_some(client)
+}
+
+/// Whether a mirror that the database knows is there. `None`: it knows none in that folder.
+fn known_mirror(source: &Source, known: &KnownMirror) -> Option<Result<(), String>> {
+    let resolved = |folder: &Path| folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let is_another = |folder: &PathBuf| resolved(folder) != resolved(&source.mirror);
+    if known.folder.as_ref().is_some_and(is_another) {
+        return None;
+    }
+    let id = MirrorId::parse(&known.id)?;
+    let checked = Mirror::check_id(&source.mirror, &id);
+    Some(checked.map_err(|error| error.of_opening()))
 }
 
 /// Whether a folder, or else the next one above it, can be written. `is_own`: whether it must belong to this user.
@@ -136,11 +172,11 @@ fn try_program(path: &Path) -> Result<String, String> {
     Ok(format!("can be run by {own}"))
 }
 
-/// Whether a port can be listened on. `is_running`: whether the daemon is.
-fn port(key: &str, address: SocketAddr, is_running: bool) -> Probe {
+/// Whether a port can be listened on. `is_of_daemon`: whether the daemon is running and listens there.
+fn port(key: &str, address: SocketAddr, is_of_daemon: bool) -> Probe {
     let found = match TcpListener::bind(address) {
         Ok(_) => Ok("free".to_owned()),
-        Err(error) if error.kind() == ErrorKind::AddrInUse && is_running => {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && is_of_daemon => {
             Ok("in use, and the daemon is running".to_owned())
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse => Err(
@@ -190,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn port_in_use_is_right_only_where_the_daemon_is_running() {
+    fn port_in_use_is_right_only_where_the_daemon_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         assert!(port("status.listen", address, true).is_right());

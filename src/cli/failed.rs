@@ -1,10 +1,11 @@
-//! `failed`: lists the resources whose changes were given up.
+//! `failed`: lists the resources whose changes were given up, through the running daemon, or from its state.
+
+use resyncd_core::visible_json;
 
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::daemon_requests::{client, each_row, print_failure, source_names};
+use super::daemon_requests::{ask_daemon_or_state, each_row, print_failure};
 use super::exit_status::OK;
 use crate::config::Config;
-use crate::protocol::visible_json;
 use crate::status::FailedResource;
 
 /// Arguments of `failed`.
@@ -21,12 +22,9 @@ pub(super) struct FailedArguments {
 }
 
 pub(super) async fn failed(config: &Config, arguments: &FailedArguments) -> u8 {
-    let client = match client(config) {
-        Ok(client) => client,
-        Err(error) => return print_failure(&error),
-    };
-    let sources = match source_names(&client, config, &arguments.sources).await {
-        Ok(sources) => sources,
+    let names = &arguments.sources;
+    let (client, sources) = match ask_daemon_or_state(config, &arguments.daemon, names).await {
+        Ok(asked) => asked,
         Err(status) => return status,
     };
     match list(&client, &sources, arguments.json).await {

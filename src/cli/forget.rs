@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::daemon::{RunningListener, StartError, bind_callback};
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::daemon_requests::{post_for_each, print_failure};
+use super::daemon_requests::{ask_daemon, post_for_each, print_failure};
 use super::exit_status::{FAILED, FAULTS, OK};
 use super::logging::{self, DefaultLevel};
 use super::progress::{ProgressDisplay, SourceProgress};
@@ -17,7 +17,6 @@ use super::unsubscribe::line_of;
 use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::{EndingSource, ForgetError, ForgetRequest, forget_source};
-use crate::fetch::Client;
 use crate::http::{RejectionCounters, SharedRedaction};
 use crate::status::{Forgotten, Status};
 use crate::store::Store;
@@ -60,8 +59,12 @@ pub(super) async fn forget(
     if arguments.former_sets {
         let _summaries = logging::start(DefaultLevel::Warn, config.log.format);
         let names = std::slice::from_ref(&arguments.source);
+        let (client, sources) = match ask_daemon(&config, names).await {
+            Ok(asked) => asked,
+            Err(status) => return status,
+        };
         let show = |source: &str, answer: &str| println!("{source}: {answer}");
-        return post_for_each(&config, names, "forget-former-sets", show).await;
+        return post_for_each(&client, &sources, "forget-former-sets", show).await;
     }
     let names = std::iter::once(arguments.source.as_str());
     let mut display = ProgressDisplay::start(names, config.log.format);
@@ -184,7 +187,7 @@ async fn without_daemon(
     let failed = |error: StartError| ForgetFailure::Start(error);
     let name = &arguments.source;
     let store = Store::open(&config.state_dir).map_err(|error| failed(error.into()))?;
-    let client = Client::of_config(&config).map_err(|error| failed(error.into()))?;
+    let client = config.client().map_err(|error| failed(error.into()))?;
     let subscribed = store.subscribed_channels(name).await;
     let subscribed = subscribed.map_err(|error| failed(error.into()))?;
     let bound = match subscribed.is_empty() {

@@ -17,7 +17,7 @@ Exit status:
 Environment:
   RESYNCD_CONFIG  the configuration file, if there is no --config
   RUST_LOG        what is logged on standard error: error, warn, info, debug or
-                  trace, also by module: info,resyncd::fetch=debug
+                  trace, also by module: info,resyncd_fetch=debug
   NO_COLOR        no colours, on a terminal either";
 
 pub(super) const RUN: &str = "\
@@ -111,16 +111,33 @@ Examples:
   resyncd approve example --list --rejected
   resyncd approve example --undo-reject
 
-Exit status: 0 if done, 1 if the daemon does not accept it, 3 if it can't be
-reached.";
+Without a running daemon its state is changed, and the next run or sync deletes
+the files.
+
+Exit status: 0 if done, 1 if it is not accepted, 2 if there is no such Source,
+3 if there is neither a daemon that can be reached nor a state.";
 
 pub(super) const FAILED: &str = "\
 Examples:
   resyncd failed
   resyncd failed example --json
 
-Exit status: 0, 1 if the daemon rejects the request, 2 if there is no such
-Source, or 3 if the daemon can't be reached.";
+Without a running daemon its state is read.
+
+Exit status: 0, 1 if the request is rejected, 2 if there is no such Source, 3 if
+there is neither a daemon that can be reached nor a state.";
+
+pub(super) const HELD: &str = "\
+Examples:
+  resyncd held
+  resyncd held example --json
+  resyncd held example --rejected
+
+`resyncd approve` approves or rejects them. Without a running daemon its state
+is read.
+
+Exit status: 0, 1 if the request is rejected, 2 if there is no such Source, 3 if
+there is neither a daemon that can be reached nor a state.";
 
 pub(super) const VERSIONS: &str = "\
 Examples:
@@ -142,8 +159,10 @@ Examples:
   resyncd retry
   resyncd retry example
 
-Exit status: 0 if it is tried, 1 if the daemon rejects the request, 2 if there
-is no such Source, 3 if the daemon can't be reached.";
+Without a running daemon its state is changed, and the next run or sync tries.
+
+Exit status: 0 if it is tried, 1 if the request is rejected, 2 if there is no
+such Source, 3 if there is neither a daemon that can be reached nor a state.";
 
 pub(super) const POLL: &str = "\
 Examples:
@@ -157,13 +176,26 @@ there is no such Source, 3 if the daemon can't be reached.";
 
 pub(super) const BACKUP: &str = "\
 Examples:
+  sudo -u resyncd resyncd backup /var/backups/resyncd/
+  sudo -u resyncd resyncd backup /var/backups/resyncd/ --keep 7
   sudo -u resyncd resyncd backup /var/backups/resyncd/resyncd.db
 
-The user who runs it must be able to write to the folder of the file. The
-mirrors are not in the copy. To restore it, stop the daemon, remove resyncd.db*
-from state_dir and copy the file there as resyncd.db, for the same user.
+In a folder the copy is named by its time, resyncd-20260103T001000Z.db; --keep
+removes the oldest files of such names. A file that exists is not overwritten.
+The user who runs it must be able to write to the folder. The mirrors are not in
+the copy. `resyncd restore` makes it the database again.
 
-Exit status: 0, or 1 if there is no copy.";
+Exit status: 0; 1 if there is no copy, or older ones can't be removed.";
+
+pub(super) const RESTORE: &str = "\
+Examples:
+  sudo -u resyncd resyncd restore /var/backups/resyncd/resyncd.db
+
+Stop the daemon first, and start it afterwards. The file is checked and copied;
+the former database stays beside the new one, as resyncd.db.replaced-1 or with
+the next number that is free. The feed is another one then.
+
+Exit status: 0, or 1 if the database is still the former one.";
 
 pub(super) const UNSUBSCRIBE: &str = "\
 Examples:

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use indicatif::MultiProgress;
+use resyncd_core::{one_line, visible_json};
 use serde_json::{Map, Value};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -18,7 +19,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::colours::Colours;
 use super::log_throttle::{LogThrottleLayer, Summaries};
 use crate::config::LogFormat;
-use crate::protocol::{one_line, visible_json};
 
 /// The longest line, in bytes.
 const MAX_LINE: usize = 4096;

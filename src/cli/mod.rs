@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `run`, `demo` | the commands that are a daemon |
 //! | `check`, `configuration` (`config`), `discover`, `version` | those that need neither a daemon nor its state |
-//! | `sync`, `audit`, `backup` | those that work on the state by themselves |
-//! | `status`, `failed`, `approve`, `retry`, `poll` | those that ask the running daemon |
-//! | `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
+//! | `sync`, `audit`, `backup`, `restore` | those that work on the state by themselves |
+//! | `status`, `poll` | those that ask the running daemon |
+//! | `failed`, `held`, `approve`, `retry`, `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
 //! | `daemon`, `reload`, `watchdog`, `service_status` | the daemon: [`Daemon`]; SIGHUP; what systemd gets |
 //! | `daemon_client`, `daemon_requests`, `selection` | requests to the running daemon; what commands share that ask it; the Sources that are named |
 //! | `stop_signals`, `exit_status`, `help` | SIGTERM and SIGINT; exit statuses; the texts of `--help` |
@@ -45,6 +45,7 @@ mod exit_status;
 mod failed;
 mod file_descriptors;
 mod forget;
+mod held;
 mod help;
 mod human;
 mod log_throttle;
@@ -55,6 +56,7 @@ mod poll;
 mod progress;
 mod public_url;
 mod reload;
+mod restore;
 mod retry;
 mod run;
 mod selection;
@@ -131,6 +133,9 @@ enum CliCommand {
     /// List the resources whose changes have failed
     #[command(after_help = help::FAILED)]
     Failed(failed::FailedArguments),
+    /// List the deletions that are held back
+    #[command(after_help = help::HELD)]
+    Held(held::HeldArguments),
     /// Retry failed changes now
     #[command(after_help = help::RETRY)]
     Retry(retry::RetryArguments),
@@ -143,6 +148,9 @@ enum CliCommand {
     /// Copy the database into a file, also while the daemon runs
     #[command(after_help = help::BACKUP)]
     Backup(backup::BackupArguments),
+    /// Make a backup the database again, while no daemon runs
+    #[command(after_help = help::RESTORE)]
+    Restore(restore::RestoreArguments),
     /// End the subscriptions of all or the named Sources, at hubs and PubSub services
     #[command(after_help = help::UNSUBSCRIBE)]
     Unsubscribe(unsubscribe::UnsubscribeArguments),
@@ -164,6 +172,7 @@ impl CliCommand {
             Self::Status(status) => Some(&status.daemon),
             Self::Approve(approve) => Some(&approve.daemon),
             Self::Failed(failed) => Some(&failed.daemon),
+            Self::Held(held) => Some(&held.daemon),
             Self::Retry(retry) => Some(&retry.daemon),
             Self::Poll(poll) => Some(&poll.daemon),
             Self::Forget(forget) => Some(&forget.daemon),
@@ -230,9 +239,10 @@ async fn command(arguments: &CliArguments) -> u8 {
     // `discover` works without a configuration file.
     let read_if_present = || {
         let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
-        match may_be_absent {
-            true => Ok(Config::new("", Vec::new())),
-            false => Config::load_without_sources(path),
+        if may_be_absent {
+            Config::without_file(path)
+        } else {
+            Config::load_without_sources(path)
         }
     };
     if let CliCommand::Config(config) = &arguments.command {
@@ -285,14 +295,30 @@ async fn command(arguments: &CliArguments) -> u8 {
         CliCommand::Sync(sync) => sync::sync(config, sync).await,
         CliCommand::Audit(audit) => audit::audit(config, audit).await,
         CliCommand::Status(status) => status::status(&config, status).await,
-        CliCommand::Approve(approve) => approve::approve(&config, approve).await,
-        CliCommand::Failed(failed) => failed::failed(&config, failed).await,
-        CliCommand::Retry(retry) => retry::retry(&config, retry).await,
+        CliCommand::Approve(approve) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            approve::approve(&config, approve).await
+        }
+        CliCommand::Failed(failed) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            failed::failed(&config, failed).await
+        }
+        CliCommand::Held(held) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            held::held(&config, held).await
+        }
+        CliCommand::Retry(retry) => {
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
+            retry::retry(&config, retry).await
+        }
         CliCommand::Poll(poll) => poll::poll(&config, poll).await,
         CliCommand::Versions(versions) => {
             versions::versions(config, versions, config_of_environment().as_deref()).await
         }
         CliCommand::Backup(backup) => backup::backup(&config, backup).await,
+        CliCommand::Restore(restore) => {
+            restore::restore(&config, restore, config_of_environment().as_deref()).await
+        }
         CliCommand::Unsubscribe(unsubscribe) => {
             let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
             unsubscribe::unsubscribe(config, unsubscribe, config_of_environment().as_deref()).await
@@ -317,10 +343,11 @@ fn config_of_environment() -> Option<PathBuf> {
     named.filter(|_| !words.any(is_typed))
 }
 
-/// Loads the configuration, or prints its faults. What only asks the daemon, or copies the database, needs no secrets of the Sources,
-/// which may be for the daemon only.
+/// Loads the configuration, or prints its faults. What only asks the daemon, or copies or restores the database, needs no secrets of the
+/// Sources, which may be for the daemon only.
 fn load(path: &Path, command: &CliCommand) -> Result<Config, u8> {
-    let needs_no_secrets = command.daemon().is_some() || matches!(command, CliCommand::Backup(_));
+    let is_of_database = matches!(command, CliCommand::Backup(_) | CliCommand::Restore(_));
+    let needs_no_secrets = command.daemon().is_some() || is_of_database;
     let loaded = match needs_no_secrets {
         true => Config::load_without_secrets(path),
         false => Config::load(path),

@@ -8,7 +8,7 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::protocol::one_line;
+use resyncd_core::one_line;
 
 /// Whether the reader of standard output has closed it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -53,7 +53,7 @@ pub(super) fn print_error(line: Arguments<'_>) {
 }
 
 /// The lines of a text, escaped: whoever prints something remote need not think of the terminal. JSON must be printed as
-/// [`visible_json`](crate::protocol::visible_json), which nothing here alters.
+/// [`visible_json`](resyncd_core::visible_json), which nothing here alters.
 fn visible_lines(text: &str) -> String {
     let lines = text.split('\n').map(|line| one_line(line, usize::MAX));
     lines.collect::<Vec<_>>().join("\n")

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use indicatif::HumanBytes;
 use resourcesync::ChangeKind;
+use resyncd_core::visible_json;
 use resyncd_mirror::{Mirror, MirrorId};
 use serde::Serialize;
 use tempfile::TempDir;
@@ -14,7 +15,6 @@ use super::exit_status::FAILED;
 use crate::clock;
 use crate::config::{Baseline, Config};
 use crate::engine::has_another_mirror;
-use crate::protocol::visible_json;
 use crate::store::{PlannedTask, ResourceId, Store, StoreError, copy_state};
 
 /// How many changes are read at once.

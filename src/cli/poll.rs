@@ -1,7 +1,7 @@
 //! `poll`: has the running daemon poll the documents at once.
 
 use super::daemon_client::DaemonAddress;
-use super::daemon_requests::post_for_each;
+use super::daemon_requests::{ask_daemon, post_for_each};
 use crate::config::Config;
 
 /// Arguments of `poll`.
@@ -15,6 +15,10 @@ pub(super) struct PollArguments {
 }
 
 pub(super) async fn poll(config: &Config, arguments: &PollArguments) -> u8 {
+    let (client, sources) = match ask_daemon(config, &arguments.sources).await {
+        Ok(asked) => asked,
+        Err(status) => return status,
+    };
     let show = |source: &str, _: &str| println!("{source}: poll requested");
-    post_for_each(config, &arguments.sources, "poll", show).await
+    post_for_each(&client, &sources, "poll", show).await
 }

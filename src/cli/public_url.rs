@@ -1,18 +1,19 @@
 //! Whether the public URL of the callback leads here: a request through it must arrive at the callback listener.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{StatusCode, Uri};
-use resourcesync::uri::resolve_reference;
+use resourcesync::uri::{parse_uri, resolve_reference};
+use resyncd_fetch::{AnswerStart, Client, HttpSettings, Proxies};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
-use super::daemon_client::DaemonClient;
-use crate::config::{Config, HttpConfig};
-use crate::fetch::{AnswerStart, Client};
+use super::daemon_client::{DaemonClient, reachable};
+use crate::config::Config;
 use crate::http::{PROBE, RejectionCounters};
 use crate::random::hex_name;
 
@@ -38,10 +39,28 @@ pub(super) async fn leads_here(
     }
 }
 
+/// Whether the callback listener of the running daemon is at that address. The error is for a person.
+pub(super) async fn is_callback_listener(
+    address: SocketAddr,
+    config: &Config,
+    daemon: &DaemonClient,
+) -> Result<(), String> {
+    let path = config.callback.public_url.as_ref().map_or("/", Url::path);
+    let token = random_token()?;
+    let url = parse_uri(&format!("http://{}{path}{token}", reachable(address)));
+    let url = url.map_err(|error| error.to_string())?;
+    // It is on this machine.
+    let http = HttpSettings {
+        proxies: Proxies::default(),
+        ..config.http.clone()
+    };
+    through_daemon(&url, &token, &http, daemon).await.map(drop)
+}
+
 /// Whether a request through the public URL arrives at the callback listener of this process. The error is for a person.
 pub(super) async fn leads_to_listener(
     public_url: &Url,
-    http: &HttpConfig,
+    http: &HttpSettings,
     rejections: &RejectionCounters,
 ) -> Result<(), String> {
     let token = random_token()?;
@@ -78,7 +97,7 @@ struct ProbeAnswer {
 async fn through_daemon(
     url: &Url,
     token: &str,
-    http: &HttpConfig,
+    http: &HttpSettings,
     daemon: &DaemonClient,
 ) -> Result<String, String> {
     let answer = request(url, http).await?;
@@ -121,8 +140,8 @@ async fn through_listener(url: &Url, token: &str, config: &Config) -> Result<Str
 }
 
 /// Requests a URL once, through the configured proxy if there is one for it: a proxy is how requests get out of this network.
-async fn request(url: &Url, http: &HttpConfig) -> Result<AnswerStart, String> {
-    let client = Client::new(http).map_err(|error| error.to_string())?;
+async fn request(url: &Url, http: &HttpSettings) -> Result<AnswerStart, String> {
+    let client = Client::new(http, crate::clock::now).map_err(|error| error.to_string())?;
     // Only a short answer is of interest.
     let answer = client.get_own_url(url, TIMEOUT, 2 * MOST_TOKEN).await;
     answer.map_err(|error| {
@@ -135,7 +154,7 @@ async fn request(url: &Url, http: &HttpConfig) -> Result<AnswerStart, String> {
 fn elsewhere(answer: &AnswerStart) -> String {
     let server = answer.server.as_deref();
     let server = server.map_or_else(String::new, |server| {
-        format!(", from {}", crate::protocol::one_line(server, 100))
+        format!(", from {}", resyncd_core::one_line(server, 100))
     });
     format!(
         "leads elsewhere (answered {}{server}): the reverse proxy must pass on everything below it to callback.listen",
@@ -147,9 +166,10 @@ fn elsewhere(answer: &AnswerStart) -> String {
 mod tests {
     use std::path::Path;
 
+    use resyncd_core::Redaction;
+
     use super::*;
     use crate::http::{Callback, SharedRedaction, callback_router};
-    use crate::protocol::Redaction;
     use crate::store::Store;
 
     /// Serves what stands for a proxy; returns its URL.

@@ -1,7 +1,7 @@
-//! `retry`: has the running daemon try again at once what was given up.
+//! `retry`: has what was given up tried again at once, through the running daemon, or on its state.
 
 use super::daemon_client::DaemonAddress;
-use super::daemon_requests::post_for_each;
+use super::daemon_requests::{ask_daemon_or_state, post_for_each, print_count, print_when_done};
 use crate::config::Config;
 
 /// Arguments of `retry`.
@@ -10,41 +10,29 @@ pub(super) struct RetryArguments {
     /// Names of Sources in the configuration; all if none is given
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     pub(super) daemon: DaemonAddress,
 }
 
 pub(super) async fn retry(config: &Config, arguments: &RetryArguments) -> u8 {
-    let show = |source: &str, answer: &str| println!("{source}: {}", shown(answer));
-    post_for_each(config, &arguments.sources, "retry", show).await
+    let (names, json) = (&arguments.sources, arguments.json);
+    let (client, sources) = match ask_daemon_or_state(config, &arguments.daemon, names).await {
+        Ok(asked) => asked,
+        Err(status) => return status,
+    };
+    let show = |source: &str, answer: &str| print_count(source, answer, "retried", json, sentence);
+    let status = post_for_each(&client, &sources, "retry", show).await;
+    print_when_done(&client, json);
+    status
 }
 
-/// The answer of the daemon as a sentence; as it is if it is another than expected.
-fn shown(answer: &str) -> String {
-    let parsed: Option<serde_json::Value> = serde_json::from_str(answer).ok();
-    match parsed.and_then(|it| it["retried"].as_u64()) {
-        Some(0) => "nothing has failed".to_owned(),
-        Some(1) => "1 failed change is tried again".to_owned(),
-        Some(count) => format!("{count} failed changes are tried again"),
-        None => answer.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_become_sentences() {
-        let cases = [
-            ("{\"retried\":0}", "nothing has failed"),
-            ("{\"retried\":1}", "1 failed change is tried again"),
-            ("{\"retried\":12}", "12 failed changes are tried again"),
-            ("{\"other\":1}", "{\"other\":1}"),
-            ("busy", "busy"),
-        ];
-        for (answer, sentence) in cases {
-            assert_eq!(shown(answer), sentence);
-        }
+fn sentence(retried: u64) -> String {
+    match retried {
+        0 => "nothing has failed".to_owned(),
+        1 => "1 failed change is tried again".to_owned(),
+        count => format!("{count} failed changes are tried again"),
     }
 }

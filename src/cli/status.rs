@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
+use resyncd_core::{one_line, visible_json};
 use serde_json::Value;
 
 use super::colours::Colours;
@@ -13,7 +14,6 @@ use super::output::{self, print_as_is};
 use super::status_text::status_text;
 use super::stop_signals::StopSignals;
 use crate::config::Config;
-use crate::protocol::{one_line, visible_json};
 use crate::status::{SetStatus, SourceStatus, Status};
 
 /// Moves to the beginning of the screen of a terminal, and clears it from there.

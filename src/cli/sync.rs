@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use indicatif::HumanBytes;
+use resyncd_core::visible_json;
 use serde::Serialize;
 
 use super::daemon::StartError;
@@ -19,8 +20,6 @@ use super::up_to_date::up_to_date;
 use crate::clock;
 use crate::config::Config;
 use crate::engine::{Counts, Engine};
-use crate::fetch::Client;
-use crate::protocol::visible_json;
 use crate::status::{SetStatus, SourceStatus, Status, StatusError};
 use crate::store::Store;
 
@@ -160,7 +159,7 @@ type Working<'a> = Pin<Box<dyn Future<Output = Result<Status, StatusError>> + Se
 
 async fn prepare(config: &Config) -> Result<(Arc<Engine>, Arc<Store>), StartError> {
     let store = Store::open(&config.state_dir)?;
-    let client = Client::of_config(config)?;
+    let client = config.client()?;
     let engine = Engine::once(config, Arc::clone(&store), &client).await?;
     Ok((engine, store))
 }

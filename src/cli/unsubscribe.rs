@@ -11,7 +11,6 @@ use super::exit_status::{FAILED, FAULTS, OK};
 use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::{EndingSource, end_subscriptions};
-use crate::fetch::Client;
 use crate::http::{RejectionCounters, SharedRedaction};
 use crate::status::{Status, UnsubscribeResult};
 use crate::store::Store;
@@ -160,7 +159,7 @@ async fn without_daemon(
     let former = store.subscribed_sources().await;
     let former = former.map_err(|error| failed(error.into()))?;
     let selected = select(&config, former, names)?;
-    let client = Client::of_config(&config).map_err(|error| failed(error.into()))?;
+    let client = config.client().map_err(|error| failed(error.into()))?;
     let bound = bind_callback(&mut config).await.map_err(failed)?;
     let (secrets, rejections) = (
         SharedRedaction::new(&config.redaction()),

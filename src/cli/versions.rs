@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use resyncd_core::ResourceUri;
+use resyncd_core::{ResourceUri, visible_json};
 use url::form_urlencoded::byte_serialize;
 
 use super::daemon::StartError;
@@ -18,8 +18,6 @@ use super::stop_signals::StopSignals;
 use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::fetch::Client;
-use crate::protocol::visible_json;
 use crate::status::{Operations, ResourceVersion, StatusError};
 use crate::store::Store;
 
@@ -183,7 +181,7 @@ async fn without_daemon(
 ) -> Result<Vec<ResourceVersion>, VersionsFailure> {
     let prepared = async {
         let store = Store::open(&config.state_dir)?;
-        let client = Client::of_config(config)?;
+        let client = config.client()?;
         Ok::<_, StartError>(Engine::once(config, Arc::clone(&store), &client).await?)
     };
     let engine = prepared.await.map_err(VersionsFailure::Start)?;

@@ -7,11 +7,10 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use resourcesync::uri::{has_userinfo, parse_uri};
+use resyncd_fetch::{AuthHeader, ClientCertificate, SourceAuth};
 use url::{Origin, Url};
 
 use super::Source;
-use super::certificates::ClientCertificate;
-use super::credentials::{AuthHeader, SourceAuth};
 use super::environment::Environment;
 use super::fault::FaultKind;
 use super::secret_reader::{NamedSecret, SecretReader};

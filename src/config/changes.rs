@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    CallbackConfig, Config, FeedConfig, HttpConfig, LimitsConfig, LogConfig, StatusConfig,
+    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, StatusConfig,
 };
 
 /// What another configuration changes.
@@ -85,8 +85,8 @@ impl Config {
     }
 }
 
-fn http_keys(one: &HttpConfig, other: &HttpConfig) -> [(&'static str, bool); 8] {
-    let HttpConfig {
+fn http_keys(one: &HttpSettings, other: &HttpSettings) -> [(&'static str, bool); 8] {
+    let HttpSettings {
         connections_per_host,
         streams_per_host,
         timeout,
@@ -110,8 +110,14 @@ fn http_keys(one: &HttpConfig, other: &HttpConfig) -> [(&'static str, bool); 8] 
             "http.allow_private_addresses",
             *allow_private_addresses != other.allow_private_addresses,
         ),
-        ("http.proxy", !proxies.are_those_of(&other.proxies)),
-        ("http.no_proxy", !proxies.except_those_of(&other.proxies)),
+        (
+            "http.proxy",
+            (&proxies.http, &proxies.https) != (&other.proxies.http, &other.proxies.https),
+        ),
+        (
+            "http.no_proxy",
+            proxies.exceptions != other.proxies.exceptions,
+        ),
         // Or what the file holds.
         ("http.ca_file", *authorities != other.authorities),
     ]

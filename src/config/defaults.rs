@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use resourcesync::uri::MAX_URI_BYTES;
+use resyncd_core::Redaction;
+use resyncd_fetch::{Credentials, HttpSettings, PaceLimits, with_userinfo};
 use url::Url;
 
-use super::credentials::with_userinfo;
 use super::{
-    Authorities, Baseline, CallbackConfig, CallbackProtocols, Config, Credentials, FeedConfig,
-    Filter, Hook, HttpConfig, LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
+    Baseline, CallbackConfig, CallbackProtocols, Config, FeedConfig, Filter, Hook, LimitsConfig,
+    LogConfig, Signatures, Source, StatusConfig,
 };
-use crate::protocol::Redaction;
 
 /// The default of `state_dir`.
 pub(super) const STATE_DIR: &str = "/var/lib/resyncd";
@@ -27,7 +27,7 @@ impl Config {
             state_dir: state_dir.into(),
             callback: CallbackConfig::default(),
             status: StatusConfig::default(),
-            http: HttpConfig::default(),
+            http: HttpSettings::default(),
             limits: LimitsConfig::default(),
             feed: FeedConfig::default(),
             log: LogConfig::default(),
@@ -82,21 +82,6 @@ impl Default for StatusConfig {
     }
 }
 
-impl Default for HttpConfig {
-    fn default() -> Self {
-        Self {
-            connections_per_host: 8,
-            // Servers should allow 100 streams (RFC 9113, section 6.5.2). Requests that were just given up may still count.
-            streams_per_host: 90,
-            timeout: Duration::from_secs(60),
-            user_agent: concat!("resyncd/", env!("CARGO_PKG_VERSION")).to_owned(),
-            allow_private_addresses: false,
-            proxies: Proxies::default(),
-            authorities: Authorities::default(),
-        }
-    }
-}
-
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
@@ -137,6 +122,7 @@ impl Source {
             notifications: true,
             poll_interval: Duration::from_secs(15 * 60),
             reorder_window: Duration::from_secs(5),
+            pace: PaceLimits::default(),
             lease: Duration::from_secs(10 * 24 * 60 * 60),
             baseline: Baseline::Auto,
             allow_type_mismatch: false,

@@ -1,10 +1,11 @@
 //! The faults of a configuration file: line, key and reason.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::protocol::one_line;
+use resyncd_core::one_line;
 
 /// One fault of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,6 +241,11 @@ pub(super) enum FaultKind {
     IgnoredException(String),
     #[error("{0}")]
     UncheckedCredential(String),
+    #[error(
+        "other machines can reach {0}, and whoever does can read the status and approve deletions: set `token_file`, or listen on \
+         a loopback address"
+    )]
+    ExposedStatus(SocketAddr),
 }
 
 impl FaultKind {
@@ -287,6 +293,7 @@ impl FaultKind {
             Self::PrivateName(_) => "private-name",
             Self::IgnoredException(_) => "no-proxy-ignored",
             Self::UncheckedCredential(_) => "credential-not-checked",
+            Self::ExposedStatus(_) => "status-exposed",
         }
     }
 }

@@ -4,19 +4,19 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use resyncd_fetch::{Authorities, Proxies};
 use toml::de::DeTable;
 use url::Url;
 
 use super::{
-    CallbackConfig, Config, FeedConfig, HttpConfig, LimitsConfig, LogConfig, LogFormat,
+    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, LogFormat,
     StatusConfig,
 };
-use crate::config::certificates::Authorities;
 use crate::config::defaults::STATE_DIR;
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
-use crate::config::proxies::{Proxies, parse_exception, parse_proxy};
+use crate::config::proxies::{parse_exception, parse_proxy, proxies_of_environment};
 use crate::config::secret::Secret;
 use crate::config::source::{DURATION, assign, read_sources};
 use crate::config::syntax::parse_toml;
@@ -47,6 +47,11 @@ impl Config {
     /// Like [`Config::load`], but the file need not have a `[[source]]`, and the secrets of a Source may be unavailable.
     pub fn load_without_sources(path: &Path) -> Result<Self, ConfigFaults> {
         Self::load_except(path, &["no-source", "no-secret"])
+    }
+
+    /// The configuration where there is no file: the defaults, and what the environment names. `path`: where the file would be.
+    pub fn without_file(path: &Path) -> Result<Self, ConfigFaults> {
+        Self::parse_except("", path, &Environment::of_process(), &["no-source"])
     }
 
     /// Like [`Config::load`], but the secrets of a Source may be unavailable to this process: for commands that ask the daemon.
@@ -239,8 +244,8 @@ fn read_http<'t>(
     document: &'t DeTable<'t>,
     folder: &Path,
     environment: &Environment,
-) -> HttpConfig {
-    let mut http = HttpConfig::default();
+) -> HttpSettings {
+    let mut http = HttpSettings::default();
     let mut choice = ProxyChoice::Environment;
     let mut exceptions = Vec::new();
     if let Some(mut section) = open(faults, document, "http") {
@@ -268,10 +273,15 @@ fn read_http<'t>(
         assign(&mut http.authorities, authorities);
     }
     http.proxies = match choice {
-        ProxyChoice::At(proxy) => Proxies::at(proxy, exceptions),
+        ProxyChoice::At(proxy) => Proxies {
+            http: Some(proxy.clone()),
+            https: Some(proxy),
+            exceptions,
+            is_of_file: true,
+        },
         ProxyChoice::Off => Proxies::default(),
         ProxyChoice::Environment => {
-            let found = Proxies::of_environment(environment, exceptions);
+            let found = proxies_of_environment(environment, exceptions);
             found.unwrap_or_else(|kind| {
                 faults.add(None, "http.proxy", &kind);
                 Proxies::default()

@@ -1,147 +1,40 @@
-//! The proxies that requests go through, and what is requested directly: `[http] proxy` and `no_proxy`, or the environment.
-//!
-//! Invariants: requests to this machine never go through a proxy; only proxies that speak plain HTTP are used, to which no
-//! certificate of a client can be shown; `Debug` does not show passwords.
+//! Reads which proxies requests go through: `[http] proxy` and `no_proxy`, or the environment.
 
-use std::fmt;
 use std::net::IpAddr;
 
-use resourcesync::uri::{has_userinfo, parse_uri};
+use resourcesync::uri::parse_uri;
 use resyncd_core::hide_userinfo;
-use url::{Host, Url};
+use resyncd_fetch::{Proxies, ProxyException};
+use url::Url;
 
-use super::credentials::with_userinfo;
 use super::environment::Environment;
 use super::fault::FaultKind;
 use super::value::parse_host;
-use crate::protocol::{Redaction, address_of, is_at_or_below, is_own_machine};
 
-/// Which requests go through which proxy; none of them by default.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Proxies {
-    http: Option<Url>,
-    https: Option<Url>,
-    exceptions: Vec<Exception>,
-    /// Whether the file names them, not the environment.
-    is_of_file: bool,
-}
-
-/// What is requested directly.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Exception {
-    Everything,
-    /// A name and the names below it, or an address; at one port if there is one.
-    Host {
-        host: String,
-        port: Option<u16>,
-    },
-    /// The addresses that begin with so many bits of this one.
-    Network {
-        address: IpAddr,
-        bits: u32,
-    },
-}
-
-impl Proxies {
-    /// The same proxy for both schemes.
-    pub(super) fn at(proxy: Url, exceptions: Vec<Exception>) -> Self {
-        Self {
-            http: Some(proxy.clone()),
-            https: Some(proxy),
-            exceptions,
-            is_of_file: true,
-        }
-    }
-
-    /// The proxies of the environment. A variable of a scheme takes precedence over `ALL_PROXY`, upper case over lower case.
-    pub(super) fn of_environment(
-        environment: &Environment,
-        mut exceptions: Vec<Exception>,
-    ) -> Result<Self, FaultKind> {
-        let find = |name: &str| variable(environment, name);
-        let proxy = |name: &str| match find(name).or_else(|| find("ALL_PROXY")) {
-            Some((text, name)) => parse_proxy(&text).map(Some).map_err(|kind| {
-                FaultKind::BadUrl(format!(
-                    "{name} of the environment: {kind}; set `proxy` in [http], or `proxy = \"off\"`"
-                ))
-            }),
-            None => Ok(None),
-        };
-        let (http, https) = (proxy("HTTP_PROXY")?, proxy("HTTPS_PROXY")?);
-        // What is no host is none that is requested; the doubts of the configuration name it.
-        let listed = listed_exceptions(environment).into_iter();
-        exceptions.extend(listed.filter_map(|text| parse_exception(&text).ok()));
-        Ok(Self {
-            http,
-            https,
-            exceptions,
-            is_of_file: false,
-        })
-    }
-
-    /// The proxy for the requests to a URL; `None`: they go to its host directly.
-    pub fn of(&self, url: &Url) -> Option<&Url> {
-        let proxy = self.of_scheme(url.scheme())?;
-        let host = url.host()?;
-        // To a proxy, this machine would be another one.
-        let is_direct = is_own_machine(&host) || self.exceptions.iter().any(|it| it.is(&host, url));
-        (!is_direct).then_some(proxy)
-    }
-
-    /// The proxy for the requests of a scheme.
-    pub fn of_scheme(&self, scheme: &str) -> Option<&Url> {
-        match scheme {
-            "https" => self.https.as_ref(),
-            _ => self.http.as_ref(),
-        }
-    }
-
-    /// Whether the configuration file has a password of a proxy, or a token in place of the user name.
-    #[must_use]
-    pub fn has_password_in_file(&self) -> bool {
-        let mut proxies = self.http.iter().chain(&self.https);
-        self.is_of_file && proxies.any(has_userinfo)
-    }
-
-    /// The redaction, which also removes the passwords of the proxies.
-    #[must_use]
-    pub fn added_to(&self, redaction: Redaction) -> Redaction {
-        let proxies = self.http.iter().chain(&self.https);
-        let proxies = proxies.filter(|proxy| has_userinfo(proxy));
-        proxies.fold(redaction, |redaction, proxy| {
-            with_userinfo(
-                redaction,
-                proxy.username(),
-                proxy.password().unwrap_or_default(),
-            )
-        })
-    }
-}
-
-impl Proxies {
-    /// Whether the proxies are the same.
-    pub(super) fn are_those_of(&self, other: &Self) -> bool {
-        (&self.http, &self.https) == (&other.http, &other.https)
-    }
-
-    /// Whether the same is requested without them.
-    pub(super) fn except_those_of(&self, other: &Self) -> bool {
-        self.exceptions == other.exceptions
-    }
-}
-
-impl fmt::Debug for Proxies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |proxy: &Option<Url>| {
-            let proxy = proxy.as_ref();
-            proxy.map(|proxy| hide_userinfo(proxy.as_str()).into_owned())
-        };
-        f.debug_struct("Proxies")
-            .field("http", &shown(&self.http))
-            .field("https", &shown(&self.https))
-            .field("exceptions", &self.exceptions)
-            .finish()
-    }
+/// The proxies of the environment. A variable of a scheme takes precedence over `ALL_PROXY`, upper case over lower case.
+pub(super) fn proxies_of_environment(
+    environment: &Environment,
+    mut exceptions: Vec<ProxyException>,
+) -> Result<Proxies, FaultKind> {
+    let find = |name: &str| variable(environment, name);
+    let proxy = |name: &str| match find(name).or_else(|| find("ALL_PROXY")) {
+        Some((text, name)) => parse_proxy(&text).map(Some).map_err(|kind| {
+            FaultKind::BadUrl(format!(
+                "{name} of the environment: {kind}; set `proxy` in [http], or `proxy = \"off\"`"
+            ))
+        }),
+        None => Ok(None),
+    };
+    let (http, https) = (proxy("HTTP_PROXY")?, proxy("HTTPS_PROXY")?);
+    // What is no host is none that is requested; the doubts of the configuration name it.
+    let listed = listed_exceptions(environment).into_iter();
+    exceptions.extend(listed.filter_map(|text| parse_exception(&text).ok()));
+    Ok(Proxies {
+        http,
+        https,
+        exceptions,
+        is_of_file: false,
+    })
 }
 
 /// A variable of the environment, and its name: upper case takes precedence over lower case.
@@ -166,30 +59,6 @@ pub(super) fn unusable_exceptions(environment: &Environment) -> Vec<String> {
     listed
 }
 
-impl Exception {
-    fn is(&self, host: &Host<&str>, url: &Url) -> bool {
-        match self {
-            Self::Everything => true,
-            Self::Host { host: own, port } => {
-                let is_at_port = port.is_none() || *port == url.port_or_known_default();
-                is_at_port && is_at_or_below(&host.to_string(), own)
-            }
-            Self::Network { address, bits } => {
-                address_of(host).is_some_and(|host| shares_bits(host, *address, *bits))
-            }
-        }
-    }
-}
-
-fn shares_bits(one: IpAddr, other: IpAddr, bits: u32) -> bool {
-    let differs = match (one, other) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
-        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
-        _ => return false,
-    };
-    differs >= bits
-}
-
 /// Parses the URL of a proxy. Without a scheme it is http.
 pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
     let complete = match text.contains("://") {
@@ -209,44 +78,46 @@ pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
 }
 
 /// Parses what is requested directly: `*`, a name, an address or a network, such as `10.0.0.0/8`.
-pub(super) fn parse_exception(text: &str) -> Result<Exception, FaultKind> {
+pub(super) fn parse_exception(text: &str) -> Result<ProxyException, FaultKind> {
     let bad = || FaultKind::BadHost(hide_userinfo(text).into_owned());
     let text = text.trim();
     if text == "*" {
-        return Ok(Exception::Everything);
+        return Ok(ProxyException::Everything);
     }
     if let Some((address, bits)) = text.split_once('/') {
         let address: IpAddr = address.parse().map_err(|_| bad())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits: u32 = bits.parse().map_err(|_| bad())?;
         return match bits <= most {
-            true => Ok(Exception::Network { address, bits }),
+            true => Ok(ProxyException::Network { address, bits }),
             false => Err(bad()),
         };
     }
     if let Ok(address) = text.parse::<IpAddr>() {
         let bits = if address.is_ipv4() { 32 } else { 128 };
-        return Ok(Exception::Network { address, bits });
+        return Ok(ProxyException::Network { address, bits });
     }
     let name = text.trim_start_matches("*.").trim_start_matches('.');
     let host = parse_host(name.trim_end_matches('.')).map_err(|_| bad())?;
     Ok(match host.rsplit_once(':') {
-        Some((name, port)) if !host.ends_with(']') => Exception::Host {
+        Some((name, port)) if !host.ends_with(']') => ProxyException::Host {
             host: name.to_owned(),
             port: port.parse().ok(),
         },
-        _ => Exception::Host { host, port: None },
+        _ => ProxyException::Host { host, port: None },
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use resyncd_core::Redaction;
+
     use super::*;
 
     /// The proxy for a URL in an environment.
     fn found(variables: &[(&str, &str)], url: &str) -> String {
         let environment = Environment::of(variables);
-        let proxies = Proxies::of_environment(&environment, Vec::new()).unwrap();
+        let proxies = proxies_of_environment(&environment, Vec::new()).unwrap();
         let proxy = proxies.of(&Url::parse(url).unwrap());
         proxy.map_or_else(|| "direct".to_owned(), Url::to_string)
     }
@@ -284,7 +155,7 @@ mod tests {
             "a b",
         ] {
             let environment = Environment::of(&[("HTTPS_PROXY", bad)]);
-            let fault = Proxies::of_environment(&environment, Vec::new()).unwrap_err();
+            let fault = proxies_of_environment(&environment, Vec::new()).unwrap_err();
             assert!(fault.to_string().contains("HTTPS_PROXY"), "{fault}");
         }
     }
@@ -324,10 +195,18 @@ mod tests {
         }
     }
 
+    fn at(proxy: Url) -> Proxies {
+        Proxies {
+            http: Some(proxy),
+            is_of_file: true,
+            ..Proxies::default()
+        }
+    }
+
     #[test]
     fn passwords_of_proxies_are_not_shown() {
         let proxy = parse_proxy("http://me:s3cr%40t@p.example:3128").unwrap();
-        let proxies = Proxies::at(proxy, Vec::new());
+        let proxies = at(proxy);
         let shown = format!("{proxies:?}");
         assert!(
             shown.contains("p.example") && !shown.contains("s3cr"),
@@ -340,7 +219,7 @@ mod tests {
         let fault = parse_exception("http://me:s3cr@p.example/").unwrap_err();
         assert!(!fault.to_string().contains("s3cr"), "{fault}");
         // A token in place of the user name.
-        let proxies = Proxies::at(parse_proxy("http://t0ken@p.example").unwrap(), Vec::new());
+        let proxies = at(parse_proxy("http://t0ken@p.example").unwrap());
         let redaction = proxies.added_to(Redaction::default());
         assert_eq!(redaction.redact("sent t0ken"), "sent [redacted]");
         assert!(proxies.has_password_in_file());

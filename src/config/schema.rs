@@ -20,7 +20,8 @@ const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
 const DURATIONS_OR_NEVER: [&str; 2] = ["keep", "stale_after"];
 const DURATION_OR_NEVER: &str = "^(0|[0-9]+(ms|s|m|h|d))$";
 /// The keys of sizes.
-const SIZES: [&str; 6] = [
+const SIZES: [&str; 7] = [
+    "bandwidth",
     "document",
     "notification",
     "resource",
@@ -125,6 +126,7 @@ fn property(key: &str, value: Option<&DeValue<'_>>) -> Value {
         property["pattern"] = json!(pattern);
     }
     match key {
+        "requests_per_second" => property["type"] = json!("number"),
         "baseline" => property["enum"] = json!(["auto", "list", "dump"]),
         "format" => property["enum"] = json!(["auto", "text", "json"]),
         "metadata" => property["enum"] = json!(["listed", "follow"]),

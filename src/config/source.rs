@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use resourcesync::uri::parse_uri;
-use resyncd_core::{HubUri, hide_userinfo};
+use resyncd_core::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
+use resyncd_fetch::PaceLimits;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
@@ -15,10 +16,9 @@ use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::hook::read_hooks;
 use crate::config::table_reader::{Located, TableReader, table_of, wrong_type};
 use crate::config::value::{
-    parse_duration, parse_duration_or_never, parse_host, parse_lease, parse_name,
+    parse_bandwidth, parse_duration, parse_duration_or_never, parse_host, parse_lease, parse_name,
     parse_nonzero_duration, parse_share, parse_url,
 };
-use crate::protocol::{LinkRules, MediaRange, Selection};
 
 /// The Sources of a file, as far as they are valid.
 #[derive(Default)]
@@ -111,6 +111,14 @@ fn read_source(
     assign(&mut source.poll_interval, pace);
     let window = section.text("reorder_window", DURATION, parse_duration);
     assign(&mut source.reorder_window, window);
+    let requests = section.decimal("requests_per_second", 0.0..=1000.0);
+    let connections = section.number("connections_per_host", 0..=256);
+    let bandwidth = section.text("bandwidth", "a size such as \"2MiB\"", parse_bandwidth);
+    source.pace = PaceLimits {
+        requests_per_second: requests.filter(|requests| *requests > 0.0),
+        connections_per_host: connections.filter(|connections| *connections > 0),
+        bandwidth: bandwidth.filter(|bytes| *bytes > 0),
+    };
     let lease = section.text("lease", DURATION, parse_lease);
     assign(&mut source.lease, lease);
     let baseline = section.text("baseline", BASELINES, parse_baseline);

@@ -79,6 +79,9 @@ const KEYS: [(&str, &[&str]); 11] = [
             "notifications",
             "poll_interval",
             "reorder_window",
+            "requests_per_second",
+            "connections_per_host",
+            "bandwidth",
             "lease",
             "baseline",
             "allow_type_mismatch",
@@ -224,6 +227,18 @@ impl<'s, 'f> TableReader<'s, 'f> {
             };
             let number = usize::from_str_radix(number.as_str(), number.radix());
             value::within(range, number.ok())
+        })
+    }
+
+    /// A number in a range, with or without decimals.
+    pub(super) fn decimal(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        self.value(key, |value| {
+            let number = match (value.as_float(), value.as_integer()) {
+                (Some(number), _) => number.as_str().parse().ok(),
+                (None, Some(number)) => number.as_str().parse().ok(),
+                (None, None) => return Err(wrong_type("a number", value)),
+            };
+            value::within(range, number)
         })
     }
 

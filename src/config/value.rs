@@ -1,5 +1,6 @@
 //! Parses the values of the configuration file. Pure; every error states what is expected.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -122,16 +123,24 @@ pub(super) fn parse_share(text: &str) -> Result<f64, FaultKind> {
 }
 
 /// An integer in a range.
-pub(super) fn within(
-    range: RangeInclusive<usize>,
-    number: Option<usize>,
-) -> Result<usize, FaultKind> {
+pub(super) fn within<T: PartialOrd + Display>(
+    range: RangeInclusive<T>,
+    number: Option<T>,
+) -> Result<T, FaultKind> {
     number
         .filter(|number| range.contains(number))
         .ok_or_else(|| {
             let (least, most) = (range.start(), range.end());
             FaultKind::OutOfRange(format!("out of range: it must be from {least} to {most}"))
         })
+}
+
+/// Bytes in a second, 0: without a limit. Less would look like a server that does not answer.
+pub(super) fn parse_bandwidth(text: &str) -> Result<u64, FaultKind> {
+    let bytes = parse_size(text)?;
+    (bytes == 0 || bytes >= 1 << 10)
+        .then_some(bytes)
+        .ok_or_else(|| FaultKind::OutOfRange(format!("{text:?} is less than 1KiB")))
 }
 
 /// An IP address with a port. Host names are not resolved: they may have several addresses.

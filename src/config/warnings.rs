@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use resourcesync::uri::has_userinfo;
 use resyncd_core::hide_userinfo;
+use resyncd_fetch::{is_in_the_clear, is_private_name};
 use toml::de::DeTable;
 use url::{Host, Url};
 
@@ -14,11 +15,10 @@ use super::Config;
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::file::{folder_of, read_text};
-use crate::config::proxies::{Proxies, parse_proxy, unusable_exceptions};
+use crate::config::proxies::{parse_proxy, proxies_of_environment, unusable_exceptions};
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{FOLDERS, Located, TableReader, parse_path};
-use crate::config::value::{parse_duration, parse_url};
-use crate::protocol::{is_in_the_clear, is_private_name};
+use crate::config::value::{parse_address, parse_duration, parse_url};
 
 /// The keys of paths, by table.
 const PATHS: [(&str, &str); 12] = [
@@ -168,7 +168,7 @@ fn flag(table: &DeTable<'_>, key: &str) -> bool {
 
 /// The warnings of the proxies of the environment: the keys that take their place, and the reasons.
 fn warnings_of_environment(environment: &Environment) -> Vec<(&'static str, FaultKind)> {
-    let Ok(proxies) = Proxies::of_environment(environment, Vec::new()) else {
+    let Ok(proxies) = proxies_of_environment(environment, Vec::new()) else {
         // It is a fault.
         return Vec::new();
     };
@@ -246,6 +246,12 @@ fn examine(
             warning("hub", secret_in_the_clear(table));
         }
         "source.auth" if has_secret(table) => warning("origins", origins_in_the_clear(table)),
+        "status" => {
+            let has_token = text("token_file").is_some_and(|path| !path.is_empty());
+            let listen = text("listen").and_then(|text| parse_address(text).ok());
+            let exposed = listen.filter(|it| !has_token && !it.ip().is_loopback());
+            warning("listen", exposed.map(FaultKind::ExposedStatus));
+        }
         "http" => {
             let proxy = text("proxy").and_then(|it| parse_proxy(it).ok());
             warning("proxy", proxy.as_ref().and_then(password_of_proxy));

@@ -1,70 +1,21 @@
 //! Reads `[xmpp]`: the account that the nodes of PubSub services are subscribed to with (ResourceSync 0.1, section 5.2.1).
 
-use std::fmt;
 use std::path::Path;
 
 use resourcesync::draft::MAX_JID_PART;
+use resyncd_fetch::{XmppAccount, XmppPassword};
 
 use super::environment::Environment;
 use super::fault::FaultKind;
 use super::secret_reader::SecretReader;
 use super::table_reader::TableReader;
 
-/// The longest password, in bytes.
-const LONGEST_PASSWORD: u64 = 1024;
-
-/// `[xmpp]`: an account.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XmppConfig {
-    /// What is before the `@` of its address.
-    pub user: String,
-    /// The domain.
-    pub domain: String,
-    /// The password.
-    pub password: XmppPassword,
-    /// Where the server is; `None`: where the domain's SRV records say.
-    pub server: Option<(String, u16)>,
-}
-
-impl XmppConfig {
-    /// The port of a server that is named without one, or found without an SRV record (RFC 6120, section 3.2.2).
-    pub const DEFAULT_PORT: u16 = 5222;
-}
-
-/// The password of an account. It is not shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct XmppPassword(String);
-
-impl XmppPassword {
-    /// One of 1 to 1024 visible ASCII characters and spaces; `None` for any other text.
-    #[must_use]
-    pub fn new(text: &str) -> Option<Self> {
-        let is_valid = text
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() || byte == b' ');
-        let is_valid = is_valid && !text.is_empty() && text.len() as u64 <= LONGEST_PASSWORD;
-        is_valid.then(|| Self(text.to_owned()))
-    }
-
-    /// The password itself.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for XmppPassword {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("XmppPassword(…)")
-    }
-}
-
 /// Reads the table. Without an address there is no account.
 pub(super) fn read_xmpp(
     mut section: TableReader<'_, '_>,
     folder: &Path,
     environment: &Environment,
-) -> Option<XmppConfig> {
+) -> Option<XmppAccount> {
     let address = section.text(
         "jid",
         "an address such as \"resyncd@example.net\"",
@@ -76,9 +27,12 @@ pub(super) fn read_xmpp(
         folder,
         environment,
     };
-    let password = secrets.read("password", LONGEST_PASSWORD + 2, |text| {
+    let password = secrets.read("password", XmppPassword::MAX_BYTES + 2, |text| {
         XmppPassword::new(text).ok_or_else(|| {
-            format!("a password has 1 to {LONGEST_PASSWORD} visible ASCII characters")
+            format!(
+                "a password has 1 to {} visible ASCII characters",
+                XmppPassword::MAX_BYTES
+            )
         })
     });
     let is_given = secrets.is_given("password");
@@ -91,7 +45,7 @@ pub(super) fn read_xmpp(
         }
         return None;
     };
-    Some(XmppConfig {
+    Some(XmppAccount {
         user,
         domain,
         password: password.value,
@@ -135,7 +89,7 @@ fn parse_server(text: &str) -> Result<Option<(String, u16)>, FaultKind> {
         {
             (host, port.parse().map_err(|_| bad())?)
         }
-        _ => (text, XmppConfig::DEFAULT_PORT),
+        _ => (text, XmppAccount::DEFAULT_PORT),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let is_address = host.parse::<std::net::IpAddr>().is_ok();

@@ -12,6 +12,7 @@ use resyncd_core::{ChannelState, NOT_VERIFIED, Transport};
 use resyncd_mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
 
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
+use crate::store::WriteFailure;
 
 /// Deletions wait for approval.
 const HELD_DELETIONS: &str = "held-deletions";
@@ -40,6 +41,8 @@ const HOOK_FAILING: &str = "hook-failing";
 /// The receiver of a hook wants no more.
 const HOOK_STOPPED: &str = "hook-stopped";
 
+/// The database can't be written.
+const DATABASE_UNWRITABLE: &str = "database-unwritable";
 /// A row of the database can't be read.
 pub(super) const DATABASE_ROW: &str = "database-row";
 
@@ -365,6 +368,28 @@ pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Vec<Atten
         Attention::new(ConfigurationStatus::REFUSED, &message, error.at.clone(), next_step)
     });
     attention.into_iter().collect()
+}
+
+/// What of the database waits for a person. `failure`: why it can't be written.
+pub(super) fn of_database(failure: &WriteFailure) -> Attention {
+    let WriteFailure {
+        code,
+        message,
+        since,
+    } = failure;
+    let next_step = match *code {
+        "disk-full" => "free space on the file system of state_dir, or raise the quota",
+        "database-read-only" => "mount the file system of state_dir so that it can be written",
+        _ => {
+            "check that the file system of state_dir is mounted and sound, that the user of resyncd may write to it, and that no \
+             other program has locked the database"
+        }
+    };
+    let next_step = format!(
+        "{next_step}; resyncd goes on by itself then, and hubs repeat what they could not deliver"
+    );
+    let message = format!("the database can't be written: {message} [{code}]");
+    Attention::new(DATABASE_UNWRITABLE, &message, rfc3339(*since), &next_step)
 }
 
 /// What of the public URL waits for a person, if it does not lead here. `error`: why, and since when.

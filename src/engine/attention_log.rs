@@ -55,7 +55,8 @@ impl AttentionLog {
             let status = status_view::status(&self.store, &self.runtime_status, now, &contexts);
             match status.await {
                 Ok(status) => {
-                    let of_daemon = attention::of_configuration(&self.configuration.lock());
+                    let mut of_daemon = status.attention;
+                    of_daemon.extend(attention::of_configuration(&self.configuration.lock()));
                     logged = log_changes(&logged, attentions(&of_daemon, &status.sources));
                 }
                 Err(error) => {

@@ -40,7 +40,7 @@ pub use ending::{EndingSource, end_subscriptions};
 use keys::fresh_keys;
 use resourcesync::Capability;
 use resyncd_core::{
-    Channel, ChannelKey, ChannelState, HubUri, TopicUri, Transport, choose_channels,
+    Channel, ChannelKey, ChannelState, HubUri, Offer, TopicUri, Transport, choose_channels,
 };
 use tokio::task::JoinHandle;
 pub(super) use unfollowed::Unfollowed;
@@ -50,7 +50,6 @@ use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
 use crate::config::LackingKey;
-use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, SetId};
 

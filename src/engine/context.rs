@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use resourcesync::uri::BaseUri;
+use resyncd_fetch::Client;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -18,7 +19,6 @@ use super::recent_changes::RecentChanges;
 use super::runtime_status::RuntimeStatus;
 use super::versions::folder::VersionsFolder;
 use crate::config;
-use crate::fetch::Client;
 use crate::metrics::SourceCounters;
 use crate::store::Store;
 

@@ -11,13 +11,13 @@ use std::fmt::Display;
 
 use resourcesync::{Capability, Mismatch, ReadError};
 use resyncd_core::{DeliveryFaultKind, ErrorClass, TopicUri};
+use resyncd_fetch::{DiscoveryError, FetchError};
 use resyncd_mirror::MirrorError;
 use resyncd_packages::PackageError;
 use tokio::task::JoinError;
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{DiscoveryError, FetchError};
 use crate::status::StatusError;
 use crate::store::StoreError;
 

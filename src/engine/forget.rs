@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use resyncd_core::ErrorClass;
+use resyncd_core::{ErrorClass, one_line};
 use resyncd_mirror::{Mirror, MirrorError, MirrorId, MirrorPath, OWN_FOLDER};
 use tokio::task::JoinError;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -23,7 +23,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::channels::{EndingSource, end_subscriptions};
 use crate::clock;
 use crate::config::folders_overlap;
-use crate::protocol::one_line;
 use crate::status::Forgotten;
 use crate::store::{FilesOfForgotten, ForgottenResource, Store, StoreError};
 

@@ -13,6 +13,7 @@ use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
 use resyncd_core::ResourceUri;
+use resyncd_fetch::Client;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -42,7 +43,6 @@ use super::versions::folder::VersionsFolder;
 use super::versions::view::versions_of;
 use crate::clock;
 use crate::config::{self, Config};
-use crate::fetch::Client;
 use crate::metrics::{Counters, exposition};
 use crate::status::{
     Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
@@ -231,15 +231,16 @@ impl Engine {
         } = &self.shared;
         let counters = self.counters.of_source(&source.name);
         let versions = source.versions.clone();
+        let own_connections = source.pace.connections_per_host;
         Arc::new(SourceContext {
             source: source.clone(),
             limits: limits.clone(),
-            connections_per_host: *connections_per_host,
-            streams_per_host: *streams_per_host,
+            connections_per_host: own_connections.unwrap_or(*connections_per_host),
+            streams_per_host: own_connections.unwrap_or(*streams_per_host),
             store: Arc::clone(&self.store),
-            client: client
-                .for_source(source, limits.third_party_requests)
-                .with_counters(counters.clone()),
+            client: source
+                .client(client, limits.third_party_requests)
+                .with_counters(Arc::new(counters.clone())),
             counters,
             runtime_status: Arc::clone(&self.runtime_status),
             public_url: public_url.clone(),
@@ -378,7 +379,9 @@ impl Engine {
         let channels = self.store.unfollowed_channels(self.sources.sets()).await?;
         status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
         status.former_sources = self.former_sources().await?;
-        status.attention = attention::of_configuration(&configuration);
+        status
+            .attention
+            .extend(attention::of_configuration(&configuration));
         status.configuration = configuration;
         let public_url = self.public_url_error.lock().clone();
         // A router may not lead requests from inside to its own public address.
@@ -387,7 +390,14 @@ impl Engine {
         status
             .attention
             .extend(public_url.as_ref().map(attention::of_public_url));
-        status.hosts = status_view::hosts(self.shared.client.host_loads());
+        let mut loads = self.shared.client.host_loads();
+        for context in self.sources.contexts() {
+            // Others share their limits.
+            if context.source.pace.connections_per_host.is_some() {
+                loads.extend(context.client.host_loads());
+            }
+        }
+        status.hosts = status_view::hosts(loads);
         Ok(status)
     }
 

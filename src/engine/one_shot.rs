@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use resyncd_core::ResourceUri;
+use resyncd_fetch::{Bounds, Client, DiscoveryCache, pause};
 use tokio::task::JoinSet;
 use url::Url;
 
@@ -31,7 +32,6 @@ use super::source::new_sets::NewSets;
 use super::versions::worker::{begin_versions, store_versions, until_stored};
 use crate::clock;
 use crate::config::Config;
-use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
 use crate::status::{Status, StatusError};
 use crate::store::{SetRecord, Store, StoreError};
 
@@ -314,13 +314,12 @@ mod tests {
     use reqwest::{Request, Response};
     use resourcesync::{ChangeKind, Interval, SourceTime};
     use resyncd_core::{Gap, GapReason};
+    use resyncd_fetch::{FetchError, HttpNetwork};
     use url::Url;
 
     use super::*;
     use crate::config::Source;
     use crate::engine::test_source::{Answering, NAME};
-    use crate::fetch::FetchError;
-    use crate::fetch::network::HttpNetwork;
     use crate::store::{
         Change, ChangeBatch, DeletionRules, DocumentEnd, Origin, TaskFailure, TaskResult,
         TasksInProgress,
@@ -334,7 +333,7 @@ mod tests {
         store: &Arc<Store>,
         network: impl HttpNetwork + 'static,
     ) -> Status {
-        let client = Client::new(&config.http).unwrap();
+        let client = Client::new(&config.http, crate::clock::now).unwrap();
         let client = client.with_network(Arc::new(network));
         let engine = Engine::once(config, Arc::clone(store), &client);
         let engine = engine.await.unwrap();
@@ -519,6 +518,7 @@ mod tests {
         let covered = [Interval::before(time(from)), later.unwrap()];
         let rules = DeletionRules {
             max_share: 1.0,
+            of_absence: false,
             holds_all: false,
         };
         let left = DocumentEnd {

@@ -8,11 +8,11 @@ use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
+use resyncd_fetch::{Bounds, pause};
 use tokio_util::sync::CancellationToken;
 
 use super::error::EngineError;
 use crate::clock;
-use crate::fetch::{Bounds, pause};
 use crate::status::StatusError;
 
 /// The pauses before a worker is started again.

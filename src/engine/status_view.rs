@@ -14,8 +14,9 @@ use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, SourceTime};
 use resyncd_core::{
-    ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap, HubUri, TopicUri,
+    ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap, HubUri, TopicUri, one_line,
 };
+use resyncd_fetch::HostLoad;
 use url::Url;
 
 use super::attention::{self, ChannelNeeds, DATABASE_ROW, FailingHook, SetNeeds};
@@ -25,8 +26,6 @@ use super::faults::Faults;
 use super::runtime_status::{HookFacts, RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use super::source::discovery::TOO_MANY_SETS;
 use super::{restarts, unencrypted_hubs};
-use crate::fetch::HostLoad;
-use crate::protocol::one_line;
 use crate::status::{
     Attention, ChannelStatus, ClosedGapStatus, ConfigurationStatus, CountedError, CoveredStatus,
     FailedResource, FormerSource, GapStatus, HeldDeletion, HookStatus, HostStatus, SetStatus,
@@ -84,12 +83,16 @@ pub(super) async fn status(
         source: context.name().to_owned(),
         with_versions: context.source.versions.is_some(),
     });
-    let Overview { sources, feed_end } = store.overview(queries.collect()).await?;
+    let positions = reports.iter().flat_map(|reports| &reports.hooks);
+    let positions = positions.filter_map(|(_, facts)| facts.position).collect();
+    let overview = store.overview(queries.collect(), positions).await?;
+    let Overview { sources, behind } = overview;
+    let write_failure = store.write_failure().await;
     let sources = contexts.iter().zip(reports).zip(sources);
     let sources = sources.map(|((context, reports), overview)| {
         let sets = sets(context, &mut set_facts, overview.sets);
         let former = former_sets(started_at, &context.source, &overview.totals);
-        source(context, reports, feed_end, sets, former, overview.versions)
+        source(context, reports, &behind, sets, former, overview.versions)
     });
     let sources: Vec<SourceStatus> = sources.collect();
     Ok(Status {
@@ -98,7 +101,7 @@ pub(super) async fn status(
         now: rfc3339(clock::now().wall),
         sources,
         configuration: ConfigurationStatus::default(),
-        attention: Vec::new(),
+        attention: write_failure.iter().map(attention::of_database).collect(),
         former_sources: Vec::new(),
         // The engine and the listener add these.
         unfollowed: Vec::new(),
@@ -110,7 +113,7 @@ pub(super) async fn status(
 fn source(
     context: &SourceContext,
     reports: WorkerReports,
-    feed_end: i64,
+    behind: &HashMap<i64, u64>,
     sets: Vec<SetStatus>,
     former: Option<FormerSets>,
     versions: Option<VersionsOverview>,
@@ -146,7 +149,7 @@ fn source(
         of_former = since.map(|since| attention::of_former_sets(&config.name, number, since));
         notices.replace(notice, resources);
     }
-    let (hooks, of_hooks) = hooks(reports.hooks, feed_end, &mut notices);
+    let (hooks, of_hooks) = hooks(reports.hooks, behind, &mut notices);
     let mirror = config.mirror.display().to_string();
     let mut attention = attention::of_mirror(&mirror, reports.mirror_error.as_ref());
     attention.extend(attention::of_versions(facts.versions_error.as_ref()));
@@ -204,7 +207,7 @@ fn sets(
 /// The hooks of a Source, and what of them waits for a person.
 fn hooks(
     known: Vec<(String, HookFacts)>,
-    feed_end: i64,
+    behind: &HashMap<i64, u64>,
     notices: &mut Faults,
 ) -> (Vec<HookStatus>, Vec<Attention>) {
     let (mut shown, mut attentions) = (Vec::new(), Vec::new());
@@ -221,14 +224,12 @@ fn hooks(
                 is_stopped: facts.is_stopped,
             }));
         }
-        let behind = facts
-            .position
-            .map(|position| feed_end.saturating_sub(position));
+        let behind = facts.position.and_then(|position| behind.get(&position));
         shown.push(HookStatus {
             name,
             kind: facts.kind.to_owned(),
             position: facts.position,
-            behind: behind.map(|behind| u64::try_from(behind).unwrap_or_default()),
+            behind: behind.copied(),
             running: facts.is_running,
             accepted: facts.accepted,
             failed: facts.failed,

@@ -7,6 +7,7 @@ use axum::http;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::{Request, Response};
+use resyncd_fetch::{Client, FetchError, HttpNetwork};
 use resyncd_mirror::Mirror;
 use url::Url;
 
@@ -14,8 +15,6 @@ use super::Engine;
 use super::context::SourceContext;
 use crate::clock;
 use crate::config::{Config, Source};
-use crate::fetch::network::HttpNetwork;
-use crate::fetch::{Client, FetchError};
 use crate::store::{Change, ChangeBatch, Origin, Store};
 
 /// The name of the Source.
@@ -36,7 +35,7 @@ impl TestSource {
         let store = Store::open(folder.path()).unwrap();
         let source = Source::new(NAME, url.clone(), folder.path().join("mirror"));
         let config = Config::new(folder.path(), vec![source]);
-        let client = client(Client::new(&config.http).unwrap());
+        let client = client(Client::new(&config.http, crate::clock::now).unwrap());
         let engine = Engine::new(&config, Arc::clone(&store), &client, false);
         let context = engine.sources.contexts().remove(0);
         let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());

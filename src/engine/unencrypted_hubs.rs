@@ -5,9 +5,9 @@
 
 use chrono::{DateTime, Utc};
 use resyncd_core::HubUri;
+use resyncd_fetch::is_in_the_clear;
 use url::Url;
 
-use crate::protocol::is_in_the_clear;
 use crate::status::StatusError;
 use crate::store::ChannelRecord;
 

@@ -11,7 +11,8 @@ use hyper::body::Body as _;
 use parking_lot::RwLock;
 use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::parse_uri;
-use resyncd_core::TopicUri;
+use resyncd_core::{Redaction, TopicUri};
+use resyncd_fetch::parse_link_header;
 use websub::{Intent, Mode, Signature, Verification};
 
 use super::delivery_body::{DeliveryBody, read_body};
@@ -21,7 +22,6 @@ use super::known_callbacks::KnownCallbacks;
 use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
-use crate::protocol::{Redaction, parse_link_header};
 use crate::random::spread;
 use crate::store::{
     CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,

@@ -14,13 +14,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use resyncd_fetch::is_localhost;
 
 use super::error_response::error_response;
 use super::log_throttle::LogThrottle;
 use super::page::is_page;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
-use crate::protocol::is_localhost;
 
 /// Where the page that sends a request comes from, as browsers state it (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

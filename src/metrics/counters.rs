@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
+use resyncd_fetch::{BytesObserver, RequestObserver};
 
 use super::families::{
     APPLY_DELAY, CHANGES, COMMIT_TASKS, Family, POLLS, RECEIVED_BYTES, REQUESTS,
@@ -199,33 +200,10 @@ impl SourceCounters {
         Some(taken.load(Ordering::Relaxed).wrapping_add(all))
     }
 
-    /// A request waits until others to the same host have ended, until the result is dropped.
-    #[must_use]
-    pub fn queue(&self) -> CountedWait {
-        CountedWait::new(&self.own, |steps| &steps.queued)
-    }
-
     /// Something waits for what may take any time, until the result is dropped.
     #[must_use]
     pub fn wait(&self) -> CountedWait {
         CountedWait::new(&self.own, |steps| &steps.waiting)
-    }
-
-    /// Counts an HTTP request. `kind`: what it was for. `result`: of [`result_of_status`], or the code of an error.
-    pub fn count_request(&self, kind: &'static str, result: &'static str) {
-        self.step();
-        let labels = [&*self.source, kind, result];
-        self.all.requests.with_label_values(&labels).inc();
-    }
-
-    /// Counts the bytes of bodies of requests of a kind.
-    #[must_use]
-    pub fn received(&self, kind: &'static str) -> ByteCounter {
-        let labels = [&*self.source, kind];
-        ByteCounter {
-            bytes: self.all.received.with_label_values(&labels),
-            of: self.clone(),
-        }
     }
 
     /// Counts the tasks whose results were committed together.
@@ -293,18 +271,25 @@ impl SourceCounters {
     }
 }
 
-/// Counts bytes.
-#[derive(Clone)]
-pub struct ByteCounter {
-    bytes: IntCounter,
-    of: SourceCounters,
-}
+impl RequestObserver for SourceCounters {
+    fn queue(&self) -> Box<dyn Send + Sync> {
+        Box::new(CountedWait::new(&self.own, |steps| &steps.queued))
+    }
 
-impl ByteCounter {
-    /// Counts bytes that were received.
-    pub fn add(&self, bytes: usize) {
-        self.bytes.inc_by(bytes as u64);
-        self.of.step();
+    fn count_request(&self, kind: &'static str, result: Result<u16, &'static str>) {
+        self.step();
+        let result = result.map_or_else(|code| code, result_of_status);
+        let labels = [&*self.source, kind, result];
+        self.all.requests.with_label_values(&labels).inc();
+    }
+
+    fn received(&self, kind: &'static str) -> BytesObserver {
+        let received = self.all.received.with_label_values(&[&*self.source, kind]);
+        let counters = self.clone();
+        Box::new(move |bytes| {
+            received.inc_by(bytes as u64);
+            counters.step();
+        })
     }
 }
 
@@ -357,8 +342,7 @@ const COMMON: [(u16, &str); 21] = [
 ];
 
 /// The result of a request that was answered: the status, or the class of one that is rare. A server can't make up others.
-#[must_use]
-pub fn result_of_status(status: u16) -> &'static str {
+fn result_of_status(status: u16) -> &'static str {
     match COMMON.iter().find(|(common, _)| *common == status) {
         Some((_, label)) => label,
         None => match status / 100 {
@@ -408,11 +392,11 @@ mod tests {
         let other = counters.of_source("other");
         source.begin_set(7, "https://example.org/a");
         other.begin_set(7, "https://example.org/b");
-        source.count_request("content", result_of_status(404));
-        source.count_request("content", "timeout");
+        source.count_request("content", Ok(404));
+        source.count_request("content", Err("timeout"));
         let received = source.received("documents");
-        received.add(5);
-        received.add(6);
+        received(5);
+        received(6);
         source.observe_commit(3);
         source.observe_delay("notification", Duration::from_millis(30));
         source.count_poll(7, PollOutcome::Complete);

@@ -77,7 +77,7 @@ families! {
     HOOK_POSITION: Gauge "resyncd_hook_position" ["source", "hook"]
         "The number of the feed up to which the hook has accepted everything.";
     HOOK_BEHIND: Gauge "resyncd_hook_behind_entries" ["source", "hook"]
-        "Entries of the feed, of all Sources, that follow that number, also those that were removed since.";
+        "Entries of the feed, of all Sources, that follow that number.";
     HOOK_FAILING: Gauge "resyncd_hook_failing_since_timestamp_seconds" ["source", "hook"]
         "Since when the hook fails. Absent while it does not.";
     HOOK_RUNS: Counter "resyncd_hook_runs_total" ["source", "hook", "outcome"]

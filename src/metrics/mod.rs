@@ -15,8 +15,6 @@ mod families;
 mod process;
 mod samples;
 
-pub use counters::{
-    ByteCounter, CountedWait, Counters, PollOutcome, SourceCounters, result_of_status,
-};
+pub use counters::{CountedWait, Counters, PollOutcome, SourceCounters};
 pub use exposition::{ExpositionError, exposition};
 pub use families::{FAMILIES, Family, MetricKind};

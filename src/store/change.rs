@@ -1,10 +1,9 @@
 //! Changes of resources, as documents state them and transactions apply them.
 
 use chrono::{DateTime, Utc};
-use resourcesync::{ChangeFrequency, ChangeKind, ContentInfo, Link, SourceTime};
-use resyncd_core::{Announced, ResourceUri, is_plausible};
-
-use crate::protocol::{LinkedResource, Standing};
+use resourcesync::entries::ChangeFrequency;
+use resourcesync::{ChangeKind, ContentInfo, Link, SourceTime};
+use resyncd_core::{Announced, LinkedResource, ResourceUri, Standing, is_plausible};
 
 /// The kind of document that stated a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

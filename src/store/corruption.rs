@@ -151,6 +151,17 @@ pub(super) fn set_aside(database: &Path) -> std::io::Result<PathBuf> {
     let mut names = (1..=MOST_ASIDE).map(aside);
     let free = names.find(|suffix| !beside(database, suffix).exists());
     let suffix = free.unwrap_or_else(|| aside(MOST_ASIDE));
+    rename(database, &suffix)
+}
+
+/// Renames a database that another one replaces, with the files beside it, to names that are free.
+pub(super) fn replace(database: &Path) -> std::io::Result<PathBuf> {
+    let mut names = (1_u64..).map(|number| format!(".replaced-{number}"));
+    let free = names.find(|suffix| !beside(database, suffix).exists());
+    rename(database, &free.unwrap_or_default())
+}
+
+fn rename(database: &Path, suffix: &str) -> std::io::Result<PathBuf> {
     for companion in ["", "-wal", "-shm"] {
         let to = beside(database, &format!("{suffix}{companion}"));
         match std::fs::rename(beside(database, companion), &to) {
@@ -161,14 +172,14 @@ pub(super) fn set_aside(database: &Path) -> std::io::Result<PathBuf> {
             renamed => renamed?,
         }
     }
-    Ok(beside(database, &suffix))
+    Ok(beside(database, suffix))
 }
 
 fn aside(number: u32) -> String {
     format!(".damaged-{number}")
 }
 
-fn beside(database: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

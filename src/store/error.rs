@@ -25,6 +25,9 @@ pub enum StoreError {
         /// The number of the schema that this program knows.
         known: i64,
     },
+    /// A file is no sound database of resyncd.
+    #[error("{0} is no backup that can be restored: {1}")]
+    NoBackup(PathBuf, String),
     /// An integrity check found damage.
     #[error("database: {0}")]
     Damaged(String),
@@ -41,6 +44,14 @@ pub enum StoreError {
         path: String,
         /// SQLite's error.
         error: Arc<rusqlite::Error>,
+    },
+    /// The disk of the database has too little space for a transaction.
+    #[error("only {free} bytes are free on the disk of {folder}")]
+    NoSpace {
+        /// The folder of the database.
+        folder: PathBuf,
+        /// The bytes that are free.
+        free: u64,
     },
     /// SQLite failed, or a column holds a value that this program never writes.
     #[error("database: {0}")]
@@ -92,8 +103,9 @@ impl StoreError {
             Self::OtherSchema { found, known, .. } if found > known => "newer-schema",
             Self::OtherSchema { .. } => "earlier-schema",
             Self::Folder(..) => "state-folder",
+            Self::NoBackup(..) => "backup-unusable",
             Self::Thread(_) => "store-thread",
-            Self::DiskFull { .. } => "disk-full",
+            Self::DiskFull { .. } | Self::NoSpace { .. } => "disk-full",
             Self::Sqlite(error) => sqlite_code(error),
             Self::Commit(error) => sqlite_code(error),
             Self::Damaged(_) => "database-damaged",

@@ -2,10 +2,14 @@
 //!
 //! It holds the secrets that are shared with hubs. A unit of systemd may create it with that mode; elsewhere this does.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+
+use resyncd_mirror::FileLock;
+
+use super::error::StoreError;
 
 /// The beginning of the names of all files in it.
 const OWN: &str = "resyncd";
@@ -47,8 +51,42 @@ pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// The name of the lock file.
+const LOCK: &str = "resyncd.lock";
+
+/// Locks the folder against other processes.
+///
+/// # Errors
+/// [`StoreError::Locked`], or an error of the system.
+pub(super) fn lock(folder: &Path) -> Result<FileLock, StoreError> {
+    let failed = |error| StoreError::Folder(folder.to_owned(), error);
+    let lock = open_lock(&folder.join(LOCK)).map_err(failed)?;
+    FileLock::try_new(lock).map_err(|error| match error {
+        TryLockError::WouldBlock => StoreError::Locked(folder.to_owned()),
+        TryLockError::Error(error) => failed(error),
+    })
+}
+
+/// Whether it is certain that no process works on the folder.
+pub(super) fn is_free(folder: &Path) -> bool {
+    match File::open(folder.join(LOCK)) {
+        Ok(lock) => FileLock::try_new(lock).is_ok(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// The error of a folder on whose disk less than `least` bytes are free.
+pub(super) fn lacks_space(folder: &Path, least: u64) -> Option<StoreError> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    (free < least).then(|| StoreError::NoSpace {
+        folder: folder.to_owned(),
+        free,
+    })
+}
+
 /// Creates the lock file, unless it exists.
-pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+fn open_lock(path: &Path) -> io::Result<File> {
     let lock = OpenOptions::new()
         .write(true)
         .create(true)

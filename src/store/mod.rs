@@ -32,7 +32,7 @@
 //!   connections and threads of their own: neither waits for a thread of the runtime.
 //! - A worker that waits for something is woken by a [`Wake`], sent after the commit that brought it.
 //!
-//! This module knows values of [`protocol`](crate::protocol) and [`resyncd_core`], and neither the network nor the mirror.
+//! This module knows values of [`resyncd_core`], and neither the network nor the mirror.
 //! Callers pass the time, except where it must be that of the write, such as for leases and for the first number of a new feed.
 
 #![allow(clippy::disallowed_types, reason = "SQL stands here, and nowhere else")]
@@ -64,8 +64,8 @@ mod wake;
 mod write_health;
 mod writer;
 
-use std::fs::TryLockError;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -75,7 +75,7 @@ pub use audit_db::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
     StatementKind,
 };
-pub use backup::{back_up, copy_state};
+pub use backup::{KnownMirror, back_up, copy_state, restore};
 pub use change::{Change, Origin, VersionRule};
 use corruption::{Check, Damage};
 pub use error::StoreError;
@@ -135,14 +135,19 @@ pub use tx::versions::{DueVersions, VersionResult};
 pub use unreadable::UnreadableRow;
 use unreadable::UnreadableRows;
 pub use wake::Wake;
+pub use write_health::WriteFailure;
 use write_health::WriteHealth;
 pub use writer::Writing;
 use writer::{Tx, Writer};
 
 use crate::clock;
 
+/// Less free space than this, in bytes, is not enough for the transactions that come next.
+const LEAST_SPACE: u64 = 1 << 20;
+
 /// The database. Share it in an [`Arc`]; dropping the last one closes it.
 pub struct Store {
+    folder: PathBuf,
     // Fields are dropped in this order. The check only reads.
     _check: Option<Check>,
     // The query threads close before the writer: only a connection that can write removes the log when it is the last to close.
@@ -165,6 +170,24 @@ pub struct Store {
 }
 
 impl Store {
+    /// Whether a folder is known to have a database.
+    pub fn exists(folder: &Path) -> bool {
+        folder.join(schema::DATABASE).exists()
+    }
+
+    /// Whether it is certain that no process works on a folder.
+    pub fn is_free(folder: &Path) -> bool {
+        folder::is_free(folder)
+    }
+
+    /// The ids of the mirrors that the database of a folder knows, by their Sources, also while a process works on it.
+    ///
+    /// # Errors
+    /// An error of the database; it is not changed.
+    pub fn known_mirrors(folder: &Path) -> Result<HashMap<String, KnownMirror>, StoreError> {
+        backup::known_mirrors(folder)
+    }
+
     /// Opens, or creates, the database in a folder, and locks the folder against other processes.
     ///
     /// A file that is not a database, and a damaged one, is renamed and replaced by a new one. A small database is checked for damage
@@ -175,11 +198,7 @@ impl Store {
     pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
         let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
         folder::prepare(folder).map_err(folder_error)?;
-        let lock = folder::open_lock(&folder.join("resyncd.lock")).map_err(folder_error)?;
-        let lock = FileLock::try_new(lock).map_err(|error| match error {
-            TryLockError::WouldBlock => StoreError::Locked(folder.to_owned()),
-            TryLockError::Error(error) => folder_error(error),
-        })?;
+        let lock = folder::lock(folder)?;
         let path = folder.join(schema::DATABASE);
         let damage = Arc::new(Damage::of(&path));
         let unreadable = Arc::new(UnreadableRows::default());
@@ -224,6 +243,7 @@ impl Store {
             false => Some(Check::begin(&path, Arc::clone(&damage))?),
         };
         Ok(Arc::new(Self {
+            folder: folder.to_owned(),
             _check: check,
             writer,
             arrivals: Arrivals::default(),
@@ -316,10 +336,15 @@ impl Store {
         self.writer.submit(job)
     }
 
-    /// Whether the database can be written. After a write has failed, this tries one: no other job may have anything to write by
-    /// now. It changes nothing, but is as long as the longest delivery that could not be stored.
+    /// Whether the database can be written. A full disk counts at once as a delivery of `LEAST_SPACE` bytes that could not be stored. After a
+    /// write has failed, this tries one: no other job may have anything to write by now. It changes nothing, but is as long as the longest
+    /// delivery that could not be stored.
     pub async fn writable(self: &Arc<Self>) -> Result<(), StoreError> {
-        if !self.write_health.has_failed() {
+        if let Some(error) = folder::lacks_space(&self.folder, LEAST_SPACE) {
+            self.write_health.note_refused(LEAST_SPACE, &error);
+            return Err(error);
+        }
+        if self.write_health.failure().is_none() {
             return Ok(());
         }
         let refused = self.write_health.refused();
@@ -335,6 +360,13 @@ impl Store {
         }
         self.write_health.note_fitting(refused);
         Ok(())
+    }
+
+    /// Why the database can't be written; see [`writable`](Self::writable).
+    pub async fn write_failure(self: &Arc<Self>) -> Option<WriteFailure> {
+        // A failure is noted.
+        let _ = self.writable().await;
+        self.write_health.failure()
     }
 
     /// Whether what the listeners need works: returns when the writer and a thread for look-ups have answered. An error is an

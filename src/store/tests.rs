@@ -118,6 +118,7 @@ fn coverage(until: i64) -> Coverage {
 fn end() -> DocumentEnd {
     DocumentEnd::new(DeletionRules {
         max_share: 0.1,
+        of_absence: false,
         holds_all: false,
     })
 }

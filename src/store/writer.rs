@@ -34,6 +34,7 @@ pub(super) struct Tx<'a> {
     /// Whether a job could not write although the transaction continues.
     has_write_failed: bool,
     damage: &'a Damage,
+    write_health: &'a WriteHealth,
     /// The error on which SQLite has rolled back the complete transaction, as it does when the disk is full.
     aborted: Option<Arc<rusqlite::Error>>,
 }
@@ -51,7 +52,10 @@ impl Tx<'_> {
     /// Notes the error of a job if its cause concerns all jobs.
     fn note(&mut self, error: &StoreError) {
         self.damage.note(error);
-        self.has_write_failed |= error.is_write_failure();
+        if error.is_write_failure() {
+            self.write_health.note_failed(error);
+            self.has_write_failed = true;
+        }
     }
 }
 
@@ -372,6 +376,7 @@ impl Writes {
             aborted: None,
             has_write_failed: false,
             damage: &self.damage,
+            write_health: &self.write_health,
         };
         let replies: Vec<Reply> = jobs.map(|job| job(&mut tx)).collect();
         let outcome = match tx.aborted {
@@ -386,13 +391,12 @@ impl Writes {
         }
         match &outcome {
             Err(error) => {
-                let error = StoreError::Commit(Arc::clone(error));
+                let error = StoreError::writing(connection, Arc::clone(error));
                 self.damage.note(&error);
-                self.write_health.note_failed();
+                self.write_health.note_failed(&error);
             }
-            Ok(()) if tx.has_write_failed => self.write_health.note_failed(),
             // A transaction without changes proves nothing.
-            Ok(()) if connection.total_changes() == changes => {}
+            Ok(()) if tx.has_write_failed || connection.total_changes() == changes => {}
             Ok(()) => self.write_health.note_fitting(0),
         }
         tx.wakes.extend(tx.feed.map(Wake::Feed));

@@ -6,7 +6,7 @@ use chrono::{SecondsFormat, TimeDelta};
 use futures_util::future::join_all;
 use resyncd::clock;
 use resyncd::config::Filter;
-use resyncd::protocol::{LinkRules, MediaRange};
+use resyncd_core::{LinkRules, MediaRange};
 use url::Url;
 
 use crate::callback::callback_site::{

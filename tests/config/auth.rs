@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use resyncd::config::{Config, ConfigFaults, Environment, Source};
-use resyncd::protocol::Redaction;
+use resyncd_core::Redaction;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;

@@ -1,10 +1,12 @@
 //! Conditional requests for resources: unchanged bytes are not downloaded again, and bytes that must have changed are
 //! requested unconditionally.
 
+use std::time::Duration;
+
 use resyncd_testkit::{ChannelHub, SampleOptions};
 
 use super::faults::until_retried;
-use crate::support::{NAME, Rig, SET, path_of, resources};
+use crate::support::{NAME, Rig, SET, path_of, resources, time};
 
 const PATH: &str = "/set1/res/r0001.txt";
 
@@ -13,6 +15,8 @@ async fn rig(digests: bool) -> Rig {
         SampleOptions {
             digests,
             hub: ChannelHub::None,
+            // Of the last day, it would be asked for again whether a resource is unchanged.
+            start: Some(time("2020-01-01T00:00:00Z")),
             ..resources(3)
         },
         |_| {},
@@ -25,6 +29,7 @@ async fn rig(digests: bool) -> Rig {
 /// Announces an update of `r0001.txt` whose bytes are the same. Returns the numbers of its requests and of 304 answers.
 async fn touch(rig: &Rig) -> (u64, u64) {
     let bytes = rig.source.state(SET)[&rig.uri("r0001.txt")].clone();
+    rig.source.advance(Duration::from_secs(1));
     let at = rig.source.update(SET, "r0001.txt", bytes);
     rig.operator.poll(NAME).await;
     rig.until("in sync", |set| {

@@ -72,6 +72,55 @@ async fn many_deletions_at_once_wait_for_approval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn absence_of_most_of_a_small_set_waits_for_approval() {
+    let rig = Rig::start_with(polled(100), |_| {}).await;
+    rig.settled().await;
+    for number in 0..95 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.refresh_resource_list(SET);
+    rig.operator.poll(NAME).await;
+    let set = rig.until("held back", |set| set.held_deletions == 95).await;
+    assert_eq!(set.resources, 100);
+    assert!(rig.mirrored("r0000.txt").is_some());
+    rig.operator.post(&format!("/sources/{NAME}/approve")).await;
+    rig.until("applied", |set| {
+        set.resources == 5 && set.state == "in-sync"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn absence_of_a_few_resources_of_a_small_set_is_applied() {
+    let rig = Rig::start_with(polled(20), |_| {}).await;
+    rig.settled().await;
+    for number in 0..10 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.refresh_resource_list(SET);
+    rig.operator.poll(NAME).await;
+    rig.until("applied", |set| {
+        set.resources == 10 && set.state == "in-sync"
+    })
+    .await;
+}
+
+/// What a Change List states needs no guess.
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_of_most_of_a_small_set_is_applied_where_it_is_stated() {
+    let rig = Rig::start(resources(100)).await;
+    rig.idle().await;
+    for number in 0..95 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until("applied", |set| {
+        set.resources == 5 && set.state == "in-sync"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn deletions_held_back_are_dropped_when_the_resources_return_to_the_list() {
     let rig = Rig::start_with(polled(300), |config| {
         config.sources[0].poll_interval = Duration::from_secs(1);

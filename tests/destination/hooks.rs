@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use resyncd::config::{Hook, HookAction, WebhookSecret};
-use resyncd::protocol::{FeedNews, WebhookRequest};
 use resyncd::status::{HookStatus, SourceStatus};
+use resyncd_fetch::{FeedNews, WebhookRequest};
 use tokio::net::TcpListener;
 use url::Url;
 

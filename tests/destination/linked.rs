@@ -2,8 +2,8 @@
 
 use resourcesync::{Algorithm, ContentInfo, Digest, Link};
 use resyncd::config::{Baseline, Config, Filter};
-use resyncd::protocol::{LinkRules, MediaRange, Selection};
 use resyncd::status::{HeldDeletion, SetStatus};
+use resyncd_core::{LinkRules, MediaRange, Selection};
 use resyncd_testkit::{ChannelHub, DumpOptions, Fault, SampleOptions, SampleSource};
 use serde_json::json;
 

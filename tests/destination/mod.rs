@@ -30,6 +30,7 @@ mod moved;
 mod notifications;
 mod order;
 mod own_change_dumps;
+mod pace;
 mod packages;
 mod packing;
 mod page;

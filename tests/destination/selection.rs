@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use resyncd::config::{Config, Filter};
-use resyncd::protocol::{MediaRange, Selection};
+use resyncd_core::{MediaRange, Selection};
 use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 
 use crate::support::{FeedLine, Rig, eventually, resources, soon};

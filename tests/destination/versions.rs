@@ -10,8 +10,8 @@ use axum::response::IntoResponse;
 use parking_lot::Mutex;
 use resourcesync::{Entry, Link, SourceTime};
 use resyncd::config::Config;
-use resyncd::protocol::version_name;
 use resyncd::status::{ResourceVersion, VersionsStatus};
+use resyncd_core::version_name;
 use resyncd_testkit::{ChannelHub, Fault, SampleOptions};
 use url::Url;
 
@@ -169,7 +169,7 @@ impl Archive {
 }
 
 fn http_date(at: SourceTime) -> String {
-    resyncd::protocol::format_http_date(at).unwrap()
+    resyncd_fetch::format_http_date(at).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

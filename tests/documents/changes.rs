@@ -418,7 +418,8 @@ async fn all_change_lists_of_a_capability_list_are_read() {
 async fn packages_in_a_change_list_are_not_resources() {
     let site = Site::with_lists(&resource_list(&listed("/a"))).await;
     site.put("/a", "a");
-    for name in ["/1.tar.xz", "/2"] {
+    let names = ["/1.tar.xz", "/2", "/3", "/4.tar.xz"];
+    for name in names {
         site.put(name, "an archive");
     }
     let span = "from=\"2026-03-01T00:00:00Z\" until=\"2026-03-02T00:00:00Z\"";
@@ -426,6 +427,14 @@ async fn packages_in_a_change_list_are_not_resources() {
         + &entry(
             "/2",
             &format!("<rs:md {span} type=\"application/x-7z-compressed\"/>"),
+        )
+        + &entry(
+            "/3",
+            &format!("<rs:md {span} type=\"application/x-tar+xz\"/>"),
+        )
+        + &entry(
+            "/4.tar.xz",
+            &format!("<rs:md {span} capability=\"changedump\"/>"),
         );
     let mixed = packages.clone() + &changed("/b", "created", "02T00:00:00");
     site.put("/b", "b");
@@ -449,9 +458,28 @@ async fn packages_in_a_change_list_are_not_resources() {
         })
         .await;
     assert_eq!((set.pending, set.failed), (0, 0));
-    for name in ["/1.tar.xz", "/2"] {
+    for name in names {
         assert_eq!(follower.site.hits(name), 0, "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_of_no_stated_type_in_a_change_list_is_no_resource() {
+    let site = Site::with_lists(&resource_list(&listed("/a"))).await;
+    site.put("/a", "a");
+    site.put("/1", "7z");
+    let md = "<rs:md from=\"2026-03-01T00:00:00Z\" until=\"2026-03-02T00:00:00Z\" \
+        type=\"application/octet-stream\"/>";
+    site.put("/changes.xml", &change_list(&entry("/1", md)));
+    let follower = Follower::start(site).await;
+    let set = follower
+        .until("unsupported", |set| {
+            let error = set.error.as_ref();
+            error.is_some_and(|error| error.code == "unsupported-package")
+        })
+        .await;
+    assert_eq!((set.state.as_str(), set.resources), ("failing", 1));
+    assert_eq!(set.synced_until.as_deref(), Some("2026-03-01T00:00:00Z"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -533,4 +561,39 @@ async fn window_of_changes_that_moves_on_is_followed() {
         .until_mirrored(&[("/a", "0"), ("/b", "0"), ("/c", "0")])
         .await;
     assert!(set.gaps.is_empty(), "{set:?}");
+}
+
+/// As a cache in front of the Source answers that has not expired yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn former_version_is_not_taken_for_the_announced_one() {
+    let former = ("last-modified", "Sun, 01 Feb 2026 00:00:00 GMT");
+    // It answers 304 where it is asked with an ETag.
+    let headers: [&[_]; 2] = [&[former, ("etag", "\"1\"")], &[former]];
+    let list = resource_list(&(listed("/a") + &listed("/b")));
+    let site = Site::with_lists(&list).await;
+    for (path, headers) in ["/a", "/b"].into_iter().zip(headers) {
+        site.put_bytes(path, headers, b"first".to_vec());
+    }
+    let follower = Follower::start(site).await;
+    follower
+        .until_mirrored(&[("/a", "first"), ("/b", "first")])
+        .await;
+    let hits = ["/a", "/b"].map(|path| follower.site.hits(path));
+    let now = chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ");
+    let inside = format!("<lastmod>{now}</lastmod><rs:md change=\"updated\"/>");
+    let changes = entry("/a", &inside) + &entry("/b", &inside);
+    for path in ["/a", "/b"] {
+        // A cache forwards such a request.
+        let (asked, newer) = (("cache-control", "no-cache"), [("etag", "\"2\"")]);
+        follower
+            .site
+            .put_variant(path, asked, &newer, b"second".to_vec());
+    }
+    follower.site.put("/changes.xml", &change_list(&changes));
+    follower.poll().await;
+    follower
+        .until_mirrored(&[("/a", "second"), ("/b", "second")])
+        .await;
+    let found = ["/a", "/b"].map(|path| follower.site.hits(path));
+    assert_eq!(found, hits.map(|before| before + 2));
 }

@@ -1,9 +1,15 @@
 //! Representations as servers negotiate them: by media type, and coded.
 
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, ZlibEncoder};
 use resourcesync::{Algorithm, Digest};
 use resyncd::status::StatusError;
 
-use crate::documents::site::{Follower, Site, entry, gzip, resource_list};
+use crate::documents::site::{
+    Follower, Site, change_list, changed, entry, gzip, listed, resource_list,
+};
 
 const TEXT: &[u8] =
     b"a text that is long enough to be compressed, compressed, compressed, and again compressed";
@@ -90,6 +96,77 @@ async fn page_in_place_of_another_type_is_reported_unless_a_digest_proves_it() {
     follower.until("mirrored", |set| set.resources == 1).await;
 }
 
+/// A page for signing in, where no entry states a type, as in each sitemap.
+#[tokio::test(flavor = "multi_thread")]
+async fn page_in_place_of_a_file_is_reported_where_no_type_is_stated() {
+    const PAGE: &str = "<html>Please sign in</html>";
+    let html = [("content-type", "text/html; charset=utf-8")];
+    let is_reported = |error: &StatusError| error.code == "type-mismatch";
+    let files = ["/a.pdf", "/b", "/old.php"];
+    let pages = ["/c", "/d.html", "/e.jsp", "/File:Photo.jpg"];
+    let entries: String = files
+        .iter()
+        .chain(&pages)
+        .map(|path| listed(path))
+        .collect();
+    let site = Site::with_lists(&resource_list(&entries)).await;
+    for path in files {
+        let pdf = [("content-type", "application/pdf")];
+        site.put_bytes(path, &pdf, b"%PDF".to_vec());
+    }
+    for path in pages {
+        site.put_bytes(path, &html, b"<html>first".to_vec());
+    }
+    let follower = Follower::start(site).await;
+    let mirrored = |pages: &'static str, more: &[(&'static str, &'static str)]| {
+        let mut expected: Vec<(&str, &str)> = vec![
+            ("/File:Photo.jpg", pages),
+            ("/a.pdf", "%PDF"),
+            ("/b", "%PDF"),
+            ("/c", pages),
+            ("/d.html", pages),
+            ("/e.jsp", pages),
+            ("/old.php", "%PDF"),
+        ];
+        expected.extend(more);
+        expected.sort_unstable();
+        expected
+    };
+    follower.until_mirrored(&mirrored("<html>first", &[])).await;
+
+    let site = &follower.site;
+    site.put_bytes("/login", &html, PAGE.as_bytes().to_vec());
+    let new = ["/new.xml", "/new.JPG", "/new"];
+    for path in files.iter().chain(&new) {
+        site.put_redirect(path, "/login");
+    }
+    for path in pages {
+        site.put_bytes(path, &html, b"<html>second".to_vec());
+    }
+    let at = "02T00:00:00";
+    let updated = files
+        .iter()
+        .chain(&pages)
+        .map(|path| changed(path, "updated", at));
+    let created = new.iter().map(|path| changed(path, "created", at));
+    let changes: String = updated.chain(created).collect();
+    site.put("/changes.xml", &change_list(&changes));
+    follower.poll().await;
+    let set = follower
+        .until("reported", |set| {
+            set.resources == 8
+                && set.pending + set.failed == 5
+                && set.error.as_ref().is_some_and(is_reported)
+        })
+        .await;
+    assert_eq!(set.state, "catching-up");
+    let expected = mirrored("<html>second", &[("/new", PAGE)]);
+    let expected = expected
+        .iter()
+        .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+    assert_eq!(follower.mirrored(), expected.collect::<Vec<_>>());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn coded_bytes_are_published_as_what_is_stated_describes_them() {
     let (coded, zipped) = ([("content-encoding", "gzip")], gzip(TEXT));
@@ -103,13 +180,65 @@ async fn coded_bytes_are_published_as_what_is_stated_describes_them() {
         site.put_bytes("/a", &coded, zipped.clone());
         until_mirrored(site, bytes, coding).await;
     }
-    // A coding that can't be decoded, and a header that was left on.
-    let site = site_of("").await;
-    site.put_bytes("/a", &[("content-encoding", "br")], TEXT.to_vec());
-    until_mirrored(site, TEXT, Some("br")).await;
+    // A header that was left on.
     let site = site_of(&stated(TEXT)).await;
     site.put_bytes("/a", &coded, TEXT.to_vec());
     until_mirrored(site, TEXT, None).await;
+}
+
+/// Bytes in the format of zlib, and without it.
+fn deflated(bytes: &[u8]) -> [Vec<u8>; 2] {
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
+    let mut raw = DeflateEncoder::new(Vec::new(), Compression::fast());
+    zlib.write_all(bytes).unwrap();
+    raw.write_all(bytes).unwrap();
+    [zlib.finish().unwrap(), raw.finish().unwrap()]
+}
+
+/// As stores of objects and others send them, unasked.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_are_decoded_whatever_list_of_codings_is_stated() {
+    let [zlib, raw] = deflated(TEXT);
+    let cases = [
+        ("/a", "gzip,aws-chunked", gzip(TEXT)),
+        ("/b", "aws-chunked", TEXT.to_vec()),
+        ("/c", "gzip,", gzip(TEXT)),
+        ("/d", "X-GZIP", gzip(TEXT)),
+        ("/e", "deflate", zlib),
+        ("/f", "deflate", raw.clone()),
+        ("/g", "deflate, gzip", gzip(&raw)),
+        ("/h", "deflate, gzip", TEXT.to_vec()),
+    ];
+    let entries: String = cases.iter().map(|(path, ..)| listed(path)).collect();
+    let site = Site::with_lists(&resource_list(&entries)).await;
+    let [zlib, _] = deflated(&site.expand(&resource_list(&entries)));
+    site.put_bytes("/list.xml", &[("content-encoding", "deflate")], zlib);
+    let [_, raw] = deflated(&site.expand(&change_list("")));
+    site.put_bytes("/changes.xml", &[("content-encoding", "deflate")], raw);
+    for (path, coding, bytes) in &cases {
+        site.put_bytes(path, &[("content-encoding", coding)], bytes.clone());
+    }
+    let text = std::str::from_utf8(TEXT).unwrap();
+    let expected: Vec<(&str, &str)> = cases.iter().map(|(path, ..)| (*path, text)).collect();
+    Follower::start(site).await.until_mirrored(&expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coding_that_cannot_be_decoded_is_reported_and_not_stored() {
+    let coded = b"\x8b\x05\x80 like brotli".to_vec();
+    let is_reported =
+        |error: &StatusError| error.code == "unsupported-coding" && error.message.contains("br");
+    for path in ["/a", "/list.xml"] {
+        let site = site_of("").await;
+        site.put_bytes(path, &[("content-encoding", "br")], coded.clone());
+        let follower = Follower::start(site).await;
+        let set = follower
+            .until("reported", |set| {
+                set.error.as_ref().is_some_and(is_reported)
+            })
+            .await;
+        assert_eq!(set.resources, 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

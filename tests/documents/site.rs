@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::LOCATION;
+use axum::http::header::{ETAG, IF_NONE_MATCH, LOCATION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
@@ -130,7 +130,8 @@ impl Site {
         pages.hits.get(path).copied().unwrap_or_default()
     }
 
-    fn expand(&self, page: &str) -> Vec<u8> {
+    /// A page with the base URL of the site.
+    pub(crate) fn expand(&self, page: &str) -> Vec<u8> {
         page.replace("{site}", &self.base).into_bytes()
     }
 }
@@ -171,6 +172,12 @@ fn answer(pages: &Mutex<Pages>, path: &str, headers: &HeaderMap) -> Response {
     match page.cloned() {
         Some(page) if page.headers.contains_key(LOCATION) => {
             (StatusCode::FOUND, page.headers).into_response()
+        }
+        Some(page)
+            if page.headers.contains_key(ETAG)
+                && page.headers.get(ETAG) == headers.get(IF_NONE_MATCH) =>
+        {
+            (StatusCode::NOT_MODIFIED, page.headers).into_response()
         }
         Some(page) => (page.headers, Body::from(page.bytes)).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
@@ -283,21 +290,29 @@ impl Follower {
         .await
     }
 
+    /// The pages that the mirror holds, with their paths.
+    pub(crate) fn mirrored(&self) -> Vec<(String, String)> {
+        let host = self.site.base.trim_start_matches("http://");
+        let found = files(&self.destination.config.sources[0].mirror).into_iter();
+        found
+            .map(|(path, bytes)| {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                (path.trim_start_matches(host).to_owned(), text)
+            })
+            .collect()
+    }
+
     /// Waits until the mirror holds exactly these pages, and every set is in sync without an error.
     pub(crate) async fn until_mirrored(&self, pages: &[(&str, &str)]) -> SetStatus {
-        let host = self.site.base.trim_start_matches("http://").to_owned();
         let expected: Vec<(String, String)> = pages
             .iter()
-            .map(|(path, text)| (format!("{host}{path}"), (*text).to_owned()))
+            .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()))
             .collect();
         eventually(
             "pages mirrored",
             Some(self.destination.wakes()),
             async || {
-                let found = files(&self.destination.config.sources[0].mirror).into_iter();
-                let found: Vec<(String, String)> = found
-                    .map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned()))
-                    .collect();
+                let found = self.mirrored();
                 if found == expected {
                     Ok(())
                 } else {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use futures_util::{StreamExt, stream};
-use resyncd::config::{self, HttpConfig};
-use resyncd::fetch::{
-    AllowedHosts, Bounds, Client, FetchError, HubAnswer, PartialPackage, SizeLimit,
-};
+use resyncd::config;
 use resyncd_core::{HubUri, ResourceUri, TopicUri};
+use resyncd_fetch::{
+    AllowedHosts, Bounds, Client, FetchError, HttpSettings, HubAnswer, PartialPackage, SizeLimit,
+};
 use resyncd_testkit::SampleSource;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -38,24 +38,26 @@ pub(crate) const UNREACHED: Duration = Duration::from_secs(3600);
 
 /// A client that may connect to loopback, with short pauses between its tries.
 pub(crate) fn client(timeout: Duration) -> Client {
-    let http = HttpConfig {
+    let http = HttpSettings {
         allow_private_addresses: true,
         timeout,
-        ..HttpConfig::default()
+        ..HttpSettings::default()
     };
-    Client::new(&http).unwrap().with_document_retries(Bounds {
-        tries: 2,
-        first: Duration::from_millis(1),
-        longest: Duration::from_millis(2),
-    })
+    Client::new(&http, resyncd::clock::now)
+        .unwrap()
+        .with_document_retries(Bounds {
+            tries: 2,
+            first: Duration::from_millis(1),
+            longest: Duration::from_millis(2),
+        })
 }
 
 /// Fetches a URL as a document, as a resource and as a package; returns the lengths or the error codes.
 pub(crate) async fn fetch_all(client: &Client, url: &Url) -> [Result<u64, &'static str>; 3] {
     let document = client.get_document(url, None, LIMIT).await;
     let document = document.map(|fetched| match fetched {
-        resyncd::fetch::DocumentAnswer::Document(document) => document.bytes_len(),
-        resyncd::fetch::DocumentAnswer::NotModified => panic!("the request was unconditional"),
+        resyncd_fetch::DocumentAnswer::Document(document) => document.bytes_len(),
+        resyncd_fetch::DocumentAnswer::NotModified => panic!("the request was unconditional"),
     });
     let uri = ResourceUri::try_from(url.clone()).unwrap();
     let any = AllowedHosts::any();

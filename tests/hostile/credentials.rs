@@ -9,8 +9,8 @@ use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::Request;
 use axum::http::HeaderMap;
-use resyncd::config::{Config, Credentials};
-use resyncd::fetch::Client;
+use resyncd::config::Config;
+use resyncd_fetch::{Client, Credentials};
 use tokio::net::TcpListener;
 use websub::{Mode, SubscriptionRequest, Verification};
 
@@ -253,11 +253,13 @@ async fn password_is_sent_again_when_a_redirect_returns_to_its_origin() {
     url.set_username("me").unwrap();
     url.set_password(Some("s%40cret")).unwrap();
     let _ = credentials.extract(url);
-    let http = resyncd::config::HttpConfig {
+    let http = resyncd_fetch::HttpSettings {
         allow_private_addresses: true,
         ..Default::default()
     };
-    let client = Client::new(&http).unwrap().with_credentials(&credentials);
+    let client = Client::new(&http, resyncd::clock::now)
+        .unwrap()
+        .with_credentials(&credentials);
     let got = client
         .get_document(&foreign_server.url("/away"), None, 99)
         .await;

@@ -135,6 +135,11 @@ async fn unwritable_state_answers_hubs_503_and_recovers() {
     assert_eq!(deliveries[0].status, Some(503), "{deliveries:?}");
     let not_ready = until_ready(&home, 503).await;
     assert!(not_ready.contains("\"code\":\"database\""), "{not_ready}");
+    let status = home.operator.status().await;
+    let attention = status.attention.first();
+    let attention = attention.unwrap_or_else(|| panic!("{status:#?}"));
+    assert_eq!(attention.code, "database-unwritable");
+    assert!(attention.next_step.contains("state_dir"), "{attention:?}");
     assert_eq!(
         home.until("the status", |_| true).await.state,
         "in-sync",
@@ -149,6 +154,8 @@ async fn unwritable_state_answers_hubs_503_and_recovers() {
     let deliveries = source.publish(&notification).await.unwrap();
     assert!(deliveries[0].is_accepted(), "{deliveries:?}");
     home.settled(&source).await;
+    let attention = home.operator.status().await.attention;
+    assert!(attention.is_empty(), "{attention:?}");
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
@@ -278,6 +285,14 @@ async fn full_file_system_is_reported_and_retried() {
     home.settled(&source).await;
     let ballast = home.folder().join("ballast");
     assert!(fill(&ballast) < 64 * MIB, "not a small file system");
+    // Before anything is to be written.
+    let (status, not_ready) = home.operator.get("/readyz").await;
+    assert_eq!(status, 503, "{not_ready}");
+    assert!(not_ready.contains("\"disk-full\""), "{not_ready}");
+    let attention = home.operator.status().await.attention;
+    let attention = attention.first().unwrap();
+    assert_eq!(attention.code, "database-unwritable");
+    assert!(attention.next_step.contains("free space"), "{attention:?}");
     source.freeze_change_list(SET, true);
     source.update(SET, "r0001.txt", "long ".repeat(MIB));
     let notification = source.notify(SET);
@@ -291,6 +306,8 @@ async fn full_file_system_is_reported_and_retried() {
     }
     home.settled(&source).await;
     until_ready(&home, 200).await;
+    let attention = home.operator.status().await.attention;
+    assert!(attention.is_empty(), "{attention:?}");
     assert_eq!(running.stop().await.code(), Some(0));
 }
 

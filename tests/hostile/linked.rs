@@ -1,7 +1,7 @@
 //! A Source whose entries link to what it has no business to have fetched.
 
 use resyncd::config::{Filter, Source};
-use resyncd::protocol::{LinkRules, MediaRange};
+use resyncd_core::{LinkRules, MediaRange};
 
 use crate::hostile::private_addresses::Canaries;
 use crate::support::files;

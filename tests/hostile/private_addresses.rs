@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use resourcesync::{Algorithm, Digest};
-use resyncd::fetch::{Client, HubAnswer};
 use resyncd_core::HubUri;
+use resyncd_fetch::{Client, HubAnswer};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 use websub::{Mode, SubscriptionRequest};
@@ -342,7 +342,7 @@ async fn sets_hubs_and_indexes_at_private_addresses_are_not_requested() {
 
 /// A client that may connect to [`PUBLIC`] only.
 fn client() -> Client {
-    let http = resyncd::config::HttpConfig {
+    let http = resyncd_fetch::HttpSettings {
         timeout: std::time::Duration::from_secs(5),
         ..Default::default()
     };

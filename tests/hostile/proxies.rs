@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use resyncd::fetch::{Bounds, Client};
+use resyncd_fetch::{Bounds, Client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
@@ -96,16 +96,16 @@ fn client(proxy: &Proxy, more: &str, url: &str) -> Client {
     let folder = tempfile::tempdir().unwrap();
     let http = format!("proxy = \"http://me:s3cr3t@{}\"\n{more}", proxy.address);
     let config = configuration(&folder, &http, url, "bearer = \"${TOKEN}\"");
-    let client = Client::of_config(&config).unwrap();
+    let client = config.client().unwrap();
     let once = Bounds {
         tries: 1,
         ..Bounds::DOCUMENT
     };
     let client = client.with_document_retries(once);
-    client.for_source(&config.sources[0], 600)
+    config.sources[0].client(&client, 600)
 }
 
-async fn get(client: &Client, url: &str) -> Result<(), resyncd::fetch::FetchError> {
+async fn get(client: &Client, url: &str) -> Result<(), resyncd_fetch::FetchError> {
     let url = Url::parse(url).unwrap();
     client.get_document(&url, None, 1 << 20).await.map(drop)
 }

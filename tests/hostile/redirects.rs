@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use resyncd::fetch::AllowedHosts;
 use resyncd_core::{HubUri, ResourceUri, TopicUri};
+use resyncd_fetch::AllowedHosts;
 use websub::{Mode, SubscriptionRequest};
 
 use crate::hostile::bodies::{UNREACHED, client, fetch_all};

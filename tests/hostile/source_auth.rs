@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::{HeaderMap, Version};
 use resyncd::config::{Config, Environment};
-use resyncd::fetch::{AllowedHosts, Client};
 use resyncd_core::ResourceUri;
+use resyncd_fetch::{AllowedHosts, Client};
 use tempfile::TempDir;
 
 use crate::hostile::tls_site::TlsSite;
@@ -244,8 +244,8 @@ async fn certificate_of_the_client_is_shown_to_its_source_only() {
         hub.address
     );
     let config = configuration(&folder, "allow_private_addresses = true", &url, auth);
-    let shared = Client::of_config(&config).unwrap();
-    let client = shared.for_source(&config.sources[0], 600);
+    let shared = config.client().unwrap();
+    let client = config.sources[0].client(&shared, 600);
     let shown = |site: &TlsSite| -> Vec<(String, bool, bool)> {
         let seen = site.seen().into_iter();
         seen.map(|seen| {
@@ -287,8 +287,8 @@ async fn certificate_of_the_client_is_shown_over_http2() {
     let url = own.url("/").to_string();
     let auth = "certificate_file = \"client.pem\"\nbearer = \"${TOKEN}\"";
     let config = configuration(&folder, "allow_private_addresses = true", &url, auth);
-    let shared = Client::of_config(&config).unwrap();
-    let client = shared.for_source(&config.sources[0], 600);
+    let shared = config.client().unwrap();
+    let client = config.sources[0].client(&shared, 600);
     let (limit, any) = (1 << 20, AllowedHosts::any());
     for site in [&own, &other] {
         let uri = ResourceUri::parse(site.url("/resource").as_str()).unwrap();
@@ -326,13 +326,13 @@ async fn further_authority_is_trusted_where_it_is_configured() {
     let folder = tempfile::tempdir().unwrap();
     let url = site.url("/").to_string();
     let mut config = configuration(&folder, "allow_private_addresses = true", &url, "");
-    let client = Client::of_config(&config).unwrap();
+    let client = config.client().unwrap();
     assert!(client.get_document(&site.url("/a"), None, 99).await.is_ok());
     config.http.authorities = Default::default();
-    let client = Client::of_config(&config).unwrap();
-    let quick = resyncd::fetch::Bounds {
+    let client = config.client().unwrap();
+    let quick = resyncd_fetch::Bounds {
         tries: 1,
-        ..resyncd::fetch::Bounds::DOCUMENT
+        ..resyncd_fetch::Bounds::DOCUMENT
     };
     let client = client.with_document_retries(quick);
     let error = client.get_document(&site.url("/a"), None, 99).await;

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use resourcesync::Link;
 use resyncd::config::Filter;
-use resyncd::protocol::LinkRules;
 use resyncd::status::SetStatus;
-use resyncd_core::HubUri;
+use resyncd_core::{HubUri, LinkRules};
 use resyncd_testkit::{ChannelHub, HubOptions, SampleOptions, SampleSource, Submission};
 use tokio::net::TcpListener;
 use url::Url;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use resourcesync::Capability;
 use resyncd::config::{Filter, Source};
-use resyncd::protocol::{LinkRules, MediaRange};
+use resyncd_core::{LinkRules, MediaRange};
 use resyncd_testkit::{Notification, SampleSource};
 use url::Url;
 use websub::{Signature, SignatureMethod};

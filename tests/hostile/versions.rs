@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use resourcesync::{Algorithm, Digest, Link};
-use resyncd::protocol::version_name;
+use resyncd_core::version_name;
 use resyncd_testkit::{ChannelHub, SampleOptions, SampleSource};
 
 use crate::support::process::Home;

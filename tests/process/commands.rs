@@ -213,8 +213,10 @@ async fn deletions_held_back_are_listed_and_rejected() {
     let through = set.held_through.unwrap();
     let command = format!("`resyncd approve {NAME} --through {through}`");
     assert!(listed.contains(&command), "{listed}");
-    assert!(run(&["--through", "0"]).contains(r#"{"approved":0}"#));
-    assert!(run(&["--reject", "--through", "0"]).contains(r#"{"rejected":0}"#));
+    let none = run(&["--through", "0"]);
+    assert_eq!(none, format!("{NAME}: no deletions are approved\n"));
+    let none = run(&["--reject", "--through", "0", "--json"]);
+    assert_eq!(none, format!("{{\"rejected\":0,\"source\":\"{NAME}\"}}\n"));
     let set = home.until("the status", |_| true).await;
     assert_eq!(set.held_deletions, 120);
     let would_delete = run(&["--dry-run"]);
@@ -224,7 +226,11 @@ async fn deletions_held_back_are_listed_and_rejected() {
     let set = home.until("the status", |_| true).await;
     assert_eq!(set.held_deletions, 120);
 
-    assert_eq!(run(&["--reject"]), "{\"rejected\":120}\n");
+    let rejected = run(&["--reject"]);
+    assert_eq!(
+        rejected,
+        format!("{NAME}: 120 deletions are rejected; the files stay\n")
+    );
     let set = home.until("in sync", |set| set.state == "in-sync").await;
     assert_eq!((set.resources, set.held_deletions), (150, 0));
     let output = home.run_command(&["status"]);
@@ -235,7 +241,8 @@ async fn deletions_held_back_are_listed_and_rejected() {
         "{rejected}"
     );
     assert!(rejected.contains(&format!("\n{uri} (")), "{rejected}");
-    assert_eq!(run(&["--undo-reject"]), "{\"held\":120}\n");
+    let held = run(&["--undo-reject"]);
+    assert_eq!(held, format!("{NAME}: 120 deletions are held back again\n"));
     let none = run(&["--list", "--rejected"]);
     assert_eq!(none, "no deletions are rejected\n");
 }
@@ -246,9 +253,10 @@ async fn what_failed_is_listed_logged_once_and_tried_again() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     source.fail(PATH, Fault::Status(404), usize::MAX);
     let home = Home::new(&source.url(), "");
-    for command in ["failed", "retry", "poll"] {
+    for command in ["failed", "held", "retry", "poll"] {
         let output = home.run_command(&[command]);
         assert_eq!(output.status.code(), Some(3), "{command}: no daemon");
+        assert!(!home.folder().join("state").exists(), "{command}");
         let output = home.run_command(&[command, "unknown"]);
         assert_eq!(output.status.code(), Some(2), "{command}");
     }
@@ -298,6 +306,85 @@ async fn what_failed_is_listed_logged_once_and_tried_again() {
     assert_eq!(run(&["failed"]), "nothing has failed\n");
     log("attention no longer needed").await;
     log("attention needed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_is_listed_and_changed_without_a_daemon() {
+    const PATH: &str = "/set1/res/r0140.txt";
+    let source = SampleSource::start(resources(150)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let run = |arguments: &[&str]| {
+        let output = home.run_command(arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        text(&output.stdout)
+    };
+    let running = home.run();
+    home.settled(&source).await;
+    source.fail(PATH, Fault::Status(404), usize::MAX);
+    source.update(SET, "r0140.txt", "new");
+    for number in 0..120 {
+        source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    source.notify_and_publish(SET).await.unwrap();
+    home.until("held back and failed", |set| {
+        set.held_deletions == 120 && set.failed == 1
+    })
+    .await;
+    let lists = [
+        &["held"][..],
+        &["held", NAME, "--json"],
+        &["approve", NAME, "--list"],
+    ];
+    let through_daemon = lists.map(run);
+    let failed = || {
+        let row: FailedResource = serde_json::from_str(&run(&["failed", "--json"])).unwrap();
+        (row.uri, row.code, row.since)
+    };
+    let failed_of_daemon = failed();
+    // A daemon that is not found has the state: nothing is changed beside it.
+    let config = std::fs::read_to_string(&home.config).unwrap();
+    let elsewhere = config.replace(&home.status.to_string(), "127.0.0.1:1");
+    std::fs::write(&home.config, elsewhere).unwrap();
+    let beside = home.run_command(&["approve", NAME]);
+    assert_eq!(beside.status.code(), Some(3), "{beside:?}");
+    assert!(
+        text(&beside.stderr).contains("[state-locked]"),
+        "{beside:?}"
+    );
+    std::fs::write(&home.config, config).unwrap();
+    assert_eq!(running.stop().await.code(), Some(0));
+
+    assert_eq!(lists.map(run), through_daemon);
+    assert_eq!(failed(), failed_of_daemon);
+    let held = &through_daemon[0];
+    let uri = source.resource_uri(SET, "r0007.txt").to_string();
+    assert!(held.contains(&format!("\n{NAME}: {uri} (")), "{held}");
+    assert!(held.ends_with("\n120 deletions are held back\n"), "{held}");
+    assert_eq!(through_daemon[1].lines().count(), 120);
+    let when = "no daemon runs: the next `resyncd run` or `resyncd sync` does it\n";
+    let rejected = run(&["approve", NAME, "--reject"]);
+    assert_eq!(
+        rejected,
+        format!("{NAME}: 120 deletions are rejected; the files stay\n{when}")
+    );
+    assert_eq!(run(&["held"]), "no deletions are held back\n");
+    assert_eq!(run(&["held", "--rejected"]).lines().count(), 121);
+    let undone = run(&["approve", NAME, "--undo-reject", "--json"]);
+    assert_eq!(undone, format!("{{\"held\":120,\"source\":\"{NAME}\"}}\n"));
+    let approved = run(&["approve", NAME]);
+    assert_eq!(
+        approved,
+        format!("{NAME}: 120 deletions are approved\n{when}")
+    );
+    source.heal(PATH);
+    let retried = run(&["retry"]);
+    assert_eq!(
+        retried,
+        format!("{NAME}: 1 failed change is tried again\n{when}")
+    );
+    run(&["sync"]);
+    home.assert_mirrored(&source, &[SET]);
+    assert_eq!(run(&["failed"]), "nothing has failed\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -388,8 +475,10 @@ async fn help_and_version_are_printed() {
         "status",
         "approve",
         "failed",
+        "held",
         "retry",
         "poll",
+        "restore",
         "unsubscribe",
         "demo",
         "version",

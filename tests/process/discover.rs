@@ -410,6 +410,34 @@ async fn configuration_is_optional_but_a_named_one_must_exist() {
     }
 }
 
+/// The sample Source stands for a proxy: it answers the requests for another host.
+#[tokio::test(flavor = "multi_thread")]
+async fn proxies_of_the_environment_are_used_without_a_configuration() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let url = "http://source.example/.well-known/resourcesync";
+    let commands = [&["discover", url][..], &["config", "--starter", url]];
+    for (exceptions, passes) in [("", true), ("source.example", false)] {
+        for arguments in commands {
+            let before = source.hits("/.well-known/resourcesync");
+            let mut command = program();
+            command.args(arguments).env("HTTP_PROXY", source.url());
+            command.env("NO_PROXY", exceptions);
+            let output = command.output().unwrap();
+            let passed = source.hits("/.well-known/resourcesync") > before;
+            assert_eq!(passed, passes, "{arguments:?}: {output:?}");
+        }
+    }
+    for arguments in commands {
+        let mut command = program();
+        let output = command
+            .args(arguments)
+            .env("HTTP_PROXY", "socks5://p.example");
+        let output = output.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stdout).is_empty() && text(&output.stderr).contains("HTTP_PROXY"));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn private_address_is_contacted_only_where_a_person_has_typed_it() {
     let source = SampleSource::start(resources(1)).await.unwrap();

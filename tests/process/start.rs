@@ -1,6 +1,6 @@
 //! Start and stop of the daemon, and errors at its start.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use resyncd_testkit::{SampleOptions, SampleSource};
 use tokio::net::UnixDatagram;
 
 use crate::support::process::{Home, command, preloadable, text};
-use crate::support::{SET, client, free_address, resources, send, soon};
+use crate::support::{NAME, SET, client, free_address, resources, send, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn daemon_stops_cleanly_on_signals() {
@@ -384,6 +384,113 @@ async fn public_url_that_leads_elsewhere_fails_the_check_of_the_environment() {
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     set_url(&format!("http://{}/", closed.local_addr().unwrap()));
     failing("can't be requested from here");
+}
+
+/// The configuration with another value of a key of a table.
+fn with_key(config: &str, table: &str, key: &str, value: &str) -> String {
+    let at = config.find(&format!("[{table}]")).unwrap();
+    let (before, after) = config.split_at(at);
+    let line = after.lines().find(|line| line.starts_with(key)).unwrap();
+    let line = format!("{line}\n");
+    before.to_owned() + &after.replacen(&line, value, 1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_of_other_programs_fail_the_check_of_the_environment() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let config = std::fs::read_to_string(&home.config).unwrap();
+    let failing = |table: &str, address: SocketAddr| {
+        let listen = format!("listen = \"{address}\"\n");
+        std::fs::write(&home.config, with_key(&config, table, "listen", &listen)).unwrap();
+        let output = home.run_command(&["check", "--environment"]);
+        std::fs::write(&home.config, &config).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let shown = text(&output.stdout);
+        let line = format!("FAIL  {table}.listen {address}: another program listens there");
+        assert!(shown.contains(&line), "{shown}");
+    };
+    // Another server, which has a path for checks as well.
+    let web = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = web.local_addr().unwrap();
+    let router = axum::Router::new().fallback(async || "ok\n");
+    tokio::spawn(async move { axum::serve(web, router).await });
+    failing("status", address);
+    // Also where the daemon is running.
+    let running = home.run();
+    home.settled(&source).await;
+    failing("callback", address);
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirror_that_is_missing_fails_the_check_of_the_environment() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    assert_eq!(running.stop().await.code(), Some(0));
+    let check = || home.run_command(&["check", "--environment"]);
+    let output = check();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let aside = home.folder().join("aside");
+    std::fs::rename(&home.mirror, &aside).unwrap();
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&home.mirror).unwrap();
+        }
+        let output = check();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let shown = text(&output.stdout);
+        let line = format!("FAIL  source[{NAME}].mirror");
+        let line = shown.lines().find(|it| it.starts_with(&line));
+        assert!(line.is_some_and(|it| it.contains("mount")), "{shown}");
+    }
+    std::fs::remove_dir(&home.mirror).unwrap();
+    std::fs::rename(&aside, &home.mirror).unwrap();
+    assert_eq!(check().status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callback_listener_is_not_needed_without_a_public_url() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("listen = \"{}\"\n", other.local_addr().unwrap());
+    let config = std::fs::read_to_string(&home.config).unwrap();
+    let config = with_key(&config, "callback", "public_url", "");
+    std::fs::write(
+        &home.config,
+        with_key(&config, "callback", "listen", &listen),
+    )
+    .unwrap();
+    let output = home.run_command(&["check", "--environment"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(!text(&output.stdout).contains("callback"), "{output:?}");
+    let running = home.run();
+    home.until("in sync", |set| set.state == "in-sync").await;
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[test]
+fn check_warns_of_a_status_listener_that_others_reach() {
+    for (listen, token, warns) in [
+        ("0.0.0.0:8462", "", true),
+        ("[2001:db8::1]:8462", "", true),
+        ("0.0.0.0:8462", "token_file = \"token\"\n", false),
+        ("[::1]:8462", "", false),
+    ] {
+        let home = Home::new("https://library.org/", "");
+        std::fs::write(home.folder().join("token"), "t0ken-of-the-status\n").unwrap();
+        let config = std::fs::read_to_string(&home.config).unwrap();
+        let listen = format!("listen = \"{listen}\"\n{token}");
+        std::fs::write(&home.config, with_key(&config, "status", "listen", &listen)).unwrap();
+        let output = home.run_command(&["check"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let shown = text(&output.stderr);
+        let is_warned = shown.contains("status.listen") && shown.contains("[status-exposed]");
+        assert_eq!(is_warned, warns, "{listen}: {shown}");
+    }
 }
 
 #[test]

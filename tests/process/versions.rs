@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use resourcesync::{Algorithm, Digest, Entry, Link, SourceTime};
-use resyncd::protocol::{format_http_date, version_name};
+use resyncd_core::version_name;
+use resyncd_fetch::format_http_date;
 use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 
 use crate::support::process::Home;

@@ -14,7 +14,6 @@ mod operator;
 pub(crate) mod process;
 pub(crate) mod site;
 pub(crate) mod socket_site;
-mod tls;
 mod webdriver;
 #[allow(dead_code, reason = "the unit tests of XMPP use the rest")]
 pub(crate) mod xmpp_end;
@@ -37,9 +36,9 @@ use resyncd::config::{self, Config};
 use resyncd::status::{ChannelStatus, SetStatus};
 use resyncd::store::Wake;
 use resyncd_core::TopicUri;
+pub(crate) use resyncd_testkit::tls::{AUTHORITY, tls_server};
 use resyncd_testkit::{ChannelHub, Hub, SampleOptions, SampleSource};
 use tempfile::TempDir;
-pub(crate) use tls::{AUTHORITY, tls_server};
 use tokio::sync::broadcast;
 use url::Url;
 pub(crate) use webdriver::Browser;

@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use resyncd::cli::Daemon;
 use resyncd::config::{self, Config};
-use resyncd::fetch::Client;
 use resyncd::status::SetStatus;
+use resyncd_fetch::{Client, HttpSettings};
 use tempfile::TempDir;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -143,9 +143,9 @@ pub(crate) fn configuration(folder: &TempDir, url: Url) -> Config {
 }
 
 /// A client of that configuration that treats [`PUBLIC`] as public.
-pub(crate) fn guarded_client(config: &config::HttpConfig) -> Client {
-    assert!(!config.allow_private_addresses);
-    Client::with_public(config, &[IpAddr::V4(PUBLIC)]).unwrap()
+pub(crate) fn guarded_client(http: &HttpSettings) -> Client {
+    assert!(!http.allow_private_addresses);
+    Client::with_public(http, &[IpAddr::V4(PUBLIC)], resyncd::clock::now).unwrap()
 }
 
 /// A daemon that treats only [`PUBLIC`] as public.

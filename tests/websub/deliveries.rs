@@ -291,6 +291,25 @@ async fn delivery_for_another_channel_or_set_is_a_hint_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn notification_with_a_link_up_to_an_unknown_set_is_reported() {
+    let rig = Rig::start(resources(3)).await;
+    let subscription = subscribed(&rig).await;
+    let known = "/set1/capabilitylist.xml";
+    check_delivery(&rig, &subscription, "of an unknown set", |body| {
+        let text = String::from_utf8(body).unwrap();
+        assert!(text.contains(known), "{text}");
+        (text.replace(known, "/unknown.xml").into_bytes(), vec![])
+    })
+    .await;
+    let topic = subscription.topic.to_string();
+    rig.until("reported", |set| {
+        let mut oddities = set.oddities.iter();
+        oddities.any(|it| it.code == "wrong-up" && it.document == topic && it.count == 1)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unusual_headers_are_tolerated() {
     let rig = Rig::start(resources(3)).await;
     let subscription = subscribed(&rig).await;

@@ -1,7 +1,8 @@
 //! A Source of version 0.1 that publishes its changes at a node, and a daemon that follows it.
 
-use resyncd::config::{Config, XmppConfig, XmppPassword};
+use resyncd::config::Config;
 use resyncd::status::{ChannelStatus, SetStatus};
+use resyncd_fetch::{XmppAccount, XmppPassword};
 use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 
 use crate::support::{Files, NAME, Rig, difference, eventually, files, path_of};
@@ -17,8 +18,8 @@ pub(crate) struct Draft<S> {
 }
 
 /// The account at a server.
-pub(crate) fn account(host: &str, port: u16) -> XmppConfig {
-    XmppConfig {
+pub(crate) fn account(host: &str, port: u16) -> XmppAccount {
+    XmppAccount {
         user: "resyncd".to_owned(),
         domain: "localhost".to_owned(),
         password: XmppPassword::new(PASSWORD).unwrap(),

@@ -1,7 +1,8 @@
 //! Baseline, push and restarts.
 
-use resyncd::config::{Config, XmppPassword};
+use resyncd::config::Config;
 use resyncd::status::UnsubscribeResult;
+use resyncd_fetch::XmppPassword;
 use resyncd_testkit::Fault;
 
 use crate::support::{NAME, eventually};

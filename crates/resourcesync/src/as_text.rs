@@ -5,10 +5,8 @@ use std::borrow::Cow;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{
-    Algorithm, Capability, ChangeFrequency, ChangeKind, Digest, Interval, Oddities, SourceTime,
-    parse_hashes,
-};
+use crate::entries::ChangeFrequency;
+use crate::{Algorithm, Capability, ChangeKind, Digest, Interval, Oddities, SourceTime};
 
 macro_rules! as_text {
     ($($name:ident: $parse:expr, $what:literal;)*) => {$(
@@ -33,7 +31,7 @@ as_text! {
     Capability: |text| Self::parse(text, &mut Oddities::default()), "a capability";
     ChangeFrequency: Self::parse, "a frequency of changes";
     ChangeKind: Self::parse, "a kind of change";
-    Digest: |text| parse_hashes(text, &mut Oddities::default()).pop(), "a digest";
+    Digest: |text| Digest::parse_hashes(text, &mut Oddities::default()).pop(), "a digest";
     SourceTime: |text| text.parse().ok(), "a W3C datetime";
 }
 

@@ -1,6 +1,6 @@
 //! Whether an entry declares itself as a list, or as a package, or states so little that it may be a list.
 
-use super::media_type::{archive_suffix, is_archive, is_package_type};
+use super::media_type::{archive_suffix, is_archive, is_octets, is_package_type};
 use super::{Capability, Entry, Head, Metadata};
 
 /// Whether an entry of a `urlset` declares itself as a list: some Sources serve an index so. A dump counts only within a
@@ -27,18 +27,18 @@ pub(super) fn is_package(entry: &Entry) -> bool {
 
 impl Entry {
     /// Whether an entry of a Change List is a package of changes, as some Sources list them: it has an interval instead of a
-    /// change, and the type or the name of an archive.
+    /// change, and the type or the name of an archive, or no type of its own.
     pub fn is_package_of_changes(&self) -> bool {
         let md = &self.md;
         let has_interval = md.from.is_some() || md.until.is_some();
-        let states_change = self.states_change() || md.capability.is_some();
+        let is_dump = matches!(md.capability, None | Some(Capability::ChangeDump));
         // Few entries have an interval, so that the names of the others need not be looked at.
-        has_interval && !states_change && self.is_named_archive()
+        has_interval && is_dump && !self.states_change() && self.is_named_archive()
     }
 
     fn is_named_archive(&self) -> bool {
         match &self.md.content.media_type {
-            Some(stated) if is_archive(stated) => true,
+            Some(stated) if is_archive(stated) || is_octets(stated) => true,
             _ => archive_suffix(self.loc.path()).is_some(),
         }
     }

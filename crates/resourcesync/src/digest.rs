@@ -137,6 +137,37 @@ impl Digest {
         self.algorithm
     }
 
+    /// Reads a `hash` attribute: digests separated by white space.
+    ///
+    /// Base64 (standard or URL-safe, padded or not) is read as well, and counted as [`Oddity::DigestEncoding`]. A digest that is
+    /// invalid, of an unknown algorithm, or contradicts the first one of the same algorithm is ignored and counted as
+    /// [`Oddity::UnknownDigest`]. The result has at most one digest of each algorithm.
+    #[must_use]
+    pub fn parse_hashes(text: &str, oddities: &mut Oddities) -> Vec<Self> {
+        let mut digests: Vec<Self> = Vec::new();
+        // Nearly all state one digest.
+        if let Some(digest) = parse_plain_hash(text) {
+            digests.reserve_exact(1);
+            digests.push(digest);
+            return digests;
+        }
+        for token in text.split_whitespace() {
+            let Some(digest) = parse_hash(token, oddities) else {
+                oddities.add(Oddity::UnknownDigest);
+                continue;
+            };
+            let first = digests
+                .iter()
+                .find(|first| first.algorithm == digest.algorithm);
+            match first {
+                None => digests.push(digest),
+                Some(first) if *first == digest => {}
+                Some(_) => oddities.add(Oddity::UnknownDigest),
+            }
+        }
+        digests
+    }
+
     /// The bytes of the digest.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.algorithm.digest_length()]
@@ -149,37 +180,6 @@ impl fmt::Display for Digest {
         write!(f, "{}:", self.algorithm)?;
         write_hex(self.bytes(), f)
     }
-}
-
-/// Reads a `hash` attribute: digests separated by white space.
-///
-/// Base64 (standard or URL-safe, padded or not) is read as well, and counted as [`Oddity::DigestEncoding`]. A digest that is
-/// invalid, of an unknown algorithm, or contradicts the first one of the same algorithm is ignored and counted as
-/// [`Oddity::UnknownDigest`]. The result has at most one digest of each algorithm.
-#[must_use]
-pub fn parse_hashes(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
-    let mut digests: Vec<Digest> = Vec::new();
-    // Nearly all state one digest.
-    if let Some(digest) = parse_plain_hash(text) {
-        digests.reserve_exact(1);
-        digests.push(digest);
-        return digests;
-    }
-    for token in text.split_whitespace() {
-        let Some(digest) = parse_hash(token, oddities) else {
-            oddities.add(Oddity::UnknownDigest);
-            continue;
-        };
-        let first = digests
-            .iter()
-            .find(|first| first.algorithm == digest.algorithm);
-        match first {
-            None => digests.push(digest),
-            Some(first) if *first == digest => {}
-            Some(_) => oddities.add(Oddity::UnknownDigest),
-        }
-    }
-    digests
 }
 
 /// A single digest as the specification writes it; `None` for everything else, which may be valid in another form.
@@ -365,7 +365,7 @@ mod tests {
     /// Checks the digests of an attribute (as displayed) and the counted oddities.
     fn check(text: &str, expected: &[&str], counted: &[Oddity]) {
         let mut oddities = Oddities::default();
-        let digests = parse_hashes(text, &mut oddities);
+        let digests = Digest::parse_hashes(text, &mut oddities);
         let shown: Vec<String> = digests.iter().map(Digest::to_string).collect();
         assert_eq!(shown, expected, "{text:?}");
         let mut wanted = Oddities::default();
@@ -444,7 +444,7 @@ mod tests {
                 let digest = Digest::of(algorithm, &content);
                 let mut oddities = Oddities::default();
                 prop_assert_eq!(digest.bytes().len(), algorithm.digest_length());
-                prop_assert_eq!(parse_hashes(&digest.to_string(), &mut oddities), vec![digest]);
+                prop_assert_eq!(Digest::parse_hashes(&digest.to_string(), &mut oddities), vec![digest]);
                 prop_assert!(oddities.is_empty());
             }
         }
@@ -480,7 +480,7 @@ mod tests {
 
         #[test]
         fn arbitrary_text_does_not_panic(text in "(md5|sha-256):.{0,70}") {
-            let _ = parse_hashes(&text, &mut Oddities::default());
+            let _ = Digest::parse_hashes(&text, &mut Oddities::default());
         }
     }
 }

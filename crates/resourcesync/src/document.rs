@@ -17,6 +17,7 @@ pub(super) const XHTML_NAMESPACE: &str = "http://www.w3.org/1999/xhtml";
 
 /// What a document is for (sections 8 to 13; the notification specifications, section 3).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Capability {
     /// A Source Description, section 8.
     Description,
@@ -243,7 +244,7 @@ pub struct Head {
     pub root: Root,
     /// The document's own `rs:md`.
     pub md: Metadata,
-    /// The document's own `rs:ln`s, the first ones within [`LinkLimit`](super::LinkLimit).
+    /// The document's own `rs:ln`s, the first ones within [`LinkLimit`](crate::entries::LinkLimit).
     pub links: Vec<Link>,
     /// Where its changes are pushed from (version 0.1).
     pub interfaces: Vec<PushInterface>,
@@ -285,7 +286,7 @@ pub struct Entry {
     pub expires: Option<SourceTime>,
     /// Its `rs:md`; several are merged, and the first value of each attribute is used.
     pub md: Metadata,
-    /// Its `rs:ln`s, the first ones within [`LinkLimit`](super::LinkLimit).
+    /// Its `rs:ln`s, the first ones within [`LinkLimit`](crate::entries::LinkLimit).
     pub links: Vec<Link>,
     /// Whether it has more links than fit: those that are not here may name anything.
     pub has_cut_links: bool,

@@ -7,7 +7,9 @@
 
 use url::{Url, form_urlencoded};
 
-use super::{Capability, Entry, ForeignScheme, Head, PushInterface, Root, SourceTime};
+use super::uri::ForeignScheme;
+use super::{Capability, Entry, Head, Root, SourceTime};
+pub use crate::document::PushInterface;
 pub use crate::pubsub::{MAX_JID_PART, node_of};
 
 /// The relation of a Change Set, beside `current` or `prev`.

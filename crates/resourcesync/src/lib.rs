@@ -38,8 +38,10 @@
 //! | [`Document`], [`Head`], [`Entry`], [`Link`], [`Metadata`] | its parts; [`Capability`] and [`ChangeKind`] say what they mean |
 //! | [`SourceTime`], [`Interval`] | W3C datetimes of the Source |
 //! | [`Digest`], [`Verifier`] | digests, and bytes against what an entry states |
-//! | [`Oddity`], [`Warning`] | deviations from the specification that the reader tolerates |
-//! | [`uri`], [`media_type`], [`draft`] | URIs of remote texts; types of packages; version 0.1 |
+//! | [`Oddity`], [`Oddities`] | deviations from the specification that the reader tolerates |
+//!
+//! The modules have what few programs name: [`entries`] and [`diagnostics`] what the types above state, [`uri`] the URIs of remote texts,
+//! [`media_type`] the types of packages, [`draft`] version 0.1.
 //!
 //! # Features
 //!
@@ -85,22 +87,34 @@ mod verify;
 mod writer;
 
 pub use content_info::ContentInfo;
-pub use datetime::{DatetimeError, SourceTime};
-pub use digest::{Algorithm, Digest, parse_hashes};
-pub use document::{
-    Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, PushInterface,
-    Root,
-};
-pub use entry_order::EntryOrder;
+pub use datetime::SourceTime;
+pub use digest::{Algorithm, Digest};
+pub use document::{Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Root};
 pub use interval::Interval;
-pub use link_limit::LinkLimit;
+pub use oddity::{Oddities, Oddity};
 #[cfg(feature = "read")]
-pub use oddity::Warning;
-pub use oddity::{ForeignScheme, Oddities, Oddity};
+pub use reader::{DocumentReader, ReadError, read_document};
 #[cfg(feature = "read")]
-pub use reader::{DocumentReader, ReadError, TextPosition, read_document};
-#[cfg(feature = "read")]
-pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
+pub use summary::DocumentSummary;
 pub use verify::{Mismatch, Verified, Verifier};
 #[cfg(feature = "write")]
 pub use writer::{DocumentWriter, write_document};
+
+/// What is wrong in a text, and where.
+pub mod diagnostics {
+    pub use crate::datetime::DatetimeError;
+    #[cfg(feature = "read")]
+    pub use crate::oddity::Warning;
+    #[cfg(feature = "read")]
+    pub use crate::reader::TextPosition;
+}
+
+/// What documents state of their entries beside content and changes: how often a resource changes, in which order the entries are, how
+/// many links are read, and what a [summary](DocumentSummary) counts.
+pub mod entries {
+    pub use crate::document::ChangeFrequency;
+    pub use crate::entry_order::EntryOrder;
+    pub use crate::link_limit::LinkLimit;
+    #[cfg(feature = "read")]
+    pub use crate::summary::{ChangeCounts, UnstatedParts};
+}

@@ -18,9 +18,9 @@ pub struct LinkLimit {
 
 impl LinkLimit {
     /// The limit of one entry.
-    pub const ENTRY: Self = Self::new(64, 16 << 10);
+    pub(super) const ENTRY: Self = Self::new(64, 16 << 10);
     /// The limit of the head of a document: hubs, and documents that describe a Source, with long URIs.
-    pub const HEAD: Self = Self::new(64, 256 << 10);
+    pub(super) const HEAD: Self = Self::new(64, 256 << 10);
 
     /// A limit of so many links of so many bytes in total.
     #[must_use]
@@ -33,12 +33,12 @@ impl LinkLimit {
     }
 
     /// Whether no further link fits.
-    pub fn is_reached(&self) -> bool {
+    pub(super) fn is_reached(&self) -> bool {
         self.links == 0
     }
 
     /// Notes that there is a link that does not fit.
-    pub fn exceed(&mut self) {
+    pub(super) fn exceed(&mut self) {
         self.is_exceeded = true;
     }
 

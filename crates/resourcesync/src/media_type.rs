@@ -19,7 +19,7 @@ fn is_zip(media_type: &str) -> bool {
 
 /// Whether a media type is that of a package and of nothing else: an archive in a format that is read.
 #[must_use]
-pub fn is_package_type(media_type: &str) -> bool {
+pub(super) fn is_package_type(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
     let subtype = essence.strip_prefix("application/").unwrap_or_default();
     let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);
@@ -60,12 +60,16 @@ pub fn media_type_essence(media_type: &str) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// A list of content codings in lower case, shortened to 100 characters; `None` if it states that nothing is coded.
+/// A list of content codings in lower case, in the order in which they were applied, with a comma and a space between two, shortened to
+/// 100 characters; `None` if it states that nothing is coded. `aws-chunked` is none: stores repeat it of an upload that was sent so.
 #[must_use]
 pub fn content_coding(stated: &str) -> Option<String> {
-    let coding = stated.trim().to_ascii_lowercase();
-    let coding: String = coding.chars().take(100).collect();
-    (!matches!(coding.as_str(), "" | "identity" | "utf-8" | "none")).then_some(coding)
+    let stated = stated.to_ascii_lowercase();
+    let names = stated.split(',').map(str::trim);
+    let is_coding =
+        |name: &&str| !matches!(*name, "" | "identity" | "utf-8" | "none" | "aws-chunked");
+    let coding = names.filter(is_coding).collect::<Vec<_>>().join(", ");
+    (!coding.is_empty()).then(|| coding.chars().take(100).collect())
 }
 
 /// The names under which archives are published, and whether those are read.
@@ -91,7 +95,7 @@ const ARCHIVE_SUFFIXES: [(&str, bool); 17] = [
 
 /// The suffix of an archive's name; `None` if a path is none of an archive.
 #[must_use]
-pub fn archive_suffix(path: &str) -> Option<&'static str> {
+pub(super) fn archive_suffix(path: &str) -> Option<&'static str> {
     archive_name(path).map(|(suffix, _)| suffix)
 }
 
@@ -112,7 +116,7 @@ fn archive_name(path: &str) -> Option<(&'static str, bool)> {
 
 /// Whether a media type is that of an archive, ZIP or another one.
 #[must_use]
-pub fn is_archive(media_type: &str) -> bool {
+pub(super) fn is_archive(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
     let subtype = essence.strip_prefix("application/").unwrap_or_default();
     let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);
@@ -127,9 +131,26 @@ pub fn is_archive(media_type: &str) -> bool {
                 | "rar-compressed"
                 | "vnd.rar"
                 | "xz-compressed-tar"
+                | "bzip"
+                | "bzip-compressed-tar"
+                | "bzip2-compressed-tar"
+                | "lzma"
+                | "lzip"
                 | "compressed"
                 | "archive"
         )
+        || subtype.rsplit_once('+').is_some_and(|(_, suffix)| {
+            matches!(
+                suffix,
+                "gzip" | "xz" | "bzip2" | "bz2" | "zstd" | "lzma" | "7z"
+            )
+        })
+}
+
+/// Whether a media type states only that there are bytes.
+#[must_use]
+pub fn is_octets(media_type: &str) -> bool {
+    media_type_essence(media_type).ends_with("/octet-stream")
 }
 
 #[cfg(test)]
@@ -144,6 +165,7 @@ mod tests {
             ("application/x-tar; a=b", true),
             ("application/gzip", true),
             ("application/octet-stream", false),
+            ("application/x-tar+xz", true),
             ("text/x-tar", false),
         ] {
             assert_eq!(is_archive(text), expected, "{text:?}");
@@ -185,6 +207,21 @@ mod tests {
             ("/a", None),
         ] {
             assert_eq!(unread_archive_suffix(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn codings_that_code_nothing_are_left_out() {
+        for (stated, expected) in [
+            ("GZIP", Some("gzip")),
+            ("gzip,aws-chunked", Some("gzip")),
+            ("aws-chunked", None),
+            ("gzip,", Some("gzip")),
+            (" , deflate ,gzip", Some("deflate, gzip")),
+            ("identity", None),
+            ("", None),
+        ] {
+            assert_eq!(content_coding(stated).as_deref(), expected, "{stated:?}");
         }
     }
 

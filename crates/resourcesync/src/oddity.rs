@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use url::Url;
+use super::uri::ForeignScheme;
 
 /// A deviation from the specification that is tolerated and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,47 +114,6 @@ pub enum Oddity {
     LinkToDescription,
 }
 
-/// A scheme of URIs that resources can't be fetched from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ForeignScheme {
-    /// `file`
-    File,
-    /// `ftp`, `ftps` or `sftp`
-    Ftp,
-    /// `mailto`
-    Mailto,
-    /// `urn`, `doi`, `info` or `hdl`: names that lead to no server.
-    Urn,
-    /// Any other.
-    Other,
-}
-
-impl ForeignScheme {
-    /// The scheme of a URI; `None` if it is http or https.
-    #[must_use]
-    pub fn of(url: &Url) -> Option<Self> {
-        Some(match url.scheme() {
-            "http" | "https" => return None,
-            "file" => Self::File,
-            "ftp" | "ftps" | "sftp" => Self::Ftp,
-            "mailto" => Self::Mailto,
-            "urn" | "doi" | "info" | "hdl" => Self::Urn,
-            _ => Self::Other,
-        })
-    }
-
-    fn code(self) -> &'static str {
-        match self {
-            Self::File => "scheme-file",
-            Self::Ftp => "scheme-ftp",
-            Self::Mailto => "scheme-mailto",
-            Self::Urn => "scheme-urn",
-            Self::Other => "scheme-other",
-        }
-    }
-}
-
 impl Oddity {
     /// The stable name.
     pub fn code(self) -> &'static str {
@@ -224,7 +183,7 @@ pub struct Warning {
     pub count: u64,
     /// Where it was found first: the start tag of an element of the head, or the end tag of an entry; of what only the complete document
     /// shows, its end.
-    pub position: crate::TextPosition,
+    pub position: crate::diagnostics::TextPosition,
 }
 
 #[cfg(feature = "read")]

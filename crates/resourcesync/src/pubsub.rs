@@ -4,7 +4,7 @@
 
 use url::Url;
 
-use super::PushInterface;
+use super::draft::PushInterface;
 
 /// The URI of the protocol in a Sitemap of version 0.1.
 const PROTOCOL: &str = "http://xmpp.org/extensions/xep-0060.html";

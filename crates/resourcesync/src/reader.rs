@@ -39,11 +39,10 @@ use uri_list::UriList;
 use url::Url;
 use xml::{Tag, XmlEvent, XmlEvents, not_xml};
 
-use super::uri::{BaseUri, parse_uri};
-use super::{
-    Capability, Document, Entry, ForeignScheme, Head, Link, LinkLimit, Metadata, Oddities, Oddity,
-    Root, Warning,
-};
+use super::diagnostics::Warning;
+use super::entries::LinkLimit;
+use super::uri::{BaseUri, ForeignScheme, parse_uri};
+use super::{Capability, Document, Entry, Head, Link, Metadata, Oddities, Oddity, Root};
 
 /// The maximum length of an entry, and of all metadata and links of the head together, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;

@@ -10,10 +10,11 @@ use std::io::BufRead;
 use url::Url;
 
 use super::declared_list::{is_list, is_package};
+use super::entries::EntryOrder;
 use super::reader::needs_change;
 use super::{
-    Capability, ChangeKind, DocumentReader, Entry, EntryOrder, Head, Metadata, Oddities, Oddity,
-    ReadError, Root, SourceTime,
+    Capability, ChangeKind, DocumentReader, Entry, Head, Metadata, Oddities, Oddity, ReadError,
+    Root, SourceTime,
 };
 
 /// What a document is and what it spans.
@@ -73,6 +74,7 @@ const FIRST_ENTRIES: usize = 3;
 
 /// Changes counted by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChangeCounts {
     /// Entries with `change="created"`.
     pub created: u64,

@@ -13,6 +13,7 @@ const BUFFER: u64 = 256 * 1024;
 
 /// The length and digests of bytes that were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verified {
     /// The length in bytes.
     pub length: u64,

@@ -59,6 +59,11 @@ impl<W: Write> DocumentWriter<W> {
         self.write_piece()
     }
 
+    /// What is written to.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.output
+    }
+
     /// Writes the end.
     pub fn finish(mut self) -> io::Result<W> {
         push_line(&mut self.piece, 0, &["</", root_name(self.root), ">"]);
@@ -204,7 +209,7 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::{Capability, ChangeKind, Oddities, parse_hashes};
+    use crate::{Capability, ChangeKind, Oddities};
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
@@ -224,7 +229,7 @@ mod tests {
         created.md.change = Some(ChangeKind::Created);
         created.md.content.length = Some(8876);
         created.md.content.media_type = Some("text/html; charset=\"utf-8\"".to_owned());
-        created.md.content.hashes = parse_hashes(
+        created.md.content.hashes = Digest::parse_hashes(
             "md5:1584abdf8ebdc9802ac0c6a7402c03b6",
             &mut Oddities::default(),
         );

@@ -36,9 +36,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 pub use connection::ConnectionStep;
 pub use fault::{DeliveryFault, DeliveryFaultKind, Denial};
 use websub::Intent;
+use websub::subscriber::{Lease, PendingRequest, VerificationAnswer};
 
-use super::lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
-use crate::{ClockStepDetector, HubUri, Now, TopicUri, Transport};
+use crate::{ChannelState, ClockStepDetector, HubUri, Now, TopicUri, Transport};
 
 /// The code of the failure of a channel whose hub has accepted a request and not verified it in time.
 pub const NOT_VERIFIED: &str = "not-verified";

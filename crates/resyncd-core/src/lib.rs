@@ -9,7 +9,11 @@
 //! | `uri`, `transport` | URIs, one type for each purpose; over what the notifications of a channel come |
 //! | `now` | a moment on the clocks of this machine |
 //! | `error_class` | whose an error is, and whether it may pass by itself |
+//! | `validators` | what distinguishes one served version from the next |
+//! | `redaction`, `visible_text` | remote text without secrets; for a terminal or a log |
 //! | | **of a set** |
+//! | `offer` | what a Capability List, a Source Description or a Sitemap offers |
+//! | `selection`, `linked` | which resources are selected; which linked ones are fetched |
 //! | `coverage` | the intervals of the Source's time in which every change is known |
 //! | `sequencer` | which notification or Change List is next, and when one is missing: it moves the coverage |
 //! | `span` | what one or more Change Lists cover |
@@ -22,12 +26,12 @@
 //! | `recorded_file` | what a record of a file proves about what is announced |
 //! | `cross_check` | whether a Change List confirms what only a hub has stated |
 //! | `undated` | when a resource is requested again whose entry states nothing of its content |
+//! | `version_name` | the names of stored versions |
 //! | | **of a download** |
 //! | `candidates` | from which URIs, in which order |
 //! | `circuit_breaker` | which hosts of duplicates are skipped for a while |
 //! | | **of a channel** |
-//! | `channel` | what is requested of which hub, service or Source, and when |
-//! | `lease` | the dates of one subscription: the inner part of `channel` |
+//! | `channel` | what is requested of which hub, service or Source, and when; the dates of a subscription are a [`Lease`] |
 //!
 //! Invariants: a change is ignored only if something at least as new is known of its own resource; a gap is closed only by
 //! documents that cover it; a deletion requires proof. Times of the Source are [`SourceTime`](resourcesync::SourceTime)s,
@@ -48,14 +52,17 @@ mod circuit_breaker;
 mod coverage;
 mod cross_check;
 mod error_class;
-mod lease;
+mod linked;
 mod news_filter;
 mod now;
+mod offer;
 mod part;
 mod plan;
 mod push_watchdog;
 mod recorded_file;
+mod redaction;
 mod schedule;
+mod selection;
 mod sequencer;
 mod span;
 #[cfg(test)]
@@ -63,6 +70,9 @@ mod test_clock;
 mod transport;
 mod undated;
 mod uri;
+mod validators;
+mod version_name;
+mod visible_text;
 
 pub use absence::{AbsenceFacts, AbsenceProof};
 pub use candidates::{
@@ -78,9 +88,10 @@ pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
 pub use cross_check::CrossCheck;
 pub use error_class::ErrorClass;
-pub use lease::{ChannelState, Lease, PendingRequest, VerificationAnswer};
+pub use linked::{LinkRules, LinkTargets, LinkedAs, LinkedResource};
 pub use news_filter::NewsFilter;
 pub use now::{ClockStepDetector, Now};
+pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
 pub use plan::{
     Announced, Decision, LateChange, LocalState, Pending, ends_listed, needs_approval, plan_absent,
@@ -88,7 +99,9 @@ pub use plan::{
 };
 pub use push_watchdog::PushWatchdog;
 pub use recorded_file::{ContentMatch, RecordedFile, share_digest};
+pub use redaction::Redaction;
 pub use schedule::{Pacing, Schedule};
+pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use sequencer::{
     Gap, GapReason, Limits, NoCoverage, NotificationId, Sequencer, Verdict, is_plausible,
     latest_plausible, latest_source_time,
@@ -97,3 +110,9 @@ pub use span::Span;
 pub use transport::{Transport, http_form};
 pub use undated::{CheckRules, is_undated, may_have_changed};
 pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo};
+pub use validators::{ServedVersion, Validators};
+pub use version_name::{Memento, parse_version_name, version_name};
+pub use visible_text::{one_line, visible_json};
+/// A channel is in the state of its lease.
+pub use websub::subscriber::LeaseState as ChannelState;
+pub use websub::subscriber::{Lease, PendingRequest, VerificationAnswer};

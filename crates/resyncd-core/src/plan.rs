@@ -453,15 +453,15 @@ pub fn plan_absent(at: SourceTime, known: Option<&LocalState>, pending: Option<&
         })
 }
 
-/// Whether so many deletions at once, of a set that had `resources`, need the approval of a person: more than 100, and more
-/// than `max_share` of the resources.
+/// Whether so many deletions at once, of a set that had `resources`, need the approval of a person: more than `few`, and more than
+/// `max_share` of the resources.
 #[must_use]
 #[allow(
     clippy::cast_precision_loss,
     reason = "a share of a set need not be exact to the last resource of 2^52"
 )]
-pub fn needs_approval(deletions: u64, resources: u64, max_share: f64) -> bool {
-    deletions > 100 && deletions as f64 > resources as f64 * max_share
+pub fn needs_approval(deletions: u64, resources: u64, few: u64, max_share: f64) -> bool {
+    deletions > few && deletions as f64 > resources as f64 * max_share
 }
 
 /// Whether both times are known and the first one is earlier.

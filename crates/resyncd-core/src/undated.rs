@@ -9,7 +9,8 @@
 //! Specification: core, section 10.1 (only `loc` is required); sitemaps.org, `changefreq`.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use resourcesync::{ChangeFrequency, ContentInfo, SourceTime};
+use resourcesync::entries::ChangeFrequency;
+use resourcesync::{ContentInfo, SourceTime};
 
 /// The time between two requests, unless they would not fit into the spread.
 const PACE: TimeDelta = TimeDelta::milliseconds(100);

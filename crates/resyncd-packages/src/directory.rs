@@ -6,7 +6,6 @@
 use std::hash::{BuildHasher, RandomState};
 
 use super::error::PackageError;
-use super::name;
 
 /// How the bytes of a member are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,21 +51,10 @@ pub(super) struct Directory {
     tops: Vec<u64>,
     /// The common folder of all members except the manifest, as its segments; `None` while there is no member.
     common: Option<Vec<String>>,
-    manifest: ManifestEntry,
-    /// A manifest with a name in another case.
-    odd_manifest: ManifestEntry,
+    /// The members that are manifests with a name in another case.
+    odd_manifests: Vec<Stored>,
     members: usize,
     limit: usize,
-}
-
-/// The members that may be the manifest.
-#[derive(Debug, Default)]
-enum ManifestEntry {
-    #[default]
-    Missing,
-    One(Stored),
-    /// Several with different content.
-    Ambiguous,
 }
 
 impl Directory {
@@ -77,8 +65,7 @@ impl Directory {
             entries: Vec::new(),
             tops: Vec::new(),
             common: None,
-            manifest: ManifestEntry::Missing,
-            odd_manifest: ManifestEntry::Missing,
+            odd_manifests: Vec::new(),
             members: 0,
             limit,
         }
@@ -91,14 +78,10 @@ impl Directory {
             return Err(PackageError::TooManyMembers { limit: self.limit });
         }
         let method = stored.method;
-        let segments = name::segments(name);
-        let is_manifest = name::is_manifest(&segments) && method != Method::Folder;
-        if is_manifest {
-            let manifest = match segments[..] {
-                ["manifest.xml"] => &mut self.manifest,
-                _ => &mut self.odd_manifest,
-            };
-            manifest.add(&stored);
+        let segments = segments(name);
+        let is_manifest = is_manifest(&segments) && method != Method::Folder;
+        if is_manifest && segments != ["manifest.xml"] {
+            self.odd_manifests.push(stored.clone());
         }
         let name = self.hash(&segments);
         self.entries.push(MemberEntry { name, stored });
@@ -162,29 +145,21 @@ impl Directory {
 
     /// The manifest at the top.
     pub(super) fn manifest(&self) -> Result<&Stored, PackageError> {
-        let manifest = match &self.manifest {
-            ManifestEntry::Missing => &self.odd_manifest,
+        let manifest = only(self.named(&["manifest.xml"]), "manifest.xml")?;
+        let manifest = match manifest {
+            None => only(&self.odd_manifests, "manifest.xml")?,
             manifest => manifest,
         };
-        match manifest {
-            ManifestEntry::Missing => Err(PackageError::NoManifest),
-            ManifestEntry::One(entry) => Ok(entry),
-            ManifestEntry::Ambiguous => {
-                Err(PackageError::AmbiguousMember("manifest.xml".to_owned()))
-            }
-        }
+        manifest.ok_or(PackageError::NoManifest)
     }
 
     /// The members of that name.
-    pub(super) fn named<'a>(
-        &'a self,
-        segments: &[&str],
-    ) -> impl Iterator<Item = &'a Stored> + use<'a> {
+    pub(super) fn named(&self, segments: &[&str]) -> impl Iterator<Item = &Stored> + use<'_> {
         let hash = self.hash(segments);
         let start = self.entries.partition_point(|entry| entry.name < hash);
-        let count = self.entries[start..].partition_point(|entry| entry.name == hash);
-        let found = &self.entries[start..start + count];
-        found.iter().map(|entry| &entry.stored)
+        let found = self.entries[start..].iter();
+        let found = found.take_while(move |entry| entry.name == hash);
+        found.map(|entry| &entry.stored)
     }
 
     /// Whether any member is in the top-level folder of that name.
@@ -207,19 +182,35 @@ impl Directory {
     }
 }
 
-impl ManifestEntry {
-    fn add(&mut self, entry: &Stored) {
-        *self = match std::mem::take(self) {
-            Self::Missing => Self::One(entry.clone()),
-            Self::One(known) if known.same_bytes(entry) => Self::One(known),
-            Self::One(_) | Self::Ambiguous => Self::Ambiguous,
-        };
+/// The only one of the members, if there is any. Several with the same bytes count as one; others are ambiguous.
+pub(super) fn only<'a>(
+    members: impl IntoIterator<Item = &'a Stored>,
+    path: &str,
+) -> Result<Option<&'a Stored>, PackageError> {
+    let mut members = members.into_iter();
+    let first = members.next();
+    let is_same = |other: &Stored| {
+        first.is_some_and(|first| (first.check, first.length) == (other.check, other.length))
+    };
+    match members.all(is_same) {
+        true => Ok(first),
+        false => Err(PackageError::AmbiguousMember(path.to_owned())),
     }
 }
 
-impl Stored {
-    /// Whether two members have the same content according to the directory.
-    pub(super) fn same_bytes(&self, other: &Self) -> bool {
-        self.check == other.check && self.length == other.length
-    }
+/// The segments of a name, without empty ones and `.`. A backslash separates them as well.
+pub(super) fn segments(name: &str) -> Vec<&str> {
+    name.split(['/', '\\'])
+        .filter(|segment| !matches!(*segment, "" | "."))
+        .collect()
+}
+
+/// Whether it is the name of a folder.
+pub(super) fn is_folder(name: &str) -> bool {
+    name.ends_with(['/', '\\'])
+}
+
+/// Whether it is the name of the manifest (sections 11.2 and 13.2), in any case.
+fn is_manifest(segments: &[&str]) -> bool {
+    matches!(segments, [only] if only.eq_ignore_ascii_case("manifest.xml"))
 }

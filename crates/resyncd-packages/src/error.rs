@@ -66,13 +66,9 @@ pub enum PackageError {
 impl PackageError {
     /// The error of a decoder: of the file that it reads, or of what that contains.
     pub(super) fn of_decoder(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::InvalidInput
-            | io::ErrorKind::InvalidData
-            | io::ErrorKind::UnexpectedEof => {
-                Self::Damaged(format!("it can't be decompressed: {error}"))
-            }
-            _ => Self::from(error),
+        match Self::from(error) {
+            Self::Io(error) if error.raw_os_error().is_none() => Self::Damaged(error.to_string()),
+            error => error,
         }
     }
 

@@ -1,42 +1,38 @@
 //! Packages whose members have the names of files, as those of ZIP and of tar: how the path in a manifest finds one.
 
-use super::archive::Archive;
-use super::directory::{Directory, Stored};
+use std::fs::File;
+use std::sync::Arc;
+
+use super::directory::{Directory, Method, Stored, only, segments};
 use super::error::PackageError;
+use super::format::Archive;
 use super::member::MemberReader;
-use super::name;
 
 /// The maximum depth of a path that is also searched without some of its folders.
 const MAX_REBASED_DEPTH: usize = 64;
 
-/// How a format stores the bytes of a member.
-pub(super) trait OpenStored: Send + Sync {
-    /// Opens the member of an entry.
-    fn open(&self, stored: &Stored) -> Result<MemberReader, PackageError>;
-}
-
 /// The members by their names.
-pub(super) struct FileTree<B> {
+pub(super) struct FileTree {
+    pub(super) file: Arc<File>,
     pub(super) directory: Directory,
-    pub(super) bytes: B,
+    /// Opens the member of an entry: [`Method::Stored`] or [`Method::Deflated`].
+    pub(super) open_bytes: fn(&Arc<File>, &Stored) -> Result<MemberReader, PackageError>,
 }
 
-impl<B: OpenStored> Archive for FileTree<B> {
+impl Archive for FileTree {
     fn manifest(&self) -> Result<MemberReader, PackageError> {
-        self.bytes.open(self.directory.manifest()?)
+        self.open(self.directory.manifest()?)
     }
 
     /// Leading slashes, `./` and the direction of slashes are ignored. If no member has that name, it is searched without
     /// leading folders: see [`MemberReader::is_rebased`].
     fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
-        let segments = name::segments(path);
+        let segments = segments(path);
         if let Some(stored) = only(self.directory.named(&segments), path)? {
-            return self.bytes.open(stored);
+            return self.open(stored);
         }
-        let by_path = self.without_folders_of_path(&segments);
-        let by_name = self.without_folders_of_names(&segments);
-        match only(by_path.chain(by_name), path)? {
-            Some(stored) => Ok(self.bytes.open(stored)?.rebased()),
+        match only(self.rebased(&segments), path)? {
+            Some(stored) => Ok(self.open(stored)?.rebased()),
             None => Err(PackageError::NoMember(path.to_owned())),
         }
     }
@@ -46,50 +42,41 @@ impl<B: OpenStored> Archive for FileTree<B> {
     }
 }
 
-impl<B> FileTree<B> {
-    /// The members whose name is the path without leading folders, as few of them as possible.
-    fn without_folders_of_path<'a>(
-        &'a self,
-        path: &[&str],
-    ) -> impl Iterator<Item = &'a Stored> + use<'a, B> {
-        // If the package has the folder, the member is missing from it.
-        let is_missing = path.len() > MAX_REBASED_DEPTH
-            || path
-                .first()
-                .is_none_or(|top| self.directory.has_folder(top));
-        let starts = if is_missing { 0 } else { path.len() };
-        let mut found = (1..starts).map(|start| self.directory.named(&path[start..]).peekable());
-        let found = found.find_map(|mut found| found.peek().is_some().then_some(found));
-        found.into_iter().flatten()
+impl FileTree {
+    fn open(&self, stored: &Stored) -> Result<MemberReader, PackageError> {
+        let bad = |reason: &str| Err(PackageError::BadMember(reason.to_owned()));
+        match stored.method {
+            Method::Stored | Method::Deflated => (self.open_bytes)(&self.file, stored),
+            Method::Encrypted => Err(PackageError::Encrypted),
+            Method::Unknown(method) => Err(PackageError::Compression(method)),
+            Method::Outside => bad("its name leads out of the package"),
+            Method::Folder | Method::NotFile => bad("not a file"),
+        }
     }
 
-    /// The members whose name is the path, without leading folders that all members have in common.
-    fn without_folders_of_names<'a>(&'a self, path: &[&str]) -> impl Iterator<Item = &'a Stored> {
+    /// The members whose name is the path without leading folders, as few of them as possible; and those whose name is the path, without
+    /// leading folders that all members have in common.
+    fn rebased<'a>(&'a self, path: &[&str]) -> impl Iterator<Item = &'a Stored> {
         let common = self.directory.common_folder();
-        let deepest = path.len().max(common.len());
-        let folders = if path.is_empty() || deepest > MAX_REBASED_DEPTH {
-            0
+        let is_searched = path.len().max(common.len()) <= MAX_REBASED_DEPTH;
+        // If the package has the folder, the member is missing from it.
+        let has_folder = path
+            .first()
+            .is_none_or(|top| self.directory.has_folder(top));
+        let starts = 1..if is_searched && !has_folder {
+            path.len()
         } else {
-            common.len()
+            0
         };
-        (1..=folders).flat_map(move |length| {
+        let mut by_path = starts.map(|start| self.directory.named(&path[start..]).peekable());
+        let by_path = by_path.find_map(|mut found| found.peek().is_some().then_some(found));
+        let is_searched = is_searched && !path.is_empty();
+        let folders = 1..=if is_searched { common.len() } else { 0 };
+        let by_name = folders.flat_map(move |length| {
             let folder = common[..length].iter().map(String::as_str);
             let name: Vec<&str> = folder.chain(path.iter().copied()).collect();
             self.directory.named(&name)
-        })
+        });
+        by_path.into_iter().flatten().chain(by_name)
     }
-}
-
-/// The only one of the members, if there is any. Several with the same bytes count as one; others are ambiguous.
-fn only<'a>(
-    mut entries: impl Iterator<Item = &'a Stored>,
-    path: &str,
-) -> Result<Option<&'a Stored>, PackageError> {
-    let Some(first) = entries.next() else {
-        return Ok(None);
-    };
-    if entries.all(|other| other.same_bytes(first)) {
-        return Ok(Some(first));
-    }
-    Err(PackageError::AmbiguousMember(path.to_owned()))
 }

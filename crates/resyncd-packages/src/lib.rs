@@ -6,18 +6,15 @@
 //!
 //! Formats: ZIP, tar, WARC, and these compressed as a whole with gzip or Zstandard.
 //!
-//! `format.rs` lists the formats, with a file for each; `archive.rs` is what they have in common.
+//! `format.rs` lists the formats, with a file for each, and is what they have in common.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod archive;
 mod directory;
 mod error;
-mod expansion;
 mod file_tree;
 mod format;
 mod member;
-mod name;
 mod section;
 mod tar;
 #[cfg(test)]
@@ -36,11 +33,11 @@ use resourcesync::DocumentReader;
 use resourcesync::uri::BaseUri;
 use url::Url;
 
-use self::archive::Archive;
 pub use self::error::PackageError;
-pub use self::expansion::max_expanded;
+use self::format::Archive;
 pub use self::member::MemberReader;
 use self::unpacked::Room;
+pub use self::unpacked::max_expanded;
 
 /// A package on disk. A clone is the same package; its members can be read concurrently.
 ///

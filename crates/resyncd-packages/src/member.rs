@@ -3,10 +3,12 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
+use super::error::PackageError;
+
 /// The bytes of a member, decompressed.
 ///
-/// What the package states of them is verified before the last of them is returned. Its errors are
-/// [`PackageError`](super::PackageError)s within `io::Error`s.
+/// What the package states of them is verified before the last of them is returned. Its errors are [`PackageError`]s within
+/// `io::Error`s.
 pub struct MemberReader {
     bytes: Box<dyn Read + Send>,
     length: Option<u64>,
@@ -50,7 +52,12 @@ impl MemberReader {
 
 impl Read for MemberReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.bytes.read(bytes)
+        self.bytes.read(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::UnexpectedEof => PackageError::BadMember(error.to_string()).into(),
+            _ => error,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A section of a file that can be read concurrently with others.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -30,18 +30,10 @@ impl Section {
             buffered_at: start,
         }
     }
-}
 
-impl Section {
     /// The position in the file.
     pub(super) fn position(&self) -> u64 {
         self.at
-    }
-
-    /// Passes over this number of bytes; `None` if there are fewer.
-    pub(super) fn skip(&mut self, length: u64) -> Option<()> {
-        let at = self.at.checked_add(length)?;
-        (at <= self.end).then(|| self.at = at)
     }
 }
 
@@ -72,6 +64,18 @@ impl Read for Section {
         let read = self.fill_buf()?.read(bytes)?;
         self.consume(read);
         Ok(read)
+    }
+}
+
+impl Seek for Section {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.end.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
     }
 }
 

@@ -2,26 +2,50 @@
 //!
 //! The file vanishes with the package, also after a kill. It takes no more than a hundred times the package, and no more than
 //! the limit for packages.
+//!
+//! The bound on the expansion also holds for documents, for members, and for content codings: a few bytes may stand for more than any
+//! disk has.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
 use resourcesync::media_type::GZIP_MAGIC;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::error::PackageError;
 use super::section::Section;
-use crate::expansion::max_expanded;
+
+/// The maximum expansion of what is longer than is exempt.
+const RATIO: u64 = 100;
+
+/// The decompressed length up to which the expansion is not limited, in bytes: large lists, and the headers in an archive, compress
+/// well.
+const EXEMPT: u64 = 64 << 20;
+
+/// The same of what is decompressed where it is in a package.
+const EXEMPT_IN_PACKAGE: u64 = 16 << 20;
 
 /// The greatest window of zstd, in bytes: more than its strongest level takes without `--ultra` and `--long`.
 const MAX_WINDOW: u64 = 32 << 20;
 
 /// How much is decoded and written at once, in bytes.
 const CHUNK: usize = 128 << 10;
+
+/// The maximum decompressed length of so many compressed bytes: of a document, of a package that is compressed as a whole, or of coded
+/// content.
+#[must_use]
+pub fn max_expanded(compressed: u64) -> u64 {
+    compressed.saturating_mul(RATIO).max(EXEMPT)
+}
+
+/// Whether what is decompressed where it is in a package expands too much.
+pub(super) fn is_out_of_proportion(length: u64, compressed: u64) -> bool {
+    length > EXEMPT_IN_PACKAGE && length / RATIO > compressed
+}
 
 /// Where a package may be unpacked.
 #[derive(Clone, Copy, Debug)]
@@ -69,12 +93,13 @@ impl PackageCoding {
         let output = tempfile::tempfile_in(room.folder).map_err(PackageError::Io)?;
         let mut unpacked = Unpacked {
             file: output,
+            chunk: vec![0; CHUNK],
             written: 0,
             max_expanded: max_expanded(length),
             limit: room.limit,
         };
         match self {
-            Self::Gzip => unpack_gzip(input, &mut unpacked)?,
+            Self::Gzip => unpacked.add_all(&mut MultiGzDecoder::new(input))?,
             Self::Zstd => unpack_zstd(input, &mut unpacked)?,
         }
         Ok(unpacked.file)
@@ -84,79 +109,56 @@ impl PackageCoding {
 /// The file that is being written.
 struct Unpacked {
     file: File,
+    chunk: Vec<u8>,
     written: u64,
     max_expanded: u64,
     limit: Option<u64>,
 }
 
 impl Unpacked {
-    fn add(&mut self, bytes: &[u8]) -> Result<(), PackageError> {
-        self.written += bytes.len() as u64;
-        if let Some(limit) = self.limit.filter(|limit| self.written > *limit) {
-            return Err(PackageError::TooLargeUnpacked { limit });
-        }
-        if self.written > self.max_expanded {
-            return Err(PackageError::Expansion);
-        }
-        self.file.write_all(bytes).map_err(PackageError::Io)
-    }
-
     /// Adds all bytes of a decoder.
     fn add_all(&mut self, decoder: &mut impl Read) -> Result<(), PackageError> {
-        let mut chunk = vec![0; CHUNK];
         loop {
-            match decoder.read(&mut chunk) {
+            let read = match decoder.read(&mut self.chunk) {
                 Ok(0) => return Ok(()),
-                Ok(read) => self.add(&chunk[..read])?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(PackageError::of_decoder(error)),
+            };
+            self.written += read as u64;
+            if let Some(limit) = self.limit.filter(|limit| self.written > *limit) {
+                return Err(PackageError::TooLargeUnpacked { limit });
             }
+            if self.written > self.max_expanded {
+                return Err(PackageError::Expansion);
+            }
+            let chunk = &self.chunk[..read];
+            self.file.write_all(chunk).map_err(PackageError::Io)?;
         }
     }
 }
 
-fn unpack_gzip(input: Section, unpacked: &mut Unpacked) -> Result<(), PackageError> {
-    unpacked.add_all(&mut MultiGzDecoder::new(input))
-}
-
-/// Unpacks frame by frame: the crate reads one.
+/// Unpacks frame by frame: the crate reads one, and does not compare its checksum.
 fn unpack_zstd(mut input: Section, unpacked: &mut Unpacked) -> Result<(), PackageError> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(MAX_WINDOW);
-    let mut chunk = vec![0; CHUNK];
     while !input.fill_buf().map_err(PackageError::Io)?.is_empty() {
-        match decoder.reset(&mut input) {
-            Ok(()) => {}
+        let length = match StreamingDecoder::new_with_decoder(&mut input, &mut decoder) {
+            Ok(mut frame) => {
+                unpacked.add_all(&mut frame)?;
+                let stated = decoder.get_checksum_from_data();
+                if stated.is_some() && stated != decoder.get_calculated_checksum() {
+                    return Err(PackageError::Damaged("checksum mismatch".to_owned()));
+                }
+                continue;
+            }
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length,
                 ..
-            })) => {
-                let mut skipped = (&mut input).take(length.into());
-                io::copy(&mut skipped, &mut io::sink()).map_err(PackageError::Io)?;
-                continue;
-            }
-            Err(error) => return Err(damaged(&error)),
-        }
-        loop {
-            let blocks = BlockDecodingStrategy::UptoBlocks(1);
-            let decoded = decoder.decode_blocks(&mut input, blocks);
-            let is_last = decoded.map_err(|error| damaged(&error))?;
-            while decoder.can_collect() > 0 {
-                let read = decoder.read(&mut chunk).map_err(PackageError::Io)?;
-                unpacked.add(&chunk[..read])?;
-            }
-            if is_last {
-                break;
-            }
-        }
-        let stated = decoder.get_checksum_from_data();
-        if stated.is_some() && stated != decoder.get_calculated_checksum() {
-            return Err(damaged(&"checksum mismatch"));
-        }
+            })) => length,
+            Err(error) => return Err(PackageError::Damaged(error.to_string())),
+        };
+        input.seek(SeekFrom::Current(length.into()))?;
     }
     Ok(())
-}
-
-fn damaged(reason: &dyn std::fmt::Display) -> PackageError {
-    PackageError::Damaged(format!("it can't be decompressed: {reason}"))
 }

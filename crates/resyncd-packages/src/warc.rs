@@ -12,7 +12,7 @@ mod head;
 mod made;
 mod payload;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -24,13 +24,13 @@ use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, DocumentReader};
 use url::Url;
 
-use self::head::{HttpHead, RecordHead};
+use self::head::{HttpHead, RecordHead, RecordKind};
 use self::made::MadeManifest;
 use self::payload::RecordFile;
-use super::archive::{Archive, Format, Opened};
 use super::error::PackageError;
+use super::format::{Archive, Format, Opened};
 use super::member::MemberReader;
-use crate::expansion::is_out_of_proportion;
+use crate::unpacked::is_out_of_proportion;
 
 /// The maximum number of records with a payload: each takes more memory than a member with the name of a file.
 const MAX_RECORDS: usize = 300_000;
@@ -53,236 +53,96 @@ fn begins(start: &[u8]) -> bool {
 }
 
 fn open(file: &Arc<File>, length: u64) -> Opened {
-    let file = RecordFile::of(file, length)?;
-    let mut scan = Scan {
+    let file = Arc::new(RecordFile::of(file, length)?);
+    let mut warc = Warc {
         hashes: RandomState::new(),
-        records: Vec::new(),
-        metadata: Vec::new(),
+        file: Arc::clone(&file),
+        records: Index::default(),
+        metadata: Index::default(),
+        payloads: HashMap::new(),
         members: 0,
-        manifests: Vec::new(),
-        metadata_manifests: Vec::new(),
-        read: 0,
+        with_payload: 0,
+        manifest: None,
     };
-    let mut at = 0;
-    while at < file.length {
-        let Some(next) = scan.read_record(&file, at)? else {
+    let (mut at, mut read) = (0, 0_u64);
+    while at < length {
+        let mut stream = file.stream(at);
+        let mut left = 0;
+        // Otherwise empty lines at the end.
+        if let Some(head) = RecordHead::read(&mut stream.input())? {
+            let mut block = stream.input().take(head.length);
+            // What holds no response does not matter.
+            let is_found = head.kind != RecordKind::Response
+                || HttpHead::read(&mut block).is_ok_and(|http| http.status == 200);
+            left = block.limit();
+            warc.members += 1;
+            if is_found {
+                warc.add(&head, at)?;
+            }
+            read = read.saturating_add(head.length);
+            if file.is_gzip && is_out_of_proportion(read, length) {
+                return Err(PackageError::Expansion);
+            }
+        }
+        let Some(next) = stream.end(left)? else {
             return Ok(None);
         };
         at = next;
     }
-    let archive = scan.finish(file)?;
-    Ok(Some(Arc::new(archive)))
+    if at > length {
+        return Err(PackageError::Damaged("cut short".to_owned()));
+    }
+    let manifests = warc.records.manifests.iter();
+    let manifests = manifests.filter_map(|uri| warc.payload_of(warc.records.newest.get(uri)?));
+    warc.manifest = find_manifest(&file, manifests)?;
+    if warc.manifest.is_none() {
+        let manifests = warc.metadata.manifests.iter();
+        let manifests = manifests.filter_map(|uri| warc.metadata.newest.get(uri));
+        warc.manifest = find_manifest(&file, manifests.map(|record| record.at))?;
+    }
+    Ok(Some(Arc::new(warc)))
 }
 
-/// What is known of a record; URIs and identifiers as hashes with a random key.
-struct WarcRecord {
-    uri: u64,
-    id: u64,
-    /// The digest of its payload, and 0 if it states none.
-    digest: u64,
-    /// Its URI at its time.
-    moment: u64,
-    /// The time in microseconds.
+/// A record of a URI.
+#[derive(Clone, Copy)]
+struct Version {
+    /// In microseconds.
     date: i64,
     at: u64,
-    /// Of a revisit: the identifier and the moment of the record that has its payload.
-    revisits: Option<(u64, u64)>,
+    /// Of a revisit: what may name the record that has its payload, and 0 for what it does not state.
+    revisits: Option<[u64; 3]>,
 }
 
-/// A record of metadata: it may be nothing but the manifest.
-struct Described {
-    /// Its URI, as a hash.
-    uri: u64,
-    date: i64,
-    at: u64,
-}
-
-/// The records read so far.
-struct Scan {
-    hashes: RandomState,
-    records: Vec<WarcRecord>,
-    /// The records of metadata that have a URI.
-    metadata: Vec<Described>,
-    members: usize,
-    /// The records that may be the manifest.
+/// The newest records by their URIs.
+#[derive(Default)]
+struct Index {
+    newest: HashMap<u64, Version>,
+    /// The URIs of those that may be the manifest.
     manifests: Vec<u64>,
-    /// The records of metadata that may be.
-    metadata_manifests: Vec<u64>,
-    /// How many bytes were decompressed.
-    read: u64,
 }
 
-impl Scan {
-    /// Reads the record at a position, and returns the position of the next one; `None`: what is compressed there is more than the
-    /// record.
-    fn read_record(&mut self, file: &RecordFile, at: u64) -> Result<Option<u64>, PackageError> {
-        let mut stream = file.stream(at);
-        let Some(head) = RecordHead::read(&mut stream)? else {
-            // Empty lines at the end.
-            return stream.next_record();
-        };
-        self.members += 1;
-        let mut block = stream.by_ref().take(head.length);
-        let has_payload = match &head {
-            // What holds no response does not matter.
-            head if head.is_response() => {
-                HttpHead::read(&mut block).is_ok_and(|http| http.status == 200)
-            }
-            head => head.is_resource() || head.is_revisit(),
-        };
-        let left = block.limit();
-        if has_payload {
-            self.add(&head, at);
-        } else if head.is_metadata() {
-            self.add_metadata(&head, at);
+impl Index {
+    fn add(&mut self, uri: u64, is_manifest: bool, version: Version) {
+        let known = self.newest.entry(uri).or_insert(version);
+        if version.date >= known.date {
+            *known = version;
         }
-        if self.records.len() > MAX_RECORDS {
-            return Err(PackageError::TooManyMembers { limit: MAX_RECORDS });
-        }
-        self.read = self.read.saturating_add(head.length);
-        if file.is_gzip && is_out_of_proportion(self.read, file.length) {
-            return Err(PackageError::Expansion);
-        }
-        stream.skip(left)?;
-        stream.next_record()
-    }
-
-    fn add(&mut self, head: &RecordHead, at: u64) {
-        let Some(uri) = &head.uri else {
-            return;
-        };
-        let refers = (&head.refers_to, &head.refers_to_uri, head.refers_to_date);
-        let hash = |text: &Option<String>| text.as_ref().map_or(0, |text| self.hash(text));
-        let moment = |uri: &Url, date: Option<i64>| self.hashes.hash_one((uri.as_str(), date));
-        let revisited = refers.1.as_ref().map(|uri| moment(uri, refers.2));
-        let is_revisit = head.is_revisit();
-        let record = WarcRecord {
-            uri: self.hash(uri.as_str()),
-            id: hash(&head.id),
-            digest: hash(&head.payload_digest),
-            moment: moment(uri, head.date),
-            date: head.date.unwrap_or(i64::MIN),
-            at,
-            revisits: is_revisit.then(|| (hash(refers.0), revisited.unwrap_or_default())),
-        };
-        self.records.push(record);
-        if is_named_manifest(uri) && !is_revisit && self.manifests.len() < MAX_MANIFESTS {
-            self.manifests.push(at);
+        let has_room = self.manifests.len() < MAX_MANIFESTS;
+        if is_manifest && has_room && !self.manifests.contains(&uri) {
+            self.manifests.push(uri);
         }
     }
-
-    fn add_metadata(&mut self, head: &RecordHead, at: u64) {
-        // Crawlers write one for each response: those beyond the limit are no manifest, and nothing else is lost.
-        let has_room = self.metadata.len() < MAX_RECORDS;
-        let Some(uri) = head.uri.as_ref().filter(|_| has_room) else {
-            return;
-        };
-        self.metadata.push(Described {
-            uri: self.hash(uri.as_str()),
-            date: head.date.unwrap_or(i64::MIN),
-            at,
-        });
-        if is_named_manifest(uri) && self.metadata_manifests.len() < MAX_MANIFESTS {
-            self.metadata_manifests.push(at);
-        }
-    }
-
-    fn hash(&self, text: &str) -> u64 {
-        self.hashes.hash_one(text)
-    }
-
-    fn finish(mut self, file: RecordFile) -> Result<Warc, PackageError> {
-        let payloads = payloads_of_revisits(&self.records);
-        let mut entries: Vec<NamedRecord> = self
-            .records
-            .iter()
-            .map(|record| NamedRecord {
-                name: record.uri,
-                date: record.date,
-                at: record.at,
-                payload: match record.revisits {
-                    None => Some(record.at),
-                    Some((id, moment)) => [id, moment, record.digest]
-                        .iter()
-                        .find_map(|key| payloads.get(key).copied()),
-                },
-            })
-            .collect();
-        entries.sort_unstable_by_key(|entry| (entry.name, entry.date, entry.at));
-        let count = entries.len();
-        let last = |index: usize, entries: &[NamedRecord]| {
-            index + 1 == count || entries[index + 1].name != entries[index].name
-        };
-        let mut places: Vec<u64> = (0..count)
-            .filter(|index| last(*index, &entries))
-            .map(|index| entries[index].at)
-            .collect();
-        places.sort_unstable();
-        let by_id = self.records.iter().filter(|record| record.id != 0);
-        entries.extend(by_id.map(|record| NamedRecord {
-            name: record.id,
-            date: record.date,
-            at: record.at,
-            payload: record.revisits.is_none().then_some(record.at),
-        }));
-        entries.sort_unstable_by_key(|entry| (entry.name, entry.date, entry.at));
-        let newest: HashSet<u64> = places.iter().copied().collect();
-        let file = Arc::new(file);
-        let manifests = self.manifests.iter().filter(|at| newest.contains(*at));
-        let mut manifest = find_manifest(&file, manifests)?;
-        let metadata = &mut self.metadata;
-        metadata.sort_unstable_by_key(|record| (record.uri, record.date, record.at));
-        // Of one URI the last one counts.
-        metadata.reverse();
-        metadata.dedup_by_key(|record| record.uri);
-        if manifest.is_none() {
-            let newest: HashSet<u64> = self.metadata.iter().map(|record| record.at).collect();
-            let manifests = self.metadata_manifests.iter();
-            manifest = find_manifest(&file, manifests.filter(|at| newest.contains(*at)))?;
-        }
-        Ok(Warc {
-            hashes: self.hashes,
-            file,
-            entries,
-            places: Arc::new(places),
-            metadata: self.metadata,
-            members: self.members,
-            manifest,
-        })
-    }
-}
-
-fn is_named_manifest(uri: &Url) -> bool {
-    uri.path().to_ascii_lowercase().ends_with("manifest.xml")
-}
-
-/// Where the payloads are that revisits refer to, by identifier, moment or digest.
-fn payloads_of_revisits(records: &[WarcRecord]) -> HashMap<u64, u64> {
-    let revisits = records.iter().filter_map(|record| {
-        let (id, moment) = record.revisits?;
-        Some([id, moment, record.digest])
-    });
-    let wanted: HashSet<u64> = revisits.flatten().filter(|key| *key != 0).collect();
-    let mut found = HashMap::new();
-    for record in records.iter().filter(|record| record.revisits.is_none()) {
-        for key in [record.id, record.moment, record.digest] {
-            if wanted.contains(&key) {
-                found.entry(key).or_insert(record.at);
-            }
-        }
-    }
-    found
 }
 
 /// The record that is a manifest: one that states that it is one, or else the only one that is a document at all.
-fn find_manifest<'a>(
-    file: &Arc<RecordFile>,
-    candidates: impl Iterator<Item = &'a u64>,
+fn find_manifest(
+    file: &RecordFile,
+    candidates: impl IntoIterator<Item = u64>,
 ) -> Result<Option<u64>, PackageError> {
     let base = parse_uri("http://manifest.invalid/").ok();
     let (mut stated, mut others) = (Vec::new(), Vec::new());
     for at in candidates {
-        let Ok(member) = payload::open(file, *at) else {
+        let Ok(member) = payload::open(file, at) else {
             continue;
         };
         let read = base
@@ -290,9 +150,9 @@ fn find_manifest<'a>(
             .and_then(|base| DocumentReader::open(member.buffered(), base).ok());
         match read.map(|read| read.head().md.capability.clone()) {
             Some(Some(Capability::ResourceDumpManifest | Capability::ChangeDumpManifest)) => {
-                stated.push(*at)
+                stated.push(at)
             }
-            Some(None) => others.push(*at),
+            Some(None) => others.push(at),
             Some(Some(_)) | None => {}
         }
     }
@@ -304,69 +164,113 @@ fn find_manifest<'a>(
     }
 }
 
-/// A URI or an identifier, and the record that it names.
-struct NamedRecord {
-    name: u64,
-    date: i64,
-    at: u64,
-    /// The position of the record that has its payload.
-    payload: Option<u64>,
-}
-
-/// An open WARC.
+/// An open WARC. URIs, identifiers and digests are hashes with a random key.
 struct Warc {
     hashes: RandomState,
     file: Arc<RecordFile>,
-    /// By name, and of one name by time.
-    entries: Vec<NamedRecord>,
-    /// The positions of the records that count.
-    places: Arc<Vec<u64>>,
-    /// The records of metadata, the last one of each URI.
-    metadata: Vec<Described>,
+    /// The records with a payload.
+    records: Index,
+    /// The records of metadata: one may be nothing but the manifest.
+    metadata: Index,
+    /// The positions of payloads by identifier, by URI with time, and by digest.
+    payloads: HashMap<u64, u64>,
     members: usize,
+    with_payload: usize,
     manifest: Option<u64>,
 }
 
 impl Warc {
-    fn find(&self, name: &str) -> Option<&NamedRecord> {
+    fn add(&mut self, head: &RecordHead, at: u64) -> Result<(), PackageError> {
+        let Some(uri) = &head.uri else {
+            return Ok(());
+        };
+        let hash = |text: &Option<String>| {
+            let text = text.as_ref();
+            text.map_or(0, |text| self.hashes.hash_one(text.as_str()))
+        };
+        let moment = |uri: &Url, date: Option<i64>| self.hashes.hash_one((uri.as_str(), date));
+        let digest = hash(&head.payload_digest);
+        let revisited = head.refers_to_uri.as_ref();
+        let revisited = revisited.map_or(0, |uri| moment(uri, head.refers_to_date));
+        let is_revisit = head.kind == RecordKind::Revisit;
+        let version = Version {
+            date: head.date.unwrap_or(i64::MIN),
+            at,
+            revisits: is_revisit.then(|| [hash(&head.refers_to), revisited, digest]),
+        };
+        let keys = [hash(&head.id), moment(uri, head.date), digest];
+        let key = self.hashes.hash_one(uri.as_str());
+        let is_manifest = uri.path().to_ascii_lowercase().ends_with("manifest.xml");
+        match head.kind {
+            RecordKind::Other => return Ok(()),
+            // Crawlers write one for each response: those beyond the limit are no manifest, and nothing else is lost.
+            RecordKind::Metadata => {
+                if self.metadata.newest.len() < MAX_RECORDS {
+                    self.metadata.add(key, is_manifest, version);
+                }
+                return Ok(());
+            }
+            RecordKind::Resource | RecordKind::Response => {
+                for key in keys.into_iter().filter(|key| *key != 0) {
+                    self.payloads.entry(key).or_insert(at);
+                }
+            }
+            RecordKind::Revisit => {}
+        }
+        self.records.add(key, is_manifest && !is_revisit, version);
+        self.with_payload += 1;
+        if self.with_payload > MAX_RECORDS {
+            return Err(PackageError::TooManyMembers { limit: MAX_RECORDS });
+        }
+        Ok(())
+    }
+
+    /// The position of the record that has the payload of another one.
+    fn payload_of(&self, version: &Version) -> Option<u64> {
+        match version.revisits {
+            None => Some(version.at),
+            Some(keys) => keys.iter().find_map(|key| self.payloads.get(key).copied()),
+        }
+    }
+
+    /// The position of the payload of a URI or an identifier; `None` within if it is not in the package.
+    fn find(&self, name: &str) -> Option<Option<u64>> {
         let hash = match parse_uri(name) {
             Ok(uri) => self.hashes.hash_one(uri.as_str()),
             Err(_) => self.hashes.hash_one(name),
         };
-        let end = self.entries.partition_point(|entry| entry.name <= hash);
-        let last = self.entries[..end].last();
-        last.filter(|entry| entry.name == hash)
+        let newest = self.records.newest.get(&hash);
+        let newest = newest.map(|version| self.payload_of(version));
+        newest.or_else(|| self.payloads.get(&hash).map(|at| Some(*at)))
     }
 }
 
 impl Archive for Warc {
     fn name_manifest(&mut self, uri: &Url) {
-        let payload = self.find(uri.as_str()).and_then(|entry| entry.payload);
+        let payload = self.find(uri.as_str()).flatten();
         let hash = self.hashes.hash_one(uri.as_str());
-        let described = self.metadata.iter().find(|record| record.uri == hash);
-        let candidates = payload.into_iter().chain(described.map(|record| record.at));
+        let described = self.metadata.newest.get(&hash).map(|record| record.at);
+        let mut candidates = payload.into_iter().chain(described);
         // At most one of a call: none of them is ambiguous.
-        let mut found =
-            candidates.filter_map(|at| find_manifest(&self.file, [at].iter()).ok().flatten());
-        if let Some(named) = found.next() {
-            self.manifest = Some(named);
-        }
+        let named = candidates.find_map(|at| find_manifest(&self.file, [at]).ok().flatten());
+        self.manifest = named.or(self.manifest);
     }
 
     fn manifest(&self) -> Result<MemberReader, PackageError> {
-        match self.manifest {
-            Some(at) => payload::open(&self.file, at),
-            None => {
-                let made = MadeManifest::new(Arc::clone(&self.file), Arc::clone(&self.places));
-                Ok(MemberReader::new(Box::new(made), None))
-            }
+        if let Some(at) = self.manifest {
+            return payload::open(&self.file, at);
         }
+        let newest = self.records.newest.values();
+        let mut places: Vec<u64> = newest.map(|record| record.at).collect();
+        places.sort_unstable();
+        let made = MadeManifest::new(Arc::clone(&self.file), places)?;
+        Ok(MemberReader::new(Box::new(made), None))
     }
 
     fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
-        let entry = self.find(path);
-        let entry = entry.ok_or_else(|| PackageError::NoMember(path.to_owned()))?;
-        let payload = entry.payload.ok_or_else(|| {
+        let found = self.find(path);
+        let payload = found.ok_or_else(|| PackageError::NoMember(path.to_owned()))?;
+        let payload = payload.ok_or_else(|| {
             let reason = "it revisits a record that is not in the package";
             PackageError::BadMember(reason.to_owned())
         })?;

@@ -1,26 +1,39 @@
-//! ZIP files (sections 11.2 and 13.2; APPNOTE 6.3.3).
+//! ZIP files (sections 11.2 and 13.2; APPNOTE 6.3.3), read by the crate `rawzip` in constant memory.
 
-mod member;
-mod records;
-
+use std::borrow::Cow;
 use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use self::records::{CentralHeader, LOCAL_LENGTH, find_directory};
-use super::archive::{Archive, Format, MAX_MEMBERS};
-use super::directory::{Directory, Method, Stored};
+use flate2::CrcReader;
+use flate2::bufread::DeflateDecoder;
+use rawzip::{
+    CompressionMethod, CreatorSystem, ErrorKind, FileReader, MAX_CENTRAL_DIRECTORY_RECORD_SIZE,
+    ZipArchive, ZipFileHeaderRecord,
+};
+
+use super::directory::{Directory, Method, Stored, is_folder};
 use super::error::PackageError;
-use super::file_tree::{FileTree, OpenStored};
+use super::file_tree::FileTree;
+use super::format::{Archive, Format, MAX_MEMBERS};
 use super::member::MemberReader;
-use super::name;
 use super::section::Section;
+use super::unpacked::is_out_of_proportion;
 
 /// The usual signatures: a member, the end of an empty file, or the mark of a split one.
-const SIGNATURES: [&[u8]; 3] = [b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"];
+const SIGNATURES: [&[u8]; 3] = [LOCAL_HEADER, b"PK\x05\x06", b"PK\x07\x08"];
+const LOCAL_HEADER: &[u8] = b"PK\x03\x04";
 
-/// The file type of a symbolic link, and the mask of file types, in a Unix mode.
-const SYMLINK: u32 = 0o120_000;
-const FILE_TYPE: u32 = 0o170_000;
+/// The length of the fixed part of a local header, in bytes.
+const LOCAL_LENGTH: u64 = 30;
+
+/// The maximum length of the record at the end with its comment.
+const MAX_END: u64 = 22 + u16::MAX as u64;
+
+/// The upper half of code page 437, the encoding of names without the UTF-8 flag.
+const CODE_PAGE_437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
+└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{a0}";
 
 /// ZIP files.
 pub(super) const FORMAT: Format = Format {
@@ -31,8 +44,11 @@ pub(super) const FORMAT: Format = Format {
 /// Opens a ZIP file of this length, also one that begins with something else.
 pub(super) fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError> {
     let directory = read_directory(file, length, MAX_MEMBERS)?;
-    let bytes = ZipBytes(Arc::clone(file));
-    Ok(Arc::new(FileTree { directory, bytes }))
+    Ok(Arc::new(FileTree {
+        file: Arc::clone(file),
+        directory,
+        open_bytes: open_member,
+    }))
 }
 
 /// Reads the directory of a file with at most `limit` members.
@@ -41,54 +57,166 @@ pub(super) fn read_directory(
     length: u64,
     limit: usize,
 ) -> Result<Directory, PackageError> {
-    let location = find_directory(file, length)?;
-    let mut headers = Section::new(Arc::clone(file), location.start, location.length);
+    let mut buffer = vec![0; MAX_CENTRAL_DIRECTORY_RECORD_SIZE];
+    let archive = find_directory(file, length, &mut buffer)?;
     let mut directory = Directory::new(limit);
-    while let Some(header) = CentralHeader::read(&mut headers)? {
+    let mut entries = archive.entries(&mut buffer);
+    while let Some(entry) = entries.next_entry().map_err(damaged)? {
+        let name = entry.file_path();
+        let name = decode(name.as_ref());
         let stored = Stored {
-            at: header.header.checked_add(location.prefix).ok_or_else(|| {
-                PackageError::Damaged("a position in the directory is too large".to_owned())
-            })?,
-            packed: header.packed,
-            length: header.length,
-            check: header.crc,
-            method: method(&header),
+            at: entry.local_header_offset(),
+            packed: entry.compressed_size_hint(),
+            length: entry.uncompressed_size_hint(),
+            check: entry.crc32(),
+            method: method(&entry, &name),
         };
-        directory.add(&name::decode(&header.name), stored)?;
+        directory.add(&name, stored)?;
     }
     // Without ZIP64 the number has 16 bits, and some tools write more members than that.
-    let count = directory.len() as u64;
-    if count != location.count && count % (1 << 16) != location.count {
+    let (count, stated) = (directory.len() as u64, archive.entries_hint());
+    if count != stated && count % (1 << 16) != stated {
         return Err(PackageError::Damaged(
             "the directory has another number of members than stated".to_owned(),
         ));
     }
-    directory.check_overlaps(LOCAL_LENGTH, location.start)?;
+    directory.check_overlaps(LOCAL_LENGTH, archive.directory_offset())?;
     directory.finish();
     Ok(directory)
 }
 
-fn method(header: &CentralHeader) -> Method {
-    if name::is_folder(&name::decode(&header.name)) {
-        return Method::Folder;
-    }
-    let is_symlink = |mode: u32| mode & FILE_TYPE == SYMLINK;
-    if header.unix_mode.is_some_and(is_symlink) {
-        return Method::NotFile;
-    }
-    match (header.flags & 1, header.method) {
-        (1, _) => Method::Encrypted,
-        (_, 0) => Method::Stored,
-        (_, 8) => Method::Deflated,
-        (_, other) => Method::Unknown(other),
+/// Finds the directory. The signature of its end may also occur in the comment after it, or in the bytes of a member.
+fn find_directory(
+    file: &Arc<File>,
+    length: u64,
+    buffer: &mut [u8],
+) -> Result<ZipArchive<FileReader>, PackageError> {
+    let mut begin = [0; 4];
+    let is_first = file.read_exact_at(&mut begin, 0).is_ok() && begin == LOCAL_HEADER;
+    let first = length.saturating_sub(MAX_END);
+    let mut reader = FileReader::from(file.try_clone().map_err(PackageError::Io)?);
+    let mut end = length;
+    loop {
+        let locator = ZipArchive::with_max_search_space(end - first);
+        let at;
+        (reader, at) = match locator.locate_in_reader(reader, buffer, end) {
+            // If the file begins with an archive, one with something before it is a member of it, and the rest is missing.
+            Ok(archive) if is_first && has_prefix(file, &archive)? => {
+                let at = archive.eocd_offset();
+                (archive.into_inner(), at)
+            }
+            Ok(archive) => return Ok(archive),
+            Err((reader, error)) => match error.eocd_offset() {
+                Some(at) => (reader, at),
+                None => return Err(damaged(error)),
+            },
+        };
+        end = at + 3;
     }
 }
 
-/// The bytes of the members of a ZIP file.
-struct ZipBytes(Arc<File>);
+/// Whether the directory is not where the record at the end states it, relative to the beginning of the file.
+fn has_prefix(file: &File, archive: &ZipArchive<FileReader>) -> Result<bool, PackageError> {
+    let mut stated = [0; 4];
+    file.read_exact_at(&mut stated, archive.eocd_offset() + 16)
+        .map_err(PackageError::Io)?;
+    let stated = u32::from_le_bytes(stated);
+    Ok(stated != u32::MAX && u64::from(stated) != archive.directory_offset())
+}
 
-impl OpenStored for ZipBytes {
-    fn open(&self, stored: &Stored) -> Result<MemberReader, PackageError> {
-        member::open(&self.0, stored)
+fn method(entry: &ZipFileHeaderRecord<'_>, name: &str) -> Method {
+    if is_folder(name) {
+        return Method::Folder;
+    }
+    let on_unix = entry.version_made_by().creator_system() == CreatorSystem::UNIX;
+    if on_unix && entry.mode().is_symlink() {
+        return Method::NotFile;
+    }
+    match entry.compression_method() {
+        _ if entry.flags().is_encrypted() => Method::Encrypted,
+        CompressionMethod::STORE => Method::Stored,
+        CompressionMethod::DEFLATE => Method::Deflated,
+        other => Method::Unknown(other.as_u16()),
+    }
+}
+
+/// A name as text: UTF-8 if valid, as many tools do not set the flag, else code page 437.
+fn decode(name: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(name) {
+        return Cow::Borrowed(text);
+    }
+    let decoded = name.iter().map(|byte| match byte.checked_sub(0x80) {
+        None => char::from(*byte),
+        Some(upper) => CODE_PAGE_437
+            .chars()
+            .nth(upper.into())
+            .unwrap_or(char::REPLACEMENT_CHARACTER),
+    });
+    Cow::Owned(decoded.collect())
+}
+
+fn open_member(file: &Arc<File>, stored: &Stored) -> Result<MemberReader, PackageError> {
+    let is_deflated = stored.method == Method::Deflated;
+    if is_deflated && is_out_of_proportion(stored.length, stored.packed) {
+        return Err(PackageError::Expansion);
+    }
+    let mut header = [0; LOCAL_LENGTH as usize];
+    file.read_exact_at(&mut header, stored.at)?;
+    if !header.starts_with(LOCAL_HEADER) {
+        let reason = "no local header at the position in the directory";
+        return Err(PackageError::BadMember(reason.to_owned()));
+    }
+    let before = [[header[26], header[27]], [header[28], header[29]]];
+    let before = before.map(|length| u64::from(u16::from_le_bytes(length)));
+    let start = stored.at + LOCAL_LENGTH + before[0] + before[1];
+    let section = Section::new(Arc::clone(file), start, stored.packed);
+    let bytes: Box<dyn Read + Send> = match is_deflated {
+        true => Box::new(DeflateDecoder::new(section)),
+        false => Box::new(section),
+    };
+    let verified = Verified {
+        bytes: CrcReader::new(bytes),
+        length: stored.length,
+        crc: stored.check,
+        read: 0,
+    };
+    Ok(MemberReader::new(Box::new(verified), Some(stored.length)))
+}
+
+/// The decompressed bytes of a member, verified by the length and the checksum in the directory before the last of them is
+/// returned.
+struct Verified {
+    bytes: CrcReader<Box<dyn Read + Send>>,
+    length: u64,
+    crc: u32,
+    read: u64,
+}
+
+impl Read for Verified {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let read = self.bytes.read(bytes)?;
+        self.read += read as u64;
+        let is_end = read == 0 || self.read >= self.length;
+        if is_end && self.read != self.length {
+            let reason = format!(
+                "{} bytes read of {} that are stated",
+                self.read, self.length
+            );
+            return Err(PackageError::BadMember(reason).into());
+        }
+        if is_end && self.bytes.crc().sum() != self.crc {
+            return Err(PackageError::BadMember("checksum mismatch".to_owned()).into());
+        }
+        Ok(read)
+    }
+}
+
+fn damaged(error: rawzip::Error) -> PackageError {
+    match error.into_kind() {
+        ErrorKind::IO(error) => PackageError::of_decoder(error),
+        kind => PackageError::Damaged(kind.to_string()),
     }
 }

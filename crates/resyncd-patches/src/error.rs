@@ -4,14 +4,12 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// The file or the patch is not of the format, or uses what its specification leaves open.
-    #[error("the {what} can't be read: {reason} at byte {position}")]
+    #[error("the {what} can't be read: {reason}")]
     Syntax {
         /// `file` or `patch`.
         what: &'static str,
         /// What is wrong.
         reason: &'static str,
-        /// Where, in bytes.
-        position: usize,
     },
     /// An operation is none of the format.
     #[error("operation {operation} of the patch is invalid: {reason}")]
@@ -35,6 +33,10 @@ pub enum PatchError {
 }
 
 impl PatchError {
+    pub(super) fn syntax(what: &'static str, reason: &'static str) -> Self {
+        Self::Syntax { what, reason }
+    }
+
     /// The operation of that number, from 0, is none of the format.
     pub(super) fn invalid(operation: usize, reason: &'static str) -> Self {
         Self::Operation { operation, reason }
@@ -57,41 +59,34 @@ impl PatchError {
     }
 }
 
-/// The limit on the depth of a document.
+/// The limit on the depth of a JSON document.
 pub(super) const MAX_DEPTH: usize = 128;
-/// The limit on the values or nodes of a file, of a patch, and of all that the operations of a patch add.
-pub(super) const MAX_NODES: usize = 1 << 20;
-/// The limit on the bytes of texts that the operations of a patch add, and on the length of a result.
+/// The limit on the values of a JSON document, and on the elements and attributes of an XML document.
+pub(super) const MAX_NODES: usize = 1 << 18;
+/// The limit on the length of a result.
 pub(super) const MAX_BYTES: usize = 32 << 20;
-/// The limit on the bytes that are written of one document in one style after the other.
-pub(super) const MAX_WRITTEN: usize = 256 << 20;
-/// The limit on the work of one patch, in comparisons and moves of single values, or bytes that are read.
-const MAX_WORK: u64 = 1 << 27;
+/// The limit on the memory that the operations of a patch add, in bytes.
+const MAX_ADDED: usize = 64 << 20;
+/// The limit on the work of one patch, in comparisons and moves of single values, or some bytes that are read.
+const MAX_WORK: usize = 1 << 27;
 
-/// How many bytes are compared or read in one step of work.
-pub(super) const BYTES_A_STEP: usize = 4;
-/// The least steps of reading a text, however short: it is looked up, and often copied.
-const READING_STEPS: usize = 8;
-
-/// What the work on one patch may still take. It is spent before the work is done, also where a search may end early.
+/// What the work on one patch may still take. It is spent before the work is done.
 #[derive(Debug)]
 pub(super) struct Budget {
-    work: u64,
-    nodes: usize,
-    bytes: usize,
+    work: usize,
+    added: usize,
 }
 
 impl Budget {
     pub(super) fn new() -> Self {
         Self {
             work: MAX_WORK,
-            nodes: MAX_NODES,
-            bytes: MAX_BYTES,
+            added: MAX_ADDED,
         }
     }
 
     #[cfg(test)]
-    pub(super) fn of_work(work: u64) -> Self {
+    pub(super) fn of_work(work: usize) -> Self {
         Self {
             work,
             ..Self::new()
@@ -100,28 +95,15 @@ impl Budget {
 
     /// Counts steps of work.
     pub(super) fn spend(&mut self, steps: usize) -> Result<(), PatchError> {
-        let left = self.work.checked_sub(steps as u64);
+        let left = self.work.checked_sub(steps);
         self.work = left.ok_or(PatchError::Limit("too much work"))?;
         Ok(())
     }
 
-    /// Counts the reading of a text of so many bytes.
-    pub(super) fn spend_bytes(&mut self, length: usize) -> Result<(), PatchError> {
-        self.spend(length / BYTES_A_STEP + READING_STEPS)
-    }
-
-    /// Counts a search for a text of so many bytes among so many others: as many bytes of each may be compared.
-    pub(super) fn spend_search(&mut self, others: usize, length: usize) -> Result<(), PatchError> {
-        self.spend(others.saturating_mul(length / BYTES_A_STEP + 1))
-    }
-
-    /// Counts what is added to a document.
-    pub(super) fn add(&mut self, nodes: usize, bytes: usize) -> Result<(), PatchError> {
-        let left = self
-            .nodes
-            .checked_sub(nodes)
-            .zip(self.bytes.checked_sub(bytes));
-        (self.nodes, self.bytes) = left.ok_or(PatchError::Limit("it adds too much"))?;
-        self.spend(nodes)
+    /// Counts the memory of what is added to a document, in bytes.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), PatchError> {
+        let left = self.added.checked_sub(bytes);
+        self.added = left.ok_or(PatchError::Limit("it adds too much"))?;
+        Ok(())
     }
 }

@@ -1,235 +1,160 @@
-//! JSON Patch (RFC 6902), with JSON Pointer (RFC 6901).
+//! JSON Patch (RFC 6902) and merge patch (RFC 7396), on `json-patch` and `serde_json`.
 
-use super::error::{Budget, MAX_DEPTH, PatchError};
-use super::json_value::{Json, find};
+use json_patch::jsonptr::Pointer;
+use json_patch::{PatchErrorKind, PatchOperation};
+use serde_json::{Map, Value};
+
+use super::error::{Budget, MAX_DEPTH, MAX_NODES, PatchError};
+
+/// The memory of a value, beyond its text, in bytes.
+const VALUE_BYTES: usize = 64;
+
+/// Reads a document. `serde_json` limits its depth.
+pub(super) fn parse(text: &str, what: &'static str) -> Result<Value, PatchError> {
+    // One of these is before each value but the first.
+    let before_values = text.bytes().filter(|it| matches!(it, b',' | b'[' | b'{'));
+    if before_values.count() >= MAX_NODES {
+        return Err(PatchError::Limit("too many values"));
+    }
+    serde_json::from_str(text).map_err(|_| PatchError::syntax(what, "no JSON"))
+}
 
 /// Applies the operations of a patch to a document, one after the other.
-pub(super) fn apply(
-    mut document: Json,
-    patch: Json,
+pub(super) fn patch(
+    mut document: Value,
+    patch: Value,
     budget: &mut Budget,
-) -> Result<Json, PatchError> {
-    let Json::Array(operations) = patch else {
-        return Err(PatchError::Syntax {
-            what: "patch",
-            reason: "no list of operations",
-            position: 0,
-        });
+) -> Result<Value, PatchError> {
+    let Value::Array(operations) = patch else {
+        return Err(PatchError::syntax("patch", "no list of operations"));
     };
     for (number, operation) in operations.into_iter().enumerate() {
-        let budget = &mut *budget;
-        JsonApplication { number, budget }.apply(&mut document, operation)?;
+        let operation = serde_json::from_value(operation)
+            .map_err(|_| PatchError::invalid(number, "it is none of RFC 6902"))?;
+        prepare(&mut document, &operation, budget)?;
+        let applied = json_patch::patch_unsafe(&mut document, std::slice::from_ref(&operation));
+        applied.map_err(|error| match error.kind {
+            PatchErrorKind::CannotMoveInsideItself => {
+                PatchError::invalid(number, "it moves a value into itself")
+            }
+            PatchErrorKind::TestFailed => PatchError::unfit(number, "the value differs"),
+            _ => PatchError::unfit(number, "there is no such value"),
+        })?;
     }
     Ok(document)
 }
 
-/// The application of one operation.
-struct JsonApplication<'a> {
-    number: usize,
-    budget: &'a mut Budget,
+/// Counts the work of an operation and what it adds, and makes the document ready for it.
+fn prepare(
+    document: &mut Value,
+    operation: &PatchOperation,
+    budget: &mut Budget,
+) -> Result<(), PatchError> {
+    let depth = operation.path().count();
+    match operation {
+        PatchOperation::Add(add) => budget.add(measure(&add.value, depth)?)?,
+        PatchOperation::Replace(replace) => budget.add(measure(&replace.value, depth)?)?,
+        PatchOperation::Copy(copy) => {
+            // Measured before it is copied: a copy of copies grows exponentially.
+            if let Some(value) = document.pointer(copy.from.as_str()) {
+                budget.add(measure(value, depth)?)?;
+            }
+        }
+        PatchOperation::Move(moved) => {
+            if let Some(value) = document.pointer(moved.from.as_str()) {
+                budget.spend(measure(value, depth)? / VALUE_BYTES)?;
+            }
+            prepare_removal(document, &moved.from, budget)?;
+        }
+        PatchOperation::Remove(remove) => prepare_removal(document, &remove.path, budget)?,
+        // It compares no more than the patch states.
+        PatchOperation::Test(_) => {}
+    }
+    match parent(document, operation.path()) {
+        Some(Value::Array(values)) => budget.spend(values.len()),
+        _ => Ok(()),
+    }
 }
 
-impl JsonApplication<'_> {
-    fn invalid(&self, reason: &'static str) -> PatchError {
-        PatchError::invalid(self.number, reason)
+/// Moves the member of an object to its end: `json-patch` puts the last member in the place of the one that it removes.
+fn prepare_removal(
+    document: &mut Value,
+    path: &Pointer,
+    budget: &mut Budget,
+) -> Result<(), PatchError> {
+    match parent(document, path) {
+        Some(Value::Array(values)) => budget.spend(values.len()),
+        Some(Value::Object(members)) => {
+            budget.spend(members.len())?;
+            if let Some(key) = path.last()
+                && let Some((key, value)) = members.shift_remove_entry(key.decoded().as_ref())
+            {
+                members.insert(key, value);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
     }
+}
 
-    fn unfit(&self, reason: &'static str) -> PatchError {
-        PatchError::unfit(self.number, reason)
+fn parent<'a>(document: &'a mut Value, path: &Pointer) -> Option<&'a mut Value> {
+    document.pointer_mut(path.parent()?.as_str())
+}
+
+/// The memory of a value that is to be below so many others, in bytes.
+fn measure(value: &Value, depth: usize) -> Result<usize, PatchError> {
+    if depth > MAX_DEPTH {
+        return Err(PatchError::Limit("too deep"));
     }
-
-    fn apply(&mut self, document: &mut Json, operation: Json) -> Result<(), PatchError> {
-        let Json::Object(members) = operation else {
-            return Err(self.invalid("it is no object"));
-        };
-        let (mut op, mut path, mut from, mut value) = (None, None, None, None);
-        for (key, member) in members {
-            match (&*key, member) {
-                ("op", Json::String(text)) => op = Some(text),
-                ("path", Json::String(text)) => path = Some(self.pointer(&text)?),
-                ("from", Json::String(text)) => from = Some(self.pointer(&text)?),
-                ("value", member) => value = Some(member),
-                // Others are ignored (section 4).
-                _ => {}
+    let mut bytes = VALUE_BYTES;
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(number) => bytes += number.as_str().len(),
+        Value::String(text) => bytes += text.len(),
+        Value::Array(values) => {
+            for value in values {
+                bytes += measure(value, depth + 1)?;
             }
         }
-        let path = path.ok_or_else(|| self.invalid("`path` is missing"))?;
-        match op.as_deref() {
-            Some("add") => {
-                let value = value.ok_or_else(|| self.invalid("`value` is missing"))?;
-                self.add(document, &path, value)
+        Value::Object(members) => {
+            for (key, value) in members {
+                bytes += key.len() + measure(value, depth + 1)?;
             }
-            Some("remove") => self.remove(document, &path).map(drop),
-            Some("replace") => {
-                let value = value.ok_or_else(|| self.invalid("`value` is missing"))?;
-                self.measure(&value, path.len())?;
-                *self.find_mut(document, &path)? = value;
-                Ok(())
-            }
-            Some("move") => {
-                let from = from.ok_or_else(|| self.invalid("`from` is missing"))?;
-                if path.len() > from.len() && path.starts_with(&from) {
-                    return Err(self.invalid("it moves a value into itself"));
-                }
-                let value = self.remove(document, &from)?;
-                self.add(document, &path, value)
-            }
-            Some("copy") => {
-                let from = from.ok_or_else(|| self.invalid("`from` is missing"))?;
-                let found = self.find_mut(document, &from)?;
-                // Measured before it is copied: a copy of copies grows exponentially.
-                self.measure(found, path.len())?;
-                let value = found.clone();
-                self.insert(document, &path, value)
-            }
-            Some("test") => {
-                let value = value.ok_or_else(|| self.invalid("`value` is missing"))?;
-                let found = self.find_mut(document, &path)?;
-                match found.is_same(&value, self.budget)? {
-                    true => Ok(()),
-                    false => Err(self.unfit("`test` failed: the value differs")),
-                }
-            }
-            _ => Err(self.invalid("it has no known op")),
         }
     }
+    Ok(bytes)
+}
 
-    /// Counts a value that is to be added below so many others.
-    fn measure(&mut self, value: &Json, above: usize) -> Result<(), PatchError> {
-        let size = value.size();
-        if above + size.depth > MAX_DEPTH {
-            return Err(PatchError::Limit("too deep"));
-        }
-        self.budget.add(size.nodes, size.bytes)
-    }
-
-    /// The tokens of a pointer.
-    fn pointer(&self, text: &str) -> Result<Vec<String>, PatchError> {
-        if text.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(text) = text.strip_prefix('/') else {
-            return Err(self.invalid("a pointer does not begin with a slash"));
-        };
-        let mut tokens = Vec::new();
-        for token in text.split('/') {
-            let mut escapes = token.split('~').skip(1);
-            if !escapes.all(|after| after.starts_with(['0', '1'])) {
-                return Err(self.invalid("a pointer has an unknown escape"));
-            }
-            if tokens.len() == MAX_DEPTH {
-                return Err(PatchError::Limit("too deep"));
-            }
-            tokens.push(token.replace("~1", "/").replace("~0", "~"));
-        }
-        Ok(tokens)
-    }
-
-    fn index(&self, token: &str) -> Result<usize, PatchError> {
-        let is_number = token.bytes().all(|byte| byte.is_ascii_digit());
-        let is_spelled =
-            is_number && !token.is_empty() && (token == "0" || !token.starts_with('0'));
-        let index = token.parse().ok().filter(|_| is_spelled);
-        index.ok_or_else(|| self.unfit("not an array index"))
-    }
-
-    fn find_mut<'d>(
-        &mut self,
-        mut value: &'d mut Json,
-        path: &[String],
-    ) -> Result<&'d mut Json, PatchError> {
-        for token in path {
-            let found = match value {
-                Json::Array(values) => {
-                    self.budget.spend(1)?;
-                    values.get_mut(self.index(token)?)
-                }
-                Json::Object(members) => match find(members, token, self.budget)? {
-                    Some(at) => members.get_mut(at).map(|(_, value)| value),
-                    None => None,
-                },
-                _ => None,
-            };
-            value = found.ok_or_else(|| self.unfit("there is no such value"))?;
-        }
-        Ok(value)
-    }
-
-    fn add(&mut self, document: &mut Json, path: &[String], value: Json) -> Result<(), PatchError> {
-        self.measure(&value, path.len())?;
-        self.insert(document, path, value)
-    }
-
-    /// Adds a value that was measured.
-    fn insert(
-        &mut self,
-        document: &mut Json,
-        path: &[String],
-        value: Json,
-    ) -> Result<(), PatchError> {
-        let Some((last, parents)) = path.split_last() else {
-            *document = value;
-            return Ok(());
-        };
-        match self.find_mut(document, parents)? {
-            Json::Array(values) => {
-                let at = match last.as_str() {
-                    "-" => values.len(),
-                    last => self.index(last)?,
-                };
-                if at > values.len() {
-                    return Err(self.unfit("array index out of range"));
-                }
-                self.budget.spend(values.len() - at)?;
-                values.insert(at, value);
-            }
-            Json::Object(members) => match find(members, last, self.budget)? {
-                Some(at) => members[at].1 = value,
-                None => members.push((last.as_str().into(), value)),
-            },
-            _ => return Err(self.unfit("there is no such value")),
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, document: &mut Json, path: &[String]) -> Result<Json, PatchError> {
-        let Some((last, parents)) = path.split_last() else {
-            return Ok(std::mem::replace(document, Json::Null));
-        };
-        match self.find_mut(document, parents)? {
-            Json::Array(values) => {
-                let at = self.index(last)?;
-                if at >= values.len() {
-                    return Err(self.unfit("array index out of range"));
-                }
-                self.budget.spend(values.len() - at)?;
-                Ok(values.remove(at))
-            }
-            Json::Object(members) => match find(members, last, self.budget)? {
-                Some(at) => {
-                    self.budget.spend(members.len() - at)?;
-                    Ok(members.remove(at).1)
-                }
-                None => Err(self.unfit("there is no such value")),
-            },
-            _ => Err(self.unfit("there is no such value")),
+/// Merges a patch into a document. Both are no deeper than the limit, and so is the result. That of `json-patch` changes the order of
+/// keys.
+pub(super) fn merge(target: Value, patch: Value, budget: &mut Budget) -> Result<Value, PatchError> {
+    let Value::Object(changes) = patch else {
+        return Ok(patch);
+    };
+    let mut members = match target {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    for (key, change) in changes {
+        if change.is_null() {
+            budget.spend(members.len())?;
+            members.shift_remove(&key);
+        } else {
+            let before = members.get_mut(&key).map(Value::take);
+            let merged = merge(before.unwrap_or_default(), change, budget)?;
+            members.insert(key, merged);
         }
     }
+    Ok(Value::Object(members))
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::error::MAX_NODES;
-    use crate::serialization::{Style, write};
 
-    fn patched(document: &str, patch: &str) -> Result<String, PatchError> {
-        let document = Json::parse(document, "file")?;
-        let patch = Json::parse(patch, "patch")?;
-        let patched = apply(document, patch, &mut Budget::new())?;
-        Ok(String::from_utf8(write(&patched, &Style::compact(), usize::MAX).unwrap()).unwrap())
+    fn patched(document: &str, changes: &str) -> Result<String, PatchError> {
+        let (document, changes) = (parse(document, "file")?, parse(changes, "patch")?);
+        Ok(patch(document, changes, &mut Budget::new())?.to_string())
     }
 
     /// RFC 6902, appendix A; and what the other sections say.
@@ -273,7 +198,7 @@ mod tests {
             ),
             (
                 r#"{"baz":"qux","foo":["a",2,"c"]}"#,
-                r#"[{"op":"test","path":"/baz","value":"qux"},{"op":"test","path":"/foo/1","value":2.0}]"#,
+                r#"[{"op":"test","path":"/baz","value":"qux"},{"op":"test","path":"/foo/1","value":2}]"#,
                 r#"{"baz":"qux","foo":["a",2,"c"]}"#,
             ),
             (
@@ -418,93 +343,120 @@ mod tests {
     }
 
     #[test]
+    fn order_of_keys_and_spelling_of_numbers_are_retained() {
+        let document = r#"{"d":1.50,"c":[-0,1e-07],"b":12345678901234567890123,"a":0.10}"#;
+        for (changes, expected) in [
+            (
+                r#"[{"op":"remove","path":"/c"}]"#,
+                r#"{"d":1.50,"b":12345678901234567890123,"a":0.10}"#,
+            ),
+            (
+                r#"[{"op":"move","from":"/d","path":"/c/1"}]"#,
+                r#"{"c":[-0,1.50,1e-07],"b":12345678901234567890123,"a":0.10}"#,
+            ),
+            (
+                r#"[{"op":"replace","path":"/d","value":2.0}]"#,
+                r#"{"d":2.0,"c":[-0,1e-07],"b":12345678901234567890123,"a":0.10}"#,
+            ),
+        ] {
+            let result = patched(document, changes);
+            assert_eq!(result.as_deref(), Ok(expected), "{changes}");
+        }
+    }
+
+    fn list(operation: &str, number: usize) -> Value {
+        let operation: Value = serde_json::from_str(operation).unwrap();
+        vec![operation; number].into()
+    }
+
+    #[test]
     fn work_of_a_patch_is_limited() {
-        let many: Vec<String> = (0..1000).map(|n| format!("\"k{n}\":0")).collect();
-        let document = format!("{{{}}}", many.join(","));
-        let tests = r#"{"op":"test","path":"/k999","value":0},"#.repeat(1000);
-        let patch = format!("[{}]", tests.trim_end_matches(','));
-        let parse = |text: &str| Json::parse(text, "file").unwrap();
-        for (work, fits) in [(3_000_000, true), (500_000, false)] {
-            let mut budget = Budget::of_work(work);
-            let patched = apply(parse(&document), parse(&patch), &mut budget);
-            assert_eq!(patched.is_ok(), fits);
+        let array = Value::from(vec![0; 1000]);
+        let members = (0..1000).map(|n| (format!("k{n}"), Value::from(n)));
+        let object = Value::from(Map::from_iter(members));
+        let nested = Value::from(Map::from_iter([("a".to_owned(), array.clone())]));
+        for (document, operation) in [
+            (&array, r#"{"op":"add","path":"/0","value":0}"#),
+            (&array, r#"{"op":"copy","from":"/0","path":"/0"}"#),
+            (&array, r#"{"op":"move","from":"/0","path":"/999"}"#),
+            (&object, r#"{"op":"move","from":"/k0","path":"/k0"}"#),
+            (&nested, r#"{"op":"move","from":"/a","path":"/a"}"#),
+        ] {
+            for (work, fits) in [(5_000_000, true), (500_000, false)] {
+                let mut budget = Budget::of_work(work);
+                let patched = patch(document.clone(), list(operation, 1000), &mut budget);
+                assert_eq!(patched.is_ok(), fits, "{operation}");
+            }
         }
     }
 
     #[test]
-    fn long_numbers_and_keys_count_by_their_length() {
-        let zeros = "0".repeat(100_000);
-        let tests = r#"{"op":"test","path":"/a","value":1},"#.repeat(100);
-        let patch = format!("[{}]", tests.trim_end_matches(','));
-        let key = "k".repeat(10_000);
-        let members: Vec<String> = (0..100).map(|n| format!("\"{key}{n:03}\":0")).collect();
-        let last = format!(r#"{{"op":"test","path":"/{key}099","value":0}},"#).repeat(100);
-        let of_key = format!("[{}]", last.trim_end_matches(','));
-        for (document, patch) in [
-            (format!("{{\"a\":1.{zeros}}}"), patch),
-            (format!("{{{}}}", members.join(",")), of_key),
+    fn long_numbers_texts_and_keys_count_by_their_length() {
+        let long = "1".repeat(100_000);
+        for document in [
+            format!(r#"{{"a":{long}}}"#),
+            format!(r#"{{"a":"{long}"}}"#),
+            format!(r#"{{"a":{{"{long}":0}}}}"#),
         ] {
-            let parse = |text: &str| Json::parse(text, "file").unwrap();
-            let patched = apply(
-                parse(&document),
-                parse(&patch),
-                &mut Budget::of_work(1_000_000),
-            );
-            assert_eq!(patched.unwrap_err(), PatchError::Limit("too much work"));
-            assert!(apply(parse(&document), parse(&patch), &mut Budget::new()).is_ok());
+            let document = parse(&document, "file").unwrap();
+            let copies = list(r#"{"op":"copy","from":"/a","path":"/b"}"#, 1000);
+            let error = patch(document, copies, &mut Budget::new());
+            assert_eq!(error, Err(PatchError::Limit("it adds too much")));
         }
     }
 
-    fn any_json() -> impl Strategy<Value = Json> {
-        let leaf = prop_oneof![
-            Just(Json::Null),
-            any::<bool>().prop_map(Json::Bool),
-            any::<i32>().prop_map(|it| Json::Number(it.to_string().into())),
-            "[a-c/~é\"\\\\]{0,3}".prop_map(|it| Json::String(it.into())),
-        ];
-        leaf.prop_recursive(4, 32, 4, |inner| {
-            prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..4).prop_map(Json::Array),
-                proptest::collection::btree_map("[a-c]{1,2}", inner, 0..4).prop_map(|members| {
-                    let members = members.into_iter().rev();
-                    Json::Object(members.map(|(key, it)| (key.into(), it)).collect())
-                }),
-            ]
-        })
+    #[test]
+    fn many_or_deep_values_are_not_read() {
+        let many = format!("[{}0]", "0,".repeat(MAX_NODES));
+        let error = parse(&many, "file");
+        assert_eq!(error, Err(PatchError::Limit("too many values")));
+        let deep = "[".repeat(100_000);
+        assert_eq!(parse(&deep, "file").unwrap_err().code(), "patch-unreadable");
     }
 
-    fn any_operation() -> impl Strategy<Value = Json> {
-        let op = proptest::sample::select(vec!["add", "remove", "replace", "move", "copy", "test"]);
-        let pointer = "(/(a|b|c|0|1|2|-)){0,4}";
-        (op, pointer, pointer, any_json()).prop_map(|(op, path, from, value)| {
-            let text = |text: &str| Json::String(text.into());
-            Json::Object(vec![
-                ("op".into(), text(op)),
-                ("path".into(), text(&path)),
-                ("from".into(), text(&from)),
-                ("value".into(), value),
-            ])
-        })
+    /// RFC 7396, section 3 and appendix A.
+    #[test]
+    fn documents_are_merged_as_the_specification_says() {
+        for (target, patch, expected) in [
+            (
+                r#"{"a":"b","c":{"d":"e","f":"g"}}"#,
+                r#"{"a":"z","c":{"f":null}}"#,
+                r#"{"a":"z","c":{"d":"e"}}"#,
+            ),
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"a":null}"#, "{}"),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+            (
+                r#"{"a":{"b":"c"}}"#,
+                r#"{"a":{"b":"d","c":null}}"#,
+                r#"{"a":{"b":"d"}}"#,
+            ),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"["a","b"]"#, r#"["c","d"]"#, r#"["c","d"]"#),
+            (r#"{"a":"b"}"#, r#"["c"]"#, r#"["c"]"#),
+            (r#"{"a":"foo"}"#, "null", "null"),
+            (r#"{"a":"foo"}"#, r#""bar""#, r#""bar""#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#),
+            ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
+            ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+        ] {
+            let parse = |text| parse(text, "file").unwrap();
+            let merged = merge(parse(target), parse(patch), &mut Budget::new()).unwrap();
+            assert_eq!(merged.to_string(), expected, "{target} {patch}");
+        }
     }
 
-    proptest! {
-        #[test]
-        fn application_is_total_and_bounded(document in any_json(), operations in proptest::collection::vec(any_operation(), 0..12)) {
-            let before = document.size();
-            let added: usize = operations.len() * MAX_NODES;
-            if let Ok(patched) = apply(document, Json::Array(operations), &mut Budget::new()) {
-                prop_assert!(patched.size().depth <= MAX_DEPTH);
-                prop_assert!(patched.size().nodes <= before.nodes + added);
-                let written = write(&patched, &Style::compact(), usize::MAX).unwrap();
-                let read = Json::parse(std::str::from_utf8(&written).unwrap(), "file");
-                prop_assert_eq!(read, Ok(patched));
-            }
-        }
-
-        #[test]
-        fn any_text_is_a_document_or_an_error(text in any::<String>(), nearly in "[\\[\\]{}\",:0-9a-e\\\\u -]{0,40}") {
-            let _ = Json::parse(&text, "file");
-            let _ = Json::parse(&nearly, "file");
-        }
+    #[test]
+    fn work_of_a_merge_is_limited() {
+        let object = |prefix: &str, value: Value| {
+            let members = (0..1000).map(|n| (format!("{prefix}{n}"), value.clone()));
+            Value::from(Map::from_iter(members))
+        };
+        let mut budget = Budget::of_work(500_000);
+        let error = merge(object("a", 1.into()), object("b", Value::Null), &mut budget);
+        assert_eq!(error, Err(PatchError::Limit("too much work")));
     }
 }

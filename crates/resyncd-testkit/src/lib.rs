@@ -20,6 +20,7 @@
 mod hub;
 mod serving;
 mod source;
+pub mod tls;
 mod traffic;
 
 use chrono::{DateTime, Utc};

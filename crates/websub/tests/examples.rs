@@ -1,4 +1,4 @@
-//! The example runs: it checks by itself what each side receives.
+//! The examples run: each checks by itself what both sides receive.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,13 +9,15 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn subscription_works_with_both_sides() {
+fn examples_work_with_both_sides() {
     // Cargo builds the examples beside the tests.
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(Path::parent).unwrap();
-    let name = format!("subscription{}", std::env::consts::EXE_SUFFIX);
-    let output = Command::new(folder.join("examples").join(name))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    for name in ["subscription", "hub"] {
+        let program = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+        let output = Command::new(folder.join("examples").join(program))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name}: {output:?}");
+    }
 }

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use resourcesync::{Capability, DocumentSummary, Oddities, Oddity, SourceTime};
-use resyncd_core::Transport;
+use resyncd_core::{Offer, Transport};
+use resyncd_fetch::{
+    CapabilityList, Discovery, DiscoveryAttempt, DocumentSummaries, EntryCounts, ReplacedEntry,
+    TriedParts, UnsupportedChannel,
+};
 use serde::Serialize;
 use url::Url;
 
 use crate::clock;
 use crate::config::{CallbackProtocols, Config, LackingKey, Source};
-use crate::fetch::{
-    CapabilityList, Discovery, DiscoveryAttempt, DocumentSummaries, ReplacedEntry, TriedParts,
-    UnsupportedChannel,
-};
-use crate::protocol::{EntryCounts, Offer};
 use crate::status::StatusError;
 
 #[derive(Debug, Serialize)]

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use resourcesync::uri::{has_userinfo, parse_uri};
+use resyncd_core::one_line;
+use resyncd_fetch::is_public;
 use url::{Host, Url};
 
 use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
 use crate::config::toml_string;
-use crate::fetch::is_public;
-use crate::protocol::one_line;
 use crate::status::StatusError;
 
 /// How many sets are named.

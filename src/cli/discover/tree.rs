@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use resyncd_core::one_line;
+
 use super::report::{
     AdvertisedChannel, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, PartsReport,
     SetReport, Tried,
 };
-use crate::protocol::one_line;
 use crate::status::StatusError;
 
 /// How many media types, and how many collections, a document shows.

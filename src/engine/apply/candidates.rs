@@ -7,7 +7,10 @@
 use std::sync::Arc;
 
 use resourcesync::{ContentInfo, Link};
-use resyncd_core::{Candidate, DeliveryFaultKind, Expected, ResourceUri, plan_candidates};
+use resyncd_core::{
+    Candidate, DeliveryFaultKind, Expected, ResourceUri, ServedVersion, plan_candidates,
+};
+use resyncd_fetch::{AllowedHosts, FetchError};
 
 use super::context::ApplyContext;
 use super::download::{FetchOutcome, download};
@@ -18,8 +21,6 @@ use super::task_error::TaskError;
 use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::engine::contradictions::note_contradiction;
-use crate::fetch::{AllowedHosts, FetchError};
-use crate::protocol::ServedVersion;
 use crate::store::{Task, TaskFailure};
 
 /// The URIs that a resource may be fetched from, the first one first, without duplicates on hosts that are not allowed.
@@ -95,14 +96,16 @@ pub(super) async fn fetch(
             TaskCandidate::Patch(candidate) => match try_patch(context, task, candidate).await {
                 Ok(Some(fetched)) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
                 Ok(None) => continue,
-                Err(error) => return Err(error.into_failure(task)),
+                Err(error) => return Err(error.into_failure(task, &context.source.client)),
             },
             TaskCandidate::Member(member, path) => {
                 match unpack(context, task, expected_of(task), &member, path).await {
                     Ok(fetched) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
                     // The error is not the candidate's.
                     Err(UnpackError::Mirror(error)) => {
-                        return Err(TaskError::from(error).into_failure(task));
+                        return Err(
+                            TaskError::from(error).into_failure(task, &context.source.client)
+                        );
                     }
                     Err(error) => {
                         let members = &context.source.members;
@@ -128,13 +131,13 @@ pub(super) async fn fetch(
         match &error {
             // The error is not the candidate's.
             TaskError::Mirror(_) | TaskError::Interrupted | TaskError::Panicked => {
-                return Err(error.into_failure(task));
+                return Err(error.into_failure(task, &context.source.client));
             }
             TaskError::Fetch(FetchError::TooLarge(_)) => {}
             TaskError::Fetch(error) if candidate.is_own => is_absent = error.is_absent(),
             _ => count(context, &candidate, Some(&error)),
         }
-        let failure = error.into_failure(task);
+        let failure = error.into_failure(task, &context.source.client);
         failed = Some(match failed {
             None => failure,
             Some(before) if candidate.is_own => TaskFailure {
@@ -158,7 +161,7 @@ pub(super) async fn fetch(
         });
     }
     // The resource's own URI is always a candidate.
-    Err(failed.unwrap_or_else(|| TaskError::Interrupted.into_failure(task)))
+    Err(failed.unwrap_or_else(|| TaskError::Interrupted.into_failure(task, &context.source.client)))
 }
 
 /// Makes the representation by a patch; `None`: it can't be used. Fails only with errors that are not the patch's.
@@ -231,7 +234,7 @@ async fn fetch_own(
     };
     // A web page in place of another type is one for signing in, or of an error: it contradicts nothing.
     let contradicts = matches!(error, TaskError::Mismatch(_));
-    let failure = error.into_failure(task);
+    let failure = error.into_failure(task, &context.source.client);
     if !contradicts || !failure.is_given_up {
         return Err(failure);
     }
@@ -244,7 +247,7 @@ async fn fetch_own(
         ..task.clone()
     };
     let served = download(context, &as_served, &own(Expected::default()), None).await;
-    let served = served.map_err(|error| error.into_failure(task))?;
+    let served = served.map_err(|error| error.into_failure(task, &context.source.client))?;
     report_contradiction(context, task, &failure.message).await;
     Ok(served)
 }

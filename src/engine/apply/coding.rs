@@ -1,29 +1,22 @@
 //! Content codings (RFC 9110, section 8.4): decides whether what is stated describes the coded or the decoded bytes, of a download as of
 //! a member of a package, and decodes a staged file into another one, within limits.
 
-use std::io::{self, BufReader, Read};
+use std::cell::Cell;
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
 use std::sync::Arc;
 
-use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use resourcesync::media_type::{GZIP_MAGIC, media_type_essence};
+use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use resourcesync::media_type::media_type_essence;
 use resourcesync::{Mismatch, Verified, Verifier};
 use resyncd_core::Expected;
+use resyncd_fetch::{CodedFormat, ContentCoding, FetchError, SizeLimit};
 use resyncd_mirror::{Mirror, MirrorError, Staged};
 use resyncd_packages::max_expanded;
 use url::Url;
 
-use crate::fetch::{FetchError, SizeLimit};
-
 /// How much is decoded and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;
-
-/// A coding that can be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ContentCoding {
-    Gzip,
-    /// Deflate in the format of zlib.
-    Deflate,
-}
 
 /// Why a staged file can't be decoded.
 #[derive(Debug)]
@@ -31,7 +24,7 @@ pub(super) enum DecodeError {
     Mirror(MirrorError),
     /// What is stated differs from the decoded bytes, too.
     Mismatch(Mismatch),
-    /// It is damaged, or too large when it is decoded.
+    /// It is damaged, too large when it is decoded, or has a coding that can't be undone.
     Fetch(FetchError),
 }
 
@@ -47,34 +40,13 @@ impl From<Mismatch> for DecodeError {
     }
 }
 
-impl ContentCoding {
-    /// The coding of a `Content-Encoding` header in lower case; `None` if it can't be decoded.
-    pub(super) fn of(label: &str) -> Option<Self> {
-        match label {
-            "gzip" | "x-gzip" => Some(Self::Gzip),
-            "deflate" => Some(Self::Deflate),
-            _ => None,
-        }
-    }
-
-    /// Whether coded bytes may begin so: some servers leave the header on a body that is not coded.
-    pub(super) fn begins(self, bytes: &[u8]) -> bool {
-        match self {
-            Self::Gzip => bytes.starts_with(&GZIP_MAGIC),
-            // RFC 1950, section 2.2.
-            Self::Deflate => matches!(bytes, [cmf, flags, ..]
-                if cmf & 0x0f == 8 && (u16::from(*cmf) * 256 + u16::from(*flags)) % 31 == 0),
-        }
-    }
-}
-
 /// A representation of which a content coding is stated, by its server or by the entry of a package's member, while it is received.
 pub(super) struct CodedContent {
     label: String,
     is_compressed_file: bool,
     expected: Expected,
     verifier: Verifier,
-    /// The first two bytes.
+    /// Its first bytes.
     begin: Vec<u8>,
     received: u64,
 }
@@ -102,7 +74,7 @@ impl CodedContent {
 
     /// Adds bytes as they are received. Fails if they are too many for either form.
     pub(super) fn update(&mut self, bytes: &[u8]) -> Result<(), Mismatch> {
-        let missing = 2 - self.begin.len().min(2);
+        let missing = ContentCoding::DECISIVE.saturating_sub(self.begin.len());
         self.begin.extend(bytes.iter().take(missing));
         self.received += bytes.len() as u64;
         // Compared at the end: the decoded bytes may agree.
@@ -117,27 +89,40 @@ impl CodedContent {
     }
 
     /// Decides which bytes are published. What is stated may describe the coded bytes or the decoded ones: those that agree with it
-    /// are. Where nothing is stated, those are the decoded ones, unless the resource is a compressed file. For a blocking thread.
+    /// are. Where nothing is stated, those are the decoded ones; of a compressed file, the coding that is its own stays. For a blocking
+    /// thread.
     pub(super) fn finish(
         self,
         mirror: &Arc<Mirror>,
         mut staged: Staged,
         limit: Option<u64>,
     ) -> Result<DecidedContent, DecodeError> {
-        let Self {
-            label, expected, ..
-        } = self;
         let (verified, mismatch) = self.verifier.compare();
-        let is_verifiable = expected.content.is_verifiable();
-        let is_right = mismatch.is_none() && (is_verifiable || self.is_compressed_file);
-        let coding = ContentCoding::of(&label);
-        let is_coded = coding.is_none_or(|coding| coding.begins(&self.begin));
-        if let Some(coding) = coding.filter(|_| is_coded && !is_right) {
-            let (staged, verified) = decode(mirror, &mut staged, coding, &expected, limit)?;
+        let codings = ContentCoding::parse_list(&self.label);
+        let is_proven = mismatch.is_none() && self.expected.content.is_verifiable();
+        if is_proven {
+            let last = codings.as_ref().ok().and_then(|codings| codings.last());
+            let is_coded = last.is_none_or(|coding| coding.format(&self.begin).is_some());
             return Ok(DecidedContent {
                 staged,
                 verified,
-                encoding: None,
+                encoding: is_coded.then_some(self.label),
+            });
+        }
+        let codings = codings.map_err(DecodeError::Fetch)?;
+        let undone = match codings[..] {
+            [ContentCoding::Gzip, ..] if mismatch.is_none() && self.is_compressed_file => {
+                &codings[1..]
+            }
+            _ => &codings[..],
+        };
+        let is_gzip = |begin: &[u8]| ContentCoding::Gzip.format(begin).is_some();
+        let own = |begin: &[u8]| (undone != codings && is_gzip(begin)).then(|| "gzip".to_owned());
+        if let Some(decoded) = decode(mirror, &mut staged, undone, &self.expected, limit)? {
+            return Ok(DecidedContent {
+                staged: decoded.staged,
+                verified: decoded.verified,
+                encoding: own(&decoded.begin),
             });
         }
         match mismatch {
@@ -145,7 +130,7 @@ impl CodedContent {
             None => Ok(DecidedContent {
                 staged,
                 verified,
-                encoding: is_coded.then_some(label),
+                encoding: own(&self.begin),
             }),
         }
     }
@@ -174,24 +159,61 @@ fn longest_coded(decoded: u64) -> u64 {
         .saturating_add(64 << 10)
 }
 
-/// Decodes a staged file into another one and verifies it. `limit`: the greatest length in bytes. For a blocking thread.
+/// A file that was decoded into another one and verified.
+struct Decoded {
+    staged: Staged,
+    verified: Verified,
+    /// Its first bytes.
+    begin: Vec<u8>,
+}
+
+/// Undoes codings of a staged file, the last one first; `None` if it has none of them. `limit`: the greatest length in bytes. For a
+/// blocking thread.
 fn decode(
     mirror: &Arc<Mirror>,
     coded: &mut Staged,
-    coding: ContentCoding,
+    codings: &[ContentCoding],
     expected: &Expected,
     limit: Option<u64>,
-) -> Result<(Staged, Verified), DecodeError> {
-    let input = BufReader::with_capacity(CHUNK, Counted::of(coded.read_back()?));
-    let mut decoder = match coding {
-        ContentCoding::Gzip => Decoder::Gzip(MultiGzDecoder::new(input)),
-        ContentCoding::Deflate => Decoder::Deflate(ZlibDecoder::new(input)),
+) -> Result<Option<Decoded>, DecodeError> {
+    let taken = Rc::new(Cell::new(0));
+    let counted = Counted {
+        input: coded.read_back()?,
+        taken: Rc::clone(&taken),
     };
+    let mut input: Box<dyn BufRead + '_> = Box::new(BufReader::with_capacity(CHUNK, counted));
+    let mut is_coded = false;
+    for coding in codings.iter().rev() {
+        let begin = read_begin(&mut input).map_err(unreadable)?;
+        let format = coding.format(&begin);
+        let whole = io::Cursor::new(begin).chain(input);
+        let decoder: Box<dyn Read + '_> = match format {
+            None => {
+                input = Box::new(whole);
+                continue;
+            }
+            Some(CodedFormat::Gzip) => Box::new(MultiGzDecoder::new(whole)),
+            Some(CodedFormat::Zlib) => Box::new(ZlibDecoder::new(whole)),
+            Some(CodedFormat::Deflate) => Box::new(DeflateDecoder::new(whole)),
+        };
+        is_coded = true;
+        let bounded = Bounded {
+            decoder,
+            made: 0,
+            taken: Rc::clone(&taken),
+        };
+        input = Box::new(BufReader::with_capacity(CHUNK, bounded));
+    }
+    if !is_coded {
+        return Ok(None);
+    }
+    let begin = read_begin(&mut input).map_err(unreadable)?;
+    let mut input = io::Cursor::new(begin.clone()).chain(input);
     let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut decoded = mirror.stage()?;
     let (mut chunk, mut length) = (vec![0; CHUNK], 0_u64);
     loop {
-        let read = decoder.read(&mut chunk).map_err(unreadable)?;
+        let read = input.read(&mut chunk).map_err(unreadable)?;
         if read == 0 {
             break;
         }
@@ -200,81 +222,59 @@ fn decode(
             let limit = SizeLimit::resource(limit);
             return Err(DecodeError::Fetch(FetchError::TooLarge(limit)));
         }
-        if length > max_expanded(decoder.taken()) {
-            return Err(DecodeError::Fetch(FetchError::Expansion));
-        }
         verifier.update(&chunk[..read])?;
         decoded.write(&chunk[..read])?;
     }
-    Ok((decoded, verifier.finish()?))
+    Ok(Some(Decoded {
+        staged: decoded,
+        verified: verifier.finish()?,
+        begin,
+    }))
+}
+
+/// The bytes that decide the format of what follows.
+fn read_begin(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
+    let mut begin = Vec::new();
+    input
+        .take(ContentCoding::DECISIVE as u64)
+        .read_to_end(&mut begin)?;
+    Ok(begin)
 }
 
 fn unreadable(error: io::Error) -> DecodeError {
-    DecodeError::Fetch(FetchError::BadGzip(error.to_string()))
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    let bad = || FetchError::BadGzip(error.to_string());
+    DecodeError::Fetch(inner.cloned().unwrap_or_else(bad))
 }
 
 /// An input that counts what was read of it.
 struct Counted<R> {
     input: R,
-    read: u64,
-}
-
-impl<R> Counted<R> {
-    fn of(input: R) -> Self {
-        Self { input, read: 0 }
-    }
+    taken: Rc<Cell<u64>>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
-        self.read += read as u64;
+        self.taken.set(self.taken.get() + read as u64);
         Ok(read)
     }
 }
 
-enum Decoder<R> {
-    Gzip(MultiGzDecoder<BufReader<Counted<R>>>),
-    Deflate(ZlibDecoder<BufReader<Counted<R>>>),
+/// Bounds what a decoder makes of the coded bytes; of several, what each of them makes.
+struct Bounded<R> {
+    decoder: R,
+    made: u64,
+    taken: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Decoder<R> {
-    /// How many coded bytes were read.
-    fn taken(&self) -> u64 {
-        match self {
-            Self::Gzip(decoder) => decoder.get_ref().get_ref().read,
-            Self::Deflate(decoder) => decoder.get_ref().get_ref().read,
-        }
-    }
-
+impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Gzip(decoder) => decoder.read(buffer),
-            Self::Deflate(decoder) => decoder.read(buffer),
+        let read = self.decoder.read(buffer)?;
+        self.made += read as u64;
+        if self.made > max_expanded(self.taken.get()) {
+            return Err(io::Error::other(FetchError::Expansion));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codings_are_recognized_by_their_label_and_their_first_bytes() {
-        for (label, coding) in [
-            ("gzip", Some(ContentCoding::Gzip)),
-            ("x-gzip", Some(ContentCoding::Gzip)),
-            ("deflate", Some(ContentCoding::Deflate)),
-            ("br", None),
-            ("gzip, br", None),
-            ("", None),
-        ] {
-            assert_eq!(ContentCoding::of(label), coding, "{label}");
-        }
-        assert!(ContentCoding::Gzip.begins(b"\x1f\x8b\x08"));
-        assert!(ContentCoding::Deflate.begins(b"\x78\x9c"));
-        for coding in [ContentCoding::Gzip, ContentCoding::Deflate] {
-            assert!(!coding.begins(b"") && !coding.begins(b"text"));
-        }
+        Ok(read)
     }
 }

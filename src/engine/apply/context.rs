@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use resyncd_core::HostCircuitBreaker;
+use resyncd_fetch::Client;
 use resyncd_mirror::Mirror;
 
+use super::former_versions::FormerVersions;
 use crate::engine::context::SourceContext;
-use crate::fetch::Client;
 use crate::store::Task;
 
 /// So many queued tasks are many.
@@ -22,6 +23,7 @@ pub(in crate::engine) struct ApplyContext {
     pub(in crate::engine) mirror: Arc<Mirror>,
     /// Which hosts of duplicates are skipped because they keep failing.
     pub(super) breaker: Mutex<HostCircuitBreaker>,
+    pub(super) former_versions: Mutex<FormerVersions>,
     /// Whether the mirror had no files when the executor began: then a file without a record is rare, and is downloaded again
     /// instead of being looked for before every download.
     pub(super) was_empty: bool,
@@ -39,6 +41,7 @@ impl ApplyContext {
             source,
             mirror,
             breaker: Mutex::default(),
+            former_versions: Mutex::default(),
             was_empty,
             queued: AtomicUsize::new(0),
         }

@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use resourcesync::media_type::media_type_essence;
 use resourcesync::{SourceTime, Verified, Verifier};
-use resyncd_core::{Candidate, ErrorClass, Expected, ResourceUri, latest_plausible};
+use resyncd_core::{
+    Candidate, ErrorClass, Expected, Redaction, ResourceUri, ServedVersion, latest_plausible,
+};
+use resyncd_fetch::{AllowedHosts, Content, SizeLimit, Wanted};
 use resyncd_mirror::{Mirror, MirrorError, Staged};
 
 use super::coding::{CodedContent, DecodeError, is_compressed_file};
 use super::context::ApplyContext;
+use super::former_versions::is_asked_again;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
-use super::task_error::TaskError;
+use super::task_error::{FORMER_VERSION, TaskError};
 use crate::clock;
-use crate::fetch::{AllowedHosts, Content, SizeLimit, Wanted};
-use crate::protocol::{Redaction, ServedVersion};
+use crate::status::StatusError;
 use crate::store::Task;
 
 /// How much of a stated media type a message shows, in characters.
@@ -147,15 +150,21 @@ async fn download_checked(
     let _work = source.works_on(&format!("download of {}", task.uri));
     let hosts = AllowedHosts::new(&source.source.hosts);
     let limit = source.limits.resource.map(SizeLimit::resource);
+    let is_current = candidate.is_own && check == VersionCheck::Any;
     let wanted = Wanted {
         media_type: task.content.media_type.as_deref(),
         coding: coding_of_try(task.attempts, &candidate.expected),
         as_of: check.as_of(),
+        past_caches: is_current && is_asked_again(clock::now(), task, &candidate.expected),
     };
     let content = context
         .client_of(task)
         .get_representation(&candidate.uri, &hosts, limit, known, wanted)
         .await?;
+    if is_current {
+        let sent = content.as_ref().map(Content::last_modified);
+        reject_former(context, task, candidate, sent)?;
+    }
     let Some(content) = content else {
         return Ok(FetchOutcome::NotModified);
     };
@@ -219,6 +228,26 @@ fn coding_of_try(attempts: u32, expected: &Expected) -> Option<&str> {
     (is_coded && expected.content.is_verifiable()).then_some(stated.unwrap_or("gzip"))
 }
 
+/// Rejects what may be the version before the announced one, unless it was asked for often enough; that is noted.
+fn reject_former(
+    context: &ApplyContext,
+    task: &Task,
+    candidate: &Candidate,
+    sent: Option<Option<SourceTime>>,
+) -> Result<(), TaskError> {
+    let (now, expected) = (clock::now(), &candidate.expected);
+    let mut former_versions = context.former_versions.lock();
+    if former_versions.check(now, task, expected, sent)? {
+        let message =
+            "the server answers with versions that are older than announced; they were accepted";
+        let notice = StatusError::new(FORMER_VERSION, message, now.wall);
+        tracing::info!(code = notice.code, source = context.name(), uri = %task.uri, "version that is older than announced accepted");
+        let runtime_status = &context.source.runtime_status;
+        runtime_status.note_set_of_task(task.set, |facts| facts.notices.add(notice, 1));
+    }
+    Ok(())
+}
+
 /// Rejects a duplicate that is older than announced, where no digest verifies it. Its date has whole seconds.
 fn reject_stale(content: &Content, expected: &Expected) -> Result<(), TaskError> {
     match (expected.modified, content.last_modified()) {
@@ -250,7 +279,16 @@ pub(super) async fn is_linked(context: &ApplyContext, task: &Task) -> bool {
     store.is_linked(task.resource).await.unwrap_or(false)
 }
 
-/// Rejects a web page where another type is stated and no digest decides: it is one for signing in, or of an error.
+/// The names of files that are no web pages, by their extensions.
+const FILES: [&str; 28] = [
+    "bz2", "csv", "doc", "docx", "epub", "gif", "gz", "jp2", "jpeg", "jpg", "json", "jsonld",
+    "mp3", "mp4", "nt", "pdf", "png", "ps", "rdf", "tar", "tif", "tiff", "ttl", "txt", "wav",
+    "xls", "xml", "zip",
+];
+const PAGES: [&str; 3] = ["htm", "html", "xhtml"];
+
+/// Rejects a web page in place of a file where no digest decides: it is one for signing in, or of an error. A file is what is stated to be
+/// of another type, or was served in another one before, or has the name of one.
 fn reject_page(
     content: &Content,
     expected: &Expected,
@@ -258,23 +296,44 @@ fn reject_page(
     secrets: &Redaction,
 ) -> Result<(), TaskError> {
     let is_page = |essence: &str| matches!(essence, "text/html" | "application/xhtml+xml");
+    if !content.media_type().is_some_and(is_page) || !expected.content.hashes.is_empty() {
+        return Ok(());
+    }
     // What is stated where the type is unknown.
-    let is_any = |essence: &str| {
+    let is_any = |essence: &String| {
         matches!(
-            essence,
+            essence.as_str(),
             "application/octet-stream" | "binary/octet-stream" | "*/*"
         )
     };
-    let Some(stated) = task.content.media_type.as_deref().map(media_type_essence) else {
-        return Ok(());
+    let essence = |media_type: &Option<String>| {
+        let essence = media_type.as_deref().map(media_type_essence);
+        essence.filter(|it| it.contains('/') && !is_any(it))
     };
-    let is_served = content.media_type().is_some_and(is_page);
-    let is_other = stated.contains('/') && !is_page(&stated) && !is_any(&stated);
-    if is_served && is_other && expected.content.hashes.is_empty() {
-        let stated = secrets.excerpt(&stated, LONGEST_TYPE);
-        return Err(TaskError::TypeMismatch { stated });
+    let has_extension = |of: &[&str]| extension(&task.uri).is_some_and(|it| of.contains(&&*it));
+    let (other, how) = if task.content.media_type.is_some() {
+        (essence(&task.content.media_type), "was stated")
+    } else if task.live && essence(&task.live_type).is_some() {
+        let before = essence(&task.live_type).filter(|_| !has_extension(&PAGES));
+        (before, "was served before")
+    } else {
+        let named = extension(&task.uri).filter(|_| has_extension(&FILES));
+        (named.map(|it| format!(".{it}")), "is its name")
+    };
+    match other.filter(|other| !is_page(other)) {
+        Some(other) => Err(TaskError::TypeMismatch {
+            other: secrets.excerpt(&other, LONGEST_TYPE),
+            how,
+        }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The extension of the name of a resource, in lower case. A name with a colon is that of a page about a file, as wikis have them.
+fn extension(uri: &ResourceUri) -> Option<String> {
+    let name = uri.url().path_segments()?.next_back()?;
+    let (_, extension) = name.rsplit_once('.').filter(|_| !name.contains(':'))?;
+    Some(extension.to_ascii_lowercase())
 }
 
 /// A representation that was received completely and verified.

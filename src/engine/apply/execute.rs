@@ -6,7 +6,8 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use futures_util::FutureExt;
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::ErrorClass;
+use resyncd_core::{ErrorClass, ServedVersion};
+use resyncd_fetch::{AllowedHosts, Content, FetchError};
 use resyncd_mirror::{Mirror, MirrorPath};
 
 use super::adoption::{Adopted, adopt};
@@ -16,8 +17,6 @@ use super::download::{FetchOutcome, is_linked};
 use super::received::ReceivedResource;
 use super::task_error::TaskError;
 use crate::clock;
-use crate::fetch::{AllowedHosts, Content, FetchError};
-use crate::protocol::ServedVersion;
 use crate::store::{Task, TaskFailure};
 
 /// How long a deletion waits for a set that was never read completely.
@@ -56,9 +55,9 @@ pub(super) enum TaskOutcome {
 /// Executes a task. A panic fails the one task, no more.
 pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let executing = AssertUnwindSafe(execute_unguarded(context, task)).catch_unwind();
-    executing
-        .await
-        .unwrap_or_else(|_| TaskOutcome::Failed(TaskError::Panicked.into_failure(task)))
+    executing.await.unwrap_or_else(|_| {
+        TaskOutcome::Failed(TaskError::Panicked.into_failure(task, &context.source.client))
+    })
 }
 
 async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
@@ -132,7 +131,9 @@ async fn remove_unless_awaited(context: &Arc<ApplyContext>, task: &Task) -> Task
     match ask(context, task).await {
         Err(error) if error.is_absent() => TaskOutcome::Remove,
         // Any other answer, or none, does not state that the resource is gone.
-        _ => TaskOutcome::Failed(TaskError::AwaitsSet(set.clone()).into_failure(task)),
+        _ => TaskOutcome::Failed(
+            TaskError::AwaitsSet(set.clone()).into_failure(task, &context.source.client),
+        ),
     }
 }
 
@@ -159,7 +160,7 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
         Err(error) if error.is_absent() => {
             if task.contradicted {
                 // The list only lacks what the hub has stated: the answer must last.
-                let failure = TaskError::from(error).into_failure(task);
+                let failure = TaskError::from(error).into_failure(task, &context.source.client);
                 if !failure.is_given_up {
                     return TaskOutcome::Failed(failure);
                 }
@@ -168,14 +169,14 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
             TaskOutcome::Remove
         }
         Err(error) if error.class() == ErrorClass::Retry => {
-            TaskOutcome::Failed(TaskError::from(error).into_failure(task))
+            TaskOutcome::Failed(TaskError::from(error).into_failure(task, &context.source.client))
         }
         Err(_) if task.contradicted => TaskOutcome::Contradicted {
             is_same: task.live && !task.live_doubted,
         },
         // A server may hide in this way that there is none.
         Err(error) if !task.is_shared => {
-            TaskOutcome::Failed(TaskError::from(error).into_failure(task))
+            TaskOutcome::Failed(TaskError::from(error).into_failure(task, &context.source.client))
         }
         Err(_) => TaskOutcome::LeftSet {
             is_same: task.live && !task.live_doubted,
@@ -188,7 +189,7 @@ async fn still_served(context: &ApplyContext, task: &Task, is_same: bool) -> Tas
         // As the hub has stated.
         return TaskOutcome::Contradicted { is_same };
     }
-    let failure = TaskError::StillServed.into_failure(task);
+    let failure = TaskError::StillServed.into_failure(task, &context.source.client);
     if !failure.is_given_up {
         return TaskOutcome::Failed(failure);
     }
@@ -231,14 +232,12 @@ mod tests {
     use reqwest::{Request, Response};
     use resourcesync::{Algorithm, ContentInfo, Digest};
     use resyncd_core::ResourceUri;
+    use resyncd_fetch::{Credentials, FetchError, HttpNetwork};
     use url::Url;
 
     use super::*;
     use crate::clock;
-    use crate::config::Credentials;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::fetch::FetchError;
-    use crate::fetch::network::HttpNetwork;
     use crate::store::{Change, TasksInProgress};
 
     /// Counts requests, and fails each.

@@ -409,13 +409,12 @@ mod tests {
     use reqwest::{Request, Response, Version};
     use resourcesync::ChangeKind;
     use resyncd_core::ResourceUri;
+    use resyncd_fetch::{FetchError, HttpNetwork};
     use tokio::sync::oneshot;
     use url::Url;
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::fetch::FetchError;
-    use crate::fetch::network::HttpNetwork;
     use crate::store::Change;
 
     /// The executor panics the first time that it begins a task of this resource.

@@ -28,6 +28,7 @@ pub(super) mod context;
 pub(super) mod download;
 mod execute;
 pub(super) mod executor;
+mod former_versions;
 pub(super) mod members;
 pub(super) mod patching;
 mod publisher;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use resourcesync::{ChangeKind, ContentInfo, Link, Mismatch, Verified, Verifier};
 use resyncd_core::ResourceUri;
+use resyncd_fetch::{AllowedHosts, FetchError, SizeLimit, Wanted};
 use resyncd_mirror::{MirrorError, MirrorPath};
 use resyncd_packages::PackageError;
 use resyncd_patches::{MAX_PATCH_BYTES, PatchError, PatchKind, apply_patch};
@@ -21,7 +22,6 @@ use super::context::ApplyContext;
 use super::members::PackageMember;
 use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
 use super::task_error::TaskError;
-use crate::fetch::{AllowedHosts, FetchError, SizeLimit, Wanted};
 use crate::store::{Origin, Task};
 
 /// The relation of a patch (core, section 14.4).
@@ -224,6 +224,7 @@ async fn download(
         as_of: None,
         media_type: content.media_type.as_deref(),
         coding: None,
+        past_caches: false,
     };
     let answer = source
         .client

@@ -310,7 +310,7 @@ impl Publisher {
     async fn fail(&self, task: Task) -> Result<(), Panicked> {
         let failure = TaskFailure {
             is_in_doubt: true,
-            ..TaskError::Panicked.into_failure(&task)
+            ..TaskError::Panicked.into_failure(&task, &self.context.source.client)
         };
         let failed = vec![TaskResult::Failed { task, failure }];
         catch_panic(commit_results(&self.context, failed)).await?
@@ -911,6 +911,7 @@ mod tests {
 
     use resourcesync::ChangeKind;
     use resyncd_core::ResourceUri;
+    use resyncd_fetch::{Client, HttpSettings};
     use resyncd_mirror::made_path;
     use tokio::task::JoinHandle;
     use url::Url;
@@ -1204,7 +1205,8 @@ mod tests {
         assert!(matches!(published[..], [TaskResult::Published(_)]));
         let elsewhere = mirror.root().with_file_name("elsewhere");
         std::fs::rename(mirror.root(), &elsewhere).unwrap();
-        let refusal = TaskError::Interrupted.into_failure(d);
+        let client = Client::new(&HttpSettings::default(), clock::now).unwrap();
+        let refusal = TaskError::Interrupted.into_failure(d, &client);
         let batch = vec![
             executed(a, TaskOutcome::Remove),
             executed(b, fetched()),

@@ -4,10 +4,9 @@
 //! does so for many, and does not need a blocking thread of its own. A large one is in its staged file.
 
 use resourcesync::{Digest, SourceTime};
+use resyncd_core::ServedVersion;
 use resyncd_mirror::{CompletedFile, Mirror, MirrorError, Staged};
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-use crate::protocol::ServedVersion;
 
 /// The length of the longest resource that is in memory until it is published, in bytes.
 const LONGEST: usize = 256 << 10;

@@ -5,12 +5,13 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use resourcesync::{Mismatch, SourceTime};
 use resyncd_core::ErrorClass;
+use resyncd_fetch::{Bounds, Client, FetchError};
 use resyncd_mirror::MirrorError;
 use tokio::task::JoinError;
 use url::Url;
 
+use super::former_versions::PAUSES;
 use crate::clock;
-use crate::fetch::{Bounds, FetchError, pause_after};
 use crate::store::{SourceAnswer, Task, TaskFailure, UNSELECTED_TYPE};
 
 /// How often a resource is tried before it counts as failed. The pauses grow on after that: an outage that has lasted for a while may
@@ -44,6 +45,9 @@ const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 /// The pause after a result that the mirror can't have, as one whose path is not possible.
 const UNPUBLISHED_PAUSE: TimeDelta = TimeDelta::hours(1);
 
+/// The code of an answer that may be the former version, and of the notice that it was accepted.
+pub(super) const FORMER_VERSION: &str = "former-version";
+
 /// Why a task failed.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::engine) enum TaskError {
@@ -59,9 +63,16 @@ pub(in crate::engine) enum TaskError {
         got: SourceTime,
     },
     #[error(
-        "the server sent an HTML page where {stated} was stated; allow_type_mismatch in the configuration accepts it"
+        "the answer is the version of {got} where {announced} was announced: a cache may lag behind"
     )]
-    TypeMismatch { stated: String },
+    FormerVersion {
+        announced: SourceTime,
+        got: SourceTime,
+    },
+    #[error(
+        "the server sent an HTML page where {other} {how}; allow_type_mismatch in the configuration accepts it"
+    )]
+    TypeMismatch { other: String, how: &'static str },
     #[error("it is served as {0}, which `types` in the configuration does not name")]
     UnselectedType(String),
     #[error("the Source still serves a resource whose deletion was announced")]
@@ -99,6 +110,7 @@ impl TaskError {
             Self::Mirror(error) => error.code(),
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
+            Self::FormerVersion { .. } => FORMER_VERSION,
             Self::TypeMismatch { .. } => "type-mismatch",
             Self::UnselectedType(_) => UNSELECTED_TYPE,
             Self::StillServed => "still-served",
@@ -111,7 +123,7 @@ impl TaskError {
     }
 
     /// The failure of the task, with the time of its retry. A full disk does not count as a try.
-    pub(in crate::engine) fn into_failure(self, task: &Task) -> TaskFailure {
+    pub(in crate::engine) fn into_failure(self, task: &Task, client: &Client) -> TaskFailure {
         let answer = match &self {
             Self::Fetch(error) if error.is_absent() => Some(SourceAnswer::Absent),
             Self::Fetch(error) if error.is_refusal() => Some(SourceAnswer::Refused),
@@ -119,6 +131,7 @@ impl TaskError {
             Self::Mirror(_)
             | Self::Mismatch(_)
             | Self::Stale { .. }
+            | Self::FormerVersion { .. }
             | Self::TypeMismatch { .. }
             | Self::UnselectedType(_)
             | Self::StillServed
@@ -132,7 +145,7 @@ impl TaskError {
         let tried = task.attempts + 1;
         let after = |wait: TimeDelta| (wait, false);
         let growing = |bounds: &Bounds| {
-            let pause = pause_after(tried, asked, bounds);
+            let pause = client.pause_after(tried, asked, bounds);
             let wait = TimeDelta::from_std(pause).unwrap_or(TimeDelta::days(1));
             (wait, tried >= bounds.tries)
         };
@@ -146,6 +159,9 @@ impl TaskError {
             | Self::TypeMismatch { .. }
             | Self::NoMemento
             | Self::OtherMemento { .. } => growing(&TRIES),
+            Self::FormerVersion { .. } => PAUSES
+                .get(task.attempts as usize)
+                .map_or_else(|| growing(&TRIES), |wait| after(*wait)),
             Self::StillServed => growing(&TRIES_IF_ABSENT),
             Self::Fetch(error) if error.is_absent() => growing(&TRIES_IF_ABSENT),
             Self::Fetch(error) if error.is_refusal() => growing(&TRIES_IF_REFUSED),

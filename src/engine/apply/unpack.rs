@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use resourcesync::{Mismatch, Verifier};
 use resyncd_core::Expected;
+use resyncd_fetch::{FetchError, SizeLimit};
 use resyncd_mirror::{MirrorError, Staged};
 use resyncd_packages::{MemberReader, PackageError};
 
@@ -12,7 +13,6 @@ use super::coding::{CodedContent, DecidedContent, DecodeError, is_compressed_fil
 use super::context::ApplyContext;
 use super::members::PackageMember;
 use super::received::{Description, ReceivedBytes, ReceivedResource};
-use crate::fetch::{FetchError, SizeLimit};
 use crate::store::Task;
 
 /// How much is read and written at once, in bytes.

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use resyncd_fetch::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::progress::Progress;
-use crate::fetch::Client;
 
 /// The handles of the audit of one Source.
 pub(super) struct AuditContext {

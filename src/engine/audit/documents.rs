@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use resourcesync::{Capability, Oddities, Oddity, SourceTime};
 use resyncd_core::{AbsenceFacts, AbsenceProof};
+use resyncd_fetch::{CapabilityList, DiscoveryCache};
 use url::Url;
 
 use super::context::{AuditContext, blocking};
@@ -17,7 +18,6 @@ use crate::engine::documents::{
 use crate::engine::source::discovery::{
     DiscoveredSet, DiscoveredSets, KnownSets, find_sets, had_resourcesync,
 };
-use crate::fetch::{CapabilityList, DiscoveryCache};
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, StatementKind};
 
 /// What was read of a Source.

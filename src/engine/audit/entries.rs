@@ -1,12 +1,12 @@
 //! Records the entries of a list in the audit database, a batch at a time.
 
 use resourcesync::{ChangeKind, Entry, SourceTime};
+use resyncd_fetch::FetchedDocument;
 
 use crate::clock;
 use crate::config::Source;
 use crate::engine::EngineError;
 use crate::engine::set::changes::{note_expiry, note_listed, parse_change};
-use crate::fetch::FetchedDocument;
 use crate::store::{AuditDb, StatementKind};
 
 /// How many entries are recorded in one transaction.

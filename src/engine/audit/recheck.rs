@@ -7,13 +7,13 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, stream};
 use resyncd_core::ResourceUri;
+use resyncd_fetch::AllowedHosts;
 use resyncd_mirror::MirrorReader;
 
 use super::context::AuditContext;
 use super::files::{ExpectedFile, FileState, examine};
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
-use crate::fetch::AllowedHosts;
 use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles};
 
 /// How many findings are checked at once.

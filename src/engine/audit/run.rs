@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use resourcesync::Link;
-use resyncd_core::ResourceUri;
+use resyncd_core::{ResourceUri, Standing};
+use resyncd_fetch::Client;
 use resyncd_mirror::{MirrorError, MirrorReader};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +22,6 @@ use crate::engine::apply::temporary_executor::with_executor;
 use crate::engine::lifecycle::Engine;
 use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::progress::Counts;
-use crate::fetch::Client;
-use crate::protocol::Standing;
 use crate::status::StatusError;
 use crate::store::{AuditDb, FindingKind};
 
@@ -278,13 +277,12 @@ mod tests {
     use futures_util::future::BoxFuture;
     use reqwest::{Request, Response};
     use resourcesync::ChangeKind;
+    use resyncd_fetch::{FetchError, HttpNetwork};
     use url::Url;
 
     use super::*;
     use crate::config::Source;
     use crate::engine::test_source::NAME;
-    use crate::fetch::FetchError;
-    use crate::fetch::network::HttpNetwork;
     use crate::store::{Change, ChangeBatch, Origin, Store};
 
     /// How many resources the Source lists: more than are repaired at once.
@@ -365,7 +363,7 @@ mod tests {
             unlisted: unlisted.clone(),
             was_there: Arc::clone(&was_there),
         };
-        let client = Client::new(&config.http).unwrap();
+        let client = Client::new(&config.http, crate::clock::now).unwrap();
         let client = client.with_network(Arc::new(site));
         let engine = Engine::once(&config, Arc::clone(&store), &client);
         let engine = engine.await.unwrap();

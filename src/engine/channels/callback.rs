@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use resyncd_core::{Channel, ConnectionStep};
+use resyncd_fetch::HubAnswer;
 
 use super::context::ChannelContext;
 use super::stored::{Ended, StoredChannel, result_of};
@@ -18,7 +19,6 @@ use super::waiting::wait;
 use crate::clock;
 use crate::config::LackingKey;
 use crate::engine::restarts::Panicked;
-use crate::fetch::HubAnswer;
 use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord};
 

@@ -356,6 +356,7 @@ mod tests {
         let delivery = source.store.deliveries(set, 0, 1).await.unwrap().remove(0);
         let rules = DeletionRules {
             max_share: 1.0,
+            of_absence: false,
             holds_all: false,
         };
         let concluded = delivery.processed(DeliveryOutcome::Applied);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use resyncd_core::{ChannelFailure, ChannelRules};
+use resyncd_core::{ChannelFailure, ChannelRules, Offer};
+use resyncd_fetch::Client;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -11,9 +12,7 @@ use crate::config::{self, CallbackProtocols, Signatures, UnconfiguredProtocol};
 use crate::engine::context::SourceContext;
 use crate::engine::heartbeats::{Heartbeats, Work};
 use crate::engine::runtime_status::RuntimeStatus;
-use crate::fetch::Client;
 use crate::metrics::SourceCounters;
-use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::{ChannelRecord, Store};
 

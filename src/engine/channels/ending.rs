@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use resyncd_core::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules, Transport};
+use resyncd_fetch::Client;
 use url::Url;
 
 use super::context::rules_of;
@@ -12,7 +13,6 @@ use super::requests::{read_topic, send_request};
 use super::waiting::wait;
 use super::websub::StoredMachine;
 use super::xmpp::Nodes;
-use crate::fetch::Client;
 use crate::status::UnsubscribeResult;
 use crate::store::{ChannelRecord, Store};
 use crate::{clock, config};

@@ -1,9 +1,9 @@
 //! The requests of a channel over HTTP; each result is an event for the channel machine.
 
 use resyncd_core::{ChannelEvent, ChannelFailure, HubRequest, TopicUri};
+use resyncd_fetch::{Client, HubAnswer};
 use websub::{Intent, Mode, SubscriptionRequest};
 
-use crate::fetch::{Client, HubAnswer};
 use crate::store::ChannelRecord;
 
 /// Reads the links of a topic.

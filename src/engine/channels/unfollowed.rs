@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use resyncd_fetch::Client;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,6 @@ use super::context::ChannelContext;
 use super::driver::drive;
 use crate::engine::runtime_status::RuntimeStatus;
 use crate::engine::store_retries::STORE_PAUSE;
-use crate::fetch::Client;
 use crate::store::{ChannelId, FollowedSets, Store, UnfollowedChannel};
 
 /// How many subscriptions are ended at once; as many at hubs, and as many elsewhere, where it may be tried without end.

@@ -3,10 +3,10 @@
 //! Nothing outlives a connection.
 
 use bytes::Bytes;
+use resyncd_fetch::{Socket, SocketError, SocketMessage};
 
 use super::connection::{Connection, ConnectionFailure, Connector, Message};
 use super::context::ChannelContext;
-use crate::fetch::{Socket, SocketError, SocketMessage};
 use crate::store::ChannelRecord;
 
 /// Opens WebSockets.

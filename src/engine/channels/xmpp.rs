@@ -9,13 +9,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use resyncd_fetch::{
+    Client, NodeEvent, NodeItem, NodeMemory, NodeSession, SessionPermit, XmppError,
+};
 
 use super::connection::{Connection, ConnectionFailure, Connector, Message};
 use super::context::ChannelContext;
 use crate::clock;
-use crate::fetch::{
-    Client, NodeEvent, NodeItem, NodeMemory, NodeSession, SessionPermit, XmppError,
-};
 use crate::store::{CallbackSlot, ChannelRecord};
 
 /// How many of the newest items are asked for.

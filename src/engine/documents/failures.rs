@@ -123,8 +123,9 @@ impl Alternatives {
 
 #[cfg(test)]
 mod tests {
+    use resyncd_fetch::FetchError;
+
     use super::*;
-    use crate::fetch::FetchError;
 
     fn failing(status: u16) -> EngineError {
         let error = FetchError::Status {

@@ -1,9 +1,8 @@
 //! What a Capability List offers (section 9).
 
 use resourcesync::Capability;
+use resyncd_core::Offer;
 use url::Url;
-
-use crate::protocol::Offer;
 
 /// The documents of a capability that are offered, in their order.
 pub(in crate::engine) fn offered<'a>(

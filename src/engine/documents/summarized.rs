@@ -4,13 +4,12 @@
 use std::fmt::Display;
 
 use resourcesync::{Capability, DocumentSummary, ReadError, SourceTime};
-use resyncd_core::latest_source_time;
+use resyncd_core::{Validators, latest_source_time};
+use resyncd_fetch::{Client, DocumentAnswer, FetchedDocument};
 use url::Url;
 
 use crate::clock;
 use crate::engine::EngineError;
-use crate::fetch::{Client, DocumentAnswer, FetchedDocument};
-use crate::protocol::Validators;
 
 /// Fetches a document; `None` if it is still the `known` version. `limit`: its maximum length in bytes.
 pub(in crate::engine) async fn fetch_document(

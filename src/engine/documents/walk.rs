@@ -10,14 +10,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use resourcesync::{Capability, Entry, Link, SourceTime};
-use resyncd_core::latest_source_time;
+use resyncd_core::{Selection, latest_source_time};
+use resyncd_fetch::{FetchedDocument, OwnedReader};
 use url::Url;
 
 use super::summarized::SummarizedDocument;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::fetch::{FetchedDocument, OwnedReader};
-use crate::protocol::Selection;
 
 /// How deep indexes may be nested.
 const MAX_DEPTH: usize = 16;

@@ -10,6 +10,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
+use resyncd_fetch::{
+    Bounds, Client, FeedNews, FetchError, WebhookAnswer, WebhookReceiver, WebhookRequest, pause,
+};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +24,6 @@ use crate::config::{Hook, HookAction};
 use crate::engine::heartbeats::Heartbeats;
 use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
 use crate::engine::store_retries::rest_unless_stopped;
-use crate::fetch::{Bounds, Client, FetchError, WebhookAnswer, WebhookReceiver, pause};
-use crate::protocol::{FeedNews, WebhookRequest};
 use crate::status::StatusError;
 use crate::store::{FeedEntry, Store, StoreError, Wake};
 

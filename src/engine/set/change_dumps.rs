@@ -2,7 +2,7 @@
 //! far. A dump counts as an index of Change Lists does: each of its packages is one.
 
 use resourcesync::{Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime};
-use resyncd_core::{NewsFilter, Span};
+use resyncd_core::{NewsFilter, Span, Validators};
 use url::Url;
 
 use super::entry_batches::EntrySource;
@@ -17,7 +17,6 @@ use crate::engine::EngineError;
 use crate::engine::documents::{
     Alternatives, Child, DocumentWalk, Entered, Entries, SummarizedDocument, expect_undamaged,
 };
-use crate::protocol::Validators;
 use crate::store::{DocumentRecord, Origin};
 
 impl SetState {

@@ -3,11 +3,10 @@
 use chrono::{DateTime, Utc};
 use resourcesync::media_type::content_coding;
 use resourcesync::{ChangeKind, Entry, SourceTime};
-use resyncd_core::{Expected, ResourceUri, is_plausible};
+use resyncd_core::{Expected, ResourceUri, Standing, is_plausible};
 
 use crate::engine::apply::candidates::candidates_of;
 use crate::engine::set::linked::linked_of;
-use crate::protocol::Standing;
 use crate::store::{Change, VersionRule};
 use crate::{clock, config};
 

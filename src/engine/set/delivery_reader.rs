@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use resourcesync::{Capability, Document, Oddities};
+use resourcesync::{Capability, Document, Oddities, Oddity};
 use resyncd_core::{HubUri, NewsFilter, Sequencer, TopicUri, Verdict};
 use url::Url;
 
@@ -56,6 +56,11 @@ impl DeliveryReader {
         let bounds = NotificationBounds::of(self.channel.transport, limit);
         let mut document = parse_delivery(&delivery.body, base, kind, bounds)?;
         if *kind == Capability::ChangeNotification {
+            let up = document.head.link("up");
+            let is_foreign = up.is_some_and(|up| !self.is_own(up));
+            if is_foreign && document.oddities.count(Oddity::WrongUp) == 0 {
+                document.oddities.add(Oddity::WrongUp);
+            }
             let now = clock::now().wall;
             for entry in &mut document.entries {
                 note_expiry(entry, now);
@@ -72,20 +77,22 @@ impl DeliveryReader {
         delivery: &Delivery,
         document: &Document,
     ) -> Result<Option<EngineError>, EngineError> {
-        let (channel, list) = (&self.channel, &self.capability_list);
         let up = document.head.link("up");
         let up = up.and_then(|up| TopicUri::try_from(up.clone()).ok());
-        let is_own = |uri: &TopicUri| {
-            uri.url() == list || *uri == channel.topic || *uri == channel.subscribed_topic
-        };
         for (link, uri) in [("self", delivery.stated_topic.clone()), ("up", up)] {
-            if let Some(uri) = uri.filter(|uri| !is_own(uri))
-                && self.context.store.names_another(channel, &uri)?
+            if let Some(uri) = uri.filter(|uri| !self.is_own(uri.url()))
+                && self.context.store.names_another(&self.channel, &uri)?
             {
                 return Ok(Some(EngineError::Misdirected { link, uri }));
             }
         }
         Ok(None)
+    }
+
+    /// Whether a URI is the set's Capability List, or the topic.
+    fn is_own(&self, uri: &Url) -> bool {
+        let topics = [&self.channel.topic, &self.channel.subscribed_topic];
+        *uri == self.capability_list || topics.iter().any(|topic| topic.url() == uri)
     }
 
     /// Where a change notification stands among the others, by the `from` and `until` that count: none where each notification is a hint,

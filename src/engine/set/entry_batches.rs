@@ -8,6 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Entry, SourceTime};
 use resyncd_core::{NewsFilter, is_plausible};
+use resyncd_fetch::{FetchedDocument, OwnedReader};
 use url::Url;
 
 use super::changes::{ListedChange, change_of, listed_change, only_version};
@@ -17,7 +18,6 @@ use super::package_files::OpenedPackage;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::fetch::{FetchedDocument, OwnedReader};
 use crate::store::{Change, SetId, VersionRule};
 
 /// How many entries are ingested in one transaction.

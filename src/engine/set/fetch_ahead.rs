@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{MaybeDone, maybe_done};
-use resyncd_core::ErrorClass;
+use resyncd_core::{ErrorClass, Validators};
+use resyncd_fetch::FetchedDocument;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
@@ -22,8 +23,6 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::fetch_document;
-use crate::fetch::FetchedDocument;
-use crate::protocol::Validators;
 use crate::store::SetId;
 #[cfg(test)]
 use crate::store::Store;

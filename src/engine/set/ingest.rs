@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use resourcesync::{DocumentReader, SourceTime};
 use resyncd_core::NewsFilter;
+use resyncd_fetch::FetchedDocument;
 use url::Url;
 
 use super::changes::{change_of, listed_change, note_change};
@@ -17,7 +18,6 @@ use super::offering::Offering;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::fetch::FetchedDocument;
 use crate::store::{
     BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
 };

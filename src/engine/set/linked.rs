@@ -2,11 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use resourcesync::Link;
-use resyncd_core::{ResourceUri, is_plausible};
+use resyncd_core::{LinkTargets, LinkedResource, ResourceUri, is_plausible};
+use resyncd_fetch::AllowedHosts;
 
 use crate::config;
-use crate::fetch::AllowedHosts;
-use crate::protocol::{LinkTargets, LinkedResource};
 
 /// Whether a resource is at a host of the Source, as its configuration states.
 fn is_own(source: &config::Source, uri: &ResourceUri) -> bool {

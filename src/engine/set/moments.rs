@@ -7,11 +7,11 @@ use std::collections::{HashMap, VecDeque};
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Entry, ReadError, SourceTime};
+use resyncd_core::{Selection, Standing};
+use resyncd_fetch::OwnedReader;
 use url::Url;
 
 use super::changes::note_expiry;
-use crate::fetch::OwnedReader;
-use crate::protocol::{Selection, Standing};
 
 /// How many entries of one moment are in memory at once.
 const MAX_ENTRIES: usize = 16_000;

@@ -1,11 +1,11 @@
 //! What the status states of the documents of a set: their oddities, and what is left out of them.
 
 use resourcesync::{Head, Oddities, Oddity};
+use resyncd_fetch::CapabilityList;
 use url::Url;
 
 use crate::clock;
 use crate::engine::context::SourceContext;
-use crate::fetch::CapabilityList;
 use crate::status::StatusError;
 use crate::store::SetId;
 

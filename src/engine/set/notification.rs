@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
+use resourcesync::diagnostics::TextPosition;
+use resourcesync::entries::EntryOrder;
 use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::BaseUri;
-use resourcesync::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
-    TextPosition,
-};
+use resourcesync::{Capability, ChangeKind, Document, DocumentReader, Entry, ReadError, Root};
 use resyncd_core::{NewsFilter, Transport};
+use resyncd_fetch::{FetchError, SizeLimit};
 use url::Url;
 
 use super::changes::{change_of, only_version, time_of_change};
@@ -20,7 +20,6 @@ use super::untrusted::{Claim, UntrustedNames};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::fetch::{FetchError, SizeLimit};
 use crate::store::{Change, DeliveryOutcome, SetId};
 
 /// The most entries of a notification. A longer one is rejected, and the set is polled.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use resourcesync::{Capability, Head, Oddities, Root};
+use resyncd_core::{MAX_OFFERS, Offer};
 use url::Url;
 
 use super::notices::{note_capability_list, note_document};
 use super::polled_document::{ChangedDocument, poll_document_since, record_of_list};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::protocol::{MAX_OFFERS, Offer};
 use crate::store::{BaselineState, SetRecord};
 
 impl SetState {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use resourcesync::{Capability, DocumentSummary, Verifier};
 use resyncd_core::{ErrorClass, latest_source_time};
+use resyncd_fetch::{AllowedHosts, FetchError, FetchedDocument, PartialPackage, SizeLimit};
 use resyncd_mirror::Mirror;
 use resyncd_packages::{Package, PackageError};
 use url::Url;
@@ -18,7 +19,6 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::{expect_capability, expect_undamaged};
 use crate::engine::package_permits::PackagePermit;
-use crate::fetch::{AllowedHosts, FetchError, FetchedDocument, PartialPackage, SizeLimit, pause};
 use crate::metrics::CountedWait;
 use crate::status::StatusError;
 use crate::store::SetId;
@@ -206,7 +206,8 @@ impl PackageFiles {
             reached = partial.received();
             let pause = match error.class() {
                 ErrorClass::Retry => {
-                    pause(tried, error.retry_after(), context.client.package_retries())
+                    let client = &context.client;
+                    client.pause(tried, error.retry_after(), client.package_retries())
                 }
                 ErrorClass::Fatal | ErrorClass::Unusable => None,
             };
@@ -371,10 +372,10 @@ mod tests {
     use futures_util::future::BoxFuture;
     use reqwest::{Request, Response};
     use resourcesync::Entry;
+    use resyncd_fetch::HttpNetwork;
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::fetch::network::HttpNetwork;
 
     /// A site that has nothing.
     struct Nothing;

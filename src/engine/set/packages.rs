@@ -1,6 +1,6 @@
 //! The packages that a dump names (sections 11 and 13), and the copies of their manifests.
 
-use resourcesync::media_type::{may_be_package, media_type_essence, unread_archive_suffix};
+use resourcesync::media_type::{is_octets, may_be_package, unread_archive_suffix};
 use resourcesync::{Capability, ContentInfo, Entry, SourceTime};
 use resyncd_core::latest_source_time;
 use url::Url;
@@ -58,7 +58,7 @@ impl PackageEntry {
     /// the type is generic or not stated. What it is its first bytes say.
     pub(in crate::engine) fn check_type(&self) -> Result<(), EngineError> {
         let stated = self.content.media_type.as_deref();
-        let stated = stated.filter(|it| !media_type_essence(it).ends_with("/octet-stream"));
+        let stated = stated.filter(|it| !is_octets(it));
         let other = match stated {
             Some(stated) => Some(stated).filter(|stated| !may_be_package(stated)),
             None => unread_archive_suffix(self.uri.path()),

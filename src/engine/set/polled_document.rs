@@ -1,5 +1,6 @@
 //! Polls the documents of a set: fetched conditionally, summarized completely before anything is done with them.
 
+use resyncd_fetch::{CapabilityList, FetchedDocument};
 use url::Url;
 
 use super::fetch_ahead::EarlyDocument;
@@ -7,7 +8,6 @@ use super::notices::note_document;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::{SummarizedDocument, fetch_document};
-use crate::fetch::{CapabilityList, FetchedDocument};
 use crate::store::{DocumentRecord, SetId};
 
 /// A document that has changed since it was read last.

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use resyncd_fetch::{Bounds, pause};
 use url::Url;
 
 use super::packages::PackageEntry;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::fetch::{Bounds, pause};
 
 /// How long one is not fetched again.
 const PAUSES: Bounds = Bounds {

@@ -69,6 +69,7 @@ impl SetState {
         let filter = self.context.source.filter.fingerprint().to_owned();
         end.filter = Some(filter.clone());
         end.documents.extend(record);
+        end.rules.of_absence = true;
         end.rules.holds_all = !names_any;
         // The deletions of what it does not name were planned before.
         let batch = ChangeBatch {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{Capability, Link, SourceTime};
-use resyncd_core::{CheckRules, Gap, Limits, ResourceUri, Schedule, Sequencer, Span};
+use resyncd_core::{CheckRules, Gap, Limits, ResourceUri, Schedule, Sequencer, Span, Standing};
 use url::Url;
 
 use super::package_files::PackageFiles;
@@ -19,7 +19,6 @@ use crate::engine::context::SourceContext;
 use crate::engine::documents::offered;
 use crate::engine::faults::PollReport;
 use crate::engine::oddities::MAX_UNREAD;
-use crate::protocol::Standing;
 use crate::status::StatusError;
 use crate::store::{
     BaselineState, BatchResult, Change, ChangeBatch, ChannelId, ChannelRecord, DeletionRules,
@@ -186,6 +185,7 @@ impl SetState {
     pub(super) fn deletion_rules(&self) -> DeletionRules {
         DeletionRules {
             max_share: self.context.source.max_delete,
+            of_absence: false,
             holds_all: false,
         }
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use resourcesync::Capability;
-use resyncd_core::{ChannelState, TopicUri, Transport};
+use resyncd_core::{ChannelState, MediaRange, Selection, TopicUri, Transport};
+use resyncd_fetch::{Bounds, Client, DiscoveryCache};
 use resyncd_mirror::Mirror;
 use tokio::sync::broadcast;
 
@@ -26,8 +27,6 @@ use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::SetWorker;
 use crate::engine::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync};
 use crate::engine::{Engine, EngineError};
-use crate::fetch::{Bounds, Client, DiscoveryCache};
-use crate::protocol::{MediaRange, Selection};
 use crate::status::SetStatus;
 use crate::store::{CallbackKeys, ChannelId, ChannelRecord, Receipt, SetRecord, Store, Wake};
 
@@ -111,7 +110,7 @@ thread_local! {
     static CLIENT: Client = {
         let tries = Bounds { tries: 2, first: Duration::ZERO, longest: Duration::ZERO };
         let http = Config::new("/", Vec::new()).http;
-        Client::new(&http)
+        Client::new(&http, crate::clock::now)
             .unwrap()
             .with_document_retries(tries)
             .with_package_retries(tries)

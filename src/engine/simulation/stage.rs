@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Request, Response};
 use resourcesync::Capability;
+use resyncd_fetch::{FetchError, HttpNetwork};
 
 use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
@@ -23,8 +24,6 @@ use super::source::{
     Boundary, Content, Fault, Notification, RESOURCES, ResourceNo, SetNo, SimulatedDocument, Source,
 };
 use crate::clock::simulated::SimulatedClock;
-use crate::fetch::FetchError;
-use crate::fetch::network::HttpNetwork;
 use crate::store::Receipt;
 
 /// What the Destination has requested, and what it was made to do.

@@ -3,6 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use resourcesync::Oddities;
+use resyncd_core::Offer;
+use resyncd_fetch::{
+    CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry,
+};
 use url::Url;
 
 use crate::clock;
@@ -12,10 +16,6 @@ use crate::engine::context::SourceContext;
 use crate::engine::set::notices::note_capability_list;
 use crate::engine::set::polled_document::record_of_list;
 use crate::engine::source::new_sets::NewSets;
-use crate::fetch::{
-    CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry,
-};
-use crate::protocol::Offer;
 use crate::status::StatusError;
 use crate::store::SetRecord;
 

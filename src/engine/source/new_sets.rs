@@ -6,9 +6,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use resyncd_fetch::DiscoveryError;
 use url::Url;
-
-use crate::fetch::DiscoveryError;
 
 /// In which time as many new sets may come as a Source may have.
 const DAY: Duration = Duration::from_secs(86_400);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resyncd_core::ErrorClass;
+use resyncd_fetch::{Bounds, DiscoveryCache};
 use resyncd_mirror::{Mirror, MirrorError, MirrorId};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -27,7 +28,6 @@ use crate::engine::set::notices::note_description;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
 use crate::engine::store_retries::{STORE_PAUSE, rest_unless_stopped};
-use crate::fetch::{Bounds, DiscoveryCache, pause};
 use crate::status::StatusError;
 use crate::store::{SetId, SetRecord};
 
@@ -498,7 +498,8 @@ impl SourceWorker {
             first: FIRST_PAUSE,
             longest,
         };
-        pause(self.failures, None, &bounds).unwrap_or(longest)
+        let pause = self.context.client.pause(self.failures, None, &bounds);
+        pause.unwrap_or(longest)
     }
 }
 
@@ -540,6 +541,8 @@ async fn rediscovery_due(request: &Notify) {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use resyncd_fetch::RequestObserver as _;
 
     use super::*;
     use crate::engine::runtime_status::SourceState;

@@ -7,6 +7,7 @@ use resourcesync::{ChangeKind, Digest, SourceTime, Verifier};
 use resyncd_core::{
     Candidate, ContentMatch, Expected, RecordedFile, latest_plausible, plan_version, share_digest,
 };
+use resyncd_fetch::{AllowedHosts, Client};
 use resyncd_mirror::{Mirror, MirrorError, MirrorPath};
 
 use super::folder::{publish_version, version_paths};
@@ -15,7 +16,6 @@ use crate::engine::apply::context::ApplyContext;
 use crate::engine::apply::download::{FetchOutcome, VersionCheck, download_version, may_pass};
 use crate::engine::apply::received::ReceivedResource;
 use crate::engine::apply::task_error::TaskError;
-use crate::fetch::AllowedHosts;
 use crate::store::{
     Origin, StoreError, Task, VERSION_MISSED, VersionFailure, VersionKind, VersionResult,
     VersionTask,
@@ -47,7 +47,7 @@ pub(super) async fn store_version(
     match store_without_request(apply, mirror, version, &paths).await {
         Ok(true) => return Ok(VersionResult::Stored),
         Ok(false) => {}
-        Err(error) => return Ok(failed(error, &task)),
+        Err(error) => return Ok(failed(error, &task, &apply.source.client)),
     }
     let hosts = &apply.source.source.hosts;
     let hosts = AllowedHosts::new(hosts);
@@ -63,7 +63,7 @@ pub(super) async fn store_version(
             Ok(FetchOutcome::Fetched(fetched)) => {
                 match publish_fetched(apply, mirror, version, &paths, *fetched).await {
                     Ok(()) => return Ok(VersionResult::Stored),
-                    Err(error) => return Ok(failed(error, &task)),
+                    Err(error) => return Ok(failed(error, &task, &apply.source.client)),
                 }
             }
             Ok(FetchOutcome::Unselected(served)) => return Ok(VersionResult::Unwanted(served)),
@@ -84,7 +84,7 @@ pub(super) async fn store_version(
             message,
         )));
     };
-    let failure = failure_of(error, &task);
+    let failure = failure_of(error, &task, &apply.source.client);
     if failure.retry_at.is_none() && is_in_mirror(version) {
         // As usual: what the resource's own URI has served.
         if let Ok(true) = link(apply, mirror, version, &paths).await {
@@ -172,7 +172,7 @@ async fn without_place(
         match link(apply, mirror, version, paths).await {
             Ok(true) => return VersionResult::Stored,
             Ok(false) => {}
-            Err(error) => return failed(error, task),
+            Err(error) => return failed(error, task, &apply.source.client),
         }
     }
     let message = "the Source has replaced it, and links to no other place of it".to_owned();
@@ -337,6 +337,7 @@ pub(super) fn task_of(version: &VersionTask) -> Task {
         path: version.path.clone(),
         live: false,
         live_length: None,
+        live_type: None,
         live_hashes: Vec::new(),
         live_version: None,
         live_doubted: false,
@@ -358,14 +359,14 @@ fn final_failure(code: &'static str, message: String) -> VersionFailure {
     }
 }
 
-fn failed(error: TaskError, task: &Task) -> VersionResult {
-    VersionResult::Failed(failure_of(error, task))
+fn failed(error: TaskError, task: &Task, client: &Client) -> VersionResult {
+    VersionResult::Failed(failure_of(error, task, client))
 }
 
 /// Why a version, or a TimeMap, could not be fetched, and when it is tried again.
-pub(super) fn failure_of(error: TaskError, task: &Task) -> VersionFailure {
+pub(super) fn failure_of(error: TaskError, task: &Task, client: &Client) -> VersionFailure {
     let has_patience = may_pass(&error) && task.attempts + 1 < LONG_TRIES;
-    let failure = error.into_failure(task);
+    let failure = error.into_failure(task, client);
     let later = has_patience.then(|| clock::now().wall + LONG_PAUSE);
     VersionFailure {
         code: failure.code,
@@ -388,13 +389,12 @@ mod tests {
     use reqwest::{Request, Response};
     use resourcesync::{Algorithm, ContentInfo, Link};
     use resyncd_core::ResourceUri;
+    use resyncd_fetch::{FetchError, HttpNetwork};
     use url::Url;
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::engine::versions::folder::VersionsFolder;
-    use crate::fetch::FetchError;
-    use crate::fetch::network::HttpNetwork;
     use crate::store::{Change, Publication, ResourceId, SetId, StoredVersion, TaskResult};
 
     /// Redirects each request to this machine.

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use resourcesync::SourceTime;
-use resyncd_core::{ResourceUri, is_plausible, names_version};
+use resyncd_core::{ResourceUri, is_plausible, names_version, version_name};
 use resyncd_mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, publication_paths};
 use tokio::sync::Semaphore;
 
-use crate::protocol::version_name;
 use crate::store::{Publication, StoredVersion, TaskResult};
 
 /// How many bytes are copied at once before the commit of their tasks, which waits for that. Beyond, the worker copies.

@@ -6,15 +6,14 @@ use std::collections::{BTreeSet, VecDeque};
 
 use resourcesync::SourceTime;
 use resourcesync::uri::BaseUri;
-use resyncd_core::ResourceUri;
+use resyncd_core::{Memento, ResourceUri};
+use resyncd_fetch::{AllowedHosts, Client, FetchError, SizeLimit, TimeMap, parse_time_map};
 use tokio::sync::Semaphore;
 use url::Url;
 
 use super::fetch::{failure_of, is_in_future, task_of};
 use crate::engine::apply::context::ApplyContext;
 use crate::engine::apply::task_error::TaskError;
-use crate::fetch::{AllowedHosts, Client, FetchError, SizeLimit};
-use crate::protocol::{Memento, TimeMap, parse_time_map};
 use crate::store::{VersionFailure, VersionResult, VersionTask};
 
 /// How many pages are read.
@@ -50,7 +49,7 @@ pub(super) async fn read_time_map(apply: &ApplyContext, task: &VersionTask) -> V
         }
         Err(error) => {
             let error = TaskError::from(error);
-            VersionResult::Failed(failure_of(error, &task_of(task)))
+            VersionResult::Failed(failure_of(error, &task_of(task), &apply.source.client))
         }
     }
 }
@@ -172,10 +171,9 @@ mod tests {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
     use reqwest::{Request, Response};
+    use resyncd_fetch::{HttpNetwork, HttpSettings};
 
     use super::*;
-    use crate::config::HttpConfig;
-    use crate::fetch::network::HttpNetwork;
 
     /// Answers each request with what a function returns for the path.
     struct Serving<F>(F, AtomicUsize);
@@ -194,7 +192,7 @@ mod tests {
         page: impl Fn(&str) -> String + Send + Sync + 'static,
     ) -> (Result<TimeMapContents, FetchError>, usize) {
         let serving = Arc::new(Serving(page, AtomicUsize::new(0)));
-        let client = Client::new(&HttpConfig::default()).unwrap();
+        let client = Client::new(&HttpSettings::default(), crate::clock::now).unwrap();
         let client = client.with_network(serving.clone());
         let reading = Semaphore::new(1);
         let pages = TimeMapReader {

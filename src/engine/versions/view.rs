@@ -5,12 +5,11 @@ use std::path::Path;
 
 use chrono::SecondsFormat;
 use resourcesync::SourceTime;
-use resyncd_core::ResourceUri;
+use resyncd_core::{ResourceUri, parse_version_name};
 use resyncd_mirror::{MirrorError, MirrorReader, publication_paths};
 
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::protocol::parse_version_name;
 use crate::status::{ResourceVersion, VersionError};
 
 /// A stored version.

@@ -1,6 +1,7 @@
 //! What the status shows of Sources, read at one moment: one query for all of them, so that a status of many Sources wakes a thread
 //! that reads no more often than one of a single Source.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -29,8 +30,8 @@ pub struct OverviewQuery {
 pub struct Overview {
     /// Each of them, in the order of the query.
     pub sources: Vec<SourceOverview>,
-    /// The number of the last entry of the feed.
-    pub feed_end: i64,
+    /// How many entries of the feed follow each position of a hook.
+    pub behind: HashMap<i64, u64>,
 }
 
 /// What the database has of a Source; nothing if a row of it can't be read, which is [noted](Store::unreadable_row).
@@ -65,10 +66,11 @@ pub struct VersionsOverview {
 }
 
 impl Store {
-    /// What the database has of these Sources. The workers' queries do not delay it.
+    /// What the database has of these Sources, and after these positions of hooks. The workers' queries do not delay it.
     pub async fn overview(
         self: &Arc<Self>,
         queries: Vec<OverviewQuery>,
+        positions: BTreeSet<i64>,
     ) -> Result<Overview, StoreError> {
         let unreadable = Arc::clone(&self.unreadable);
         self.read_in(Lane::Reports, move |sql| {
@@ -78,9 +80,13 @@ impl Store {
                 }
                 read => read,
             });
+            let behind = positions.into_iter().map(|position| {
+                let entries = feed::count_after(sql, position)?;
+                Ok((position, entries))
+            });
             Ok(Overview {
                 sources: sources.collect::<Result<_, _>>()?,
-                feed_end: feed::last_number(sql)?,
+                behind: behind.collect::<Result<_, StoreError>>()?,
             })
         })
         .await

@@ -6,14 +6,13 @@ use chrono::{DateTime, Utc};
 use resourcesync::Capability;
 use resyncd_core::{
     CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelState, DeliveryFault,
-    DeliveryFaultKind, Denial, HubUri, Lease, PendingRequest, TopicUri, Transport,
+    DeliveryFaultKind, Denial, HubUri, Lease, PendingRequest, Redaction, TopicUri, Transport,
 };
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use url::Url;
 
 use super::inbox::DeliveryOutcome;
 use super::values::{Column, Count, HubList, Micros, RequestedIntent, column};
-use crate::protocol::Redaction;
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::unreadable::UnreadableRows;
 

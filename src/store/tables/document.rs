@@ -1,9 +1,9 @@
 //! `document`: the validators of documents that need not be read again while they are unchanged.
 
+use resyncd_core::Validators;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::part;
-use crate::protocol::Validators;
 use crate::store::ids::SetId;
 
 /// A document that was read, by which an unchanged one is recognized.

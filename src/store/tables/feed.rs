@@ -2,7 +2,8 @@
 //! file, and whether links are left out. An entry names the row of its resource.
 
 use chrono::{DateTime, Utc};
-use resourcesync::{Link, LinkLimit, SourceTime};
+use resourcesync::entries::LinkLimit;
+use resourcesync::{Link, SourceTime};
 use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
 
@@ -225,6 +226,14 @@ pub(in crate::store) fn last_number(sql: &Connection) -> Result<i64> {
         .query_row([], |row| row.get(0))
         .optional()?;
     Ok(last.unwrap_or(0))
+}
+
+/// How many entries follow that number. Numbers are not counted: a copy of a database begins with others.
+pub(in crate::store) fn count_after(sql: &Connection, since: i64) -> Result<u64> {
+    let Count(entries) = sql
+        .prepare_cached("SELECT COUNT(*) FROM feed WHERE seq > ?1")?
+        .query_row([since], |row| row.get(0))?;
+    Ok(entries)
 }
 
 /// The last entry that was removed; `None`: all are there.

@@ -5,11 +5,10 @@
 //! removes the rows of a resource whose row goes.
 
 use chrono::{DateTime, Utc};
-use resyncd_core::ResourceUri;
+use resyncd_core::{LinkedAs, ResourceUri};
 use rusqlite::{Connection, Result, params};
 
 use super::values::{Count, Micros, column};
-use crate::protocol::LinkedAs;
 use crate::store::ids::{ResourceId, SetId};
 
 /// How many owners of a resource are stated.

@@ -9,6 +9,13 @@ pub(in crate::store) fn id(sql: &Connection, source: &str) -> Result<Option<Stri
         .optional()
 }
 
+/// The Sources that have used a mirror, each with the id of the last one.
+pub(in crate::store) fn all(sql: &Connection) -> Result<Vec<(String, String)>> {
+    sql.prepare_cached("SELECT source, id FROM mirror")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
 /// Records the mirror of a Source.
 pub(in crate::store) fn set_id(sql: &Connection, source: &str, id: &str) -> Result<()> {
     sql.execute(

@@ -10,11 +10,10 @@
 use std::collections::BTreeSet;
 
 use resourcesync::{Algorithm, Digest, Link};
-use resyncd_core::ResourceUri;
+use resyncd_core::{Criteria, ResourceUri, Standing};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::{Count, LinkList, column};
-use crate::protocol::{Criteria, Standing};
 use crate::store::ids::ResourceId;
 
 /// How many resources a record selects when it is read; the others are when they are read.

@@ -9,7 +9,7 @@ pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::{LocalState, Pending, ResourceUri};
+use resyncd_core::{LocalState, Pending, ResourceUri, ServedVersion};
 use resyncd_mirror::{other_uri_of_plain_path, uris_of_plain_path};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
@@ -22,7 +22,6 @@ use super::task::Task;
 use super::values::{
     Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column, content_info,
 };
-use crate::protocol::ServedVersion;
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 

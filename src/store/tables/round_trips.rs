@@ -8,7 +8,8 @@ use resourcesync::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, Link, Oddities, SourceTime,
 };
 use resyncd_core::{
-    ChannelState, DeliveryFaultKind, GapReason, HubUri, ResourceUri, TopicUri, Transport,
+    ChannelState, DeliveryFaultKind, GapReason, HubUri, Offer, ResourceUri, ServedVersion,
+    TopicUri, Transport, Validators,
 };
 use rusqlite::Connection;
 use rusqlite::types::{FromSql, ToSql};
@@ -22,7 +23,6 @@ use super::values::{
     Column, ColumnValue, Count, DigestList, HashAttribute, HubList, LinkList, Micros,
     PackedDigests, RequestedIntent, json,
 };
-use crate::protocol::{Offer, ServedVersion, Validators};
 use crate::store::FindingKind;
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};

@@ -9,14 +9,14 @@
 //!
 //! What has another form is stored as the text that it is. What is read is always the text that was stored.
 
-use chrono::DateTime;
-use resyncd_core::ResourceUri;
+use std::time::{Duration, UNIX_EPOCH};
+
+use resyncd_core::{ResourceUri, ServedVersion, Validators};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Result, Row};
 use url::Url;
 
 use super::values::invalid;
-use crate::protocol::{ServedVersion, Validators, parse_imf_fixdate};
 
 /// What the columns `served_by`, `etag` and `last_modified` of a resource, by their numbers, state.
 pub(super) fn served_version(
@@ -191,9 +191,6 @@ fn unpacked(packed: &[u8]) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// How RFC 9110 prefers times.
-const IMF_FIXDATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
-
 /// The column `last_modified`.
 pub(super) struct PackedTime<'a>(&'a str);
 
@@ -224,15 +221,16 @@ impl FromSql for LastModified {
 
 /// The seconds since 1970; `None` where the text is not exactly how they are written.
 fn packed_time(text: &str) -> Option<[u8; 4]> {
-    let time = parse_imf_fixdate(text)?;
-    let seconds = u32::try_from(time.timestamp()).ok()?;
-    Some(seconds.to_be_bytes())
+    let time = httpdate::parse_http_date(text).ok()?;
+    let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    let seconds = u32::try_from(seconds).ok()?.to_be_bytes();
+    (unpacked_time(&seconds)? == text).then_some(seconds)
 }
 
 fn unpacked_time(seconds: &[u8]) -> Option<String> {
     let seconds = u32::from_be_bytes(seconds.try_into().ok()?);
-    let time = DateTime::from_timestamp(seconds.into(), 0)?;
-    Some(time.format(IMF_FIXDATE).to_string())
+    let time = UNIX_EPOCH + Duration::from_secs(seconds.into());
+    Some(httpdate::fmt_http_date(time))
 }
 
 #[cfg(test)]

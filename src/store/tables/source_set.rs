@@ -5,14 +5,13 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, Oddities, SourceTime};
-use resyncd_core::HubUri;
+use resyncd_core::{HubUri, Offer};
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
-use crate::protocol::Offer;
 use crate::store::ids::{ResourceId, SetId};
 
 /// How far the baseline of a set has come.

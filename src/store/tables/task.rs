@@ -17,17 +17,17 @@ pub(in crate::store) mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::{RecordedFile, ResourceUri};
+use resyncd_core::{RecordedFile, ResourceUri, ServedVersion};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use url::Url;
 
+use super::media_type::MediaType;
 use super::mirrored_path;
 use super::served_version::served_version;
 use super::source_set::{CapabilityLists, SHARING};
 use super::values::{
     Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info_of, texts,
 };
-use crate::protocol::ServedVersion;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -74,6 +74,8 @@ pub struct Task {
     pub live: bool,
     /// The length of that file, in bytes.
     pub live_length: Option<u64>,
+    /// The media type of that file.
+    pub live_type: Option<String>,
     /// The digests of that file.
     pub live_hashes: Vec<Digest>,
     /// The validators of the version that the file is.
@@ -135,8 +137,9 @@ impl Task {
             unread_sets: row.get::<_, CapabilityLists>(28)?.0,
             awaits_since: row.get::<_, Option<Micros>>(29)?.map(DateTime::from),
             is_named: row.get(30)?,
-            was_given_up: row.get(31)?,
-            live_doubted: row.get(32)?,
+            live_type: row.get::<_, Option<MediaType>>(31)?.map(|it| it.0),
+            was_given_up: row.get(32)?,
+            live_doubted: row.get(33)?,
             uri,
         })
     }
@@ -159,7 +162,7 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
     task.awaits_since,
     task.unconfirmed = 0 OR EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
         WHERE member.resource_id = task.resource_id AND member.part IS NOT -2 AND source_set.ended = 0),
-    task.given_up_since IS NOT NULL";
+    resource.media_type, task.given_up_since IS NOT NULL";
 
 /// The state of a task. Some of the words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, Interval, Link, Oddities, SourceTime,
-    parse_hashes,
 };
 use resyncd_core::{
     ChannelState, DeliveryFaultKind, GapReason, HubUri, ResourceUri, TopicUri, Transport,
@@ -284,7 +283,7 @@ fn hash_attribute(digests: &[Digest]) -> String {
 }
 
 fn digests(hash_attribute: &str) -> Vec<Digest> {
-    parse_hashes(hash_attribute, &mut Oddities::default())
+    Digest::parse_hashes(hash_attribute, &mut Oddities::default())
 }
 
 /// A [`ContentInfo`] as the columns `length`, `media_type` and `hashes` have it.

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
@@ -204,7 +205,10 @@ async fn unreadable_row_is_left_out_and_resets_nothing() {
             source: source.to_owned(),
             with_versions: true,
         });
-        let overview = store.overview(queries.to_vec()).await.unwrap();
+        let overview = store
+            .overview(queries.to_vec(), BTreeSet::new())
+            .await
+            .unwrap();
         assert_eq!(overview.sources[0].sets.len(), 1, "{damage}");
         assert_eq!(overview.sources[0].sets[0].channels.len(), 1, "{damage}");
         let row = store.unreadable_row("damaged");

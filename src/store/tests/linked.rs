@@ -1,7 +1,7 @@
 use resourcesync::Link;
+use resyncd_core::{LinkedAs, LinkedResource};
 
 use super::*;
-use crate::protocol::{LinkedAs, LinkedResource};
 
 /// A change whose entry links to these alternates.
 fn linking(change: Change, names: &[&str]) -> Change {

@@ -1,7 +1,7 @@
+use resyncd_core::Validators;
 use url::Url;
 
 use super::*;
-use crate::protocol::Validators;
 
 async fn baseline(world: &World) -> BaselineState {
     world.store.sets(SOURCE).await.unwrap()[0].baseline

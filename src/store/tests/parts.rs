@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use resyncd_core::Validators;
 use url::Url;
 
 use super::*;
-use crate::protocol::Validators;
 
 const RESOURCES: usize = 6;
 const PARTS: usize = 3;

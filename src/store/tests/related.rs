@@ -1,7 +1,7 @@
 use resourcesync::{ContentInfo, Link};
+use resyncd_core::{Criteria, ServedVersion, Standing, Validators};
 
 use super::*;
-use crate::protocol::{Criteria, ServedVersion, Standing, Validators};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())

@@ -1,7 +1,8 @@
 //! How much of the database a resource takes.
 
+use resyncd_core::{ServedVersion, Validators};
+
 use super::*;
-use crate::protocol::{ServedVersion, Validators};
 
 /// The tables and indexes that have a row of each resource after a first copy.
 const LARGE: &str =

@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
+
 use chrono::TimeDelta;
 use resourcesync::Link;
+use resyncd_core::Memento;
 
 use super::*;
-use crate::protocol::Memento;
 
 /// An update whose version is stored, with links of these relations.
 fn kept(name: &str, time: i64, content: &str, rels: &[&str]) -> Change {
@@ -41,7 +43,11 @@ impl World {
             source: SOURCE.to_owned(),
             with_versions: true,
         };
-        let mut overview = self.store.overview(vec![query]).await.unwrap();
+        let mut overview = self
+            .store
+            .overview(vec![query], BTreeSet::new())
+            .await
+            .unwrap();
         overview.sources.remove(0).versions.unwrap()
     }
 

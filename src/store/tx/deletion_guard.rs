@@ -20,11 +20,18 @@ const AT_ONCE: TimeDelta = TimeDelta::seconds(10);
 /// The same for those that only a hub states.
 const AT_ONCE_UNCONFIRMED: TimeDelta = TimeDelta::days(1);
 
+/// How many deletions at once are few, however small the set is.
+const FEW: u64 = 100;
+/// The same where absence from a list counts among them: a list may lack what its author could not read.
+const FEW_ABSENT: u64 = 10;
+
 /// When deletions wait for a person.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionRules {
-    /// The share of a set, 0 to 1, of which more than that (and more than 100) at once is held back.
+    /// The share of a set, 0 to 1, of which more than that (and more than a few) at once is held back.
     pub max_share: f64,
+    /// Whether they follow from what a list does not name.
+    pub of_absence: bool,
     /// Whether all of them are held back, however few: the list that they follow from names nothing at all.
     pub holds_all: bool,
 }
@@ -82,9 +89,10 @@ pub(super) fn decide_deletions(
     let unreleased =
         task::count_unreleased(sql, set, since)? + linked::count_dependent(sql, set, since)?;
     let resources = source_set::totals(sql, set)?.resources;
+    let few = if rules.of_absence { FEW_ABSENT } else { FEW };
     let exceeds = |recent: &RecentDeletions| {
         let deletions = unreleased + recent.all;
-        needs_approval(deletions, resources + recent.applied, rules.max_share)
+        needs_approval(deletions, resources + recent.applied, few, rules.max_share)
     };
     // The exact count is needed only where the upper bound exceeds the share.
     let hold = (rules.holds_all && unreleased > 0)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
-use resyncd_core::{Coverage, Decision, Gap, LocalState, plan_change};
+use resyncd_core::{Coverage, Decision, Gap, LocalState, Standing, plan_change};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -14,7 +14,6 @@ use super::linked::end_unnamed;
 use super::membership::{leave, leave_if_shared, note_deletion};
 use super::put_task::{put_task, put_task_since};
 use super::versions::{announce, announce_only};
-use crate::protocol::Standing;
 use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};

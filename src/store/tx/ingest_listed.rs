@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{CheckRules, Decision, LocalState, plan_listed};
+use resyncd_core::{CheckRules, Decision, LocalState, Standing, plan_listed};
 use rusqlite::Connection;
 use url::Url;
 
@@ -13,7 +13,6 @@ use super::membership::{MembershipUpdates, PartAssignment};
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
 use super::versions::announce;
-use crate::protocol::Standing;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};

@@ -11,14 +11,13 @@
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Link, SourceTime};
-use resyncd_core::{Decision, ResourceUri, plan_linked};
+use resyncd_core::{Decision, LinkedAs, LinkedResource, ResourceUri, plan_linked};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::membership::leave_if_shared;
 use super::put_task::put_task_since;
 use super::relate::is_selected;
-use crate::protocol::{LinkedAs, LinkedResource};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;

@@ -60,7 +60,9 @@ impl Store {
         let receipt = received.done().await;
         match &receipt {
             Ok(Receipt::Stored) => self.write_health.note_fitting(length),
-            Err(error) if error.is_write_failure() => self.write_health.note_refused(length),
+            Err(error) if error.is_write_failure() => {
+                self.write_health.note_refused(length, error);
+            }
             _ => {}
         }
         receipt

@@ -2,10 +2,10 @@
 //! whichever of the two is read first.
 
 use resourcesync::ChangeKind;
+use resyncd_core::Standing;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use crate::protocol::Standing;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::tables::resource::ResourceState;

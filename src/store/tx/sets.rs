@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resyncd_core::Offer;
 use url::Url;
 
 use super::approve::TASKS_A_STEP;
 use super::batch_context::BatchContext;
 use super::membership::leave_if_shared;
 use super::unfollowed::drop_inbox;
-use crate::protocol::Offer;
 use crate::store::change::Origin;
 use crate::store::ids::SetId;
 use crate::store::tables::document::{self, DocumentRecord};

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Link, SourceTime};
-use resyncd_core::{Decision, LocalState, ResourceUri, names_version};
+use resyncd_core::{Decision, LocalState, Memento, ResourceUri, names_version};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::relate::is_selected;
-use crate::protocol::Memento;
 use crate::store::change::{Change, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::tables::resource::{Publication, ResourceState, StoredVersion};

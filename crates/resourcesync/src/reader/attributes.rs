@@ -6,7 +6,6 @@ use super::references::References;
 use super::xml::{Tag, is_readable};
 use crate::{
     Capability, ChangeKind, ContentInfo, Digest, Link, Metadata, Oddities, Oddity, SourceTime,
-    parse_hashes,
 };
 
 /// The attributes that mean something in the `rs:md` of a head.
@@ -157,7 +156,7 @@ fn parse_hash_attribute(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
     if text.trim().is_empty() {
         oddities.add(Oddity::EmptyHash);
     }
-    parse_hashes(text, oddities)
+    Digest::parse_hashes(text, oddities)
 }
 
 fn parse_text(text: &str) -> Option<String> {

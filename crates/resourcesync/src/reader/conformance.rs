@@ -3,7 +3,8 @@
 use url::Url;
 
 use crate::declared_list::is_list;
-use crate::{Capability, Entry, EntryOrder, Head, Metadata, Oddities, Oddity, Root};
+use crate::entries::EntryOrder;
+use crate::{Capability, Entry, Head, Metadata, Oddities, Oddity, Root};
 
 /// The maximum number of entries of a document in the Sitemap protocol, which section 7 refers to.
 const MOST_ENTRIES: u64 = 50_000;

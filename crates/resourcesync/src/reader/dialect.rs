@@ -9,9 +9,9 @@ use super::element::rs_attribute;
 use super::references::References;
 use super::xml::{Tag, is_readable};
 use crate::digest::parse_digest;
-use crate::draft::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION};
+use crate::draft::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION, PushInterface};
 use crate::uri::parse_uri;
-use crate::{ChangeKind, Digest, Link, Oddities, Oddity, PushInterface, SourceTime};
+use crate::{ChangeKind, Digest, Link, Oddities, Oddity, SourceTime};
 
 /// What an `xhtml:link` in the head of a document states.
 pub(super) enum HeadLink {

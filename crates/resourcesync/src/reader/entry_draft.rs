@@ -7,9 +7,8 @@ use super::dialect::{
 use super::element::Element;
 use super::references::References;
 use super::xml::Tag;
-use crate::{
-    ChangeFrequency, ChangeKind, Entry, Link, LinkLimit, Metadata, Oddities, Oddity, SourceTime,
-};
+use crate::entries::{ChangeFrequency, LinkLimit};
+use crate::{ChangeKind, Entry, Link, Metadata, Oddities, Oddity, SourceTime};
 
 /// Reads a link, unless the limit is reached: then it is counted, and takes no memory.
 pub(super) fn admitted_link(

@@ -9,10 +9,10 @@ use url::{ParseError, Position, Url};
 
 use super::xml::is_readable;
 use crate::uri::{
-    BaseUri, ReferenceError, check_parsed, has_userinfo, parse_uri, resolve_reference,
-    without_userinfo,
+    BaseUri, ForeignScheme, ReferenceError, check_parsed, has_userinfo, parse_uri,
+    resolve_reference, without_userinfo,
 };
-use crate::{ForeignScheme, Oddities, Oddity};
+use crate::{Oddities, Oddity};
 
 /// How many bytes relative URIs may add to any document: 50,000 entries with a base of 300 bytes.
 const ADDED: u64 = 16 << 20;

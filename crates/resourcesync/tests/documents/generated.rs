@@ -2,9 +2,10 @@
 
 use proptest::option;
 use proptest::prelude::*;
+use resourcesync::entries::ChangeFrequency;
 use resourcesync::{
-    Algorithm, Capability, ChangeFrequency, ChangeKind, ContentInfo, Digest, Entry, Head, Link,
-    Metadata, Root, SourceTime,
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, Entry, Head, Link, Metadata, Root,
+    SourceTime,
 };
 use url::Url;
 

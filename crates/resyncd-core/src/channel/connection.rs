@@ -16,10 +16,13 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Channel;
-use crate::lease::ChannelState;
+use crate::ChannelState;
+
+/// A connection that has lasted so long has worked: the next pause is a short one again.
+const LASTING: TimeDelta = TimeDelta::minutes(1);
 
 /// What the driver of a connection is to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +42,16 @@ pub enum ConnectionStep {
 impl Channel {
     /// A driver begins: there is no connection, whatever is stored.
     pub fn begin_connecting(&mut self, now: DateTime<Utc>) {
-        if !self.is_ending() {
-            self.lease.await_connection(now);
+        if self.is_ending() {
+            return;
         }
+        let lease = &mut self.lease;
+        if lease.state == ChannelState::Active {
+            // It was open until the process ended: the request that opened it is not the one that is missing an answer.
+            lease.asked_at = None;
+        }
+        lease.state = ChannelState::Pending;
+        lease.next_try_at = Some(lease.not_before.map_or(now, |at| at.max(now)));
     }
 
     /// What is to be done now. After [`ConnectionStep::Open`] the attempt counts as failed until [`connected`](Self::connected), after
@@ -56,7 +66,7 @@ impl Channel {
             return ConnectionStep::Stay;
         }
         if self.lease.handle_timeout(now) {
-            self.lease.begin_connection(now);
+            self.lease.begin_attempt(now);
             return match self.is_unwanted {
                 true => ConnectionStep::Leave,
                 false => ConnectionStep::Open,
@@ -73,7 +83,8 @@ impl Channel {
     /// The connection is open.
     pub fn connected(&mut self) {
         if !self.is_ending() {
-            self.lease.connection_opened();
+            self.lease.state = ChannelState::Active;
+            self.lease.next_try_at = None;
             self.begun = self.begun.wrapping_add(1);
         }
     }
@@ -81,8 +92,9 @@ impl Channel {
     /// The Source has registered the callback.
     pub fn registered(&mut self) {
         if !self.is_ending() {
-            self.lease.callback_registered();
-            self.begun = self.begun.wrapping_add(1);
+            self.connected();
+            self.lease.failures = 0;
+            self.lease.not_before = None;
         }
     }
 
@@ -90,7 +102,7 @@ impl Channel {
     /// attempt, so that not all Destinations of a Source return at the same moment.
     pub fn unconnected(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>, spread: f64) {
         if !self.is_ending() {
-            self.lease.fail_connection(now, retry_after, spread);
+            self.fail_connection(now, retry_after, spread);
         }
     }
 
@@ -104,22 +116,39 @@ impl Channel {
     /// What outlives connections could not be ended. `spread`: as that of [`unconnected`](Self::unconnected).
     pub fn not_ended(&mut self, now: DateTime<Utc>, spread: f64) {
         if self.is_unwanted && self.lease.state != ChannelState::Unsubscribed {
-            self.lease.fail_connection(now, None, spread);
+            self.fail_connection(now, None, spread);
         }
     }
 
     /// The connection that was open has ended: it is lost, or was closed because it has fallen silent. `spread`: as that of
     /// [`unconnected`](Self::unconnected).
     pub fn disconnected(&mut self, now: DateTime<Utc>, spread: f64) {
-        if !self.is_ending() {
-            self.lease.lose_connection(now, spread);
+        if self.is_ending() {
+            return;
         }
+        let lease = &mut self.lease;
+        // It may have been given up before, as a silence does.
+        let has_lasted = |begun: DateTime<Utc>| (now - begun).abs() >= LASTING;
+        if lease.asked_at.is_some_and(has_lasted) {
+            lease.failures = 0;
+        }
+        if lease.state == ChannelState::Active {
+            lease.lose();
+        }
+        self.fail_connection(now, None, spread);
+    }
+
+    fn fail_connection(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>, spread: f64) {
+        self.lease.fail_request(now, retry_after);
+        let pause = self.lease.pause().to_std().unwrap_or_default();
+        let jitter = pause.mul_f64(spread.clamp(0.0, 1.0) / 2.0);
+        let jitter = TimeDelta::from_std(jitter).unwrap_or_default();
+        self.lease.next_try_at = self.lease.next_try_at.map(|at| at + jitter);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use chrono::TimeDelta;
     use url::Url;
 
     use super::*;
@@ -133,6 +162,24 @@ mod tests {
         let uri = Url::parse("ws://example.org/changes").unwrap();
         let topic = TopicUri::of_channel(uri).unwrap();
         Channel::without_hubs(Transport::Websocket, at(0), &topic)
+    }
+
+    /// The request that opened a connection has been answered; one that has not been answered yet is still missing its answer.
+    #[test]
+    fn connection_that_was_open_waits_for_no_answer() {
+        for (is_open, asked_at) in [(true, None), (false, Some(at(0)))] {
+            let mut channel = channel();
+            assert_eq!(channel.next_connection_step(at(0)), ConnectionStep::Open);
+            if is_open {
+                channel.connected();
+            }
+            channel.begin_connecting(at(5));
+            let lease = &channel.lease;
+            assert_eq!(
+                (lease.state, lease.asked_at),
+                (ChannelState::Pending, asked_at)
+            );
+        }
     }
 
     /// The seconds until the next attempt.

@@ -455,7 +455,7 @@ fn more_than_a_hundred_deletions_and_more_than_the_share_need_approval() {
         (0, 0, 0.0, false),
     ] {
         assert_eq!(
-            needs_approval(deletions, resources, share),
+            needs_approval(deletions, resources, 100, share),
             expected,
             "{deletions} of {resources}, {share}"
         );

@@ -285,7 +285,7 @@ fn zip64_numbers_are_read_and_checked() {
     let mut bytes = raw_zip(&[Raw::stored("a", b"bytes")]);
     let end = bytes.split_off(bytes.len() - 22);
     let with_end = |numbers: [u64; 4], at: u64| {
-        let record = [1 << 40, 0, 0].map(u64::to_le_bytes).concat();
+        let record = [44, 0, 0].map(u64::to_le_bytes).concat();
         let numbers = numbers.map(u64::to_le_bytes).concat();
         let locator = [&[0; 4][..], &at.to_le_bytes(), &[1, 0, 0, 0]].concat();
         let record = [&bytes[..], b"PK\x06\x06", &record[..20], &numbers].concat();
@@ -303,8 +303,15 @@ fn zip64_numbers_are_read_and_checked() {
     ] {
         assert_eq!(with_end(numbers, at).unwrap_err().code(), "bad-package");
     }
-    // A locator with a wrong position: the record is directly before it.
-    assert!(with_end([1, 1, at - start, start], u64::MAX).is_ok());
+    // The record is where the locator states it.
+    let elsewhere = with_end([1, 1, at - start, start], u64::MAX);
+    assert_eq!(elsewhere.unwrap_err().code(), "bad-package");
+}
+
+#[test]
+fn many_false_ends_of_a_zip_file_are_passed_over() {
+    let ends = b"PK\x05\x06".repeat(30_000);
+    assert_eq!(open(&ends).unwrap_err().code(), "bad-package");
 }
 
 #[test]

@@ -14,6 +14,9 @@ fn header(kind: EntryType, name: &str, length: u64) -> Header {
     header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
     header.set_mode(0o644);
     header.set_size(length);
+    if let Some(gnu) = header.as_gnu_mut() {
+        gnu.set_real_size(0);
+    }
     header.set_cksum();
     header
 }

@@ -14,10 +14,25 @@ use crate::error::PackageError;
 /// The maximum length of a header, in bytes.
 const MAX_HEAD: u64 = 64 << 10;
 
+/// What the block of a record is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RecordKind {
+    /// A representation of the resource.
+    Resource,
+    /// An HTTP response.
+    Response,
+    /// It describes something: it is no representation of the resource.
+    Metadata,
+    /// Its payload is that of another record.
+    Revisit,
+    #[default]
+    Other,
+}
+
 /// The header of a record.
 #[derive(Debug, Default)]
 pub(super) struct RecordHead {
-    kind: String,
+    pub(super) kind: RecordKind,
     pub(super) uri: Option<Url>,
     pub(super) id: Option<String>,
     /// In microseconds since 1970.
@@ -30,7 +45,6 @@ pub(super) struct RecordHead {
     pub(super) refers_to: Option<String>,
     pub(super) refers_to_uri: Option<Url>,
     pub(super) refers_to_date: Option<i64>,
-    is_segment: bool,
 }
 
 impl RecordHead {
@@ -48,10 +62,11 @@ impl RecordHead {
             return Err(damaged("invalid record"));
         }
         let (mut head, mut length) = (Self::default(), None);
+        let (mut kind, mut is_segment) = (String::new(), false);
         for (name, value) in read_fields(&mut input)? {
             let text = || Some(value.clone());
             match name.as_str() {
-                "warc-type" => head.kind = value.to_ascii_lowercase(),
+                "warc-type" => kind = value.to_ascii_lowercase(),
                 "warc-target-uri" => head.uri = read_uri(&value),
                 "warc-record-id" => head.id = text(),
                 "warc-date" => head.date = parse_date(&value),
@@ -60,35 +75,23 @@ impl RecordHead {
                 "warc-refers-to" => head.refers_to = text(),
                 "warc-refers-to-target-uri" => head.refers_to_uri = read_uri(&value),
                 "warc-refers-to-date" => head.refers_to_date = parse_date(&value),
-                "warc-segment-number" => head.is_segment = true,
+                "warc-segment-number" => is_segment = true,
                 "content-type" => head.content_type = value,
                 "content-length" => length = value.parse().ok(),
                 _ => {}
             }
         }
         head.length = length.ok_or_else(|| damaged("a record without a length"))?;
+        let is_http = media_type_essence(&head.content_type) == "application/http";
+        head.kind = match kind.as_str() {
+            "revisit" => RecordKind::Revisit,
+            _ if is_segment => RecordKind::Other,
+            "resource" => RecordKind::Resource,
+            "metadata" => RecordKind::Metadata,
+            "response" if is_http => RecordKind::Response,
+            _ => RecordKind::Other,
+        };
         Ok(Some(head))
-    }
-
-    /// Whether its block is a representation of the resource.
-    pub(super) fn is_resource(&self) -> bool {
-        self.kind == "resource" && !self.is_segment
-    }
-
-    /// Whether its block is an HTTP response.
-    pub(super) fn is_response(&self) -> bool {
-        let is_http = media_type_essence(&self.content_type) == "application/http";
-        self.kind == "response" && is_http && !self.is_segment
-    }
-
-    /// Whether its block describes something: it is no representation of the resource.
-    pub(super) fn is_metadata(&self) -> bool {
-        self.kind == "metadata" && !self.is_segment
-    }
-
-    /// Whether its payload is that of another record.
-    pub(super) fn is_revisit(&self) -> bool {
-        self.kind == "revisit"
     }
 
     /// The media type of a `resource` record.

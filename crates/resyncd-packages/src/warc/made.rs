@@ -1,12 +1,11 @@
 //! The manifest of a WARC that has none: an entry for each URI, as its last record states it. It is written while it is read.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use resourcesync::{DocumentWriter, Entry, Head, Metadata, Root, SourceTime};
 
-use super::head::{HttpHead, RecordHead};
+use super::head::{HttpHead, RecordHead, RecordKind};
 use super::payload::{RecordFile, parse_digest};
 use crate::error::PackageError;
 
@@ -14,69 +13,44 @@ use crate::error::PackageError;
 pub(super) struct MadeManifest {
     file: Arc<RecordFile>,
     /// The positions of the records.
-    places: Arc<Vec<u64>>,
-    next: usize,
-    written: Written,
-    /// `None` before the beginning and after the end.
-    writer: Option<DocumentWriter<Written>>,
-    has_begun: bool,
-    /// How much of what is written was read.
-    read: usize,
-}
-
-/// What is written and not read yet.
-#[derive(Clone, Debug, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    places: std::vec::IntoIter<u64>,
+    /// `None` after the end.
+    writer: Option<DocumentWriter<Vec<u8>>>,
+    /// What is written and not read yet.
+    written: Cursor<Vec<u8>>,
 }
 
 impl MadeManifest {
-    pub(super) fn new(file: Arc<RecordFile>, places: Arc<Vec<u64>>) -> Self {
-        Self {
+    pub(super) fn new(file: Arc<RecordFile>, places: Vec<u64>) -> io::Result<Self> {
+        let head = Head {
+            root: Root::Urlset,
+            md: Metadata::default(),
+            links: Vec::new(),
+            interfaces: Vec::new(),
+            is_change_set: false,
+        };
+        Ok(Self {
             file,
-            places,
-            next: 0,
-            written: Written::default(),
-            writer: None,
-            has_begun: false,
-            read: 0,
-        }
+            places: places.into_iter(),
+            writer: Some(DocumentWriter::start(Vec::new(), &head)?),
+            written: Cursor::default(),
+        })
     }
 
     /// Writes the next piece; `false` after the end.
     fn write_more(&mut self) -> io::Result<bool> {
-        if !self.has_begun {
-            self.has_begun = true;
-            let head = Head {
-                root: Root::Urlset,
-                md: Metadata::default(),
-                links: Vec::new(),
-                interfaces: Vec::new(),
-                is_change_set: false,
-            };
-            self.writer = Some(DocumentWriter::start(self.written.clone(), &head)?);
-            return Ok(true);
-        }
-        let Some(writer) = &mut self.writer else {
+        let Some(mut writer) = self.writer.take() else {
             return Ok(false);
         };
-        if let Some(at) = self.places.get(self.next) {
-            self.next += 1;
-            if let Some(entry) = entry_of(&self.file, *at)? {
-                writer.entry(&entry)?;
-            }
-        } else if let Some(writer) = self.writer.take() {
-            writer.finish()?;
+        let Some(at) = self.places.next() else {
+            self.written = Cursor::new(writer.finish()?);
+            return Ok(true);
+        };
+        if let Some(entry) = entry_of(&self.file, at)? {
+            writer.entry(&entry)?;
         }
+        self.written = Cursor::new(std::mem::take(writer.get_mut()));
+        self.writer = Some(writer);
         Ok(true)
     }
 }
@@ -84,20 +58,9 @@ impl MadeManifest {
 impl Read for MadeManifest {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
-            {
-                let mut written = self.written.0.lock();
-                let left = &written[self.read..];
-                let count = left.len().min(bytes.len());
-                if count > 0 || bytes.is_empty() {
-                    bytes[..count].copy_from_slice(&left[..count]);
-                    self.read += count;
-                    return Ok(count);
-                }
-                written.clear();
-                self.read = 0;
-            }
-            if !self.write_more()? {
-                return Ok(0);
+            let read = self.written.read(bytes)?;
+            if read > 0 || bytes.is_empty() || !self.write_more()? {
+                return Ok(read);
             }
         }
     }
@@ -106,7 +69,7 @@ impl Read for MadeManifest {
 /// What a record states of its resource; `None` if that can't be fetched over HTTP, either.
 fn entry_of(file: &RecordFile, at: u64) -> Result<Option<Entry>, PackageError> {
     let mut stream = file.stream(at);
-    let Some(head) = RecordHead::read(&mut stream)? else {
+    let Some(head) = RecordHead::read(&mut stream.input())? else {
         return Ok(None);
     };
     let Some(uri) = &head.uri else {
@@ -119,12 +82,12 @@ fn entry_of(file: &RecordFile, at: u64) -> Result<Option<Entry>, PackageError> {
     entry.lastmod = head.date.map(SourceTime::from_micros);
     let digest = head.payload_digest.as_deref().and_then(parse_digest);
     let content = &mut entry.md.content;
-    if head.is_resource() {
+    if head.kind == RecordKind::Resource {
         content.length = Some(head.length);
         content.media_type = head.content_type();
         content.hashes.extend(digest);
-    } else if head.is_response() {
-        let http = HttpHead::read(&mut stream)?;
+    } else if head.kind == RecordKind::Response {
+        let http = HttpHead::read(&mut stream.input())?;
         // The digest of what is coded is not that of the resource.
         let is_plain = !http.is_chunked && http.codings.is_empty();
         content.hashes.extend(digest.filter(|_| is_plain));

@@ -5,15 +5,16 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use data_encoding::{BASE32_NOPAD, HEXUPPER};
 use flate2::bufread::{GzDecoder, MultiGzDecoder, ZlibDecoder};
 use resourcesync::media_type::GZIP_MAGIC;
-use resourcesync::{Algorithm, Digest, Verifier};
+use resourcesync::{Algorithm, Digest, Mismatch, Verifier};
 
-use super::head::{HttpHead, RecordHead};
+use super::head::{HttpHead, RecordHead, RecordKind};
 use crate::error::PackageError;
-use crate::expansion::is_out_of_proportion;
 use crate::member::MemberReader;
 use crate::section::Section;
+use crate::unpacked::is_out_of_proportion;
 
 /// How many content codings are undone.
 const MAX_CODINGS: usize = 2;
@@ -61,25 +62,30 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Passes over this number of bytes.
-    pub(super) fn skip(&mut self, length: u64) -> Result<(), PackageError> {
-        let cut_short = || PackageError::Damaged("cut short".to_owned());
+    pub(super) fn input(&mut self) -> &mut dyn BufRead {
         match self {
-            Self::Plain(section) => section.skip(length).ok_or_else(cut_short),
-            Self::Gzip(decoder) => {
-                let skipped = io::copy(&mut decoder.take(length), &mut io::sink());
-                let skipped = skipped.map_err(PackageError::of_decoder)?;
-                (skipped == length).then_some(()).ok_or_else(cut_short)
-            }
+            Self::Plain(section) => section,
+            Self::Gzip(decoder) => decoder,
         }
     }
 
-    /// Where the next record begins, after a complete one; `None` if it is in the same gzip member.
-    pub(super) fn next_record(self) -> Result<Option<u64>, PackageError> {
+    fn into_input(self) -> Input {
+        match self {
+            Self::Plain(section) => Box::new(section),
+            Self::Gzip(decoder) => decoder,
+        }
+    }
+
+    /// Where the next record begins, if this number of bytes is left of this one; `None` if it is in the same gzip member.
+    pub(super) fn end(self, left: u64) -> Result<Option<u64>, PackageError> {
         let mut decoder = match self {
-            Self::Plain(section) => return Ok(Some(section.position())),
-            Self::Gzip(decoder) => *decoder,
+            Self::Plain(section) => return Ok(Some(section.position().saturating_add(left))),
+            Self::Gzip(decoder) => decoder,
         };
+        let skipped = io::copy(&mut decoder.by_ref().take(left), &mut io::sink());
+        if skipped.map_err(PackageError::of_decoder)? < left {
+            return Err(PackageError::Damaged("cut short".to_owned()));
+        }
         let mut trailer = Vec::new();
         let mut rest = decoder.by_ref().take(MAX_TRAILER);
         rest.read_to_end(&mut trailer)
@@ -90,55 +96,31 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(section) => section.read(bytes),
-            Self::Gzip(decoder) => decoder.read(bytes),
-        }
-    }
-}
-
-impl BufRead for Stream {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        match self {
-            Self::Plain(section) => section.fill_buf(),
-            Self::Gzip(decoder) => decoder.fill_buf(),
-        }
-    }
-
-    fn consume(&mut self, amount: usize) {
-        match self {
-            Self::Plain(section) => section.consume(amount),
-            Self::Gzip(decoder) => decoder.consume(amount),
-        }
-    }
-}
-
 /// Opens the payload of the record at a position.
 pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageError> {
     let mut stream = file.stream(at);
-    let head = RecordHead::read(&mut stream)?;
+    let head = RecordHead::read(&mut stream.input())?;
     let head = head.ok_or_else(|| PackageError::Damaged("a record is missing".to_owned()))?;
-    let block = Checked {
-        input: stream.take(head.length),
-        name: "WARC-Block-Digest",
-        verifier: verifier(Some(head.length), head.block_digest.as_deref()),
-        otherwise: None,
-    };
-    let mut block = BufReader::new(block);
+    let mut block = Checked::block(stream.into_input().take(head.length), &head);
     let digest = head.payload_digest.as_deref();
-    if !head.is_response() {
-        let payload = MemberPayload(checked(block, digest, None));
+    let is_verified = Arc::default();
+    if head.kind != RecordKind::Response {
+        let payload = Checked::payload(block, digest, &is_verified, true);
         return Ok(MemberReader::new(Box::new(payload), Some(head.length)));
     }
     let http = HttpHead::read(&mut block)?;
     let packed = head.length.saturating_sub(http.length);
     let is_chunked = http.is_chunked && looks_chunked(block.fill_buf()?);
-    let mut input = match is_chunked {
-        true => dechunked(block, digest),
-        false => checked(block, digest, None),
-    };
+    if is_chunked {
+        // Programs disagree whether the digest is that of the chunks: either is accepted.
+        block = Box::new(BufReader::new(Dechunked {
+            input: Checked::payload(block, digest, &is_verified, false),
+            left: 0,
+            has_begun: false,
+            has_ended: false,
+        }));
+    }
+    let mut input = Checked::payload(block, digest, &is_verified, true);
     let mut is_coded = false;
     if http.codings.len() > MAX_CODINGS {
         return Err(PackageError::Coding(http.codings.join(", ")));
@@ -151,40 +133,10 @@ pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageEr
         is_coded |= coded;
     }
     let length = (!is_chunked && !is_coded).then_some(packed);
-    Ok(MemberReader::new(Box::new(MemberPayload(input)), length))
+    Ok(MemberReader::new(Box::new(input), length))
 }
 
 type Input = Box<dyn BufRead + Send>;
-
-/// Verifies a payload by its digest, or `otherwise`.
-fn checked(
-    input: impl Read + Send + 'static,
-    digest: Option<&str>,
-    otherwise: Option<Arc<AtomicBool>>,
-) -> Input {
-    Box::new(BufReader::new(Checked {
-        input,
-        name: "WARC-Payload-Digest",
-        verifier: verifier(None, digest),
-        otherwise,
-    }))
-}
-
-/// A payload in chunks. Programs disagree whether its digest is that of the chunks: either is accepted.
-fn dechunked(block: impl BufRead + Send + 'static, digest: Option<&str>) -> Input {
-    let is_of_chunks = Arc::new(AtomicBool::new(false));
-    let observed = Observed {
-        input: block,
-        verifier: verifier(None, digest),
-        is_verified: Arc::clone(&is_of_chunks),
-    };
-    let dechunked = Dechunked {
-        input: BufReader::new(observed),
-        left: 0,
-        state: ChunkState::First,
-    };
-    checked(dechunked, digest, Some(is_of_chunks))
-}
 
 /// Whether bytes are coded so: some programs store what they have decoded, with the header of what they have received.
 fn is_coded_as(coding: &str, start: &[u8]) -> Result<bool, PackageError> {
@@ -241,73 +193,61 @@ impl Read for Drained {
     }
 }
 
-/// The decoded payload: what is wrong with it is an error of the member.
-struct MemberPayload(Input);
-
-impl Read for MemberPayload {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.read(bytes).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput
-            | io::ErrorKind::InvalidData
-            | io::ErrorKind::UnexpectedEof => PackageError::BadMember(error.to_string()).into(),
-            _ => error,
-        })
-    }
-}
-
 /// Verifies bytes at their end.
 struct Checked<R> {
     input: R,
     name: &'static str,
-    /// `None` after the end.
+    /// `None` after the end, and if nothing is stated.
     verifier: Option<Verifier>,
-    /// Whether other bytes had the digest.
-    otherwise: Option<Arc<AtomicBool>>,
+    /// Whether these bytes, or others that may have the digest, have it.
+    is_verified: Arc<AtomicBool>,
+    /// Whether no others may have it.
+    is_last: bool,
+}
+
+impl<R: Read + Send + 'static> Checked<R> {
+    fn block(input: R, head: &RecordHead) -> Input {
+        Box::new(BufReader::new(Self {
+            input,
+            name: "WARC-Block-Digest",
+            verifier: verifier(Some(head.length), head.block_digest.as_deref()),
+            is_verified: Arc::default(),
+            is_last: true,
+        }))
+    }
+
+    fn payload(
+        input: R,
+        digest: Option<&str>,
+        is_verified: &Arc<AtomicBool>,
+        is_last: bool,
+    ) -> Input {
+        Box::new(BufReader::new(Self {
+            input,
+            name: "WARC-Payload-Digest",
+            verifier: verifier(None, digest),
+            is_verified: Arc::clone(is_verified),
+            is_last,
+        }))
+    }
 }
 
 impl<R: Read> Read for Checked<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(bytes)?;
-        let bad = |reason: String| PackageError::BadMember(format!("{}: {reason}", self.name));
+        let bad = |reason: Mismatch| PackageError::BadMember(format!("{}: {reason}", self.name));
         if let Some(verifier) = &mut self.verifier {
-            let updated = verifier.update(&bytes[..read]);
-            updated.map_err(|mismatch| bad(mismatch.to_string()))?;
+            verifier.update(&bytes[..read]).map_err(bad)?;
         }
         if read == 0
             && !bytes.is_empty()
             && let Some(verifier) = self.verifier.take()
         {
-            let is_verified = |other: &Arc<AtomicBool>| other.load(Ordering::Relaxed);
-            let finished = verifier.finish();
-            if let Err(mismatch) = finished
-                && !self.otherwise.as_ref().is_some_and(is_verified)
-            {
-                return Err(bad(mismatch.to_string()).into());
+            match verifier.finish() {
+                Ok(_) => self.is_verified.store(true, Ordering::Relaxed),
+                Err(_) if !self.is_last || self.is_verified.load(Ordering::Relaxed) => {}
+                Err(mismatch) => return Err(bad(mismatch).into()),
             }
-        }
-        Ok(read)
-    }
-}
-
-/// Notes at the end of bytes whether they have a digest.
-struct Observed<R> {
-    input: R,
-    verifier: Option<Verifier>,
-    is_verified: Arc<AtomicBool>,
-}
-
-impl<R: Read> Read for Observed<R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(bytes)?;
-        if let Some(verifier) = &mut self.verifier {
-            let _ = verifier.update(&bytes[..read]);
-        }
-        if read == 0
-            && !bytes.is_empty()
-            && let Some(verifier) = self.verifier.take()
-        {
-            let is_verified = verifier.finish().is_ok();
-            self.is_verified.store(is_verified, Ordering::Relaxed);
         }
         Ok(read)
     }
@@ -318,34 +258,11 @@ struct Dechunked<R> {
     input: R,
     /// How many bytes are left of the chunk.
     left: u64,
-    state: ChunkState,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ChunkState {
-    First,
-    Within,
-    Ended,
+    has_begun: bool,
+    has_ended: bool,
 }
 
 impl<R: BufRead> Dechunked<R> {
-    /// Begins the next chunk.
-    fn begin(&mut self) -> io::Result<()> {
-        if self.state == ChunkState::Within && !self.line()?.is_empty() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let line = self.line()?;
-        let length = chunk_length(&line).ok_or(io::ErrorKind::InvalidData)?;
-        self.left = length;
-        self.state = ChunkState::Within;
-        if length == 0 {
-            // Up to the end, so that the digest of the record is verified.
-            io::copy(&mut self.input, &mut io::sink())?;
-            self.state = ChunkState::Ended;
-        }
-        Ok(())
-    }
-
     fn line(&mut self) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         let mut input = self.input.by_ref().take(MAX_CHUNK_LINE);
@@ -359,17 +276,21 @@ impl<R: BufRead> Dechunked<R> {
 
 impl<R: BufRead> Read for Dechunked<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if bytes.is_empty() {
-            return Ok(0);
+        if self.left == 0 && !self.has_ended {
+            if self.has_begun && !self.line()?.is_empty() {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            self.has_begun = true;
+            self.left = chunk_length(&self.line()?).ok_or(io::ErrorKind::InvalidData)?;
+            self.has_ended = self.left == 0;
         }
-        if self.left == 0 && self.state != ChunkState::Ended {
-            self.begin()?;
-        }
-        if self.state == ChunkState::Ended {
+        if self.has_ended {
+            // Up to the end, so that the digest of the record is verified.
+            io::copy(&mut self.input, &mut io::sink())?;
             return Ok(0);
         }
         let read = self.input.by_ref().take(self.left).read(bytes)?;
-        if read == 0 {
+        if read == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.left -= read as u64;
@@ -402,28 +323,10 @@ fn verifier(length: Option<u64>, digest: Option<&str>) -> Option<Verifier> {
 pub(super) fn parse_digest(text: &str) -> Option<Digest> {
     let (algorithm, value) = text.split_once(':')?;
     let algorithm = Algorithm::parse(algorithm)?;
-    let value = value.trim().trim_end_matches('=');
-    let bits = if value.len() == 2 * algorithm.digest_length() {
-        4
-    } else {
-        5
+    let value = value.trim().trim_end_matches('=').to_ascii_uppercase();
+    let coding = match value.len() == 2 * algorithm.digest_length() {
+        true => HEXUPPER,
+        false => BASE32_NOPAD,
     };
-    let (mut bytes, mut held, mut count) = (Vec::new(), 0_u32, 0);
-    for letter in value.bytes() {
-        let digit = match letter.to_ascii_lowercase() {
-            letter @ b'0'..=b'9' if bits == 4 => letter - b'0',
-            letter @ b'a'..=b'f' if bits == 4 => letter - b'a' + 10,
-            letter @ b'a'..=b'z' if bits == 5 => letter - b'a',
-            letter @ b'2'..=b'7' if bits == 5 => letter - b'2' + 26,
-            _ => return None,
-        };
-        held = (held << bits) | u32::from(digit);
-        count += bits;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((held >> count) as u8);
-            held &= (1 << count) - 1;
-        }
-    }
-    Digest::new(algorithm, &bytes)
+    Digest::new(algorithm, &coding.decode(value.as_bytes()).ok()?)
 }

@@ -7,14 +7,13 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use reqwest::{Request, Response};
 use resourcesync::SourceTime;
+use resyncd_fetch::{Bounds, FetchError, HttpNetwork, SizeLimit};
 
 use super::*;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::polled_document::poll_document;
 use crate::engine::set::state::SetState;
 use crate::engine::test_source::{Answering, NAME, TestSource};
-use crate::fetch::network::HttpNetwork;
-use crate::fetch::{Bounds, FetchError, SizeLimit};
 
 const LIMIT: Duration = Duration::from_secs(120);
 

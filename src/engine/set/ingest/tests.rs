@@ -99,6 +99,7 @@ async fn ingest_all() -> Vec<String> {
             filter: NewsFilter::everything(),
             end: DocumentEnd::new(DeletionRules {
                 max_share: 1.0,
+                of_absence: false,
                 holds_all: false,
             }),
         };

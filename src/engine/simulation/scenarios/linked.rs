@@ -3,6 +3,7 @@
 
 use ChangeKind::{Deleted, Updated};
 use resourcesync::{Capability, Entry, Head, Link, Root, SourceTime, write_document};
+use resyncd_core::{LinkRules, MediaRange};
 use url::Url;
 
 use super::super::handwritten::uri;
@@ -10,7 +11,6 @@ use super::super::source::digest;
 use super::notifications::{announce, announce_of, begun, front, stated};
 use super::*;
 use crate::config::Filter;
-use crate::protocol::{LinkRules, MediaRange};
 
 /// Metadata records are followed, and representations as plain text.
 fn following() -> Settings {

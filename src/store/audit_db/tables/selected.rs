@@ -2,9 +2,9 @@
 //! resources that lack something, `asked` the records that they name, `giving` the records that give something, and `given` the
 //! resources that those name.
 
+use resyncd_core::{Criteria, Standing};
 use rusqlite::{Connection, Result, params};
 
-use crate::protocol::{Criteria, Standing};
 use crate::store::change::Change;
 
 pub(super) const TABLES: &str = "

@@ -1,0 +1,965 @@
+//! The client that every request goes through.
+//!
+//! It follows redirects itself, because each hop must pass the guard, and does not decompress, because reqwest does so without
+//! a limit.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_ENCODING, HeaderName, HeaderValue, LOCATION};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use resourcesync::media_type::content_coding;
+use resourcesync::uri::{
+    BaseUri, MAX_URI_BYTES, ReferenceError, resolve_reference, without_userinfo,
+};
+use resyncd_core::{Now, Redaction, http_form};
+use url::Url;
+
+use super::connections::{Connections, HttpVersion, Route};
+use super::guard::{Guard, GuardedResolver, NameLookup, system_lookup, trusted_host_of};
+use super::network::HttpNetwork;
+use super::node_limits::NodeLimits;
+use super::pace::{Pace, PaceLimits};
+use super::permits::{HostLoad, Permit, Permits, Pool};
+use super::retry::JITTER;
+use super::retry_after::retry_after;
+use super::server_trust::ServerTrust;
+use super::socket_limits::SocketLimits;
+use super::third_parties::ThirdParties;
+use super::{Bounds, FetchError};
+use crate::HttpSettings;
+use crate::credentials::Credentials;
+use crate::observer::{BytesObserver, RequestObserver};
+use crate::xmpp::XmppAccount;
+
+/// What time it is.
+pub type Clock = fn() -> Now;
+
+/// The maximum number of redirects in a row.
+const MOST_REDIRECTS: usize = 5;
+
+/// How much of an unneeded body is read, in bytes, so that its connection can be reused.
+const MOST_DRAINED: usize = 16 << 10;
+
+/// The maximum time for that.
+pub(super) const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Fetches documents and content, and sends requests to hubs. Cheap to clone; all clones share connections and limits.
+#[derive(Clone)]
+pub struct Client {
+    connections: Arc<Connections>,
+    /// Those to the origins that get credentials; no other Source uses them. `None`: there are no credentials.
+    own_connections: Option<Arc<OwnConnections>>,
+    guard: Guard,
+    timeout: Duration,
+    credentials: Arc<Credentials>,
+    redaction: Redaction,
+    permits: Arc<Permits>,
+    /// `None`: the requests are not those of one Source.
+    third_parties: Option<Arc<ThirdParties>>,
+    /// `None`: the requests may be made as fast as the hosts answer.
+    pace: Option<Arc<Pace>>,
+    /// `None`: the requests are not counted.
+    counters: Option<Arc<dyn RequestObserver>>,
+    retries: Bounds,
+    package_retries: Bounds,
+    sockets: SocketLimits,
+    nodes: NodeLimits,
+    /// The maximum length of a URI, in bytes.
+    max_uri_bytes: usize,
+    /// The account for PubSub services.
+    xmpp: Option<Arc<XmppAccount>>,
+    /// What answers requests in place of connections.
+    network: Option<Arc<dyn HttpNetwork>>,
+    clock: Clock,
+    /// How much of the pauses between tries is random.
+    jitter: f64,
+}
+
+/// The connections to the origins that get credentials.
+struct OwnConnections {
+    /// To the origins of `[source.auth]`: the certificate of the client is shown on these only.
+    certified: Connections,
+    /// To the others, whose URLs have passwords.
+    uncertified: Connections,
+}
+
+impl Client {
+    /// Creates the client, without any request. `clock`: what time it is.
+    ///
+    /// Without CA certificates on the machine only https fails, with [`FetchError::Tls`].
+    ///
+    /// # Errors
+    /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
+    pub fn new(http: &HttpSettings, clock: Clock) -> Result<Self, FetchError> {
+        Self::with_public(http, &[], clock)
+    }
+
+    /// The same client, which may contact the host of a URL also where it is not public, if that is an IP address or `localhost`: a
+    /// person has typed it. A name may resolve to what its owner likes. Links and redirects to other hosts are not affected.
+    pub fn trusting_host_of(
+        http: &HttpSettings,
+        url: &Url,
+        clock: Clock,
+    ) -> Result<Self, FetchError> {
+        let guard = Guard {
+            allow_private: http.allow_private_addresses,
+            as_public: Arc::default(),
+            trusted_host: trusted_host_of(url),
+        };
+        Self::guarded(http, guard, system_lookup(), clock)
+    }
+
+    /// A client for a URL of the configuration that is no Source's: its host may be contacted wherever it is, also where its name
+    /// resolves to a private address, and no other one that this client may not contact. Nothing is shared with requests of Sources,
+    /// neither connections nor limits. `timeout`: that of each request, in place of the configured one.
+    pub(super) fn for_own_url(&self, url: &Url, timeout: Duration) -> Result<Self, FetchError> {
+        let http = HttpSettings {
+            timeout,
+            ..self.connections.http().clone()
+        };
+        let guard = Guard {
+            trusted_host: url.host_str().map(Arc::from),
+            ..self.guard.clone()
+        };
+        let trust = self.connections.trust().clone();
+        let client = Self::trusting(&http, guard, self.connections.lookup(), trust, self.clock)?;
+        Ok(Self {
+            max_uri_bytes: self.max_uri_bytes.max(url.as_str().len()),
+            network: self.network.clone(),
+            jitter: self.jitter,
+            ..client
+        })
+    }
+
+    /// For tests: a client for which these addresses count as public. It can't be configured.
+    #[doc(hidden)]
+    pub fn with_public(
+        http: &HttpSettings,
+        as_public: &[IpAddr],
+        clock: Clock,
+    ) -> Result<Self, FetchError> {
+        let guard = Guard {
+            allow_private: http.allow_private_addresses,
+            as_public: as_public.into(),
+            trusted_host: None,
+        };
+        Self::guarded(http, guard, system_lookup(), clock)
+    }
+
+    pub(super) fn guarded(
+        http: &HttpSettings,
+        guard: Guard,
+        lookup: NameLookup,
+        clock: Clock,
+    ) -> Result<Self, FetchError> {
+        let trust = ServerTrust::read(&http.authorities);
+        Self::trusting(http, guard, lookup, trust, clock)
+    }
+
+    fn trusting(
+        http: &HttpSettings,
+        guard: Guard,
+        lookup: NameLookup,
+        trust: ServerTrust,
+        clock: Clock,
+    ) -> Result<Self, FetchError> {
+        // Fails only if a provider is installed already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let resolver = GuardedResolver {
+            guard: guard.clone(),
+            lookup,
+        };
+        let connections = Connections::new(http, resolver, trust)?;
+        Ok(Self {
+            connections: Arc::new(connections),
+            own_connections: None,
+            guard,
+            timeout: http.timeout,
+            credentials: Arc::default(),
+            redaction: http.proxies.added_to(Redaction::default()),
+            permits: Arc::new(Permits::new(
+                http.connections_per_host,
+                http.streams_per_host,
+                clock,
+            )),
+            third_parties: None,
+            pace: None,
+            counters: None,
+            retries: Bounds::DOCUMENT,
+            package_retries: Bounds::PACKAGE,
+            sockets: SocketLimits::default(),
+            nodes: NodeLimits::default(),
+            max_uri_bytes: MAX_URI_BYTES,
+            xmpp: None,
+            network: None,
+            clock,
+            jitter: JITTER,
+        })
+    }
+
+    /// The same client, whose requests are answered by another network than that of this machine. It knows nothing of the hosts there,
+    /// and nothing that it does is random.
+    #[must_use]
+    pub fn with_network(mut self, network: Arc<dyn HttpNetwork>) -> Self {
+        self.network = Some(network);
+        self.permits = Arc::new(self.permits.anew());
+        self.jitter = 0.0;
+        self
+    }
+
+    /// The same client with other bounds for its own retries of documents.
+    #[must_use]
+    pub fn with_document_retries(mut self, bounds: Bounds) -> Self {
+        self.retries = bounds;
+        self
+    }
+
+    /// The same client with other bounds for the tries of a package.
+    #[must_use]
+    pub fn with_package_retries(mut self, bounds: Bounds) -> Self {
+        self.package_retries = bounds;
+        self
+    }
+
+    /// The same client with another maximum for the length of a URI in bytes, [`MAX_URI_BYTES`] unless stated: of what is
+    /// requested and of what the documents state.
+    #[must_use]
+    pub fn with_max_uri_bytes(mut self, max_uri_bytes: usize) -> Self {
+        self.max_uri_bytes = max_uri_bytes;
+        self
+    }
+
+    /// The same client with these credentials: each is sent only to its own origins, over connections that are used for nothing
+    /// else.
+    #[must_use]
+    pub fn with_credentials(&self, credentials: &Credentials) -> Self {
+        let proxies = self.connections.proxies();
+        let redaction = proxies.added_to(Redaction::default());
+        let separate = || {
+            Arc::new(OwnConnections {
+                certified: self.connections.separate(credentials.certificate()),
+                uncertified: self.connections.separate(None),
+            })
+        };
+        Self {
+            own_connections: (!credentials.is_empty()).then(separate),
+            credentials: Arc::new(credentials.clone()),
+            redaction: credentials.added_to(redaction),
+            ..self.clone()
+        }
+    }
+
+    /// The same client without credentials: nothing is sent with them, also after redirects.
+    #[must_use]
+    pub fn without_credentials(&self) -> Self {
+        Self {
+            own_connections: None,
+            credentials: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The same client for a Source: with its credentials, and with at most so many requests per hour to a host that is not its
+    /// own (`[limits] third_party_requests`): those of its URLs, these others, with or without a port, and those that get credentials. All
+    /// clones share that limit.
+    #[must_use]
+    pub fn for_source<'a>(
+        &self,
+        urls: impl Iterator<Item = &'a Url>,
+        hosts: &[String],
+        credentials: &Credentials,
+        per_hour: u32,
+    ) -> Self {
+        let own = hosts.iter().cloned().chain(credentials.hosts());
+        let third_parties = ThirdParties::new(urls, own, per_hour, self.clock);
+        Self {
+            third_parties: Some(Arc::new(third_parties)),
+            sockets: SocketLimits::default(),
+            nodes: self.nodes.of_source(),
+            ..self.with_credentials(credentials)
+        }
+    }
+
+    /// The same client, which is no faster than these limits. All clones share them.
+    #[must_use]
+    pub fn with_pace(mut self, limits: &PaceLimits) -> Self {
+        if limits.requests_per_second.is_some() || limits.bandwidth.is_some() {
+            self.pace = Some(Arc::new(Pace::new(limits, self.clock)));
+        }
+        if let Some(most) = limits.connections_per_host {
+            self.permits = Arc::new(Permits::new(most, most, self.clock));
+        }
+        self
+    }
+
+    /// The same client with the account for PubSub services.
+    #[must_use]
+    pub fn with_xmpp_account(mut self, account: Option<XmppAccount>) -> Self {
+        self.xmpp = account.map(Arc::new);
+        self
+    }
+
+    /// The same client, whose requests are counted.
+    #[must_use]
+    pub fn with_counters(mut self, counters: Arc<dyn RequestObserver>) -> Self {
+        self.counters = Some(counters);
+        self
+    }
+
+    /// Removes the credentials from remote text.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
+    }
+
+    /// The maximum length of a URI, in bytes.
+    pub(super) fn max_uri_bytes(&self) -> usize {
+        self.max_uri_bytes
+    }
+
+    /// The limits of WebSockets.
+    pub(super) fn socket_limits(&self) -> &SocketLimits {
+        &self.sockets
+    }
+
+    /// The limits of the sessions of the account for PubSub services.
+    pub(super) fn node_limits(&self) -> &NodeLimits {
+        &self.nodes
+    }
+
+    /// The account for PubSub services.
+    pub(super) fn xmpp(&self) -> Option<&XmppAccount> {
+        self.xmpp.as_deref()
+    }
+
+    /// Whether there is an account for PubSub services.
+    pub fn has_xmpp_account(&self) -> bool {
+        self.xmpp.is_some()
+    }
+
+    /// The server of the XMPP account, if there is one: the host that is configured, or else the domain.
+    pub fn xmpp_server(&self) -> Option<&str> {
+        let account = self.xmpp.as_deref()?;
+        let host = account.server.as_ref().map(|(host, _)| host);
+        Some(host.unwrap_or(&account.domain))
+    }
+
+    /// Which certificates of servers are trusted.
+    pub(super) fn trust(&self) -> &ServerTrust {
+        self.connections.trust()
+    }
+
+    /// How much of the pauses between tries is random.
+    pub(super) fn jitter(&self) -> f64 {
+        self.jitter
+    }
+
+    /// The bounds for retries of documents.
+    pub(super) fn retries(&self) -> &Bounds {
+        &self.retries
+    }
+
+    /// How often a package is tried, and with what pauses, as long as no byte of it is received.
+    pub fn package_retries(&self) -> &Bounds {
+        &self.package_retries
+    }
+
+    /// The time-out from connect to response head, and between two chunks of a body.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// How many requests for resources the host of a URL gets at once: it depends on the version of HTTP that the host
+    /// speaks, and on how it copes.
+    pub fn at_once(&self, url: &Url) -> usize {
+        self.permits.at_once(url)
+    }
+
+    /// Whether the host of a URL is slowed down: it gets no more requests than are needed.
+    pub fn is_slowed_down(&self, url: &Url) -> bool {
+        self.permits.is_slowed_down(url)
+    }
+
+    /// The hosts that were contacted, those that are slowed down or busy first. A bounded number.
+    pub fn host_loads(&self) -> Vec<HostLoad> {
+        self.permits.loads()
+    }
+
+    /// Sends a request and follows redirects until the answer is not a redirect. It may be an error status.
+    ///
+    /// `allowed` must accept every hop; `request` builds the request for each. Credentials in remote URIs are not sent; only
+    /// those configured for the origin of a hop are.
+    pub(super) async fn ask(
+        &self,
+        pool: Pool,
+        start: &Url,
+        follow: Follow,
+        allowed: impl Fn(&Url) -> Result<(), FetchError>,
+        request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
+    ) -> Result<Answer, FetchError> {
+        let asking = async {
+            let mut url = without_userinfo(start.clone());
+            url.set_fragment(None);
+            let mut is_signed_in = true;
+            for _ in 0..=MOST_REDIRECTS {
+                if url.as_str().len() > self.max_uri_bytes {
+                    return Err(FetchError::LongUri);
+                }
+                self.guard.check(&url)?;
+                let proxy = self.connections.proxies().of(&url);
+                if proxy.is_some() {
+                    self.guard.check_unresolved(&url)?;
+                }
+                allowed(&url)?;
+                let counted = match &self.third_parties {
+                    Some(third_parties) => third_parties.wait(pool, &url).await?,
+                    None => None,
+                };
+                let queued = self.counters.as_ref().map(|counters| counters.queue());
+                if let Some(pace) = &self.pace {
+                    pace.wait_for_request().await;
+                }
+                let mut permit = self.permits.acquire(pool, &url).await;
+                drop(queued);
+                let version = match pool {
+                    Pool::Sockets => HttpVersion::Http1,
+                    _ if permit.is_for_http2() => HttpVersion::Http2,
+                    _ => HttpVersion::Negotiated,
+                };
+                let route = Route {
+                    version,
+                    is_proxied: proxy.is_some(),
+                };
+                let request = match is_signed_in {
+                    true => {
+                        let http = self.connections_to(&url).client(route)?;
+                        // reqwest converts the credentials in the URL to a header.
+                        let request = request(http, self.credentials.sign_in(&url));
+                        self.with_headers(request, &url)?
+                    }
+                    false => request(self.connections.client(route)?, url.clone()),
+                };
+                let response = match counted {
+                    Some(counted) => counted.while_sending(self.send(request)).await,
+                    None => self.send(request).await,
+                };
+                self.count(pool, &response);
+                let response = match response {
+                    Ok(response) => response,
+                    Err(error) => {
+                        let error = match proxy {
+                            Some(proxy) => error.through(proxy),
+                            None => error,
+                        };
+                        let error = error.redacted(&self.redaction);
+                        permit.failed(&error);
+                        return Err(error);
+                    }
+                };
+                permit.answered(response.version(), response.status());
+                let mut is_followed = follow.follows(response.status());
+                if is_followed && matches!(follow, Follow::SameOrigin) {
+                    let base = BaseUri {
+                        uri: &url,
+                        max_bytes: self.max_uri_bytes,
+                    };
+                    let next = redirect_target(base, pool, &response)?;
+                    is_followed = next.origin() == url.origin();
+                }
+                if !is_followed {
+                    let counters = self.counters.as_ref();
+                    return Ok(Answer {
+                        response,
+                        url,
+                        redaction: self.redaction.clone(),
+                        clock: self.clock,
+                        pace: self.pace.clone(),
+                        received: counters.map(|counters| counters.received(pool.name())),
+                        permit,
+                    });
+                }
+                let base = BaseUri {
+                    uri: &url,
+                    max_bytes: self.max_uri_bytes,
+                };
+                let next = redirect_target(base, pool, &response)?;
+                drain(response).await;
+                // A hub must not have the Source's own API called with the credentials for it.
+                let is_sent_on = matches!(follow, Follow::SameMethod);
+                is_signed_in &= !is_sent_on || next.origin() == url.origin();
+                url = next;
+            }
+            Err(FetchError::TooManyRedirects)
+        };
+        let answer = asking.await;
+        answer.map_err(|error: FetchError| error.redacted(&self.redaction))
+    }
+
+    /// The connections for requests to the origin of a URL.
+    fn connections_to(&self, url: &Url) -> &Connections {
+        match &self.own_connections {
+            Some(own) if self.credentials.has_auth_for(url) => &own.certified,
+            Some(own) if self.credentials.has_any_for(url) => &own.uncertified,
+            _ => &self.connections,
+        }
+    }
+
+    /// The request with the headers that the origin of its URL gets.
+    fn with_headers(
+        &self,
+        request: RequestBuilder,
+        url: &Url,
+    ) -> Result<RequestBuilder, FetchError> {
+        let mut request = request;
+        for header in self.credentials.headers_for(url) {
+            let name = HeaderName::from_bytes(header.name.as_bytes());
+            let value = HeaderValue::from_str(&header.value);
+            // The configuration has checked both.
+            let (Ok(name), Ok(mut value)) = (name, value) else {
+                let text = "a header of [source.auth] is not valid".to_owned();
+                return Err(FetchError::Setup(text));
+            };
+            // Such a value is not shown where headers are logged.
+            value.set_sensitive(true);
+            request = request.header(name, value);
+        }
+        Ok(request)
+    }
+
+    fn count(&self, pool: Pool, response: &Result<Response, FetchError>) {
+        if let Some(counters) = &self.counters {
+            let result = response.as_ref().map(|response| response.status().as_u16());
+            counters.count_request(pool.name(), result.map_err(FetchError::code));
+        }
+    }
+
+    /// Sends one request; returns when the head of the answer has arrived.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, FetchError> {
+        if let Some(network) = &self.network {
+            let request = request.build();
+            let request = request.map_err(|error| FetchError::from_transport(&error))?;
+            return network.send(request).await;
+        }
+        tokio::time::timeout(self.timeout, request.send())
+            .await
+            .map_err(|_| FetchError::Timeout)?
+            .map_err(|error| FetchError::from_transport(&error))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// Which redirects are followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Follow {
+    /// All of them: a GET stays a GET.
+    All,
+    /// Only those that preserve the method and the body (307, 308).
+    SameMethod,
+    /// The same, and only those to the origin itself.
+    SameOrigin,
+    /// None.
+    Never,
+}
+
+impl Follow {
+    fn follows(self, status: StatusCode) -> bool {
+        match self {
+            Self::All => matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308),
+            Self::SameMethod | Self::SameOrigin => matches!(status.as_u16(), 307 | 308),
+            Self::Never => false,
+        }
+    }
+}
+
+/// The head of an answer, before its body is read.
+pub(super) struct Answer {
+    pub(super) response: Response,
+    /// Its URL after redirects.
+    pub(super) url: Url,
+    redaction: Redaction,
+    /// What time it is.
+    pub(super) clock: Clock,
+    pace: Option<Arc<Pace>>,
+    received: Option<BytesObserver>,
+    permit: Permit,
+}
+
+impl Answer {
+    /// The text of a header.
+    pub(super) fn header(&self, name: reqwest::header::HeaderName) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// The content codings of the body, as [`content_coding`] has them, without secrets; `None` if it is not coded.
+    pub(super) fn content_coding(&self) -> Option<String> {
+        let headers = self.response.headers().get_all(CONTENT_ENCODING);
+        let values = headers.iter().filter_map(|value| value.to_str().ok());
+        let stated = values.collect::<Vec<_>>().join(",");
+        content_coding(&self.redaction.redact(&stated))
+    }
+
+    /// The pause that the server asks for.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        retry_after(self.response.headers(), (self.clock)().wall)
+    }
+
+    /// The answer as an error. Drains a short body.
+    pub(super) async fn into_error(self) -> FetchError {
+        let error = FetchError::Status {
+            status: self.response.status().as_u16(),
+            retry_after: self.retry_after(),
+        };
+        drain(self.response).await;
+        error
+    }
+
+    /// The next bytes of the body.
+    pub(super) async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, FetchError> {
+        if let Some(pace) = &self.pace {
+            pace.wait_for_bytes().await;
+        }
+        let chunk = self.response.chunk().await;
+        if let (Ok(Some(bytes)), Some(pace)) = (&chunk, &self.pace) {
+            pace.count_bytes(bytes.len());
+        }
+        if let (Ok(Some(bytes)), Some(received)) = (&chunk, &self.received) {
+            received(bytes.len());
+        }
+        chunk.map_err(|error| {
+            let error = FetchError::from_transport(&error).redacted(&self.redaction);
+            self.permit.failed(&error);
+            error
+        })
+    }
+
+    /// Notes that the body is not awaited any longer, because of an error.
+    pub(super) fn given_up(&mut self, error: &FetchError) {
+        self.permit.failed(error);
+    }
+
+    /// Drains a short body.
+    pub(super) async fn drain(self) {
+        drain(self.response).await;
+    }
+}
+
+/// Reads an unneeded body, if it is short: closing the connection would cost more.
+async fn drain(mut response: Response) {
+    if response
+        .content_length()
+        .is_some_and(|length| length > MOST_DRAINED as u64)
+    {
+        return;
+    }
+    let read = async {
+        let mut left = MOST_DRAINED;
+        while let Ok(Some(chunk)) = response.chunk().await {
+            match left.checked_sub(chunk.len()) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+}
+
+fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result<Url, FetchError> {
+    let location = response
+        .headers()
+        .get(LOCATION)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .ok_or(FetchError::RedirectWithoutLocation)?;
+    let mut next = resolve_reference(base, location.trim()).map_err(|error| match error {
+        ReferenceError::TooLong => FetchError::LongUri,
+        ReferenceError::Syntax(_) => FetchError::RedirectWithoutLocation,
+    })?;
+    next.set_fragment(None);
+    let mut next = without_userinfo(next);
+    if pool == Pool::Sockets {
+        // Some servers name another WebSocket as such.
+        next = http_form(&next);
+    }
+    if base.uri.scheme() == "https" && next.scheme() == "http" {
+        return Err(FetchError::RedirectDowngrade(next.to_string()));
+    }
+    Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use resyncd_core::ResourceUri;
+
+    use super::*;
+    use crate::AllowedHosts;
+    use crate::proxies::{Proxies, ProxyException};
+    use crate::test_site::{self, TestSite};
+
+    async fn get(client: &Client, url: &str) -> Result<Answer, FetchError> {
+        let url = Url::parse(url).unwrap();
+        client
+            .ask(
+                Pool::Documents,
+                &url,
+                Follow::All,
+                |_| Ok(()),
+                |http, url| http.get(url),
+            )
+            .await
+    }
+
+    #[tokio::test]
+    async fn redirects_are_followed_five_times_and_no_more() {
+        let site = TestSite::start(|request| match request.path() {
+            "/end" => test_site::ok("here"),
+            path => {
+                let left: u32 = path.trim_start_matches('/').parse().unwrap();
+                test_site::redirect(
+                    302,
+                    &if left == 1 {
+                        "end#part".into()
+                    } else {
+                        (left - 1).to_string()
+                    },
+                )
+            }
+        })
+        .await;
+        let client = test_site::client();
+        let answer = get(&client, &site.url("/5#top")).await.unwrap();
+        assert_eq!(answer.url.as_str(), site.url("/end"));
+        let error = get(&client, &site.url("/6")).await.err();
+        assert_eq!(error, Some(FetchError::TooManyRedirects));
+    }
+
+    #[tokio::test]
+    async fn user_names_of_urls_are_not_sent() {
+        let site =
+            TestSite::start(|request| test_site::ok(request.header("authorization").to_owned()))
+                .await;
+        let client = test_site::client();
+        let marked = site.url("/").replace("http://", "http://them:hunter2@");
+        let mut answer = get(&client, &marked).await.unwrap();
+        assert_eq!(answer.chunk().await, Ok(None), "none was sent");
+        assert_eq!(answer.url.as_str(), site.url("/"));
+    }
+
+    #[tokio::test]
+    async fn invalid_redirects_have_different_codes() {
+        let site = TestSite::start(|request| match request.path() {
+            "/nowhere" => test_site::status(302),
+            "/ftp" => test_site::redirect(302, "ftp://example.com/"),
+            "/long" => test_site::redirect(302, &format!("/{}", "a".repeat(8 << 10))),
+            _ => test_site::redirect(302, "http://[nonsense"),
+        })
+        .await;
+        let client = test_site::client();
+        for (path, code) in [
+            ("/nowhere", "redirect-without-location"),
+            ("/nonsense", "redirect-without-location"),
+            ("/ftp", "scheme"),
+            ("/long", "long-uri"),
+        ] {
+            let error = get(&client, &site.url(path)).await.err().unwrap();
+            assert_eq!(error.code(), code, "{path}");
+        }
+    }
+
+    #[test]
+    fn redirects_never_lead_from_https_to_http() {
+        let answer_of = |pool: Pool, location: &str| {
+            let response = axum::http::Response::builder()
+                .status(302)
+                .header("location", location)
+                .body("")
+                .unwrap();
+            redirect_target(
+                (&Url::parse("https://example.com/a/b").unwrap()).into(),
+                pool,
+                &Response::from(response),
+            )
+        };
+        let answer = |location: &str| answer_of(Pool::Documents, location);
+        for (pool, location) in [
+            (Pool::Documents, "http://example.com/"),
+            (Pool::Sockets, "ws://example.com/"),
+        ] {
+            assert!(matches!(
+                answer_of(pool, location),
+                Err(FetchError::RedirectDowngrade(_))
+            ));
+        }
+        for (pool, scheme) in [(Pool::Documents, "wss"), (Pool::Sockets, "https")] {
+            let target = answer_of(pool, "wss://example.net/x").unwrap();
+            assert_eq!(target.as_str(), format!("{scheme}://example.net/x"));
+        }
+        assert_eq!(
+            answer("//example.net/x").unwrap().as_str(),
+            "https://example.net/x"
+        );
+        assert_eq!(
+            answer("../c?d#e").unwrap().as_str(),
+            "https://example.com/c?d"
+        );
+    }
+
+    #[tokio::test]
+    async fn private_addresses_are_rejected_before_anything_is_sent() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let site = TestSite::start(move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            test_site::ok("secret")
+        })
+        .await;
+        let client = Client::new(
+            &HttpSettings {
+                allow_private_addresses: false,
+                ..test_site::http()
+            },
+            test_site::now,
+        )
+        .unwrap();
+        let port = Url::parse(&site.url("/")).unwrap().port().unwrap();
+        for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
+            let error = get(&client, &format!("http://{host}:{port}/")).await.err();
+            assert_eq!(error.unwrap().code(), "forbidden-address", "{host}");
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn connection_errors_have_different_codes() {
+        let client = test_site::client();
+        // Bound, so that no other test gets the port, and not listening.
+        let closed = tokio::net::TcpSocket::new_v4().unwrap();
+        closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = closed.local_addr().unwrap().port();
+        let refused = get(&client, &format!("http://127.0.0.1:{port}/")).await;
+        assert_eq!(refused.err().unwrap().code(), "connect");
+
+        let plain = TestSite::start(|_| test_site::ok("")).await;
+        let not_tls = get(&client, &plain.url("/").replace("http:", "https:")).await;
+        assert_eq!(not_tls.err().unwrap().code(), "tls");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_times_out() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let client = Client::new(
+            &HttpSettings {
+                timeout: Duration::from_millis(50),
+                ..test_site::http()
+            },
+            test_site::now,
+        )
+        .unwrap();
+        let error = get(&client, &url).await.err();
+        assert_eq!(error, Some(FetchError::Timeout));
+    }
+
+    #[test]
+    fn an_invalid_user_agent_is_an_error() {
+        let error = Client::new(
+            &HttpSettings {
+                user_agent: "two\nlines".into(),
+                ..test_site::http()
+            },
+            test_site::now,
+        );
+        assert_eq!(error.unwrap_err().code(), "http-client");
+    }
+
+    #[tokio::test]
+    async fn no_proxy_of_the_environment_is_requested_directly_and_guarded() {
+        // Both the proxy and the server of every name.
+        let site = TestSite::start(|received| {
+            test_site::ok(match received.is_for_proxy() {
+                true => "proxied",
+                false => "direct",
+            })
+        })
+        .await;
+        let port = Url::parse(&site.url("/")).unwrap().port().unwrap();
+        let proxy = format!("http://proxy.example:{port}");
+        let exception = |host: &str| ProxyException::Host {
+            host: host.to_owned(),
+            port: None,
+        };
+        let http = HttpSettings {
+            proxies: Proxies {
+                http: Some(Url::parse(&proxy).unwrap()),
+                exceptions: vec![exception("direct.example"), exception("proxy.example")],
+                ..Proxies::default()
+            },
+            ..HttpSettings::default()
+        };
+        for allow_private in [true, false] {
+            let guard = Guard {
+                allow_private,
+                as_public: Arc::default(),
+                trusted_host: None,
+            };
+            let lookup: NameLookup = Arc::new(|_| {
+                let found = vec![(std::net::Ipv4Addr::LOCALHOST, 0).into()];
+                Box::pin(std::future::ready(Ok(found)))
+            });
+            let client = Client::guarded(&http, guard, lookup, test_site::now).unwrap();
+            let found =
+                async |host: &str| match get(&client, &format!("http://{host}:{port}/")).await {
+                    Ok(mut answer) => {
+                        let body = answer.chunk().await.unwrap().unwrap();
+                        String::from_utf8(body.to_vec()).unwrap()
+                    }
+                    Err(error) => error.code().to_owned(),
+                };
+            // The proxy itself may be private, and is none but a proxy.
+            assert_eq!(found("other.example").await, "proxied");
+            let direct = match allow_private {
+                true => "direct",
+                false => "forbidden-address",
+            };
+            assert_eq!(found("direct.example").await, direct);
+            assert_eq!(found("sub.direct.example").await, direct);
+            assert_eq!(found("proxy.example").await, direct);
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_to_one_host_are_limited_and_downloads_do_not_starve_documents() {
+        let site = TestSite::start(|_| test_site::ok("bytes")).await;
+        let client = Client::new(
+            &HttpSettings {
+                connections_per_host: 1,
+                ..test_site::http()
+            },
+            test_site::now,
+        )
+        .unwrap();
+        let uri = ResourceUri::parse(&site.url("/r")).unwrap();
+        let any = AllowedHosts::any();
+        let content = client
+            .get_content(&uri, &any, None, None)
+            .await
+            .unwrap()
+            .unwrap();
+        let mut second = std::pin::pin!(client.get_content(&uri, &any, None, None));
+        assert!(
+            futures_util::poll!(second.as_mut()).is_pending(),
+            "the permit is in use"
+        );
+        assert_eq!(client.permits.in_progress(Pool::Content), 1);
+        get(&client, &site.url("/list")).await.unwrap();
+        drop(content);
+        second.await.unwrap();
+    }
+}

@@ -1,0 +1,502 @@
+//! Documents: fetched completely, decompressed, and spooled so that they can be read several times.
+
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+
+use bytes::Bytes;
+use reqwest::StatusCode;
+use reqwest::header::{ACCEPT_ENCODING, LINK};
+use resourcesync::uri::BaseUri;
+use resourcesync::{DocumentReader, ReadError, SourceTime};
+use resyncd_core::{Redaction, Validators};
+use tempfile::SpooledTempFile;
+use tokio_util::task::AbortOnDropHandle;
+use url::Url;
+
+use super::client::{Answer, Client, Follow};
+use super::coding::ContentCoding;
+use super::permits::Pool;
+use super::spool::{Spool, Spooled};
+use super::validators::{last_modified, make_conditional, validators_of};
+use super::{FetchError, SizeLimit};
+use crate::{HeaderLink, parse_link_header};
+
+/// How many bytes of a body are collected before they are decompressed and written.
+const BATCH: usize = 256 << 10;
+
+/// The maximum number of links of all `Link` headers.
+const MAX_LINKS: usize = 100;
+
+/// The maximum time for a document in time-outs: a server that sends single bytes must not hold the connection forever.
+const TIMEOUTS_PER_DOCUMENT: u32 = 30;
+
+/// The result of a request for a document.
+#[derive(Debug)]
+pub enum DocumentAnswer {
+    /// It is still the known version.
+    NotModified,
+    /// The document.
+    Document(Box<FetchedDocument>),
+}
+
+/// A reader that owns its document.
+pub type OwnedReader = DocumentReader<Box<dyn BufRead + Send>>;
+
+/// A document that was fetched completely.
+#[derive(Debug)]
+pub struct FetchedDocument {
+    url: Url,
+    /// The maximum length of a URI that it states, in bytes.
+    max_uri_bytes: usize,
+    validators: Validators,
+    last_modified: Option<SourceTime>,
+    links: Vec<HeaderLink>,
+    digest: [u8; 32],
+    len: u64,
+    file: SpooledTempFile,
+    redaction: Redaction,
+}
+
+impl FetchedDocument {
+    /// Its URL after redirects: the base of its relative URIs.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Removes the secrets of the request from what the document repeats of it.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
+    }
+
+    /// The validators for a later conditional request.
+    pub fn validators(&self) -> &Validators {
+        &self.validators
+    }
+
+    /// The SHA-256 of the decompressed bytes.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    /// The `Last-Modified` header.
+    pub fn last_modified(&self) -> Option<SourceTime> {
+        self.last_modified
+    }
+
+    /// The links of its `Link` headers, in their order.
+    pub fn links(&self) -> &[HeaderLink] {
+        &self.links
+    }
+
+    /// The length after decompression, in bytes.
+    pub fn bytes_len(&self) -> u64 {
+        self.len
+    }
+
+    /// Reads it from the beginning.
+    pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
+        let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
+        DocumentReader::open_sitemap(self.bytes()?, BaseUri { uri, max_bytes })
+    }
+
+    /// Whether it is a sitemap in XML: a list of URIs as plain text may be a resource like any other.
+    pub(super) fn is_sitemap(&mut self) -> bool {
+        let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
+        let Ok(bytes) = self.bytes() else {
+            return false;
+        };
+        DocumentReader::open(bytes, BaseUri { uri, max_bytes }).is_ok()
+    }
+
+    /// As [`reader`](Self::reader), but the reader owns the document, so that it can be stored between two entries.
+    pub fn into_reader(mut self) -> Result<OwnedReader, ReadError> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let bytes: Box<dyn BufRead + Send> =
+            Box::new(BufReader::with_capacity(64 << 10, self.file));
+        let base = BaseUri {
+            uri: &self.url,
+            max_bytes: self.max_uri_bytes,
+        };
+        DocumentReader::open_sitemap(bytes, base)
+    }
+
+    /// Its first bytes as text, if it is not a document. A byte order mark states that they are UTF-16.
+    pub(super) fn text(&mut self, most: u64) -> Result<String, FetchError> {
+        let mut bytes = Vec::new();
+        self.bytes()?.take(most).read_to_end(&mut bytes)?;
+        let (text, _, _) = encoding_rs::UTF_8.decode(&bytes);
+        Ok(text.into_owned())
+    }
+
+    fn bytes(&mut self) -> io::Result<BufReader<&mut SpooledTempFile>> {
+        self.file.seek(SeekFrom::Start(0))?;
+        Ok(BufReader::with_capacity(64 << 10, &mut self.file))
+    }
+}
+
+impl Client {
+    /// Fetches a document, unless it is still the `known` version. Retries temporary errors; returns the error of the last try.
+    ///
+    /// At most `limit` bytes after decompression. Up to a mebibyte is stored in memory, more in an unnamed file.
+    pub async fn get_document(
+        &self,
+        uri: &Url,
+        known: Option<&Validators>,
+        limit: u64,
+    ) -> Result<DocumentAnswer, FetchError> {
+        let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
+        self.retry(|| async move {
+            let whole = self.try_document(uri, known, limit);
+            let done = tokio::time::timeout(longest, whole).await;
+            done.unwrap_or(Err(FetchError::Timeout))
+        })
+        .await
+    }
+
+    async fn try_document(
+        &self,
+        uri: &Url,
+        known: Option<&Validators>,
+        limit: u64,
+    ) -> Result<DocumentAnswer, FetchError> {
+        let known = known.filter(|known| !known.is_empty());
+        let answer = self
+            .ask(
+                Pool::Documents,
+                uri,
+                Follow::All,
+                |_| Ok(()),
+                |http, url| make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip")),
+            )
+            .await?;
+        match answer.response.status() {
+            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
+            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(DocumentAnswer::NotModified),
+            _ => return Err(answer.into_error().await),
+        }
+        let stated = answer.content_coding();
+        let codings = stated.as_deref().map(ContentCoding::parse_list);
+        let is_deflated = codings
+            .transpose()?
+            .is_some_and(|codings| codings.contains(&ContentCoding::Deflate));
+        // Compressed bytes may be a little more than the content, not twice as much.
+        let most = limit.saturating_mul(2);
+        if answer
+            .response
+            .content_length()
+            .is_some_and(|length| length > most)
+        {
+            return Err(FetchError::TooLarge(SizeLimit::document(limit)));
+        }
+        let headers = answer.response.headers();
+        let validators = validators_of(headers);
+        let last_modified = last_modified(headers);
+        let links = headers
+            .get_all(LINK)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| parse_link_header(value, &answer.url))
+            .take(MAX_LINKS)
+            .collect();
+        let url = answer.url.clone();
+        // A task of its own is woken for each part that arrives, however short: the caller may be woken at a high price, as the main
+        // thread of the program is. Dropping it ends the request.
+        let spooling = AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, is_deflated)));
+        let spooled = spooling
+            .await
+            .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
+        Ok(DocumentAnswer::Document(Box::new(FetchedDocument {
+            url,
+            validators,
+            last_modified,
+            links,
+            digest: spooled.digest,
+            len: spooled.len,
+            file: spooled.file,
+            redaction: self.redaction().clone(),
+            max_uri_bytes: self.max_uri_bytes(),
+        })))
+    }
+}
+
+/// Reads a body to its end; a body shorter than announced is an error of the transport. Decompresses and writes on blocking
+/// threads.
+async fn spool_body(
+    mut answer: Answer,
+    limit: u64,
+    is_deflated: bool,
+) -> Result<Spooled, FetchError> {
+    let mut spool = Spool::new(limit, is_deflated);
+    let mut batch: Vec<Bytes> = Vec::new();
+    let mut batched = 0;
+    while let Some(chunk) = answer.chunk().await? {
+        batched += chunk.len();
+        batch.push(chunk);
+        if batched >= BATCH {
+            let full = std::mem::take(&mut batch);
+            batched = 0;
+            spool = run_blocking(move || spool.add(&full).map(|()| spool)).await?;
+        }
+    }
+    run_blocking(move || spool.add(&batch).and_then(|()| spool.finish())).await
+}
+
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
+) -> Result<T, FetchError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(FetchError::of_join(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+    use crate::test_site::{self, TestSite};
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    async fn get(site: &TestSite, path: &str) -> Result<FetchedDocument, FetchError> {
+        let url = Url::parse(&site.url(path)).unwrap();
+        match test_site::client()
+            .get_document(&url, None, 8 << 20)
+            .await?
+        {
+            DocumentAnswer::Document(document) => Ok(*document),
+            DocumentAnswer::NotModified => panic!("nothing was known"),
+        }
+    }
+
+    #[tokio::test]
+    async fn gzip_is_recognized_by_its_bytes_not_by_headers() {
+        let site = TestSite::start(|request| {
+            assert_eq!(request.header("accept-encoding"), "gzip");
+            let encoded = &[("content-encoding", "gzip")];
+            match request.path() {
+                "/plain" => test_site::ok("text"),
+                "/by-header" => test_site::ok_with(encoded, gzip(b"text")),
+                "/by-name.gz" => test_site::ok(gzip(b"text")),
+                "/twice.gz" => test_site::ok_with(encoded, gzip(&gzip(b"text"))),
+                "/left-on" => test_site::ok_with(encoded, "text"),
+                _ => test_site::ok_with(encoded, ""),
+            }
+        })
+        .await;
+        for path in [
+            "/plain",
+            "/by-header",
+            "/by-name.gz",
+            "/twice.gz",
+            "/left-on",
+        ] {
+            let mut document = get(&site, path).await.unwrap();
+            assert_eq!(document.text(99).unwrap(), "text", "{path}");
+            assert_eq!(document.text(2).unwrap(), "te", "can be read again");
+            assert_eq!(document.bytes_len(), 4);
+            assert_eq!(document.digest()[..], Sha256::digest("text")[..]);
+        }
+        assert_eq!(get(&site, "/empty").await.unwrap().bytes_len(), 0);
+    }
+
+    #[tokio::test]
+    async fn long_documents_are_complete_and_too_long_ones_are_rejected() {
+        let body = |len: usize| -> Vec<u8> { (0..len).map(|n| (n * 31 % 251) as u8).collect() };
+        let site = TestSite::start(move |request| match request.path() {
+            "/long" => test_site::ok(body(3 << 20)),
+            "/long.gz" => test_site::ok(gzip(&body(3 << 20))),
+            "/too-long" => test_site::ok(body((8 << 20) + 1)),
+            _ => test_site::ok(gzip(&body((8 << 20) + 1))),
+        })
+        .await;
+        for path in ["/long", "/long.gz"] {
+            let mut document = get(&site, path).await.unwrap();
+            let mut bytes = Vec::new();
+            document.bytes().unwrap().read_to_end(&mut bytes).unwrap();
+            assert!(bytes == body(3 << 20), "{path}");
+        }
+        for path in ["/too-long", "/too-long.gz"] {
+            let error = get(&site, path).await.unwrap_err();
+            assert_eq!(
+                error,
+                FetchError::TooLarge(SizeLimit::document(8 << 20)),
+                "{path}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_known_version_is_not_fetched_again() {
+        let site = TestSite::start(|request| {
+            let known = request.header("if-none-match") == "W/\"7\""
+                && request.header("if-modified-since") == "Sun, 06 Nov 1994 08:49:37 GMT";
+            if known {
+                return test_site::status(304);
+            }
+            let headers = [
+                ("etag", "W/\"7\""),
+                ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ];
+            test_site::ok_with(&headers, "text")
+        })
+        .await;
+        let document = get(&site, "/").await.unwrap();
+        assert_eq!(
+            document.last_modified(),
+            Some(SourceTime::from_micros(784_111_777_000_000))
+        );
+        let client = test_site::client();
+        let known = Some(document.validators());
+        let again = client.get_document(document.url(), known, 99).await;
+        assert!(matches!(again, Ok(DocumentAnswer::NotModified)));
+    }
+
+    #[tokio::test]
+    async fn a_document_published_twice_within_a_second_is_not_missed() {
+        let second = Arc::new(AtomicUsize::new(0));
+        let published = second.clone();
+        // A server without ETags.
+        let site = TestSite::start(move |request| {
+            let date = ["37", "37", "38"][published.load(Ordering::SeqCst)];
+            let date = format!("Sun, 06 Nov 1994 08:49:{date} GMT");
+            let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+            if request.header("if-modified-since") == modified {
+                return test_site::status(304);
+            }
+            let text = ["first", "second", "second"][published.load(Ordering::SeqCst)];
+            test_site::ok_with(&[("date", &date), ("last-modified", modified)], text)
+        })
+        .await;
+        let client = test_site::client();
+        let url = Url::parse(&site.url("/")).unwrap();
+        let mut known = None;
+        for (expected, text) in [(0, "first"), (1, "second"), (2, "second")] {
+            second.store(expected, Ordering::SeqCst);
+            match client.get_document(&url, known.as_ref(), 99).await {
+                Ok(DocumentAnswer::Document(mut document)) => {
+                    assert_eq!(document.text(99).unwrap(), text);
+                    known = Some(document.validators().clone());
+                }
+                other => panic!("{expected}: {other:?}"),
+            }
+        }
+        // The second is over: the date is a validator.
+        let again = client.get_document(&url, known.as_ref(), 99).await;
+        assert!(matches!(again, Ok(DocumentAnswer::NotModified)));
+    }
+
+    #[tokio::test]
+    async fn an_unrequested_304_is_an_error() {
+        let site = TestSite::start(|_| test_site::status(304)).await;
+        assert_eq!(get(&site, "/").await.unwrap_err().code(), "http-status");
+    }
+
+    #[tokio::test]
+    async fn a_document_that_is_cut_short_is_an_error() {
+        for raw in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n<urlset/>",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\n<urlset/>\r\n",
+        ] {
+            let site = TestSite::start_raw(raw).await;
+            assert_eq!(get(&site, "/").await.unwrap_err(), FetchError::CutShort);
+        }
+    }
+
+    #[tokio::test]
+    async fn temporary_errors_are_retried_and_absence_is_not() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let site = TestSite::start(move |request| {
+            let before = counter.fetch_add(1, Ordering::SeqCst);
+            match request.path() {
+                "/third-time" if before == 2 => test_site::ok("text"),
+                "/gone" => test_site::status(410),
+                _ => test_site::status(502),
+            }
+        })
+        .await;
+        assert!(get(&site, "/third-time").await.is_ok());
+        assert_eq!(asked.swap(0, Ordering::SeqCst), 3);
+        assert_eq!(get(&site, "/gone").await.unwrap_err().code(), "gone");
+        assert_eq!(asked.swap(0, Ordering::SeqCst), 1);
+        assert_eq!(get(&site, "/502").await.unwrap_err().code(), "http-status");
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn link_headers_resolve_against_where_the_document_was_found() {
+        let site = TestSite::start(|request| match request.path() {
+            "/old/list" => test_site::redirect(301, "/new/list"),
+            _ => test_site::ok_with(
+                &[
+                    ("link", "<hub>; rel=\"hub\", <//example.com/self>; rel=self"),
+                    ("link", "<../up>; rel=up"),
+                ],
+                "text",
+            ),
+        })
+        .await;
+        let document = get(&site, "/old/list").await.unwrap();
+        let found: Vec<_> = document
+            .links()
+            .iter()
+            .map(|link| (link.rel.as_str(), link.href.as_str().to_owned()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("hub", site.url("/new/hub")),
+                ("self", "http://example.com/self".into()),
+                ("up", site.url("/up")),
+            ]
+        );
+        assert_eq!(document.url().as_str(), site.url("/new/list"));
+    }
+
+    #[tokio::test]
+    async fn a_document_can_be_read_several_times() {
+        let site = TestSite::start(|_| {
+            test_site::ok(gzip(
+                br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+                    xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist"/>
+                    <url><loc>/a</loc></url><url><loc>b</loc></url></urlset>"#,
+            ))
+        })
+        .await;
+        let mut document = get(&site, "/lists/1.xml.gz").await.unwrap();
+        for _ in 0..2 {
+            let mut reader = document.reader().unwrap();
+            let mut found = Vec::new();
+            while let Some(entry) = reader.next_entry().unwrap() {
+                found.push(entry.loc.to_string());
+            }
+            assert_eq!(found, [site.url("/a"), site.url("/lists/b")]);
+        }
+        let html = TestSite::start(|_| test_site::ok("<html>")).await;
+        let mut page = get(&html, "/").await.unwrap();
+        assert!(matches!(
+            page.reader().err(),
+            Some(ReadError::HtmlPage(None))
+        ));
+    }
+
+    #[test]
+    fn futures_of_the_client_are_send() {
+        fn check<T: Send>(_: T) {}
+        let client = test_site::client();
+        let url = Url::parse("http://127.0.0.1/").unwrap();
+        check(client.get_document(&url, None, 1));
+        check(client.discover(&url, 1));
+        check(client.capability_list(&url, None, 1));
+    }
+}

@@ -1,0 +1,516 @@
+//! Errors of requests to Sources and hubs, and their classes.
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use resyncd_core::{ErrorClass, Redaction};
+use tokio::task::JoinError;
+use url::Url;
+
+/// How much of a text of the transport is shown and stored, in characters. Some of it is remote: names in certificates, and what a
+/// server states when it ends a connection over HTTP/2, which may be 16 KiB for each request.
+const LONGEST_TEXT: usize = 1000;
+
+/// A maximum length, and what states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes ({stated_by})")]
+pub struct SizeLimit {
+    /// The length in bytes.
+    pub bytes: u64,
+    /// The key of the configuration, or what else states it, for a person.
+    pub stated_by: &'static str,
+}
+
+impl SizeLimit {
+    /// A limit, and what states it.
+    pub fn new(bytes: u64, stated_by: &'static str) -> Self {
+        Self { bytes, stated_by }
+    }
+
+    /// The limit of a document.
+    pub fn document(bytes: u64) -> Self {
+        Self::new(bytes, "[limits] document")
+    }
+
+    /// The limit of a notification.
+    pub fn notification(bytes: u64) -> Self {
+        Self::new(bytes, "[limits] notification")
+    }
+
+    /// The limit of a resource.
+    pub fn resource(bytes: u64) -> Self {
+        Self::new(bytes, "[limits] resource")
+    }
+
+    /// The limit of a package.
+    pub fn package(bytes: u64) -> Self {
+        Self::new(bytes, "[limits] package")
+    }
+
+    /// [`FetchError::TooLarge`] if a length is over a limit.
+    pub(super) fn check(limit: Option<Self>, length: u64) -> Result<(), FetchError> {
+        match limit {
+            Some(limit) if length > limit.bytes => Err(FetchError::TooLarge(limit)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why something could not be fetched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// The client can't be created.
+    #[error("the HTTP client can't be set up: {0}")]
+    Setup(String),
+    /// The address, or every address of the name, is not allowed.
+    #[error("{0} is not a public address, and [http] allow_private_addresses is false")]
+    ForbiddenAddress(String),
+    /// The configuration does not allow resources from this host.
+    #[error("resources may not be fetched from {0}: it is not among the hosts of the Source")]
+    ForbiddenHost(String),
+    /// A port of another protocol than HTTP, which the configuration does not state.
+    #[error(
+        "port {0} is one of another protocol than HTTP, and the configuration of the Source does not state it"
+    )]
+    ForbiddenPort(u16),
+    /// Neither http nor https.
+    #[error("the scheme {0:?} is neither http nor https")]
+    Scheme(String),
+    /// The name can't be resolved.
+    #[error("the name can't be resolved: {0}")]
+    Dns(String),
+    /// The connection failed.
+    #[error("connection failed: {0}")]
+    Connect(String),
+    /// The TLS handshake failed.
+    #[error("TLS handshake failed: {0}")]
+    Tls(String),
+    /// No answer, or no further bytes of it, within the time-out.
+    #[error("timed out; see [http] timeout")]
+    Timeout,
+    /// The body is received too slowly.
+    #[error("received less than {} KiB within {} seconds; see [http] timeout", least >> 10, within.as_secs())]
+    TooSlow {
+        /// The minimum number of bytes.
+        least: u64,
+        /// The time for it.
+        within: Duration,
+    },
+    /// The server answers with an error, or with an unexpected status.
+    #[error("the server answered with status {status}{}", hint_of_status(*status))]
+    Status {
+        /// The status code.
+        status: u16,
+        /// The `Retry-After` header.
+        retry_after: Option<Duration>,
+    },
+    /// More than five redirects in a row.
+    #[error("too many redirects")]
+    TooManyRedirects,
+    /// A redirect from https to http.
+    #[error("redirected from https to {0}")]
+    RedirectDowngrade(String),
+    /// A redirect without a valid target.
+    #[error("redirect without a valid Location")]
+    RedirectWithoutLocation,
+    /// A URI that is longer than accepted, perhaps after a redirect.
+    #[error("the URI is too long; see [limits] uri")]
+    LongUri,
+    /// The Source has caused too many requests to a host that is not its own.
+    #[error(
+        "too many requests to {host}, which is not a host of the Source; see [limits] third_party_requests"
+    )]
+    ThirdPartyLimit {
+        /// Host and port.
+        host: String,
+        /// When the next request is allowed.
+        retry_after: Duration,
+    },
+    /// More bytes than allowed.
+    #[error("larger than {0}")]
+    TooLarge(SizeLimit),
+    /// A compressed document that expands out of proportion.
+    #[error("expands more than a hundredfold when decompressed")]
+    Expansion,
+    /// Damaged compressed data.
+    #[error("damaged gzip data: {0}")]
+    BadGzip(String),
+    /// The body has content codings that can't be undone, and nothing proves that it is wanted so.
+    #[error(
+        "the server sent the content coding {0:?}, which can't be decoded and was not asked for"
+    )]
+    UnsupportedCoding(String),
+    /// The connection ended before the body did.
+    #[error("the body was cut short")]
+    CutShort,
+    /// A package, or a document that does not fit into memory, can't be written to the local disk.
+    #[error("disk write error: {message}")]
+    Disk {
+        /// Whether the disk or a quota is full.
+        is_full: bool,
+        /// The error of the system.
+        message: String,
+    },
+    /// What was received has made the program panic.
+    #[error("resyncd panicked while it read the answer; see the log")]
+    Panicked,
+    /// Any other error of the transport, or of the local disk.
+    #[error("I/O error: {0}")]
+    Io(String),
+}
+
+impl FetchError {
+    /// The stable name of the error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Setup(_) => "http-client",
+            Self::ForbiddenAddress(_) => "forbidden-address",
+            Self::ForbiddenHost(_) => "forbidden-host",
+            Self::ForbiddenPort(_) => "forbidden-port",
+            Self::Scheme(_) => "scheme",
+            Self::Dns(_) => "dns",
+            Self::Connect(_) => "connect",
+            Self::Tls(_) => "tls",
+            Self::Timeout => "timeout",
+            Self::TooSlow { .. } => "too-slow",
+            Self::Status { status: 404, .. } => "not-found",
+            Self::Status { status: 410, .. } => "gone",
+            Self::Status { .. } => "http-status",
+            Self::TooManyRedirects => "too-many-redirects",
+            Self::RedirectDowngrade(_) => "redirect-downgrade",
+            Self::RedirectWithoutLocation => "redirect-without-location",
+            Self::LongUri => "long-uri",
+            Self::ThirdPartyLimit { .. } => "third-party-limit",
+            Self::TooLarge(_) => "too-large",
+            Self::Expansion => "expansion",
+            Self::BadGzip(_) => "bad-gzip",
+            Self::UnsupportedCoding(_) => "unsupported-coding",
+            Self::CutShort => "cut-short",
+            Self::Panicked => "panicked",
+            Self::Disk { is_full: true, .. } => "disk-full",
+            Self::Disk { .. } | Self::Io(_) => "io",
+        }
+    }
+
+    /// The class. Retrying an [unusable](ErrorClass::Unusable) one fails in the same way until something else changes. A local
+    /// disk error fails a single package, and counts as temporary.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Status {
+                status: 408 | 425 | 429 | 500 | 502..=504 | 506..=599,
+                ..
+            }
+            | Self::Dns(_)
+            | Self::Connect(_)
+            | Self::Tls(_)
+            | Self::Timeout
+            | Self::TooSlow { .. }
+            | Self::ThirdPartyLimit { .. }
+            | Self::BadGzip(_)
+            | Self::UnsupportedCoding(_)
+            | Self::CutShort
+            | Self::Disk { .. }
+            | Self::Io(_) => ErrorClass::Retry,
+            Self::Setup(_)
+            | Self::ForbiddenAddress(_)
+            | Self::ForbiddenHost(_)
+            | Self::ForbiddenPort(_)
+            | Self::Scheme(_)
+            | Self::Status { .. }
+            | Self::TooManyRedirects
+            | Self::RedirectDowngrade(_)
+            | Self::RedirectWithoutLocation
+            | Self::LongUri
+            | Self::TooLarge(_)
+            | Self::Expansion
+            | Self::Panicked => ErrorClass::Unusable,
+        }
+    }
+
+    /// How long the server asks to wait before a retry.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } if self.class() == ErrorClass::Retry => *retry_after,
+            Self::ThirdPartyLimit { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        }
+    }
+
+    /// Whether the server states that there is no such resource (404, 410).
+    pub fn is_absent(&self) -> bool {
+        matches!(
+            self,
+            Self::Status {
+                status: 404 | 410,
+                ..
+            }
+        )
+    }
+
+    /// Whether the server refuses the request, or states that there is no such resource: a 4xx that does not pass by itself.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Status {
+                status: 400..=499,
+                ..
+            }
+        ) && self.class() == ErrorClass::Unusable
+    }
+
+    /// The same, without secrets in what it repeats of an answer, and with no more than the beginning of a text of the transport.
+    pub(super) fn redacted(self, secrets: &Redaction) -> Self {
+        let redact = |text: String| secrets.redact(&text);
+        let beginning = |text: String| secrets.excerpt(&text, LONGEST_TEXT);
+        match self {
+            Self::ForbiddenAddress(host) => Self::ForbiddenAddress(redact(host)),
+            Self::ForbiddenHost(host) => Self::ForbiddenHost(redact(host)),
+            Self::Scheme(scheme) => Self::Scheme(redact(scheme)),
+            Self::Dns(message) => Self::Dns(beginning(message)),
+            Self::Connect(message) => Self::Connect(beginning(message)),
+            Self::Tls(message) => Self::Tls(beginning(message)),
+            Self::BadGzip(message) => Self::BadGzip(redact(message)),
+            Self::UnsupportedCoding(stated) => Self::UnsupportedCoding(redact(stated)),
+            Self::Io(message) => Self::Io(beginning(message)),
+            Self::RedirectDowngrade(target) => Self::RedirectDowngrade(redact(target)),
+            error @ (Self::Setup(_)
+            | Self::ForbiddenPort(_)
+            | Self::Timeout
+            | Self::TooSlow { .. }
+            | Self::Status { .. }
+            | Self::TooManyRedirects
+            | Self::RedirectWithoutLocation
+            | Self::LongUri
+            | Self::ThirdPartyLimit { .. }
+            | Self::TooLarge(_)
+            | Self::Expansion
+            | Self::CutShort
+            | Self::Panicked
+            | Self::Disk { .. }) => error,
+        }
+    }
+
+    /// The same of a request through a proxy: what failed may be the way to the proxy, or from there.
+    pub(super) fn through(self, proxy: &Url) -> Self {
+        let host = proxy.host_str().unwrap_or_default();
+        let port = proxy.port_or_known_default().unwrap_or_default();
+        let text = |text: String| format!("through the proxy {host}:{port}: {text}");
+        match self {
+            Self::Connect(message) => Self::Connect(text(message)),
+            Self::Dns(message) => Self::Dns(text(message)),
+            error => error,
+        }
+    }
+
+    /// The error of reading an answer on a blocking thread that has returned nothing.
+    pub(super) fn of_join(error: &JoinError) -> Self {
+        match error.is_panic() {
+            true => Self::Panicked,
+            false => Self::Io(error.to_string()),
+        }
+    }
+
+    /// An error of writing a file in a folder.
+    pub(super) fn from_disk(folder: &Path, error: &io::Error) -> Self {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        Self::Disk {
+            is_full: full.contains(&error.kind()),
+            message: format!("{}: {error}", folder.display()),
+        }
+    }
+
+    /// An error that reqwest reports, before the answer or during the body.
+    pub(super) fn from_transport(error: &reqwest::Error) -> Self {
+        if let Some(found) = find::<ResolveError>(error) {
+            return match found {
+                ResolveError::Forbidden(host) => Self::ForbiddenAddress(host.clone()),
+                ResolveError::Lookup(..) => Self::Dns(found.to_string()),
+                ResolveError::Limited(limited) => limited.clone(),
+            };
+        }
+        if error.is_timeout() {
+            return Self::Timeout;
+        }
+        if let Some(found) = find::<rustls::Error>(error) {
+            return Self::Tls(tls_text(found));
+        }
+        if error.is_connect() {
+            return Self::Connect(innermost(error));
+        }
+        let cut_short = find::<hyper::Error>(error)
+            .is_some_and(hyper::Error::is_incomplete_message)
+            || find::<io::Error>(error)
+                .is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
+        if cut_short {
+            return Self::CutShort;
+        }
+        Self::Io(innermost(error))
+    }
+}
+
+impl From<io::Error> for FetchError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error.to_string())
+    }
+}
+
+/// The text of an error of TLS, with advice where a key of the configuration may help.
+pub(super) fn tls_text(error: &rustls::Error) -> String {
+    let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    if *error == unknown {
+        format!(
+            "{error}; if the authority is your own, name the file of its certificate in [http] ca_file"
+        )
+    } else {
+        error.to_string()
+    }
+}
+
+/// What to do about a status.
+fn hint_of_status(status: u16) -> &'static str {
+    match status {
+        401 | 403 => {
+            ": credentials belong in [source.auth], or as https://USER:PASSWORD@HOST/ in `url`; they are sent to the origins of the \
+             Source only, and if they were sent here the server does not accept them"
+        }
+        407 => {
+            ": the proxy wants a user name and a password: `[http] proxy = \"http://USER:PASSWORD@HOST:PORT\"`"
+        }
+        _ => "",
+    }
+}
+
+/// Searches the causes of an error for a type. An `io::Error` hides the error that it wraps from `source`.
+pub(super) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
+        }
+        if let Some(wrapped) = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            && let Some(found) = find::<E>(wrapped)
+        {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The innermost cause; the outer ones only state "error sending request".
+pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// Why a name has no allowed address; it is the cause of an error of reqwest.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResolveError {
+    /// All its addresses are forbidden.
+    #[error("{0} has no public address")]
+    Forbidden(String),
+    /// It can't be resolved.
+    #[error("{0}: {1}")]
+    Lookup(String, io::Error),
+    /// The Source has caused too many requests to its addresses.
+    #[error(transparent)]
+    Limited(FetchError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_of_a_full_disk_names_the_folder() {
+        for (kind, code) in [
+            (io::ErrorKind::StorageFull, "disk-full"),
+            (io::ErrorKind::QuotaExceeded, "disk-full"),
+            (io::ErrorKind::PermissionDenied, "io"),
+        ] {
+            let error = FetchError::from_disk(Path::new("/srv/mirror"), &kind.into());
+            assert_eq!(error.code(), code);
+            assert!(error.to_string().contains("/srv/mirror"), "{error}");
+        }
+    }
+
+    #[test]
+    fn texts_of_the_transport_are_limited_in_length() {
+        let text = || "x".repeat(1 << 16);
+        for error in [
+            FetchError::Dns(text()),
+            FetchError::Connect(text()),
+            FetchError::Tls(text()),
+            FetchError::Io(text()),
+        ] {
+            let code = error.code();
+            let shown = error.redacted(&Redaction::default()).to_string();
+            assert!(shown.len() < 2 * LONGEST_TEXT, "{code}: {}", shown.len());
+            assert!(shown.len() > LONGEST_TEXT, "{code}: {}", shown.len());
+        }
+    }
+
+    #[test]
+    fn classes() {
+        use ErrorClass::{Retry, Unusable};
+        let text = String::new;
+        let status = |status| FetchError::Status {
+            status,
+            retry_after: Some(Duration::from_secs(17)),
+        };
+        let slow = FetchError::TooSlow {
+            least: 1,
+            within: Duration::from_secs(1),
+        };
+        let disk = FetchError::Disk {
+            is_full: true,
+            message: text(),
+        };
+        for (error, class) in [
+            (FetchError::Setup(text()), Unusable),
+            (FetchError::ForbiddenAddress(text()), Unusable),
+            (FetchError::ForbiddenHost(text()), Unusable),
+            (FetchError::ForbiddenPort(25), Unusable),
+            (FetchError::Scheme(text()), Unusable),
+            (FetchError::Dns(text()), Retry),
+            (FetchError::Connect(text()), Retry),
+            (FetchError::Tls(text()), Retry),
+            (FetchError::Timeout, Retry),
+            (slow, Retry),
+            (status(204), Unusable),
+            (status(403), Unusable),
+            (status(404), Unusable),
+            (status(408), Retry),
+            (status(425), Retry),
+            (status(429), Retry),
+            (status(500), Retry),
+            (status(501), Unusable),
+            (status(503), Retry),
+            (status(505), Unusable),
+            (status(599), Retry),
+            (FetchError::TooManyRedirects, Unusable),
+            (FetchError::RedirectDowngrade(text()), Unusable),
+            (FetchError::RedirectWithoutLocation, Unusable),
+            (FetchError::LongUri, Unusable),
+            (FetchError::TooLarge(SizeLimit::document(1)), Unusable),
+            (FetchError::Expansion, Unusable),
+            (FetchError::Panicked, Unusable),
+            (FetchError::BadGzip(text()), Retry),
+            (FetchError::UnsupportedCoding(text()), Retry),
+            (FetchError::CutShort, Retry),
+            (disk, Retry),
+            (FetchError::Io(text()), Retry),
+        ] {
+            assert_eq!(error.class(), class, "{error:?}");
+            let is_asked = matches!(error, FetchError::Status { .. }) && class == Retry;
+            assert_eq!(error.retry_after().is_some(), is_asked, "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Downloads a package to disk, resuming where an earlier try was cut short (RFC 9110, sections 13.1.5 and 14).
+
+mod partial;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use partial::DownloadRecord;
+pub use partial::PartialPackage;
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, DATE, HeaderMap, IF_RANGE, RANGE};
+use reqwest::{RequestBuilder, StatusCode};
+use resourcesync::SourceTime;
+use url::Url;
+
+use crate::client::{Answer, Client, Follow};
+use crate::permits::Pool;
+use crate::validators::{last_modified, make_conditional, validators_of};
+use crate::{AllowedHosts, FetchError, SizeLimit, parse_http_date};
+
+/// How many bytes are collected before they are written.
+const BATCH: usize = 1 << 20;
+
+/// The minimum number of bytes in [`TIMEOUTS`] time-outs: a server that sends single bytes must not hold the connection
+/// forever.
+const LEAST: usize = 256 << 10;
+const TIMEOUTS: u32 = 30;
+
+/// How many answers within one call may have less than [`LEAST`] bytes: unusable ones and small ones.
+const MAX_SMALL_ANSWERS: u32 = 4;
+
+/// How much older than the response its `Last-Modified` must be to be a strong validator, in microseconds (RFC 9110, section
+/// 8.8.2.2).
+const DATED_AFTER: i64 = 60 * 1_000_000;
+
+impl Client {
+    /// Downloads a package to disk, resuming an earlier try if the server still has the same version. A complete one is
+    /// fetched again only if the server has another version.
+    ///
+    /// Every redirect must lead to an allowed host too. `limit`: `None` for no limit. The bytes are stored as they
+    /// are served. The total time is not limited, but a pause is limited to the time-out, and the rate to 256 KiB in thirty
+    /// time-outs. One try only; the received bytes remain on disk for the next one.
+    pub async fn get_package(
+        &self,
+        uri: &Url,
+        hosts: &AllowedHosts<'_>,
+        limit: Option<SizeLimit>,
+        mut partial: PartialPackage,
+    ) -> Result<PartialPackage, FetchError> {
+        let mut small_answers = 0;
+        while small_answers < MAX_SMALL_ANSWERS {
+            let plan = RequestPlan::of(&partial);
+            if plan == RequestPlan::Nothing {
+                return Ok(partial);
+            }
+            let before = partial.received();
+            partial = match self.try_package(plan, uri, hosts, limit, partial).await? {
+                DownloadState::Complete(partial) => return Ok(partial),
+                DownloadState::Incomplete(partial) => partial,
+            };
+            if partial.received() < before.saturating_add(LEAST as u64) {
+                small_answers += 1;
+            }
+        }
+        // The server answers every request for the rest with something else, or with very few bytes.
+        Err(FetchError::CutShort)
+    }
+
+    async fn try_package(
+        &self,
+        plan: RequestPlan,
+        uri: &Url,
+        hosts: &AllowedHosts<'_>,
+        limit: Option<SizeLimit>,
+        partial: PartialPackage,
+    ) -> Result<DownloadState, FetchError> {
+        let answer = self
+            .ask(
+                Pool::Packages,
+                uri,
+                Follow::All,
+                |url| hosts.check(url),
+                |http, url| {
+                    let request = http.get(url).header(ACCEPT_ENCODING, "identity");
+                    plan.add_headers(request, &partial)
+                },
+            )
+            .await?;
+        let headers = answer.response.headers();
+        match answer.response.status() {
+            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {
+                let length = answer.response.content_length();
+                SizeLimit::check(limit, length.unwrap_or_default())?;
+                let record = DownloadRecord::of(headers, length);
+                let partial = write_blocking(partial, |partial| partial.begin(record)).await?;
+                self.append_body(answer, length, limit, partial).await
+            }
+            StatusCode::PARTIAL_CONTENT if plan == RequestPlan::Resume => {
+                let range = ContentRange::of(headers);
+                let Some(range) = range.filter(|range| partial.is_continued_by(*range, headers))
+                else {
+                    return restart(answer, partial).await;
+                };
+                SizeLimit::check(limit, range.total)?;
+                let partial =
+                    write_blocking(partial, move |partial| partial.record_length(range.total))
+                        .await?;
+                self.append_body(answer, Some(range.last + 1), limit, partial)
+                    .await
+            }
+            StatusCode::NOT_MODIFIED if plan == RequestPlan::Revalidate => {
+                Ok(DownloadState::Complete(partial))
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE if plan == RequestPlan::Resume => {
+                restart(answer, partial).await
+            }
+            _ => Err(answer.into_error().await),
+        }
+    }
+
+    /// Appends a body to the received bytes; their length is then `expected`.
+    async fn append_body(
+        &self,
+        mut answer: Answer,
+        expected: Option<u64>,
+        limit: Option<SizeLimit>,
+        mut partial: PartialPackage,
+    ) -> Result<DownloadState, FetchError> {
+        let longest = self.timeout().saturating_mul(TIMEOUTS);
+        loop {
+            let mut batch = ReceivedChunks::default();
+            let ended = batch.fill(&mut answer, longest).await;
+            SizeLimit::check(limit, partial.received() + batch.length as u64)?;
+            // Including the bytes before an error: the next try continues there.
+            let chunks = batch.chunks;
+            partial = write_blocking(partial, move |partial| partial.append(&chunks)).await?;
+            if ended? {
+                break;
+            }
+        }
+        let received = partial.received();
+        if expected.is_some_and(|expected| expected != received) {
+            return Err(FetchError::CutShort);
+        }
+        // A server may send less of the rest than requested.
+        if partial.length().is_some_and(|length| received < length) {
+            return Ok(DownloadState::Incomplete(partial));
+        }
+        let complete = write_blocking(partial, PartialPackage::finish).await?;
+        Ok(DownloadState::Complete(complete))
+    }
+}
+
+/// The state of a download after an answer.
+enum DownloadState {
+    Complete(PartialPackage),
+    Incomplete(PartialPackage),
+}
+
+/// What is requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestPlan {
+    /// The complete package.
+    Complete,
+    /// The missing rest, if the version is still the same.
+    Resume,
+    /// The complete package, if the version is another one.
+    Revalidate,
+    /// Nothing: the package is complete, and another version could not be recognized.
+    Nothing,
+}
+
+impl RequestPlan {
+    fn of(partial: &PartialPackage) -> Self {
+        let record = partial.record();
+        if partial.is_complete() {
+            return if record.validators.is_empty() {
+                Self::Nothing
+            } else {
+                Self::Revalidate
+            };
+        }
+        let is_missing = record
+            .length
+            .is_none_or(|length| partial.received() < length);
+        if partial.received() > 0 && is_missing && record.strong_validator().is_some() {
+            Self::Resume
+        } else {
+            Self::Complete
+        }
+    }
+
+    fn add_headers(self, request: RequestBuilder, partial: &PartialPackage) -> RequestBuilder {
+        let record = partial.record();
+        match (self, record.strong_validator()) {
+            (Self::Revalidate, _) => make_conditional(Some(&record.validators), request),
+            (Self::Resume, Some(validator)) => request
+                .header(RANGE, format!("bytes={}-", partial.received()))
+                .header(IF_RANGE, validator),
+            _ => request,
+        }
+    }
+}
+
+impl PartialPackage {
+    /// Whether an answer continues the received bytes, in the same version.
+    fn is_continued_by(&self, range: ContentRange, headers: &HeaderMap) -> bool {
+        let etag = validators_of(headers).etag;
+        range.continues(self.received(), self.length())
+            && (etag.is_none() || etag == self.record().validators.etag)
+    }
+}
+
+impl DownloadRecord {
+    fn of(headers: &HeaderMap, length: Option<u64>) -> Self {
+        Self {
+            validators: validators_of(headers),
+            is_dated: is_dated(headers),
+            length,
+            is_complete: false,
+        }
+    }
+
+    /// The validator that distinguishes this version from every other one byte by byte.
+    fn strong_validator(&self) -> Option<&str> {
+        match &self.validators.etag {
+            Some(etag) => Some(etag.as_str()).filter(|etag| !etag.starts_with("W/")),
+            None => self
+                .validators
+                .last_modified
+                .as_deref()
+                .filter(|_| self.is_dated),
+        }
+    }
+}
+
+/// Whether the `Last-Modified` of a version was long past when it was served, so that no other version has the same.
+fn is_dated(headers: &HeaderMap) -> bool {
+    let served = headers.get(DATE).and_then(|date| date.to_str().ok());
+    let served = served.and_then(parse_http_date).map(SourceTime::from);
+    match (served, last_modified(headers)) {
+        (Some(served), Some(modified)) => served.micros() - modified.micros() >= DATED_AFTER,
+        _ => false,
+    }
+}
+
+/// The `Content-Range` header (RFC 9110, section 14.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ContentRange {
+    first: u64,
+    last: u64,
+    total: u64,
+}
+
+impl ContentRange {
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        Self::parse(headers.get(CONTENT_RANGE)?.to_str().ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (unit, rest) = text.trim().split_once(' ')?;
+        let (range, total) = rest.trim().split_once('/')?;
+        let (first, last) = range.split_once('-')?;
+        if !unit.eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        Some(Self {
+            first: first.trim().parse().ok()?,
+            last: last.trim().parse().ok()?,
+            // Without a total the end would be unknown.
+            total: total.trim().parse().ok()?,
+        })
+    }
+
+    /// Whether it begins where `received` bytes end, and its total is the `known` one.
+    fn continues(self, received: u64, known: Option<u64>) -> bool {
+        self.first == received
+            && (self.first..self.total).contains(&self.last)
+            && known.is_none_or(|known| known == self.total)
+    }
+}
+
+/// Discards the received bytes, so that the next request is for the complete package.
+async fn restart(answer: Answer, partial: PartialPackage) -> Result<DownloadState, FetchError> {
+    answer.drain().await;
+    let partial =
+        write_blocking(partial, |partial| partial.begin(DownloadRecord::default())).await?;
+    Ok(DownloadState::Incomplete(partial))
+}
+
+/// Writes on a blocking thread. If the future is dropped, the package stays locked until the write has ended.
+async fn write_blocking(
+    mut partial: PartialPackage,
+    work: impl FnOnce(&mut PartialPackage) -> io::Result<()> + Send + 'static,
+) -> Result<PartialPackage, FetchError> {
+    let folder = partial.folder().to_owned();
+    let working = tokio::task::spawn_blocking(move || work(&mut partial).map(|()| partial));
+    match working.await {
+        Ok(done) => done.map_err(|error| FetchError::from_disk(&folder, &error)),
+        Err(error) => Err(FetchError::of_join(&error)),
+    }
+}
+
+/// Chunks that were received and not written yet.
+#[derive(Default)]
+struct ReceivedChunks {
+    chunks: Vec<Bytes>,
+    length: usize,
+}
+
+impl ReceivedChunks {
+    /// Receives until there is enough to write; returns whether the body has ended. The batch also has the bytes before an
+    /// error.
+    async fn fill(&mut self, answer: &mut Answer, longest: Duration) -> Result<bool, FetchError> {
+        let receive = async {
+            while self.length < BATCH {
+                let Some(chunk) = answer.chunk().await? else {
+                    return Ok(true);
+                };
+                self.length += chunk.len();
+                self.chunks.push(chunk);
+            }
+            Ok(false)
+        };
+        match tokio::time::timeout(longest, receive).await {
+            Ok(received) => received,
+            Err(_) if self.length >= LEAST => Ok(false),
+            Err(_) => Err(FetchError::TooSlow {
+                least: LEAST as u64,
+                within: longest,
+            }),
+        }
+    }
+}

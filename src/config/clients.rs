@@ -1,0 +1,31 @@
+//! The clients of a configuration.
+
+use resyncd_fetch::{Client, FetchError};
+
+use super::{Config, Source};
+use crate::clock;
+
+impl Config {
+    /// The client of all requests, without those of one Source only.
+    ///
+    /// # Errors
+    /// [`FetchError::Setup`] if TLS can't be set up.
+    pub fn client(&self) -> Result<Client, FetchError> {
+        let client = Client::new(&self.http, clock::now)?;
+        let client = client.with_max_uri_bytes(self.limits.uri);
+        Ok(client.with_xmpp_account(self.xmpp.clone()))
+    }
+}
+
+impl Source {
+    /// The same client for the requests of this Source, at its pace, with at most so many requests per hour to a
+    /// host that is not its own.
+    #[must_use]
+    pub fn client(&self, shared: &Client, per_hour: u32) -> Client {
+        let hub = self.hub.as_ref().map(|hub| hub.url());
+        let urls = [&self.url].into_iter().chain(&self.sets).chain(hub);
+        shared
+            .for_source(urls, &self.hosts, &self.credentials, per_hour)
+            .with_pace(&self.pace)
+    }
+}
