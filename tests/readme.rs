@@ -491,7 +491,7 @@ const WITHOUT_CODES: [&str; 9] = [
     "tables",
     "metrics/counters",
     "store/change.rs",
-    "resyncd-core/src/lease.rs",
+    "crates/websub",
     "resyncd-core/src/transport.rs",
     "engine/runtime_status.rs",
 ];

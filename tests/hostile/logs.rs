@@ -188,6 +188,42 @@ async fn floods_of_failures_deliveries_and_denials_are_summarized() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_notification_of_a_moment_is_no_warning_and_a_wrong_clock_is_logged_once() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let path = home.folder().join("log");
+    let file = fs::File::create(&path).unwrap();
+    let daemon = Running::start(command(&home.config).env("RUST_LOG", "info").stderr(file));
+    home.settled(&source).await;
+    source.create(SET, "lost.txt", "not announced");
+    let lost = source.notify(SET);
+    source.create(SET, "next.txt", "announced");
+    source.notify_and_publish(SET).await.unwrap();
+    home.until_mirrored(&source).await;
+    drop(lost);
+    // Its clock is days ahead of that of this machine.
+    source.advance(std::time::Duration::from_secs(2 * 86_400));
+    for number in 0..5 {
+        source.create(SET, &format!("early-{number}.txt"), "from the future");
+        source.notify_and_publish(SET).await.unwrap();
+    }
+    home.until_mirrored(&source).await;
+    assert_eq!(daemon.stop().await.code(), Some(0));
+    let log = fs::read_to_string(&path).unwrap();
+    let lines = |message: &str| -> Vec<&str> {
+        let lines = log.lines();
+        lines.filter(|line| line.contains(message)).collect()
+    };
+    let gaps = lines("gap opened");
+    assert!(
+        gaps.iter().all(|line| line.contains("INFO")) && !gaps.is_empty(),
+        "{gaps:?}"
+    );
+    let unusable = lines("interval unusable");
+    assert_eq!(unusable.len(), 1, "{unusable:#?}");
+}
+
 /// How many whole minutes have passed.
 fn minutes_since(begun: Instant) -> usize {
     let passed = clock::now().mono - begun;

@@ -25,6 +25,8 @@ use crate::store::{BaselineState, ChannelRecord, Delivery, DeliveryOutcome, Docu
 const DELIVERIES: usize = 64;
 /// How often the processing of a delivery may panic before the delivery is rejected, and the set is polled.
 const MOST_PANICS: u32 = 3;
+/// A gap shorter than that is no reason for a warning, in microseconds.
+const SHORT_GAP: i64 = 1_000_000;
 
 /// When the work on the inbox ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -177,8 +179,18 @@ impl SetState {
             ..self.document_end(trial, None)
         };
         self.end_document(Origin::Notification, end).await?;
-        tracing::warn!(code = gap.reason.code(), source = self.context.name(), set = %self.record.capability_list,
-            from = %gap.interval.from(), until = %gap.interval.until(), "gap opened");
+        let (code, source, set) = (
+            gap.reason.code(),
+            self.context.name(),
+            &self.record.capability_list,
+        );
+        let (from, until) = (gap.interval.from(), gap.interval.until());
+        // A lost notification of a busy Source: the poll that is due now closes it.
+        if until.micros() - from.micros() < SHORT_GAP {
+            tracing::info!(code, source, %set, %from, %until, "gap opened");
+        } else {
+            tracing::warn!(code, source, %set, %from, %until, "gap opened");
+        }
         self.logged_gaps.push(gap.clone());
         Ok(())
     }
@@ -254,10 +266,14 @@ impl SetState {
                 return Ok(());
             }
             Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
-            Verdict::Ingest(filter) => (filter, DeliveryOutcome::Applied),
+            Verdict::Ingest(filter) => {
+                self.unusable_interval = None;
+                (filter, DeliveryOutcome::Applied)
+            }
             Verdict::CoversNothing(reason) => {
-                // Over other transports none is expected.
-                if channel.transport.states_intervals() {
+                // Over other transports none is expected. One with a wrong clock states it in each.
+                let before = self.unusable_interval.replace(reason);
+                if channel.transport.states_intervals() && before != Some(reason) {
                     tracing::info!(code = reason.code(), source = self.context.name(), set = %self.record.capability_list,
                         "notification interval unusable; polling");
                 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{Capability, Link, SourceTime};
-use resyncd_core::{CheckRules, Gap, Limits, ResourceUri, Schedule, Sequencer, Span, Standing};
+use resyncd_core::{
+    CheckRules, Gap, Limits, NoCoverage, ResourceUri, Schedule, Sequencer, Span, Standing,
+};
 use url::Url;
 
 use super::package_files::PackageFiles;
@@ -69,6 +71,8 @@ pub(in crate::engine) struct SetState {
     pub(super) report: PollReport,
     /// The gaps of which the log says that they are open.
     pub(super) logged_gaps: Vec<Gap>,
+    /// Why the interval of the last notification was unusable; `None`: it was usable.
+    pub(super) unusable_interval: Option<NoCoverage>,
 }
 
 impl SetState {
@@ -103,6 +107,7 @@ impl SetState {
         };
         Ok(Self {
             logged_gaps: gaps.clone(),
+            unusable_interval: None,
             sequencer: Sequencer::new(limits, coverage, gaps).with_read_until(record.read_until),
             schedule: Schedule::new(clock::now(), context.source.poll_interval),
             baseline_failed: false,
