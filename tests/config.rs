@@ -87,7 +87,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 74] = [
+const KEYS: [(&str, &str); 77] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -105,7 +105,7 @@ const KEYS: [(&str, &str); 74] = [
     ("http.proxy", "\"\""),
     ("http.no_proxy", "[]"),
     ("http.ca_file", "\"\""),
-    ("limits.document", "\"64MiB\""),
+    ("limits.document", "\"512MiB\""),
     ("limits.notification", "\"8MiB\""),
     ("limits.resource", "\"0\""),
     ("limits.package", "\"0\""),

@@ -85,7 +85,7 @@ impl Default for StatusConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            document: 64 * MIB,
+            document: 512 * MIB,
             notification: 8 * MIB,
             uri: MAX_URI_BYTES,
             resource: None,

@@ -90,6 +90,8 @@ pub(super) enum EngineError {
     NestedIndex(String),
     #[error("an index names too many lists")]
     TooManyLists,
+    #[error("a list states more than {0} changes of times that were read before")]
+    TooManyLateChanges(usize),
     #[error("a notification has more than {0} entries")]
     TooManyEntries(usize),
     #[error("the delivery states {link} {uri}, of another channel or another set")]
@@ -167,6 +169,7 @@ impl EngineError {
             Self::EmptyIndex(_) => "empty-index",
             Self::NestedIndex(_) => "nested-index",
             Self::TooManyLists => "too-many-lists",
+            Self::TooManyLateChanges(_) => "too-many-late-changes",
             Self::TooManyEntries(_) => "too-many-entries",
             Self::Misdirected { .. } => DeliveryFaultKind::Misdirected.code(),
             Self::Panicked(_) => "panicked",
@@ -204,6 +207,7 @@ impl EngineError {
             | Self::NestedIndex(_)
             | Self::TooManyLists
             | Self::TooManyEntries(_)
+            | Self::TooManyLateChanges(_)
             | Self::TooManyResources(_)
             | Self::Panicked(_)
             | Self::Misdirected { .. } => ErrorClass::Unusable,

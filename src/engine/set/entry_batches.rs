@@ -12,7 +12,7 @@ use resyncd_fetch::{FetchedDocument, OwnedReader};
 use url::Url;
 
 use super::changes::{ListedChange, change_of, listed_change, only_version};
-use super::late_news::LateNews;
+use super::late_news::{LateNews, check_remembered};
 use super::moments::Moments;
 use super::package_files::OpenedPackage;
 use crate::clock;
@@ -250,6 +250,7 @@ impl NewsSelection {
                 };
                 if let Some(change) = change {
                     changes.extend(only_version(&change).map(|version| (version, None)));
+                    check_remembered(self.overtaken.len())?;
                     self.overtaken.insert(loc, (overtaken(change), path));
                 }
                 continue;

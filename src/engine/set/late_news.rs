@@ -20,6 +20,18 @@ const AT_ONCE: usize = 1000;
 /// Of how many resources the newest entry is remembered. Beyond that each entry counts by itself.
 const MAX_RESOURCES: usize = 50_000;
 
+/// How many changes of one document are in memory until its end, besides the newest of each resource.
+const MAX_CHANGES: usize = 200_000;
+
+/// Whether one more change may be remembered until the end of its document, besides so many.
+pub(super) fn check_remembered(changes: usize) -> Result<(), EngineError> {
+    if changes < MAX_CHANGES {
+        Ok(())
+    } else {
+        Err(EngineError::TooManyLateChanges(MAX_CHANGES))
+    }
+}
+
 /// Collects the entries of one document that may have appeared late.
 pub(super) struct LateNews {
     set: SetId,
@@ -67,6 +79,7 @@ impl LateNews {
         context: &SourceContext,
         entry: ListedChange,
     ) -> Result<(), EngineError> {
+        check_remembered(self.others.len())?;
         self.entries.push(entry);
         if self.entries.len() >= AT_ONCE {
             self.compare(context)?;
@@ -147,5 +160,17 @@ impl LateNews {
             None if is_full => self.others.extend(newest.news),
             None => drop(self.newest.insert(uri, newest)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_are_remembered_are_limited() {
+        assert!(check_remembered(MAX_CHANGES - 1).is_ok());
+        let error = check_remembered(MAX_CHANGES).unwrap_err();
+        assert_eq!(error.code(), "too-many-late-changes");
     }
 }
