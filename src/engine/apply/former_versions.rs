@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use resourcesync::SourceTime;
-use resyncd_core::{Expected, Now};
+use resyncd_core::{Expected, Now, is_plausible};
 use resyncd_fetch::parse_http_date;
 
 use super::task_error::TaskError;
@@ -122,7 +122,8 @@ pub(super) fn is_asked_again(now: Now, task: &Task, expected: &Expected) -> bool
 /// The announced time of a change that no digest proves, if an answer may be the former version.
 fn doubted_time(now: Now, task: &Task, expected: &Expected) -> Option<SourceTime> {
     let announced = task.lastmod.or(task.changed_at)?;
-    let is_recent = announced > SourceTime::from(now.wall - OLDEST);
+    let is_recent =
+        announced > SourceTime::from(now.wall - OLDEST) && is_plausible(announced, now.wall);
     let has_former = task.live && !task.live_doubted && task.origin != Origin::Audit;
     (is_recent && has_former && expected.content.hashes.is_empty()).then_some(announced)
 }
