@@ -645,6 +645,7 @@ fn schema_describes_every_key() {
             b'"' => "string",
             b'[' => "array",
             b't' | b'f' => "boolean",
+            _ if key == "source.requests_per_second" => "number",
             _ => "integer",
         };
         assert_eq!(property["type"], kind, "{key}");
