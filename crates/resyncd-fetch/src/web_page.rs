@@ -45,7 +45,7 @@ fn distinct(found: impl Iterator<Item = Url>, limit: usize) -> Vec<Url> {
 
 fn sitemap_lines(text: &str, url: &Url) -> impl Iterator<Item = Url> {
     text.trim_start_matches('\u{feff}')
-        .lines()
+        .split(['\r', '\n'])
         .filter_map(|line| line.split_once(':'))
         .filter(|(field, _)| field.trim().eq_ignore_ascii_case("sitemap"))
         .filter_map(move |(_, value)| {
@@ -118,6 +118,9 @@ mod tests {
             &expected[1..],
         );
         check(sitemaps_of_page, "/page.html", robots, &[]);
+        // The line ends of old Macs.
+        let old = "User-agent: *\rDisallow: /x\rSitemap: http://example.com/1.xml # one\rSitemap: /2.xml\r";
+        check(sitemaps_of_page, "/robots.txt", old, &expected);
     }
 
     proptest! {
