@@ -3,6 +3,7 @@
 //! It follows redirects itself, because each hop must pass the guard, and does not decompress, because reqwest does so without
 //! a limit.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -670,11 +671,19 @@ async fn drain(mut response: Response) {
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }
 
+/// The text of a header that should be ASCII: UTF-8, or else ISO 8859-1 (RFC 9110, section 5.5).
+fn text_of_header(value: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(value) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => value.iter().copied().map(char::from).collect(),
+    }
+}
+
 fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result<Url, FetchError> {
     let location = response
         .headers()
         .get(LOCATION)
-        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .map(|value| text_of_header(value.as_bytes()))
         .ok_or(FetchError::RedirectWithoutLocation)?;
     let mut next = resolve_reference(base, location.trim()).map_err(|error| match error {
         ReferenceError::TooLong => FetchError::LongUri,
@@ -809,6 +818,28 @@ mod tests {
             answer("../c?d#e").unwrap().as_str(),
             "https://example.com/c?d"
         );
+    }
+
+    #[test]
+    fn redirects_may_lead_to_bytes_that_are_not_ascii() {
+        let target = |location: &[u8]| {
+            let response = axum::http::Response::builder()
+                .status(302)
+                .header("location", location)
+                .body("")
+                .unwrap();
+            let base = Url::parse("https://example.com/a/b").unwrap();
+            redirect_target((&base).into(), Pool::Documents, &Response::from(response)).unwrap()
+        };
+        for (location, expected) in [
+            ("/caf\u{e9}.pdf".as_bytes(), "/caf%C3%A9.pdf"),
+            (b"/caf\xe9.pdf", "/caf%C3%A9.pdf"),
+            (b"/na\xefve?q=\xff", "/na%C3%AFve?q=%C3%BF"),
+            (b"/caf%C3%A9.pdf", "/caf%C3%A9.pdf"),
+        ] {
+            let expected = format!("https://example.com{expected}");
+            assert_eq!(target(location).as_str(), expected);
+        }
     }
 
     #[tokio::test]
