@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use bytes::Bytes;
-use reqwest::StatusCode;
-use reqwest::header::{ACCEPT_ENCODING, LINK};
+use reqwest::header::{ACCEPT_ENCODING, LINK, TRANSFER_ENCODING};
+use reqwest::{StatusCode, Version};
 use resourcesync::uri::BaseUri;
 use resourcesync::{DocumentReader, ReadError, SourceTime};
 use resyncd_core::{Redaction, Validators};
@@ -54,6 +54,8 @@ pub struct FetchedDocument {
     len: u64,
     file: SpooledTempFile,
     redaction: Redaction,
+    /// Whether the transport has shown where it ends: it was not cut on its way.
+    is_whole: bool,
 }
 
 impl FetchedDocument {
@@ -95,7 +97,9 @@ impl FetchedDocument {
     /// Reads it from the beginning.
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
         let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
-        DocumentReader::open_sitemap(self.bytes()?, BaseUri { uri, max_bytes })
+        let is_whole = self.is_whole;
+        let reader = DocumentReader::open_sitemap(self.bytes()?, BaseUri { uri, max_bytes })?;
+        Ok(tolerant(reader, is_whole))
     }
 
     /// Whether it is a sitemap in XML: a list of URIs as plain text may be a resource like any other.
@@ -116,7 +120,8 @@ impl FetchedDocument {
             uri: &self.url,
             max_bytes: self.max_uri_bytes,
         };
-        DocumentReader::open_sitemap(bytes, base)
+        let reader = DocumentReader::open_sitemap(bytes, base)?;
+        Ok(tolerant(reader, self.is_whole))
     }
 
     /// Its first bytes as text, if it is not a document. A byte order mark states that they are UTF-16.
@@ -130,6 +135,15 @@ impl FetchedDocument {
     fn bytes(&mut self) -> io::Result<BufReader<&mut SpooledTempFile>> {
         self.file.seek(SeekFrom::Start(0))?;
         Ok(BufReader::with_capacity(64 << 10, &mut self.file))
+    }
+}
+
+/// A reader that tolerates a damaged end where the document came whole.
+fn tolerant<R: BufRead>(reader: DocumentReader<R>, is_whole: bool) -> DocumentReader<R> {
+    if is_whole {
+        reader.tolerating_damaged_end()
+    } else {
+        reader
     }
 }
 
@@ -188,6 +202,9 @@ impl Client {
             return Err(FetchError::TooLarge(SizeLimit::document(limit)));
         }
         let headers = answer.response.headers();
+        let is_whole = answer.response.content_length().is_some()
+            || headers.contains_key(TRANSFER_ENCODING)
+            || answer.response.version() >= Version::HTTP_2;
         let validators = validators_of(headers);
         let last_modified = last_modified(headers);
         let links = headers
@@ -200,7 +217,8 @@ impl Client {
         let url = answer.url.clone();
         // A task of its own is woken for each part that arrives, however short: the caller may be woken at a high price, as the main
         // thread of the program is. Dropping it ends the request.
-        let spooling = AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, is_deflated)));
+        let spooling =
+            AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, is_deflated)));
         let spooled = spooling
             .await
             .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
@@ -213,6 +231,7 @@ impl Client {
             len: spooled.len,
             file: spooled.file,
             redaction: self.redaction().clone(),
+            is_whole,
             max_uri_bytes: self.max_uri_bytes(),
         })))
     }
@@ -409,6 +428,34 @@ mod tests {
         ] {
             let site = TestSite::start_raw(raw).await;
             assert_eq!(get(&site, "/").await.unwrap_err(), FetchError::CutShort);
+        }
+    }
+
+    #[tokio::test]
+    async fn damaged_end_is_tolerated_only_of_a_body_that_is_known_to_be_whole() {
+        let body = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>/a</loc></url>"#;
+        let length = format!("content-length: {}\r\n", body.len());
+        let chunked = "transfer-encoding: chunked\r\n".to_owned();
+        for (header, is_whole) in [(String::new(), false), (length, true), (chunked, true)] {
+            let framed = match header.starts_with('t') {
+                true => format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
+                false => body.to_owned(),
+            };
+            let site =
+                TestSite::start_raw(format!("HTTP/1.1 200 OK\r\n{header}\r\n{framed}")).await;
+            let mut document = get(&site, "/").await.unwrap();
+            let of_reader = document.reader().unwrap().map(|entry| entry.is_ok());
+            assert_eq!(
+                of_reader.collect::<Vec<_>>().last(),
+                Some(&is_whole),
+                "{header}"
+            );
+            let of_owned = document.into_reader().unwrap().map(|entry| entry.is_ok());
+            assert_eq!(
+                of_owned.collect::<Vec<_>>().last(),
+                Some(&is_whole),
+                "{header}"
+            );
         }
     }
 
