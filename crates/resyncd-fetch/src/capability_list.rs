@@ -246,7 +246,7 @@ pub(super) async fn examine(
     limit: u64,
 ) -> Result<(DocumentRole, Validators), DiscoveryError> {
     let fetched = client
-        .get_document(uri, known, limit)
+        .get_document_or_page(uri, known, limit, MAX_PAGE)
         .await;
     if let Err(FetchError::TooLarge(_)) = fetched {
         // A resource of any length may name its Capability List in a header.

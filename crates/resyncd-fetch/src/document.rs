@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use bytes::Bytes;
 use reqwest::header::{ACCEPT_ENCODING, LINK, TRANSFER_ENCODING};
 use reqwest::{StatusCode, Version};
+use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::BaseUri;
 use resourcesync::{DocumentReader, ReadError, SourceTime};
 use resyncd_core::{Redaction, Validators};
@@ -22,6 +23,9 @@ use crate::{HeaderLink, parse_link_header};
 
 /// How many bytes of a body are collected before they are decompressed and written.
 const BATCH: usize = 256 << 10;
+
+/// How many bytes of a body show whether it can be a document.
+const FIRST_BYTES: usize = 4 << 10;
 
 /// The maximum number of links of all `Link` headers.
 const MAX_LINKS: usize = 100;
@@ -157,9 +161,20 @@ impl Client {
         known: Option<&Validators>,
         limit: u64,
     ) -> Result<DocumentAnswer, FetchError> {
+        self.get_document_or_page(uri, known, limit, u64::MAX).await
+    }
+
+    /// As [`get_document`](Self::get_document), but of what is clearly no document only about `page` bytes are read.
+    pub(super) async fn get_document_or_page(
+        &self,
+        uri: &Url,
+        known: Option<&Validators>,
+        limit: u64,
+        page: u64,
+    ) -> Result<DocumentAnswer, FetchError> {
         let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
         self.retry(|| async move {
-            let whole = self.try_document(uri, known, limit);
+            let whole = self.try_document(uri, known, limit, page);
             let done = tokio::time::timeout(longest, whole).await;
             done.unwrap_or(Err(FetchError::Timeout))
         })
@@ -171,6 +186,7 @@ impl Client {
         uri: &Url,
         known: Option<&Validators>,
         limit: u64,
+        page: u64,
     ) -> Result<DocumentAnswer, FetchError> {
         let known = known.filter(|known| !known.is_empty());
         let answer = self
@@ -218,7 +234,7 @@ impl Client {
         // A task of its own is woken for each part that arrives, however short: the caller may be woken at a high price, as the main
         // thread of the program is. Dropping it ends the request.
         let spooling =
-            AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, is_deflated)));
+            AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, page, is_deflated)));
         let spooled = spooling
             .await
             .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
@@ -238,18 +254,27 @@ impl Client {
 }
 
 /// Reads a body to its end; a body shorter than announced is an error of the transport. Decompresses and writes on blocking
-/// threads.
+/// threads. Of what is clearly no document, about `page` bytes are enough.
 async fn spool_body(
     mut answer: Answer,
     limit: u64,
+    page: u64,
     is_deflated: bool,
 ) -> Result<Spooled, FetchError> {
     let mut spool = Spool::new(limit, is_deflated);
     let mut batch: Vec<Bytes> = Vec::new();
     let mut batched = 0;
+    let mut first = Vec::new();
+    let mut received = 0;
     while let Some(chunk) = answer.chunk().await? {
         batched += chunk.len();
+        received += chunk.len() as u64;
+        let missing = FIRST_BYTES - first.len();
+        first.extend(chunk.iter().take(missing));
         batch.push(chunk);
+        if received >= page && !is_deflated && !may_be_document(&first) {
+            break;
+        }
         if batched >= BATCH {
             let full = std::mem::take(&mut batch);
             batched = 0;
@@ -257,6 +282,17 @@ async fn spool_body(
         }
     }
     run_blocking(move || spool.add(&batch).and_then(|()| spool.finish())).await
+}
+
+/// Whether a body that begins so can be a document, compressed or not: XML, or a list of URIs.
+fn may_be_document(first: &[u8]) -> bool {
+    // UTF-16 has zeros between the characters.
+    let skipped =
+        |byte: &&u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf\xff\xfe\0".contains(*byte);
+    match first.iter().find(|byte| !skipped(byte)) {
+        Some(b'<' | b'h' | b'H') | None => true,
+        Some(_) => first.starts_with(&GZIP_MAGIC),
+    }
 }
 
 async fn run_blocking<T: Send + 'static>(
@@ -456,6 +492,32 @@ mod tests {
                 Some(&is_whole),
                 "{header}"
             );
+        }
+    }
+
+    #[test]
+    fn beginning_shows_what_can_not_be_a_document() {
+        for first in [
+            &b"<urlset"[..],
+            b"\n\t <?xml",
+            b"\xef\xbb\xbf<urlset",
+            b"\xff\xfe<\0u\0",
+            b"\xfe\xff\0<\0u",
+            b"https://example.com/",
+            &GZIP_MAGIC,
+            b"",
+            b"  ",
+        ] {
+            assert!(may_be_document(first), "{first:?}");
+        }
+        for first in [
+            &b"%PDF-1.7"[..],
+            b"PK\x03\x04",
+            b"User-agent: *",
+            b"{}",
+            b"\x89PNG",
+        ] {
+            assert!(!may_be_document(first), "{first:?}");
         }
     }
 
