@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_ENCODING, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, COOKIE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use resourcesync::media_type::content_coding;
 use resourcesync::uri::{
@@ -18,6 +18,7 @@ use resourcesync::uri::{
 use resyncd_core::{Now, Redaction, http_form};
 use url::Url;
 
+use super::chain_cookies::ChainCookies;
 use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, NameLookup, system_lookup, trusted_host_of};
 use super::network::HttpNetwork;
@@ -404,6 +405,7 @@ impl Client {
             let mut url = without_userinfo(start.clone());
             url.set_fragment(None);
             let mut is_signed_in = true;
+            let mut cookies = ChainCookies::default();
             for _ in 0..=MOST_REDIRECTS {
                 if url.as_str().len() > self.max_uri_bytes {
                     return Err(FetchError::LongUri);
@@ -441,6 +443,10 @@ impl Client {
                         self.with_headers(request, &url)?
                     }
                     false => request(self.connections.client(route)?, url.clone()),
+                };
+                let request = match cookies.header(&url) {
+                    Some(cookie) => request.header(COOKIE, cookie),
+                    None => request,
                 };
                 let response = match counted {
                     Some(counted) => counted.while_sending(self.send(request)).await,
@@ -486,6 +492,9 @@ impl Client {
                     max_bytes: self.max_uri_bytes,
                 };
                 let next = redirect_target(base, pool, &response)?;
+                if matches!(follow, Follow::All) {
+                    cookies.store(&url, response.headers());
+                }
                 drain(response).await;
                 // A hub must not have the Source's own API called with the credentials for it.
                 let is_sent_on = matches!(follow, Follow::SameMethod);
@@ -747,6 +756,36 @@ mod tests {
         assert_eq!(answer.url.as_str(), site.url("/end"));
         let error = get(&client, &site.url("/6")).await.err();
         assert_eq!(error, Some(FetchError::TooManyRedirects));
+    }
+
+    /// As the sites of publishers do that check whether a browser stores cookies.
+    #[tokio::test]
+    async fn cookie_of_a_redirect_is_sent_back_within_its_chain_only() {
+        let site = TestSite::start(|request| match request.header("cookie") {
+            "gate=open" => test_site::ok("content"),
+            "" => {
+                let mut answer = test_site::redirect(302, request.path());
+                let cookie = "gate=open; Path=/; HttpOnly".parse().unwrap();
+                let headers = answer.headers_mut();
+                headers.insert(reqwest::header::SET_COOKIE, cookie);
+                answer
+            }
+            other => test_site::ok(other.to_owned()),
+        })
+        .await;
+        let client = test_site::client();
+        let mut answer = get(&client, &site.url("/article")).await.unwrap();
+        assert_eq!(answer.chunk().await.unwrap().unwrap(), "content");
+        // No redirect, no cookie.
+        let url = Url::parse(&site.url("/other")).unwrap();
+        let asked = client.ask(
+            Pool::Documents,
+            &url,
+            Follow::Never,
+            |_| Ok(()),
+            |http, url| http.get(url),
+        );
+        assert_eq!(asked.await.unwrap().response.status(), 302);
     }
 
     #[tokio::test]
