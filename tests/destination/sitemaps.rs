@@ -221,6 +221,29 @@ async fn plain_sitemap_is_followed_by_lastmod_and_deletes_nothing() {
     );
 }
 
+/// As generators leave it that need a last call, that a time limit ends, or that print their notices.
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_of_a_sitemap_with_a_damaged_end_are_mirrored_and_delete_nothing() {
+    let rig = followed().await;
+    for (day, end) in ["", "</urlset>\n<script>track()</script>", "</urlset>\0\0"]
+        .into_iter()
+        .enumerate()
+    {
+        let lastmod = format!("2026-02-0{}", day + 1);
+        put(&rig.source, "/b", &*lastmod);
+        let text = sitemap(&rig.source, "", &[("/a", FOUR[0].1), ("/b", &lastmod)]);
+        publish(&rig, text.replace("</urlset>", end)).await;
+        until_holds(&rig, "/b", &lastmod).await;
+    }
+    let set = until(&rig, SITEMAP, "damage shown", |set| {
+        let mut oddities = set.oddities.iter();
+        set.state == "in-sync" && oddities.any(|oddity| oddity.code == "damaged-end")
+    })
+    .await;
+    assert_eq!((set.resources, set.unread, &set.error), (4, 0, &None));
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sitemap_that_loses_its_newest_page_is_still_followed() {
     let rig = followed().await;

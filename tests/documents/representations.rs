@@ -208,6 +208,13 @@ async fn bytes_are_decoded_whatever_list_of_codings_is_stated() {
         ("/f", "deflate", raw.clone()),
         ("/g", "deflate, gzip", gzip(&raw)),
         ("/h", "deflate, gzip", TEXT.to_vec()),
+        // Padded with zeros, and in two members.
+        ("/i", "gzip", [gzip(TEXT), vec![0; 700]].concat()),
+        (
+            "/j",
+            "gzip",
+            [gzip(&TEXT[..3]), gzip(&TEXT[3..]), vec![0]].concat(),
+        ),
     ];
     let entries: String = cases.iter().map(|(path, ..)| listed(path)).collect();
     let site = Site::with_lists(&resource_list(&entries)).await;

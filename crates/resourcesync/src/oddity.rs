@@ -42,6 +42,9 @@ pub enum Oddity {
     BadMarkup,
     /// The document ends with the start tag of its root element in place of the end tag.
     RootReopened,
+    /// The end of a sitemap that states nothing of ResourceSync is damaged: its end tag is missing, its last entry is cut, or something
+    /// follows the end tag. What was read before that is used.
+    DamagedEnd,
     /// Another encoding than UTF-8 is declared.
     Encoding,
     /// A sitemap as plain text.
@@ -134,6 +137,7 @@ impl Oddity {
             Self::BadEntry => "bad-entry",
             Self::BadMarkup => "bad-markup",
             Self::RootReopened => "root-reopened",
+            Self::DamagedEnd => "damaged-end",
             Self::Encoding => "encoding",
             Self::UriList => "uri-list",
             Self::Scheme(scheme) => scheme.code(),

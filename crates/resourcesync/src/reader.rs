@@ -71,6 +71,8 @@ pub struct DocumentReader<R: BufRead> {
     conformance: Conformance,
     /// The entry that is being read. Its texts are used again for the next one.
     draft: EntryDraft,
+    /// Whether a damaged end is tolerated.
+    is_end_optional: bool,
     state: ReaderState,
 }
 
@@ -204,8 +206,17 @@ impl<R: BufRead> DocumentReader<R> {
             places: FirstPlaces::default(),
             conformance: Conformance::default(),
             draft: EntryDraft::new(),
+            is_end_optional: false,
             state: ReaderState::Failed,
         }
+    }
+
+    /// Tolerates a damaged end of a sitemap that states nothing of ResourceSync, as [`Oddity::DamagedEnd`]: for input that is known to
+    /// be all that there is. The generators of some sitemaps never write the end tag, or write something behind it.
+    #[must_use]
+    pub fn tolerating_damaged_end(mut self) -> Self {
+        self.is_end_optional = true;
+        self
     }
 
     /// The head. After the last entry it includes the parts that followed entries.
@@ -224,9 +235,16 @@ impl<R: BufRead> DocumentReader<R> {
                 }
                 ReaderState::Failed => return Err(ReadError::CutShort(self.place())),
                 ReaderState::InEntry { is_other } => {
-                    let entry = self.read_entry(is_other)?;
+                    let entry = self.read_entry(is_other);
                     self.note_places();
-                    self.state = self.seek_entry(true)?;
+                    let (entry, next) = match entry {
+                        Ok(entry) => (entry, self.seek_entry(true)),
+                        Err(error) => {
+                            self.oddities.add(Oddity::BadEntry);
+                            (None, Err(error))
+                        }
+                    };
+                    self.state = next.or_else(|error| self.end_damaged(error))?;
                     entry
                 }
                 ReaderState::InLines => {
@@ -333,6 +351,27 @@ impl<R: BufRead> DocumentReader<R> {
         if events.ends_reopened() {
             self.oddities.add(Oddity::RootReopened);
         }
+        Ok(self.finish(damaged))
+    }
+
+    /// Ends a document at what is wrong with it, if that may be a damaged end.
+    fn end_damaged(&mut self, error: ReadError) -> Result<ReaderState, ReadError> {
+        let is_end = matches!(
+            error,
+            ReadError::CutShort(_) | ReadError::TrailingContent(_)
+        );
+        let is_plain = !self.head_md
+            && !self.is_dialect
+            && self.head.links.is_empty()
+            && self.conformance.has_plain_entries();
+        let ReaderContent::Xml(events) = &self.content else {
+            return Err(error);
+        };
+        if !(self.is_end_optional && is_end && is_plain) {
+            return Err(error);
+        }
+        let damaged = events.damaged();
+        self.oddities.add(Oddity::DamagedEnd);
         Ok(self.finish(damaged))
     }
 

@@ -231,6 +231,11 @@ impl DocumentSummary {
         self.oddities.count(Oddity::UriList) > 0
     }
 
+    /// Whether nothing shows that it is complete: a list of URIs as plain text has no end mark, and that of a sitemap may be damaged.
+    pub fn may_be_cut(&self) -> bool {
+        self.is_uri_list() || self.oddities.count(Oddity::DamagedEnd) > 0
+    }
+
     /// Whether its head names what only a Source of version 0.1 has: such a document need not name everything. Single elements of that
     /// version do not say so: they also stand in lists that state their capability.
     pub fn is_of_draft(&self) -> bool {

@@ -7,7 +7,7 @@ use resourcesync::{Capability, Entry, Head, Link, Oddities, Oddity, ReadError, R
 use resyncd_core::{HubUri, MAX_HUBS, MAX_OFFERS, Offer, Transport, Validators};
 use url::Url;
 
-use super::web_page::links_of_page;
+use super::web_page::{links_of_page, sitemaps_of_page};
 use super::{Client, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
 use crate::HeaderLink;
 
@@ -133,8 +133,10 @@ pub(super) enum DocumentRole {
     Page {
         /// What it is, for a person, with advice; `None`: a text, or a resource that is not read.
         what: Option<String>,
-        /// The targets of its links.
+        /// The targets of its `resourcesync` links.
         links: Vec<Url>,
+        /// The sitemaps that it names.
+        sitemaps: Vec<Url>,
     },
 }
 
@@ -183,12 +185,17 @@ impl fmt::Display for DocumentRole {
             Self::Page {
                 what: Some(what),
                 links,
-            } if links.is_empty() => f.write_str(what),
-            Self::Page { what, links } => write!(
+                sitemaps,
+            } if links.is_empty() && sitemaps.is_empty() => f.write_str(what),
+            Self::Page {
+                what,
+                links,
+                sitemaps,
+            } => write!(
                 f,
                 "{}; it links to {} documents",
                 what.as_deref().unwrap_or("no document, but a text"),
-                links.len()
+                links.len() + sitemaps.len()
             ),
         }
     }
@@ -224,7 +231,9 @@ impl DocumentRole {
                 change_sets,
                 ..
             } => sum(up) + sum(index) + sum(guesses) + sum(change_sets),
-            Self::Page { links, .. } => sum(links),
+            Self::Page {
+                links, sitemaps, ..
+            } => sum(links) + sum(sitemaps),
         }
     }
 }
@@ -236,13 +245,19 @@ pub(super) async fn examine(
     known: Option<&Validators>,
     limit: u64,
 ) -> Result<(DocumentRole, Validators), DiscoveryError> {
-    let fetched = client.get_document(uri, known, limit).await;
+    let fetched = client
+        .get_document_or_page(uri, known, limit, MAX_PAGE)
+        .await;
     if let Err(FetchError::TooLarge(_)) = fetched {
         // A resource of any length may name its Capability List in a header.
         let links = client.link_header(uri).await.unwrap_or_default();
         let links = links_of(&links, "resourcesync");
         if !links.is_empty() {
-            let page = DocumentRole::Page { what: None, links };
+            let page = DocumentRole::Page {
+                what: None,
+                links,
+                sitemaps: Vec::new(),
+            };
             return Ok((page, Validators::default()));
         }
     }
@@ -287,7 +302,11 @@ fn page(
         let error = error.map_text(|text| document.redaction().redact(text));
         format!("{error}; {advice}")
     });
-    Ok(DocumentRole::Page { what, links })
+    Ok(DocumentRole::Page {
+        what,
+        links,
+        sitemaps: sitemaps_of_page(&text, document.url()),
+    })
 }
 
 /// What to do about something that is no document at all.

@@ -3,12 +3,13 @@
 //! It follows redirects itself, because each hop must pass the guard, and does not decompress, because reqwest does so without
 //! a limit.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_ENCODING, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, COOKIE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use resourcesync::media_type::content_coding;
 use resourcesync::uri::{
@@ -17,6 +18,7 @@ use resourcesync::uri::{
 use resyncd_core::{Now, Redaction, http_form};
 use url::Url;
 
+use super::chain_cookies::ChainCookies;
 use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, NameLookup, system_lookup, trusted_host_of};
 use super::network::HttpNetwork;
@@ -403,6 +405,7 @@ impl Client {
             let mut url = without_userinfo(start.clone());
             url.set_fragment(None);
             let mut is_signed_in = true;
+            let mut cookies = ChainCookies::default();
             for _ in 0..=MOST_REDIRECTS {
                 if url.as_str().len() > self.max_uri_bytes {
                     return Err(FetchError::LongUri);
@@ -440,6 +443,10 @@ impl Client {
                         self.with_headers(request, &url)?
                     }
                     false => request(self.connections.client(route)?, url.clone()),
+                };
+                let request = match cookies.header(&url) {
+                    Some(cookie) => request.header(COOKIE, cookie),
+                    None => request,
                 };
                 let response = match counted {
                     Some(counted) => counted.while_sending(self.send(request)).await,
@@ -485,6 +492,9 @@ impl Client {
                     max_bytes: self.max_uri_bytes,
                 };
                 let next = redirect_target(base, pool, &response)?;
+                if matches!(follow, Follow::All) {
+                    cookies.store(&url, response.headers());
+                }
                 drain(response).await;
                 // A hub must not have the Source's own API called with the credentials for it.
                 let is_sent_on = matches!(follow, Follow::SameMethod);
@@ -670,11 +680,19 @@ async fn drain(mut response: Response) {
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }
 
+/// The text of a header that should be ASCII: UTF-8, or else ISO 8859-1 (RFC 9110, section 5.5).
+fn text_of_header(value: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(value) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => value.iter().copied().map(char::from).collect(),
+    }
+}
+
 fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result<Url, FetchError> {
     let location = response
         .headers()
         .get(LOCATION)
-        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .map(|value| text_of_header(value.as_bytes()))
         .ok_or(FetchError::RedirectWithoutLocation)?;
     let mut next = resolve_reference(base, location.trim()).map_err(|error| match error {
         ReferenceError::TooLong => FetchError::LongUri,
@@ -738,6 +756,36 @@ mod tests {
         assert_eq!(answer.url.as_str(), site.url("/end"));
         let error = get(&client, &site.url("/6")).await.err();
         assert_eq!(error, Some(FetchError::TooManyRedirects));
+    }
+
+    /// As the sites of publishers do that check whether a browser stores cookies.
+    #[tokio::test]
+    async fn cookie_of_a_redirect_is_sent_back_within_its_chain_only() {
+        let site = TestSite::start(|request| match request.header("cookie") {
+            "gate=open" => test_site::ok("content"),
+            "" => {
+                let mut answer = test_site::redirect(302, request.path());
+                let cookie = "gate=open; Path=/; HttpOnly".parse().unwrap();
+                let headers = answer.headers_mut();
+                headers.insert(reqwest::header::SET_COOKIE, cookie);
+                answer
+            }
+            other => test_site::ok(other.to_owned()),
+        })
+        .await;
+        let client = test_site::client();
+        let mut answer = get(&client, &site.url("/article")).await.unwrap();
+        assert_eq!(answer.chunk().await.unwrap().unwrap(), "content");
+        // No redirect, no cookie.
+        let url = Url::parse(&site.url("/other")).unwrap();
+        let asked = client.ask(
+            Pool::Documents,
+            &url,
+            Follow::Never,
+            |_| Ok(()),
+            |http, url| http.get(url),
+        );
+        assert_eq!(asked.await.unwrap().response.status(), 302);
     }
 
     #[tokio::test]
@@ -809,6 +857,28 @@ mod tests {
             answer("../c?d#e").unwrap().as_str(),
             "https://example.com/c?d"
         );
+    }
+
+    #[test]
+    fn redirects_may_lead_to_bytes_that_are_not_ascii() {
+        let target = |location: &[u8]| {
+            let response = axum::http::Response::builder()
+                .status(302)
+                .header("location", location)
+                .body("")
+                .unwrap();
+            let base = Url::parse("https://example.com/a/b").unwrap();
+            redirect_target((&base).into(), Pool::Documents, &Response::from(response)).unwrap()
+        };
+        for (location, expected) in [
+            ("/caf\u{e9}.pdf".as_bytes(), "/caf%C3%A9.pdf"),
+            (b"/caf\xe9.pdf", "/caf%C3%A9.pdf"),
+            (b"/na\xefve?q=\xff", "/na%C3%AFve?q=%C3%BF"),
+            (b"/caf%C3%A9.pdf", "/caf%C3%A9.pdf"),
+        ] {
+            let expected = format!("https://example.com{expected}");
+            assert_eq!(target(location).as_str(), expected);
+        }
     }
 
     #[tokio::test]

@@ -25,8 +25,13 @@ use url::Url;
 use super::capability_list::{DocumentRole, examine};
 use super::{CapabilityList, Client};
 
-/// The usual path of a sitemap, often not listed anywhere.
-const SITEMAP: &str = "/sitemap.xml";
+/// The usual paths of a sitemap, often not listed anywhere.
+const SITEMAPS: [&str; 4] = [
+    "/sitemap.xml",
+    "/sitemap_index.xml",
+    "/wp-sitemap.xml",
+    "/sitemap.xml.gz",
+];
 
 /// The documents that led to the sets of a Source, stored from one discovery to the next so that unchanged ones are not
 /// fetched again. They are few.
@@ -56,8 +61,8 @@ impl Client {
     /// A Capability List as entry point is one set; its siblings are not searched. Sets that fail are in
     /// [`Discovery::failed`], possibly all of them.
     ///
-    /// Without any ResourceSync document, a sitemap is a set: the entry point, those that robots.txt lists, or the one at
-    /// `/sitemap.xml`.
+    /// Without any ResourceSync document, a sitemap is a set: the entry point, those that robots.txt lists, those that the page at the
+    /// entry point links to, or the one at a usual path such as `/sitemap.xml`.
     ///
     /// # Errors
     /// [`DiscoveryError`] if not even the URI of a set is found.
@@ -99,7 +104,7 @@ impl Client {
 
         let known = std::mem::take(&mut cache.last.documents);
         let mut search = Search::new(self, limit, known, followed);
-        let found = search_from(&mut search, starts, at(SITEMAP), &entry).await;
+        let found = search_from(&mut search, starts, SITEMAPS.map(at), &entry).await;
         let found = found.map(|(through, mut discovery)| {
             // Whoever names a site, or a folder, means what it has at the usual places.
             let is_below = entry.path().ends_with('/') && below.contains(&through);
@@ -148,7 +153,7 @@ impl Client {
 async fn search_from(
     search: &mut Search<'_>,
     starts: Vec<(StartPoint, Url)>,
-    sitemap: Url,
+    sitemaps: [Url; SITEMAPS.len()],
     entry: &Url,
 ) -> Result<(Url, Discovery), DiscoveryError> {
     let mut first_error = None;
@@ -167,11 +172,16 @@ async fn search_from(
             break;
         }
     }
-    // A guess: its error is not the reason either.
-    if search.may_try_sitemap()
-        && let Ok(discovery) = search.from(StartPoint::Sitemap, &sitemap).await
-    {
-        return Ok((sitemap, discovery));
+    // Guesses: their errors are not the reason either.
+    let linked = (StartPoint::Page, entry.clone());
+    let usual = sitemaps.map(|sitemap| (StartPoint::Sitemap, sitemap));
+    for (start, uri) in std::iter::once(linked).chain(usual) {
+        if !search.may_try_sitemaps() {
+            break;
+        }
+        if let Ok(discovery) = search.from(start, &uri).await {
+            return Ok((uri, discovery));
+        }
     }
     let error = first_error.unwrap_or_else(|| DiscoveryError::nothing_from(entry));
     search.implied().ok_or(error)

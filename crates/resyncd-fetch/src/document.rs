@@ -3,8 +3,9 @@
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use bytes::Bytes;
-use reqwest::StatusCode;
-use reqwest::header::{ACCEPT_ENCODING, LINK};
+use reqwest::header::{ACCEPT_ENCODING, LINK, TRANSFER_ENCODING};
+use reqwest::{StatusCode, Version};
+use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::BaseUri;
 use resourcesync::{DocumentReader, ReadError, SourceTime};
 use resyncd_core::{Redaction, Validators};
@@ -22,6 +23,9 @@ use crate::{HeaderLink, parse_link_header};
 
 /// How many bytes of a body are collected before they are decompressed and written.
 const BATCH: usize = 256 << 10;
+
+/// How many bytes of a body show whether it can be a document.
+const FIRST_BYTES: usize = 4 << 10;
 
 /// The maximum number of links of all `Link` headers.
 const MAX_LINKS: usize = 100;
@@ -54,6 +58,8 @@ pub struct FetchedDocument {
     len: u64,
     file: SpooledTempFile,
     redaction: Redaction,
+    /// Whether the transport has shown where it ends: it was not cut on its way.
+    is_whole: bool,
 }
 
 impl FetchedDocument {
@@ -95,7 +101,9 @@ impl FetchedDocument {
     /// Reads it from the beginning.
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
         let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
-        DocumentReader::open_sitemap(self.bytes()?, BaseUri { uri, max_bytes })
+        let is_whole = self.is_whole;
+        let reader = DocumentReader::open_sitemap(self.bytes()?, BaseUri { uri, max_bytes })?;
+        Ok(tolerant(reader, is_whole))
     }
 
     /// Whether it is a sitemap in XML: a list of URIs as plain text may be a resource like any other.
@@ -116,7 +124,8 @@ impl FetchedDocument {
             uri: &self.url,
             max_bytes: self.max_uri_bytes,
         };
-        DocumentReader::open_sitemap(bytes, base)
+        let reader = DocumentReader::open_sitemap(bytes, base)?;
+        Ok(tolerant(reader, self.is_whole))
     }
 
     /// Its first bytes as text, if it is not a document. A byte order mark states that they are UTF-16.
@@ -133,6 +142,15 @@ impl FetchedDocument {
     }
 }
 
+/// A reader that tolerates a damaged end where the document came whole.
+fn tolerant<R: BufRead>(reader: DocumentReader<R>, is_whole: bool) -> DocumentReader<R> {
+    if is_whole {
+        reader.tolerating_damaged_end()
+    } else {
+        reader
+    }
+}
+
 impl Client {
     /// Fetches a document, unless it is still the `known` version. Retries temporary errors; returns the error of the last try.
     ///
@@ -143,9 +161,20 @@ impl Client {
         known: Option<&Validators>,
         limit: u64,
     ) -> Result<DocumentAnswer, FetchError> {
+        self.get_document_or_page(uri, known, limit, u64::MAX).await
+    }
+
+    /// As [`get_document`](Self::get_document), but of what is clearly no document only about `page` bytes are read.
+    pub(super) async fn get_document_or_page(
+        &self,
+        uri: &Url,
+        known: Option<&Validators>,
+        limit: u64,
+        page: u64,
+    ) -> Result<DocumentAnswer, FetchError> {
         let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
         self.retry(|| async move {
-            let whole = self.try_document(uri, known, limit);
+            let whole = self.try_document(uri, known, limit, page);
             let done = tokio::time::timeout(longest, whole).await;
             done.unwrap_or(Err(FetchError::Timeout))
         })
@@ -157,6 +186,7 @@ impl Client {
         uri: &Url,
         known: Option<&Validators>,
         limit: u64,
+        page: u64,
     ) -> Result<DocumentAnswer, FetchError> {
         let known = known.filter(|known| !known.is_empty());
         let answer = self
@@ -188,6 +218,9 @@ impl Client {
             return Err(FetchError::TooLarge(SizeLimit::document(limit)));
         }
         let headers = answer.response.headers();
+        let is_whole = answer.response.content_length().is_some()
+            || headers.contains_key(TRANSFER_ENCODING)
+            || answer.response.version() >= Version::HTTP_2;
         let validators = validators_of(headers);
         let last_modified = last_modified(headers);
         let links = headers
@@ -200,7 +233,8 @@ impl Client {
         let url = answer.url.clone();
         // A task of its own is woken for each part that arrives, however short: the caller may be woken at a high price, as the main
         // thread of the program is. Dropping it ends the request.
-        let spooling = AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, is_deflated)));
+        let spooling =
+            AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, page, is_deflated)));
         let spooled = spooling
             .await
             .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
@@ -213,24 +247,34 @@ impl Client {
             len: spooled.len,
             file: spooled.file,
             redaction: self.redaction().clone(),
+            is_whole,
             max_uri_bytes: self.max_uri_bytes(),
         })))
     }
 }
 
 /// Reads a body to its end; a body shorter than announced is an error of the transport. Decompresses and writes on blocking
-/// threads.
+/// threads. Of what is clearly no document, about `page` bytes are enough.
 async fn spool_body(
     mut answer: Answer,
     limit: u64,
+    page: u64,
     is_deflated: bool,
 ) -> Result<Spooled, FetchError> {
     let mut spool = Spool::new(limit, is_deflated);
     let mut batch: Vec<Bytes> = Vec::new();
     let mut batched = 0;
+    let mut first = Vec::new();
+    let mut received = 0;
     while let Some(chunk) = answer.chunk().await? {
         batched += chunk.len();
+        received += chunk.len() as u64;
+        let missing = FIRST_BYTES - first.len();
+        first.extend(chunk.iter().take(missing));
         batch.push(chunk);
+        if received >= page && !is_deflated && !may_be_document(&first) {
+            break;
+        }
         if batched >= BATCH {
             let full = std::mem::take(&mut batch);
             batched = 0;
@@ -238,6 +282,17 @@ async fn spool_body(
         }
     }
     run_blocking(move || spool.add(&batch).and_then(|()| spool.finish())).await
+}
+
+/// Whether a body that begins so can be a document, compressed or not: XML, or a list of URIs.
+fn may_be_document(first: &[u8]) -> bool {
+    // UTF-16 has zeros between the characters.
+    let skipped =
+        |byte: &&u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf\xff\xfe\0".contains(*byte);
+    match first.iter().find(|byte| !skipped(byte)) {
+        Some(b'<' | b'h' | b'H') | None => true,
+        Some(_) => first.starts_with(&GZIP_MAGIC),
+    }
 }
 
 async fn run_blocking<T: Send + 'static>(
@@ -409,6 +464,60 @@ mod tests {
         ] {
             let site = TestSite::start_raw(raw).await;
             assert_eq!(get(&site, "/").await.unwrap_err(), FetchError::CutShort);
+        }
+    }
+
+    #[tokio::test]
+    async fn damaged_end_is_tolerated_only_of_a_body_that_is_known_to_be_whole() {
+        let body = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>/a</loc></url>"#;
+        let length = format!("content-length: {}\r\n", body.len());
+        let chunked = "transfer-encoding: chunked\r\n".to_owned();
+        for (header, is_whole) in [(String::new(), false), (length, true), (chunked, true)] {
+            let framed = match header.starts_with('t') {
+                true => format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
+                false => body.to_owned(),
+            };
+            let site =
+                TestSite::start_raw(format!("HTTP/1.1 200 OK\r\n{header}\r\n{framed}")).await;
+            let mut document = get(&site, "/").await.unwrap();
+            let of_reader = document.reader().unwrap().map(|entry| entry.is_ok());
+            assert_eq!(
+                of_reader.collect::<Vec<_>>().last(),
+                Some(&is_whole),
+                "{header}"
+            );
+            let of_owned = document.into_reader().unwrap().map(|entry| entry.is_ok());
+            assert_eq!(
+                of_owned.collect::<Vec<_>>().last(),
+                Some(&is_whole),
+                "{header}"
+            );
+        }
+    }
+
+    #[test]
+    fn beginning_shows_what_can_not_be_a_document() {
+        for first in [
+            &b"<urlset"[..],
+            b"\n\t <?xml",
+            b"\xef\xbb\xbf<urlset",
+            b"\xff\xfe<\0u\0",
+            b"\xfe\xff\0<\0u",
+            b"https://example.com/",
+            &GZIP_MAGIC,
+            b"",
+            b"  ",
+        ] {
+            assert!(may_be_document(first), "{first:?}");
+        }
+        for first in [
+            &b"%PDF-1.7"[..],
+            b"PK\x03\x04",
+            b"User-agent: *",
+            b"{}",
+            b"\x89PNG",
+        ] {
+            assert!(!may_be_document(first), "{first:?}");
         }
     }
 

@@ -53,6 +53,7 @@
 
 mod capability_list;
 mod certificates;
+mod chain_cookies;
 mod client;
 mod coding;
 mod connections;

@@ -3,7 +3,7 @@
 use std::io::{self, Seek, SeekFrom, Write};
 
 use bytes::Bytes;
-use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::write::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use resourcesync::media_type::GZIP_MAGIC;
 use resyncd_packages::max_expanded;
 use sha2::{Digest as _, Sha256};
@@ -133,7 +133,10 @@ enum Unzip<W: Write> {
         inner: W,
     },
     Plain(W),
-    Gzip(Box<MultiGzDecoder<W>>),
+    /// A member of a gzip file.
+    Gzip(Box<GzDecoder<W>>),
+    /// Behind a member: another one, zeros that fill a block of a tape or a download, or nothing.
+    BehindMember(W),
     Zlib(Box<ZlibDecoder<W>>),
     Deflate(Box<DeflateDecoder<W>>),
     /// After an error, and while the state changes.
@@ -151,7 +154,9 @@ impl<W: Write> Unzip<W> {
 
     fn inner(&mut self) -> Option<&mut W> {
         match self {
-            Self::Start { inner, .. } | Self::Plain(inner) => Some(inner),
+            Self::Start { inner, .. } | Self::Plain(inner) | Self::BehindMember(inner) => {
+                Some(inner)
+            }
             Self::Gzip(decoder) => Some(decoder.get_mut()),
             Self::Zlib(decoder) => Some(decoder.get_mut()),
             Self::Deflate(decoder) => Some(decoder.get_mut()),
@@ -169,7 +174,7 @@ impl<W: Write> Unzip<W> {
                 let deflated = || ContentCoding::Deflate.format(&first);
                 let format = ContentCoding::Gzip.format(&first);
                 *self = match format.or_else(|| is_deflated.then(deflated).flatten()) {
-                    Some(CodedFormat::Gzip) => Self::Gzip(Box::new(MultiGzDecoder::new(inner))),
+                    Some(CodedFormat::Gzip) => Self::Gzip(Box::new(GzDecoder::new(inner))),
                     Some(CodedFormat::Zlib) => Self::Zlib(Box::new(ZlibDecoder::new(inner))),
                     Some(CodedFormat::Deflate) => {
                         Self::Deflate(Box::new(DeflateDecoder::new(inner)))
@@ -185,10 +190,23 @@ impl<W: Write> Unzip<W> {
         }
     }
 
+    fn end_member(&mut self) -> io::Result<()> {
+        if let Self::Gzip(decoder) = std::mem::replace(self, Self::Broken) {
+            *self = Self::BehindMember(decoder.finish()?);
+        }
+        Ok(())
+    }
+
+    fn begin_member(&mut self) {
+        if let Self::BehindMember(inner) = std::mem::replace(self, Self::Broken) {
+            *self = Self::Gzip(Box::new(GzDecoder::new(inner)));
+        }
+    }
+
     fn finish(mut self) -> io::Result<W> {
         self.decide()?;
         match self {
-            Self::Plain(inner) => Ok(inner),
+            Self::Plain(inner) | Self::BehindMember(inner) => Ok(inner),
             Self::Gzip(decoder) => decoder.finish(),
             Self::Zlib(decoder) => decoder.finish(),
             Self::Deflate(decoder) => decoder.finish(),
@@ -216,7 +234,20 @@ impl<W: Write> Write for Unzip<W> {
                 Ok(missing)
             }
             Self::Plain(inner) => inner.write(bytes),
-            Self::Gzip(decoder) => decoder.write(bytes),
+            Self::Gzip(decoder) => match decoder.write(bytes)? {
+                0 if !bytes.is_empty() => {
+                    self.end_member()?;
+                    self.write(bytes)
+                }
+                taken => Ok(taken),
+            },
+            Self::BehindMember(_) => match bytes.iter().take_while(|&&byte| byte == 0).count() {
+                0 if !bytes.is_empty() => {
+                    self.begin_member();
+                    self.write(bytes)
+                }
+                zeros => Ok(zeros),
+            },
             Self::Zlib(decoder) => decoder.write(bytes),
             Self::Deflate(decoder) => decoder.write(bytes),
             Self::Broken => Err(io::ErrorKind::BrokenPipe.into()),
@@ -305,6 +336,25 @@ mod tests {
     fn several_gzip_members_are_one_document() {
         let served = [gzip(b"one "), gzip(b"two")].concat();
         assert_eq!(spool(&served, 7, 100).unwrap(), b"one two");
+    }
+
+    #[test]
+    fn zeros_behind_the_compressed_stream_are_ignored() {
+        let (one, two) = (gzip(b"one "), gzip(b"two"));
+        for zeros in [1, 2, 18, 600] {
+            let padding = vec![0; zeros];
+            for piece in [1, 7, 9999] {
+                let served = [&one[..], &two, &padding].concat();
+                assert_eq!(spool(&served, piece, 100).unwrap(), b"one two", "{zeros}");
+                let twice = [gzip(&served), padding.clone()].concat();
+                assert_eq!(spool(&twice, piece, 100).unwrap(), b"one two", "{zeros}");
+            }
+        }
+        // Anything else is damage.
+        for behind in [&b"x"[..], &[0, 0, b'x']] {
+            let served = [&one[..], behind].concat();
+            assert_eq!(spool(&served, 7, 100).unwrap_err().code(), "bad-gzip");
+        }
     }
 
     proptest! {

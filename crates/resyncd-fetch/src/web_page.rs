@@ -11,12 +11,20 @@ const MAX_LINKS: usize = 20;
 /// The maximum number of sitemaps of a robots.txt.
 const MAX_SITEMAPS: usize = 200;
 
-/// The targets of `<link rel="resourcesync">` in a page, or of the `Sitemap` lines in a robots.txt; the first ones.
+/// The targets of `<link rel="resourcesync">` in a page; the first ones.
 pub(super) fn links_of_page(text: &str, url: &Url) -> Vec<Url> {
+    let links = LinkTags::of(text, url).filter(|link| link.relates("resourcesync"));
+    distinct(links.map(|link| link.href), MAX_LINKS)
+}
+
+/// The sitemaps that a page names: the targets of the `Sitemap` lines in a robots.txt, or of `<link rel="sitemap">` in the head; the
+/// first ones.
+pub(super) fn sitemaps_of_page(text: &str, url: &Url) -> Vec<Url> {
     if url.path().ends_with("/robots.txt") {
         distinct(sitemap_lines(text, url), MAX_SITEMAPS)
     } else {
-        distinct(resourcesync_links(text, url), MAX_LINKS)
+        let links = LinkTags::of_head(text, url).filter(|link| link.relates("sitemap"));
+        distinct(links.map(|link| link.href), MAX_LINKS)
     }
 }
 
@@ -37,7 +45,7 @@ fn distinct(found: impl Iterator<Item = Url>, limit: usize) -> Vec<Url> {
 
 fn sitemap_lines(text: &str, url: &Url) -> impl Iterator<Item = Url> {
     text.trim_start_matches('\u{feff}')
-        .lines()
+        .split(['\r', '\n'])
         .filter_map(|line| line.split_once(':'))
         .filter(|(field, _)| field.trim().eq_ignore_ascii_case("sitemap"))
         .filter_map(move |(_, value)| {
@@ -46,20 +54,17 @@ fn sitemap_lines(text: &str, url: &Url) -> impl Iterator<Item = Url> {
         })
 }
 
-fn resourcesync_links(html: &str, url: &Url) -> impl Iterator<Item = Url> {
-    let links = LinkTags::of(html, url).filter(|link| link.relates("resourcesync"));
-    links.map(|link| link.href)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    fn check(page: &str, text: &str, expected: &[&str]) {
+    type Find = fn(&str, &Url) -> Vec<Url>;
+
+    fn check(find: Find, page: &str, text: &str, expected: &[&str]) {
         let base = Url::parse("http://example.com/a/").unwrap();
-        let found = links_of_page(text, &base.join(page).unwrap());
+        let found = find(text, &base.join(page).unwrap());
         let found: Vec<&str> = found.iter().map(Url::as_str).collect();
         assert_eq!(found, expected, "{text}");
     }
@@ -77,9 +82,10 @@ mod tests {
             "<link rel=resourcesync href=/list.xml><link rel=resourcesync href=/list.xml>",
             "<head><base href='http://example.com/'><link rel=resourcesync href=list.xml>",
         ] {
-            check("page.html", html, list);
+            check(links_of_page, "page.html", html, list);
         }
         check(
+            links_of_page,
             "page.html",
             "<link rel=resourcesync href='../x?a=1&amp;b=2'>",
             &["http://example.com/x?a=1&b=2"],
@@ -96,7 +102,7 @@ mod tests {
             "<linéx",
             "<xéé",
         ] {
-            check("page.html", html, &[]);
+            check(links_of_page, "page.html", html, &[]);
         }
     }
 
@@ -104,19 +110,24 @@ mod tests {
     fn sitemaps_are_found_in_robots_txt() {
         let robots = "User-agent: *\nDisallow: /x\nsitemap : http://example.com/1.xml # one\nSitemap: /2.xml\r\n";
         let expected = ["http://example.com/1.xml", "http://example.com/2.xml"];
-        check("/robots.txt", robots, &expected);
+        check(sitemaps_of_page, "/robots.txt", robots, &expected);
         check(
+            sitemaps_of_page,
             "/robots.txt",
             &format!("\u{feff}{}", "Sitemap: /2.xml"),
             &expected[1..],
         );
-        check("/page.html", robots, &[]);
+        check(sitemaps_of_page, "/page.html", robots, &[]);
+        // The line ends of old Macs.
+        let old = "User-agent: *\rDisallow: /x\rSitemap: http://example.com/1.xml # one\rSitemap: /2.xml\r";
+        check(sitemaps_of_page, "/robots.txt", old, &expected);
     }
 
     proptest! {
         #[test]
         fn arbitrary_text_does_not_panic(text in "(<link|<!--|rel=|href|resourcesync|[<>/='\" \\-é]|.){0,40}") {
-            let _ = links_of_page(&text, &Url::parse("http://example.com/").unwrap());
+            let url = Url::parse("http://example.com/").unwrap();
+            let _ = (links_of_page(&text, &url), sitemaps_of_page(&text, &url));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use resourcesync::media_type::media_type_essence;
 use resourcesync::{Mismatch, Verified, Verifier};
 use resyncd_core::Expected;
@@ -192,7 +192,7 @@ fn decode(
                 input = Box::new(whole);
                 continue;
             }
-            Some(CodedFormat::Gzip) => Box::new(MultiGzDecoder::new(whole)),
+            Some(CodedFormat::Gzip) => Box::new(Members::new(whole)),
             Some(CodedFormat::Zlib) => Box::new(ZlibDecoder::new(whole)),
             Some(CodedFormat::Deflate) => Box::new(DeflateDecoder::new(whole)),
         };
@@ -245,6 +245,47 @@ fn unreadable(error: io::Error) -> DecodeError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let bad = || FetchError::BadGzip(error.to_string());
     DecodeError::Fetch(inner.cloned().unwrap_or_else(bad))
+}
+
+/// Decompresses the members of a gzip file. Zeros behind a member fill a block of a tape or a download, and are ignored.
+struct Members<R> {
+    /// `None` after an error.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Members<R> {
+    fn new(input: R) -> Self {
+        Self {
+            member: Some(GzDecoder::new(input)),
+        }
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut member = self.member.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                self.member = Some(member);
+                return Ok(read);
+            }
+            let input = member.get_mut();
+            let is_end = loop {
+                let available = input.fill_buf()?;
+                let zeros = available.iter().take_while(|&&byte| byte == 0).count();
+                if zeros == 0 {
+                    break available.is_empty();
+                }
+                input.consume(zeros);
+            };
+            if is_end {
+                self.member = Some(member);
+                return Ok(0);
+            }
+            self.member = Some(GzDecoder::new(member.into_inner()));
+        }
+    }
 }
 
 /// An input that counts what was read of it.

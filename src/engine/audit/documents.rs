@@ -336,8 +336,7 @@ impl CapabilityReader<'_> {
             return Ok(());
         };
         let absence = &mut self.read.absence;
-        // A list of URIs as plain text has no end mark: it may be cut short.
-        absence.bad_entries += u64::from(read.summary.is_uri_list());
+        absence.bad_entries += u64::from(read.summary.may_be_cut());
         let at = read.summary.head.md.at;
         let first_page = self.first_page.filter(|_| child.is_page);
         absence.has_moving_pages |= first_page.is_some_and(|first| at.is_none() || at != first);

@@ -155,8 +155,8 @@ pub(in crate::engine) fn expect_capability(
     document: impl Display,
 ) -> Result<(), EngineError> {
     let Some(stated) = &summary.head.md.capability else {
-        return if summary.is_uri_list() && *wanted != Capability::ResourceList {
-            // A URI as plain text states what exists, and nothing else.
+        return if summary.may_be_cut() && *wanted != Capability::ResourceList {
+            // A URI as plain text states what exists, and nothing else; so does a sitemap whose end is damaged.
             Err(EngineError::UriList {
                 document: document.to_string(),
                 wanted: wanted.clone(),

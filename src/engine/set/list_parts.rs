@@ -222,11 +222,10 @@ impl SetState {
         }
         match (changed, part) {
             (Some(ChangedDocument { read, record }), _) => {
-                // A list of URIs as plain text has no end mark: it may be cut short.
                 let bad_entries = read
                     .summary
                     .bad_entries()
-                    .max(u64::from(read.summary.is_uri_list()));
+                    .max(u64::from(read.summary.may_be_cut()));
                 parts.is_of_draft |= read.summary.is_of_draft();
                 let Some(read) = walk.enter(read)? else {
                     parts.bad_index_entries += bad_entries;

@@ -13,6 +13,8 @@ const MOST_ENTRIES: u64 = 50_000;
 #[derive(Default)]
 pub(super) struct Conformance {
     entries: u64,
+    /// Entries with an `rs:md`.
+    described: u64,
     /// Entries without a change time.
     undated: u64,
     /// Whether the first entry declares itself as a list: the document is an index.
@@ -39,6 +41,7 @@ impl Conformance {
         let changed_at = entry.changed_at().or(entry.expires);
         self.holds_lists |= self.entries == 0 && is_list(entry, head);
         self.entries += 1;
+        self.described += u64::from(*md != Metadata::default());
         self.undated += u64::from(changed_at.is_none());
         self.snapshots += u64::from(has_snapshot(md));
         self.intervals += u64::from(has_interval(md));
@@ -57,6 +60,11 @@ impl Conformance {
             changed_at
         });
         self.up_is_below |= head.link("up") == Some(&entry.loc);
+    }
+
+    /// Whether there are entries, and none of them states more than a sitemap can.
+    pub(super) fn has_plain_entries(&self) -> bool {
+        self.entries > 0 && self.described == 0
     }
 
     /// Counts the oddities of the complete document. `is_dialect`: whether it is of version 0.1, which asks for less.

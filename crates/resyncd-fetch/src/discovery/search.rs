@@ -46,7 +46,9 @@ pub(super) enum StartPoint {
     WellKnown,
     /// The site's robots.txt.
     Robots,
-    /// The usual path of a sitemap.
+    /// The sitemaps that the page at the entry point links to.
+    Page,
+    /// A usual path of a sitemap.
     Sitemap,
 }
 
@@ -57,8 +59,8 @@ enum FoundBy {
     Start,
     /// A link.
     Link,
-    /// The site's robots.txt lists it as a sitemap.
-    Robots,
+    /// The site's robots.txt, or the page at the entry point, names it as a sitemap.
+    Sitemap,
     /// It is an entry of a plain sitemap, and guessed to be a Capability List.
     Guess,
 }
@@ -70,8 +72,8 @@ impl FoundBy {
             (Self::Start, StartPoint::Entry) => "entry",
             (Self::Start, StartPoint::WellKnown) => "well-known",
             (Self::Start, StartPoint::Robots) => "robots",
-            (Self::Start, StartPoint::Sitemap) | (Self::Robots, _) => "sitemap",
-            (Self::Link, _) => "link",
+            (Self::Start, StartPoint::Sitemap) | (Self::Sitemap, _) => "sitemap",
+            (Self::Link, _) | (Self::Start, StartPoint::Page) => "link",
             (Self::Guess, _) => "guess",
         }
     }
@@ -139,7 +141,9 @@ pub(super) struct Search<'a> {
     is_given: bool,
     /// The entry point, if it is a Change Set, or may be one: its Sitemap is searched for.
     change_set: Option<EntryChangeSet>,
-    /// robots.txt, or a sitemap that it lists, can't be fetched at the moment.
+    /// The sitemaps that the page at the entry point links to, and the attempt that found it.
+    page_sitemaps: (Vec<Url>, Option<usize>),
+    /// robots.txt, or a sitemap that it or the page lists, can't be fetched at the moment.
     robots_unavailable: bool,
     /// The standalone lists, of the first start point that leads to any.
     standalone: Vec<StandaloneList>,
@@ -177,6 +181,7 @@ impl<'a> Search<'a> {
             is_empty: false,
             is_given: false,
             change_set: None,
+            page_sitemaps: (Vec::new(), None),
             robots_unavailable: false,
             standalone: Vec::new(),
             standalone_start: None,
@@ -230,8 +235,8 @@ impl<'a> Search<'a> {
         self.unreachable
     }
 
-    /// Whether the usual path of a sitemap may be tried: nothing was found, and no failure leaves a doubt.
-    pub(super) fn may_try_sitemap(&self) -> bool {
+    /// Whether sitemaps may be searched for elsewhere: nothing was found, and no failure leaves a doubt.
+    pub(super) fn may_try_sitemaps(&self) -> bool {
         let is_found = match &self.change_set {
             Some(change_set) => change_set.is_found,
             None => !self.standalone.is_empty(),
@@ -278,12 +283,23 @@ impl<'a> Search<'a> {
         let mut first_error = None;
         let mut standalone = Vec::new();
         let failed_before = self.failed.len();
-        let mut next = VecDeque::from([Visit {
-            uri: uri.clone(),
-            hops: 0,
-            found_by: FoundBy::Start,
-            parent: None,
-        }]);
+        let mut next = VecDeque::new();
+        if start == StartPoint::Page {
+            let (sitemaps, parent) = std::mem::take(&mut self.page_sitemaps);
+            next.extend(sitemaps.into_iter().map(|uri| Visit {
+                uri,
+                hops: 1,
+                found_by: FoundBy::Sitemap,
+                parent,
+            }));
+        } else {
+            next.push_back(Visit {
+                uri: uri.clone(),
+                hops: 0,
+                found_by: FoundBy::Start,
+                parent: None,
+            });
+        }
         // Visited only if nothing else leads to a set.
         let mut fallback = VecDeque::new();
         let mut examined = 0;
@@ -301,7 +317,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             if examined == MAX_DOCUMENTS {
-                if found_by == FoundBy::Robots {
+                if found_by == FoundBy::Sitemap {
                     self.failed.push((uri, DiscoveryError::TooManyDocuments));
                 }
                 continue;
@@ -400,18 +416,19 @@ impl<'a> Search<'a> {
                     }
                     fallback.extend(visits(index, FoundBy::Link));
                 }
-                Ok(DocumentRole::Page { links, .. }) => {
+                Ok(DocumentRole::Page {
+                    links, sitemaps, ..
+                }) => {
                     self.linked.extend(links.iter().cloned());
-                    let is_robots = found_by == FoundBy::Start && uri.path() == ROBOTS;
-                    if found_by == FoundBy::Robots && links.is_empty() {
-                        self.failed.push((uri, DiscoveryError::NotASitemap));
+                    if found_by == FoundBy::Sitemap && links.is_empty() {
+                        self.failed.push((uri.clone(), DiscoveryError::NotASitemap));
                     }
-                    let found_by = if is_robots {
-                        FoundBy::Robots
-                    } else {
-                        FoundBy::Link
-                    };
-                    next.extend(visits(links, found_by));
+                    next.extend(visits(links, FoundBy::Link));
+                    if found_by == FoundBy::Start && uri.path() == ROBOTS {
+                        next.extend(visits(sitemaps, FoundBy::Sitemap));
+                    } else if (start, found_by) == (StartPoint::Entry, FoundBy::Start) {
+                        self.page_sitemaps = (sitemaps, attempt);
+                    }
                 }
                 Ok(DocumentRole::NotModified) => {}
                 Err(error) => {
@@ -485,19 +502,19 @@ impl<'a> Search<'a> {
             self.dead_links.push((uri.clone(), error.clone()));
         }
         if !error.is_inconclusive() {
-            if found_by == FoundBy::Robots {
+            if found_by == FoundBy::Sitemap {
                 self.failed.push((uri.clone(), error.clone()));
             }
             return;
         }
         match (start, found_by) {
             (StartPoint::Robots, FoundBy::Start) => self.robots_unavailable = true,
-            (_, FoundBy::Robots) => {
+            (_, FoundBy::Sitemap) => {
                 self.robots_unavailable = true;
                 self.failed.push((uri.clone(), error.clone()));
             }
             // Entries of a sitemap are Capability Lists in place of a Source Description, and hardly elsewhere.
-            (StartPoint::Entry | StartPoint::Robots | StartPoint::Sitemap, FoundBy::Guess) => {}
+            (start, FoundBy::Guess) if start != StartPoint::WellKnown => {}
             _ => self.may_have_documents = true,
         }
     }

@@ -347,3 +347,74 @@ fn a_list_of_uris_is_a_plain_sitemap() {
     // Where a ResourceSync document is expected it is none.
     assert_eq!(read(text).unwrap_err().code(), "not-xml");
 }
+
+/// Reads a document whose end may be damaged; returns the paths of its entries.
+fn read_tolerantly(text: &str) -> Result<(Vec<String>, Oddities), ReadError> {
+    let mut reader = DocumentReader::open(text.as_bytes(), &base())?.tolerating_damaged_end();
+    let mut paths = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        paths.push(entry.loc.path().to_owned());
+    }
+    assert!(reader.next_entry()?.is_none());
+    Ok((paths, reader.oddities().clone()))
+}
+
+#[test]
+fn entries_before_a_damaged_end_of_a_plain_sitemap_are_read() {
+    let begin = r#"<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+        <url><loc>http://example.com/a</loc><lastmod>2024-01-01</lastmod></url>
+        <url><loc>http://example.com/b</loc></url>"#;
+    for end in [
+        "",
+        "\n",
+        "</url",
+        "</urlset",
+        "<url><loc>http://example.com/c",
+        "<url><loc>http://example.com/c</loc>",
+        "\0\0\0",
+        "</urlset>\0\0\0",
+        "</urlset>\n<script>track()</script>",
+        "</urlset><br />\n<b>Notice</b>: Undefined variable $x in sitemap.php",
+        "</urlset>Notice: Undefined variable",
+    ] {
+        let text = format!("{begin}{end}");
+        let (paths, oddities) =
+            read_tolerantly(&text).unwrap_or_else(|error| panic!("{end}: {error}"));
+        assert_eq!(paths, ["/a", "/b"], "{end}");
+        assert_eq!(oddities.count(Oddity::DamagedEnd), 1, "{end}");
+        // What a cut entry names is unknown.
+        let is_cut = end.starts_with("<url>");
+        assert_eq!(oddities.bad_entries(), u64::from(is_cut), "{end}");
+        assert!(read(&text).is_err(), "{end}");
+    }
+    let whole = read_tolerantly(&format!("{begin}</urlset>\n<!-- made in 0.3 s -->\n")).unwrap();
+    assert_eq!(whole.1.count(Oddity::DamagedEnd), 0);
+    // An index, too: what it lists is read.
+    let index = r#"<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+        <sitemap><loc>http://example.com/1.xml</loc></sitemap>"#;
+    assert_eq!(read_tolerantly(index).unwrap().0, ["/1.xml"]);
+}
+
+#[test]
+fn damaged_end_of_anything_else_is_an_error() {
+    let sitemap = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">"#;
+    let entry = "<url><loc>http://example.com/a</loc></url>";
+    let cut = |text: &str| text.replace("</urlset>", "");
+    for text in [
+        cut(&urlset("resourcelist", entry)),
+        cut(&urlset("changelist", entry)),
+        urlset("resourcelist", entry) + "<script/>",
+        // ResourceSync without a capability.
+        format!("<urlset {NAMESPACES}><rs:ln rel='up' href='/up'/>{entry}"),
+        format!("<urlset {NAMESPACES}>{entry}<url><loc>/b</loc><rs:md change='updated'/></url>"),
+        format!("<urlset {NAMESPACES}><url><loc>/b</loc><rs:md capability='changelist'/></url>"),
+        // No entry is sound.
+        sitemap.to_owned(),
+        format!("{sitemap}<url><loc>http://example.com/a</loc>"),
+        format!("{sitemap}</urlset><script/>"),
+        // Damage in the middle.
+        format!("{sitemap}{entry}</url>{entry}</urlset>"),
+    ] {
+        assert!(read_tolerantly(&text).is_err(), "{text}");
+    }
+}

@@ -1,5 +1,7 @@
 //! What a discovery holds is limited, whatever the documents list.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use resyncd_core::{MAX_HUBS, MAX_OFFERS};
 
 use super::*;
@@ -151,4 +153,29 @@ async fn discovery_takes_time_in_proportion_to_the_length() {
             assert!(tries < 8, "shape {n}: {short:?}, then {long:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn long_file_that_is_no_document_is_given_up_at_its_beginning() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = sent.clone();
+    let site = TestSite::start(move |request| {
+        if request.path() != "/film.pdf" {
+            return test_site::status(404);
+        }
+        let count = count.clone();
+        let chunks = (0..1024).map(move |_| {
+            count.fetch_add(64 << 10, Ordering::SeqCst);
+            Ok::<_, std::io::Error>(b"%PDF-1.7".repeat(8 << 10))
+        });
+        let body = axum::body::Body::from_stream(futures_util::stream::iter(chunks));
+        test_site::ok(body)
+    })
+    .await;
+    let entry = Url::parse(&site.url("/film.pdf")).unwrap();
+    let found = test_site::client().discover(&entry, 1 << 30).await;
+    assert_eq!(found.unwrap_err().code(), "no-source-description");
+    // What is on its way is not counted by the client.
+    let sent = sent.load(Ordering::SeqCst);
+    assert!(sent < 32 << 20, "{sent}");
 }

@@ -93,6 +93,61 @@ async fn usual_path_of_a_sitemap_is_tried_last() {
 }
 
 #[tokio::test]
+async fn sitemaps_of_the_usual_generators_are_tried_one_after_the_other() {
+    let places = [
+        "/sitemap.xml",
+        "/sitemap_index.xml",
+        "/wp-sitemap.xml",
+        "/sitemap.xml.gz",
+    ];
+    for (n, place) in places.into_iter().enumerate() {
+        let mut pages = vec![("/", HTML.into()), (place, long())];
+        // An answer of 200 for what does not exist is no sitemap.
+        pages.extend(places[..n].iter().map(|absent| (*absent, HTML.into())));
+        let others = places[n + 1..].iter();
+        pages.extend(others.map(|other| (*other, plain(&["=/other"]))));
+        check_implied(&pages, "/", &[place]).await;
+    }
+    // Which of them is the sitemap is in doubt: the set would be another one tomorrow.
+    let doubtful = [("/sitemap.xml", "503".into()), ("/wp-sitemap.xml", long())];
+    check_nothing(&doubtful, "/", "no-source-description").await;
+}
+
+#[tokio::test]
+async fn sitemap_links_of_the_page_at_the_entry_point_are_followed() {
+    let html = "<html><head><link rel=sitemap type=application/xml href=/maps/1.xml>\
+        <link rel='alternate sitemap' href=/maps/2.xml></head>\
+        <body><link rel=sitemap href=/maps/3.xml>";
+    let pages = [
+        ("/", html.to_owned()),
+        ("/page", html.to_owned()),
+        ("/maps/1.xml", long()),
+        ("/maps/2.xml", plain(&["=/page"])),
+        ("/maps/3.xml", long()),
+        ("/sitemap.xml", long()),
+    ];
+    for entry in ["/", "/page"] {
+        let found = check_implied(&pages, entry, &["/maps/1.xml", "/maps/2.xml"]).await;
+        assert_eq!(found.replaced_entry, None);
+    }
+    // Those of robots.txt come first, and what fails is reported with the others.
+    let mut with_robots = pages.to_vec();
+    with_robots.push(("/robots.txt", "Sitemap: /maps/3.xml".into()));
+    check_implied(&with_robots, "/", &["/maps/3.xml"]).await;
+    let mut dead = pages.to_vec();
+    dead[2].1 = "404".into();
+    let found = check_implied(&dead, "/", &["/maps/2.xml"]).await;
+    assert_eq!(found.failed[0].1.code(), "not-found");
+    // A ResourceSync document is preferred.
+    let mut described = pages.to_vec();
+    described.extend([
+        (WELL, description(&["=/1"])),
+        ("/1", list(&["resourcelist=/list"])),
+    ]);
+    check(&described, "/", &["/1"]).await;
+}
+
+#[tokio::test]
 async fn standalone_resource_list_is_a_set_and_an_index_replaces_its_parts() {
     let part = document("urlset", "resourcelist", &["index=/index", "up=/404"], &[]);
     let index = document("sitemapindex", "resourcelist", &[], &["=/part"]);
@@ -219,7 +274,7 @@ async fn sitemap_that_fails_temporarily_is_reported_with_the_others() {
         ),
         ("/1.xml", "503".into()),
         ("/2.xml", long()),
-        ("/3.xml", long().replace("</urlset>", "")),
+        ("/3.xml", long().replacen("</url>", "", 1)),
     ];
     for entry in ["/", "/robots.txt"] {
         let found = check_implied(&pages, entry, &["/2.xml"]).await;
@@ -228,7 +283,7 @@ async fn sitemap_that_fails_temporarily_is_reported_with_the_others() {
             .iter()
             .map(|(uri, error)| (uri.path(), error.code()))
             .collect();
-        assert_eq!(failed, [("/1.xml", "http-status"), ("/3.xml", "cut-short")]);
+        assert_eq!(failed, [("/1.xml", "http-status"), ("/3.xml", "not-xml")]);
     }
 }
 
