@@ -61,7 +61,8 @@ const MAX_ODD_DOCUMENTS: usize = 50;
 impl Discovery {
     /// Records the oddities of a document above the sets.
     pub(super) fn note_oddities(&mut self, uri: Url, oddities: Oddities) {
-        let is_cut = oddities.count(Oddity::TooManyOffers) > 0;
+        let cut = [Oddity::TooManyOffers, Oddity::DamagedEnd];
+        let is_cut = cut.iter().any(|&oddity| oddities.count(oddity) > 0);
         self.is_uncertain |= is_cut || oddities.damaged_entries() > 0;
         if self.oddities.len() < MAX_ODD_DOCUMENTS {
             self.oddities.push((uri, oddities));

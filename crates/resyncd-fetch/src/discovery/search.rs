@@ -387,6 +387,8 @@ impl<'a> Search<'a> {
                     change_sets,
                     mut oddities,
                 }) => {
+                    self.may_have_documents |=
+                        start == StartPoint::WellKnown && oddities.count(Oddity::DamagedEnd) > 0;
                     // A plain sitemap may stand for the Source Description; other documents belong to a set.
                     if capability.is_none() {
                         self.count_oddities(&uri, &mut oddities);

@@ -12,6 +12,10 @@ fn long() -> String {
     plain(&entries.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
+fn unclosed(document: &str) -> String {
+    document.replace("</urlset>", "")
+}
+
 const HTML: &str = "<html>nothing";
 
 /// Discovery from `entry` ends with exactly these sitemaps as sets.
@@ -204,7 +208,13 @@ async fn sitemap_beside_resourcesync_is_not_a_set() {
         ("/page", HTML.into()),
         ("/1", list(&["changelist=/c"])),
     ];
-    check(&disguised, "/sitemap.xml", &["/1"]).await;
+    let found = check(&disguised, "/sitemap.xml", &["/1"]).await;
+    assert!(!found.is_uncertain);
+    // It may have named others.
+    let mut damaged = disguised.clone();
+    damaged[0].1 = unclosed(&damaged[0].1);
+    let found = check(&damaged, "/sitemap.xml", &["/1"]).await;
+    assert!(found.is_uncertain);
     // The Resource List is the sitemap at the usual path, without links to it.
     let usual = [
         (
@@ -230,6 +240,10 @@ async fn failures_do_not_make_a_site_one_without_resourcesync() {
     let cases = [
         (vec![(WELL, "503".into())], "http-status"),
         (vec![(WELL, cut)], "cut-short"),
+        (
+            vec![(WELL, unclosed(&plain(&["=/page"])))],
+            "no-source-description",
+        ),
         (vec![(WELL, description(&[]))], "no-capability-list"),
         (
             vec![(WELL, plain(&["=/1"])), ("/1", "500".into())],
