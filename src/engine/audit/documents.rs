@@ -18,6 +18,7 @@ use crate::engine::source::discovery::{
     DiscoveredSet, DiscoveredSets, KnownSets, find_sets, had_resourcesync,
 };
 use crate::fetch::{CapabilityList, DiscoveryCache};
+use crate::protocol::Offer;
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, StatementKind};
 
 /// What was read of a Source.
@@ -237,6 +238,12 @@ impl AuditContext {
             walk: DocumentWalk::of(capability.clone()),
             capability: capability.clone(),
             since,
+            is_only_document: list.is_implied()
+                && !list
+                    .capabilities
+                    .iter()
+                    .skip(1)
+                    .any(Offer::is_named_document),
             listed_at: None,
             first_page: None,
             read: CapabilityRead::default(),
@@ -277,6 +284,8 @@ struct CapabilityReader<'a> {
     /// For Resource Lists: the time of the newest one that was read before; an older one is outdated. For Change Lists: older
     /// changes are in the Resource List.
     since: Option<SourceTime>,
+    /// Whether nothing but a Resource List or plain sitemap states anything of the set.
+    is_only_document: bool,
     /// The time of all Resource Lists of an index.
     listed_at: Option<SourceTime>,
     /// What the first page of a list in pages states as its time; `None`: it is not in pages.
@@ -390,7 +399,12 @@ impl CapabilityReader<'_> {
             let kind = if is_listed {
                 let at = stated.unwrap_or_else(|| list.guessed_time(list.summary.newest));
                 self.read.at = [self.read.at, Some(at)].into_iter().flatten().min();
-                StatementKind::ResourceList { at }
+                // As for the daemon, what it states is never older than what is known.
+                let is_newest = self.is_only_document && stated.is_none();
+                let is_newest = is_newest && !self.read.absence.is_of_draft;
+                StatementKind::ResourceList {
+                    at: if is_newest { SourceTime::MAX } else { at },
+                }
             } else {
                 StatementKind::ChangeList {
                     newest_first: list.summary.newest_first,

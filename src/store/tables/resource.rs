@@ -9,7 +9,7 @@ pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::{LocalState, Pending, ResourceUri};
+use resyncd_core::{Decision, LocalState, Pending, ResourceUri, plan_listed};
 use resyncd_mirror::{other_uri_of_plain_path, uris_of_plain_path};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
@@ -23,7 +23,7 @@ use super::values::{
     Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column, content_info,
 };
 use crate::protocol::ServedVersion;
-use crate::store::change::Origin;
+use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 
 /// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
@@ -145,6 +145,18 @@ impl ResourceState {
         self.pending
             .as_ref()
             .filter(|_| !self.is_pending_of_own_list)
+    }
+
+    /// Plans an entry of a list of a set and of the time `at`.
+    pub(in crate::store) fn planned_for_list(
+        &self,
+        set: SetId,
+        at: SourceTime,
+        entry: &Change,
+    ) -> Decision {
+        let pending = self.pending_for_listing();
+        let is_own = self.announced_by == set;
+        plan_listed(&entry.announced(), at, self.known.as_ref(), pending, is_own)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{CheckRules, Decision, LocalState, plan_listed};
+use resyncd_core::{CheckRules, Decision, LocalState};
 use rusqlite::Connection;
 use url::Url;
 
@@ -232,7 +232,7 @@ fn ingest_listed_entry(
         return Ok(EntryOutcome::Known);
     }
     let known = state.known.as_ref();
-    let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
+    let decision = state.planned_for_list(context.set, at, entry);
     // A resource that was deleted after the snapshot is in the list, and does not belong to the set.
     let is_before_deletion =
         |known: &LocalState| known.deleted && known.latest_change() >= Some(at);
