@@ -96,4 +96,4 @@ pub use sequencer::{
 pub use span::Span;
 pub use transport::{Transport, http_form};
 pub use undated::{CheckRules, is_undated, may_have_changed};
-pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo};
+pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, identity};

@@ -45,7 +45,7 @@ fn is_needed(
         return Ok(true);
     };
     let decision = match at {
-        Some(at) => state.planned_for_list(set, at, entry),
+        Some(at) => state.planned_for_list(sql, set, at, entry)?,
         None => plan_change(
             &entry.announced(),
             state.known.as_ref(),
