@@ -124,7 +124,7 @@ fn planning(criterion: &mut Criterion, base: &Url) -> BenchResult<()> {
             bencher.iter(|| {
                 for (entry, known) in listed.iter().zip(known) {
                     let announced = announced(entry, ChangeKind::Created);
-                    black_box(plan_listed(&announced, at, Some(known), None));
+                    black_box(plan_listed(&announced, at, Some(known), None, true));
                 }
             });
         });

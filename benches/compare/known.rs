@@ -388,7 +388,7 @@ fn insert_resources(state: &Path, source: &Source) -> BenchResult<()> {
     )?;
     {
         let mut resource = transaction.prepare(
-            "INSERT INTO resource (id, source, uri, set_id, length, media_type, hashes, lastmod, changed_at, applied_at)
+            "INSERT INTO resource (id, source, identity, set_id, length, media_type, hashes, lastmod, changed_at, applied_at)
              VALUES (?1, ?2, ?3, 1, 1000, x'01', ?4, ?5, ?5, ?5)",
         )?;
         let mut member = transaction

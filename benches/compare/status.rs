@@ -70,7 +70,7 @@ fn insert_tasks(home: &Home, base: &str, tasks: usize) -> BenchResult<()> {
     transaction.execute("INSERT INTO coverage VALUES (1, ?1, ?2)", [i64::MIN, now])?;
     {
         let mut resource = transaction.prepare(
-            "INSERT INTO resource (id, source, uri, set_id, length, media_type, lastmod, changed_at, applied_at)
+            "INSERT INTO resource (id, source, identity, set_id, length, media_type, lastmod, changed_at, applied_at)
              VALUES (?1, ?2, ?3, 1, 1000, x'01', ?4, ?4, ?4)",
         )?;
         let mut member = transaction

@@ -453,18 +453,12 @@ mod tests {
             },
         };
         store.complete(now, Arc::new(vec![failed])).await.unwrap();
-        assert!(
-            store
-                .task_error(NAME, uri.as_str())
-                .await
-                .unwrap()
-                .is_some()
-        );
+        assert!(store.task_error(NAME, &uri).await.unwrap().is_some());
 
         let source = Source::new(NAME, url, folder.path().join("mirror"));
         let config = Config::new(folder.path(), vec![source]);
         run_once(&config, &store, Listing).await;
-        let error = store.task_error(NAME, uri.as_str()).await.unwrap();
+        let error = store.task_error(NAME, &uri).await.unwrap();
         assert_eq!(error, None);
         let listed = ResourceUri::parse("https://example.org/listed").unwrap();
         assert!(store.resource(&listed).await.unwrap().is_some());

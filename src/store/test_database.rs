@@ -25,7 +25,8 @@ impl TestDatabase {
     ) {
         let set = "INSERT OR IGNORE INTO source_set (id, source, capability_list) VALUES (1, ?1, 'http://a.example/')";
         self.0.execute(set, [source]).unwrap();
-        let resource = "INSERT OR IGNORE INTO removed_resource (id, uri, last) VALUES (-1, 'http://a.example/a', 1 << 62)";
+        let resource = "INSERT OR IGNORE INTO removed_resource (id, identity, uri, last)
+            VALUES (-1, '//a.example/a', 'http://a.example/a', 1 << 62)";
         self.0.execute(resource, []).unwrap();
         for applied_at in applied_at {
             let entry = "INSERT INTO feed (applied_at, set_id, resource_id, change, path, origin)

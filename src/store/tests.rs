@@ -22,6 +22,7 @@ mod repeated_deliveries;
 mod reports;
 mod shared;
 mod size;
+mod spellings;
 mod superseded;
 mod synced_until;
 mod tasks;

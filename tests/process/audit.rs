@@ -9,7 +9,7 @@ use resyncd_testkit::{Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
 use crate::support::process::{Home, command, signal, text, wait_for_exit};
-use crate::support::{SET, files, path_of, resources, soon};
+use crate::support::{SET, files, only_pages, path_of, resources, soon};
 
 mod absence;
 mod database;
@@ -85,6 +85,50 @@ fn assert_found(output: &Output, status: i32, expected: &[&str]) {
 fn sync(home: &Home) {
     let output = home.run_command(&["sync"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+/// A file that was restored with its former time, or all times once their zone is corrected.
+#[tokio::test(flavor = "multi_thread")]
+async fn lastmod_that_moves_back_is_a_change() {
+    for has_time in [false, true] {
+        let source = SampleSource::start(only_pages()).await.unwrap();
+        let put = |at: &str, lastmods: [&str; 2], bytes: &str| {
+            let head = match has_time {
+                true => format!("<rs:md capability=\"resourcelist\" at=\"2026-02-0{at}\"/>"),
+                false => String::new(),
+            };
+            let mut list = format!(
+                "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+                 xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{head}"
+            );
+            for (page, lastmod) in ["/a", "/b"].into_iter().zip(lastmods) {
+                list += &format!("<url><loc>{page}</loc><lastmod>{lastmod}</lastmod></url>");
+            }
+            source.put_document("/sitemap.xml", "application/xml", list + "</urlset>");
+            source.put_document("/a", "text/plain", bytes.to_owned());
+        };
+        let (early, late) = ("2026-01-02T00:00:00Z", "2026-01-02T09:00:00Z");
+        put("1", [late, late], "new");
+        source.put_document("/b", "text/plain", "b".to_owned());
+        let home = Home::new(&format!("{}sitemap.xml", source.url()), "");
+        sync(&home);
+        put("2", [early, early], "restored");
+        assert_found(
+            &home.run_command(&["audit", "--json"]),
+            1,
+            &["altered a lastmod", "altered b lastmod"],
+        );
+        sync(&home);
+        let a = path_of(&source.base().join("/a").unwrap());
+        let found = fs::read_to_string(home.mirror.join(a)).unwrap();
+        assert_eq!(found, "restored", "{has_time}");
+        assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
+        let unchanged = source.hits_not_modified("/b");
+        assert_eq!(unchanged, 1, "it is asked for with its validators");
+        put("3", [early, early], "restored");
+        sync(&home);
+        assert_eq!(source.hits_not_modified("/b"), unchanged, "once");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

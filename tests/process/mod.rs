@@ -11,6 +11,7 @@ mod http2;
 mod logs;
 mod related;
 mod reload;
+mod spellings;
 mod start;
 mod sync;
 mod versions;

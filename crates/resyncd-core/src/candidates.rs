@@ -105,7 +105,10 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
     let originals = targets(uri, expected, links, VIA, MAX_ORIGINALS).into_iter();
     let originals = originals.filter(|original| !original.expected.content.hashes.is_empty());
     for candidate in mementos.chain(unverifiable).chain(originals) {
-        if candidates.iter().all(|known| known.uri != candidate.uri) {
+        if candidates
+            .iter()
+            .all(|known| known.uri.url() != candidate.uri.url())
+        {
             candidates.push(candidate);
         }
     }
@@ -158,7 +161,9 @@ fn targets(
         let Ok(target) = ResourceUri::try_from(link.href.clone()) else {
             continue;
         };
-        if target == *uri || targets.iter().any(|known| known.uri == target) {
+        // Another spelling of its URI is another place.
+        let is_known = |known: &ResourceUri| known.url() == target.url();
+        if is_known(uri) || targets.iter().any(|known| is_known(&known.uri)) {
             continue;
         }
         targets.extend(expected.of_target(link).map(|expected| Candidate {

@@ -109,7 +109,7 @@ pub use sequencer::{
 pub use span::Span;
 pub use transport::{Transport, http_form};
 pub use undated::{CheckRules, is_undated, may_have_changed};
-pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo};
+pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, identity};
 pub use validators::{ServedVersion, Validators};
 pub use version_name::{Memento, parse_version_name, version_name};
 pub use visible_text::{one_line, visible_json};

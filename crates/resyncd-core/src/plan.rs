@@ -132,6 +132,16 @@ impl LocalState {
         announced.changed_at.is_some() && announced.changed_at <= self.answered_until
     }
 
+    /// Whether a newer list states no other last modification than what is known. An earlier one is another one: a file may have been
+    /// restored with its former time, or all times corrected.
+    fn has_lastmod_of(&self, listed: &Announced<'_>) -> bool {
+        // The time of a change stands for the modification that it does not state.
+        let has_change_time = self.kind.is_some() || self.lastmod.is_none();
+        listed.lastmod.is_none()
+            || listed.lastmod == self.lastmod
+            || (has_change_time && listed.lastmod == self.changed_at)
+    }
+
     /// Whether a list of the time `at` names a resource that was deleted because only a hub has stated so, and that was not changed
     /// since, while every change until then is known. `covered`: the end of the unbroken coverage.
     #[must_use]
@@ -345,13 +355,15 @@ pub fn ends_listed(
 }
 
 /// Plans an entry of a Resource List of the time `at`. A task that comes from an earlier list is not passed as `pending`: the
-/// newer list replaces it.
+/// newer list replaces it. `is_own`: whether the set of the list has announced what is known. Another set may state another last
+/// modification: then only a later one is news.
 #[must_use]
 pub fn plan_listed(
     announced: &Announced<'_>,
     at: SourceTime,
     known: Option<&LocalState>,
     pending: Option<&Pending>,
+    is_own: bool,
 ) -> Decision {
     let update = pending.filter(|pending| pending.kind != ChangeKind::Deleted);
     // An entry that is dated later than what is known is news, whatever time the list states for itself.
@@ -375,12 +387,11 @@ pub fn plan_listed(
     let (same, proven) = match known.file().compare(announced.content) {
         ContentMatch::Same => (true, true),
         ContentMatch::Different => (false, true),
+        ContentMatch::Unknown if is_own => (known.has_lastmod_of(announced), false),
         ContentMatch::Unknown => {
             let seen = known.lastmod.max(known.changed_at);
-            (
-                announced.lastmod.is_none() || announced.lastmod <= seen,
-                false,
-            )
+            let is_later = announced.lastmod > seen;
+            (!is_later, false)
         }
     };
     match update {

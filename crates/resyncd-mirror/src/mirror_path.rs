@@ -1,6 +1,7 @@
 //! CORE: the path of a resource's file in the mirror.
 //!
-//! The mapping is pure: a URI always has the same [plain path](plain_path) and the same [made path](made_path). Which of the two a
+//! The mapping is pure: a URI always has the same [plain path](plain_path) and the same [made path](made_path), and so has any other
+//! spelling that [identifies](resyncd_core::identity) the same resource. Which of the two a
 //! resource has is decided three times, each time by a function of this file, which knows neither files nor tables. Who calls it
 //! states what is in the way:
 //!
@@ -13,9 +14,9 @@
 //!
 //! All others use the recorded path. The tables leave it out where it is the plain one.
 //!
-//! Invariants: every path is below the mirror and outside its staged files; no name is longer than 255 bytes; two URIs of one
-//! scheme never share a path. The percent-encoding of a URI is preserved: nothing is decoded, so that nothing can become a
-//! `/` or a `..`.
+//! Invariants: every path is below the mirror and outside its staged files; no name is longer than 255 bytes; two resources of one
+//! scheme never share a path. The percent-encoding of a URI is preserved: only letters, digits, `-`, `.`, `_` and `~` are decoded, so that
+//! nothing can become a `/`. What could become a `..` is one for the parser of the URI already.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -23,7 +24,7 @@ use std::fmt::{self, Write};
 use resourcesync::uri::has_userinfo;
 use resyncd_core::ResourceUri;
 use sha2::{Digest, Sha256};
-use url::Position;
+use url::{Position, Url};
 
 /// The maximum length of a name in a file system, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -135,11 +136,11 @@ fn name_fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The readable path: the host, then the path of the URI as it is written.
+/// The readable path: the host, then the path of the URI with normalized percent-encoding.
 ///
 /// A final `/` becomes `/%index`; a query becomes part of the last name, as `%3F` and the query with its `/` as `%2F`. `None`
 /// where that would be ambiguous or invalid: then [`made_path`] is used. The scheme is not part of the path, so that an http
-/// and an https URI may share it; if both are stored, one of them needs the made path.
+/// and an https URI of one host and port that is the default of neither may share it; if both are stored, one of them needs the made path.
 ///
 /// The database has only the paths that are not plain: the plain path of a URI never changes.
 #[must_use]
@@ -154,7 +155,13 @@ pub fn is_plain_path(path: &str, uri: &ResourceUri) -> bool {
 
 /// The text of the plain path: of most URIs it is a part of their own.
 fn plain_text(uri: &ResourceUri) -> Option<Cow<'_, str>> {
-    let url = uri.url();
+    match uri.normalized() {
+        Cow::Borrowed(url) => plain_text_of(url),
+        Cow::Owned(url) => Some(Cow::Owned(plain_text_of(&url)?.into_owned())),
+    }
+}
+
+fn plain_text_of(url: &Url) -> Option<Cow<'_, str>> {
     // `user@host` and `host` must not share a path.
     if has_userinfo(url) {
         return None;
@@ -187,7 +194,7 @@ fn plain_text(uri: &ResourceUri) -> Option<Cow<'_, str>> {
     path_fault(&text).is_none().then_some(text)
 }
 
-/// The URIs whose plain path this is: at most one of each scheme.
+/// URIs of the resources whose plain path this is: at most one of each scheme, and one if its port is the default.
 #[must_use]
 pub fn uris_of_plain_path(path: &str) -> Vec<ResourceUri> {
     let Some((authority, names)) = path.split_once('/') else {
@@ -206,32 +213,35 @@ pub fn uris_of_plain_path(path: &str) -> Vec<ResourceUri> {
         ResourceUri::parse(&format!("{scheme}://{authority}/{segments}{query}")).ok()
     });
     // What is no plain path may look like one.
-    uris.filter(|uri| is_plain_path(path, uri)).collect()
+    let mut uris: Vec<_> = uris.filter(|uri| is_plain_path(path, uri)).collect();
+    uris.dedup();
+    uris
 }
 
-/// The text of the only other URI that may have the same plain path as one that has it: that of the other scheme. There may be no such
-/// URI.
+/// The [identity](resyncd_core::identity) of the only other resource that may have the same plain path as one that has it: that of the
+/// other scheme, if the port is the default of neither. There may be no such resource.
 #[must_use]
-pub fn other_uri_of_plain_path(uri: &ResourceUri) -> String {
-    let uri = uri.as_str();
-    match uri.strip_prefix("http:") {
+pub fn other_of_plain_path(uri: &ResourceUri) -> Option<String> {
+    uri.url().port()?;
+    let identity = uri.identity();
+    Some(match identity.strip_prefix("http:") {
         Some(rest) => format!("https:{rest}"),
-        None => uri.replacen("https:", "http:", 1),
-    }
+        None => identity.replacen("https:", "http:", 1),
+    })
 }
 
-/// The path of a resource whose plain path is unavailable: `<host>/%made/<2 hex>/<SHA-256 of the URI>-<name>`.
+/// The path of a resource whose plain path is unavailable: `<host>/%made/<2 hex>/<SHA-256 of its identity>-<name>`.
 ///
-/// The digest covers the complete URI with its scheme. The name at the end is for readability only, and may be absent. No
-/// plain path begins like this.
+/// The [identity](resyncd_core::identity) is the complete URI, with its scheme unless the port is the default one. The name at the end is
+/// for readability only, and may be absent. No plain path begins like this.
 #[must_use]
 pub fn made_path(uri: &ResourceUri) -> MirrorPath {
     let mut digest = String::with_capacity(64);
-    for byte in Sha256::digest(uri.as_str().as_bytes()) {
+    for byte in Sha256::digest(uri.identity().as_bytes()) {
         write!(digest, "{byte:02x}").expect("writing to a string does not fail");
     }
     let mut path = format!("{}/{}/{digest}", made_folder(uri), &digest[..2]);
-    if let Some(name) = readable_name(uri) {
+    if let Some(name) = readable_name(&uri.normalized()) {
         path.push('-');
         path.push_str(&name);
     }
@@ -250,8 +260,8 @@ pub fn made_folder(uri: &ResourceUri) -> String {
 }
 
 /// The end of the last segment that is not empty, with characters that are safe in shells and file systems.
-fn readable_name(uri: &ResourceUri) -> Option<String> {
-    let mut segments = uri.url().path_segments()?;
+fn readable_name(url: &Url) -> Option<String> {
+    let mut segments = url.path_segments()?;
     let segment = segments.rfind(|segment| !segment.is_empty())?;
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     // The end has the extension.
@@ -334,11 +344,21 @@ mod tests {
             ("http://example.com/a\\b", "example.com/a/b"),
             ("http://example.com/b/%made/c", "example.com/b/%made/c"),
             ("http://example.com/a%index", "example.com/a%index"),
+            ("https://example.com/a", "example.com/a"),
+            (
+                "http://example.com/%7ea%2fb?%41%2d",
+                "example.com/~a%2Fb%3FA-",
+            ),
         ] {
             check(uri, Some(path));
             let of_path = uris_of_plain_path(path);
             let schemes = of_path.iter().map(|uri| uri.url().scheme());
-            assert_eq!(schemes.collect::<Vec<_>>(), ["http", "https"], "{uri}");
+            let expected = match path.contains(":8080") {
+                true => vec!["http", "https"],
+                false => vec!["http"],
+            };
+            assert_eq!(schemes.collect::<Vec<_>>(), expected, "{uri}");
+            assert!(of_path.contains(&self::uri(uri)), "{uri}");
         }
         // A port is part of the path where it is not the default of the scheme.
         let of_path = uris_of_plain_path("example.com:443/a");
@@ -355,6 +375,8 @@ mod tests {
             "example.com/",
             "example.com/a//b",
             "example.com/%3F%3f",
+            "example.com/%7Ea",
+            "example.com/%2f",
             "example.com/a b",
             "EXAMPLE.com/a",
             "example.com/%made",
@@ -402,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn made_paths_distinguish_schemes_and_are_readable() {
+    fn made_paths_distinguish_resources_and_are_readable() {
         let path = made_path(&uri("http://example.com/a//name%20of.tar.gz?x"));
         let (digest, name) = path.name().split_once('-').unwrap();
         assert_eq!((digest.len(), name), (64, "name_20of.tar.gz"));
@@ -410,10 +432,14 @@ mod tests {
             path.folder(),
             format!("example.com/%made/{}", &digest[..2]).as_str()
         );
-        assert_ne!(
-            made_path(&uri("http://example.com/a")),
-            made_path(&uri("https://example.com/a"))
-        );
+        for (one, other, are_equal) in [
+            ("http://h:8080/a", "https://h:8080/a", false),
+            ("http://h/a", "https://h/a", true),
+            ("http://h/%7ea//b", "https://h/~a//b", true),
+        ] {
+            let [one, other] = [one, other].map(|text| made_path(&uri(text)));
+            assert_eq!(one == other, are_equal, "{one} {other}");
+        }
         let nameless = made_path(&uri("http://example.com/"));
         assert_eq!(nameless.name().len(), 64);
     }
@@ -493,7 +519,7 @@ mod tests {
         prop_oneof![
             4 => prop::sample::select(vec![
                 "a", "b", "%", "%2", "%3", "F", "f", "%3F", "%3f", "%2F", "%2f", "%index", "%made", "%host", "index",
-                ".", "..", "%2e", "/", "/", "/", "?", "?", "\\", "é", " ", "%25", "%00", "\u{1}", "-", "@", ":", "#",
+                ".", "..", "%2e", "/", "/", "/", "?", "?", "\\", "é", " ", "%25", "%00", "\u{1}", "-", "@", ":", "#", "%7E", "~", "%2d",
             ]).prop_map(str::to_owned),
             1 => "[ -~]{0,4}",
             1 => (1..300_usize).prop_map(|n| "n".repeat(n)),
@@ -505,9 +531,12 @@ mod tests {
             "h", "h:8080", "u@h", ".resyncd", "..", ".", "[::1]", "h/%made",
         ];
         let pieces = prop::collection::vec(piece(), 0..8);
-        (prop::sample::select(hosts.to_vec()), pieces).prop_map(|(host, pieces)| {
-            ResourceUri::parse(&format!("http://{host}/{}", pieces.concat())).ok()
-        })
+        let schemes = prop::sample::select(vec!["http", "https"]);
+        (schemes, prop::sample::select(hosts.to_vec()), pieces).prop_map(
+            |(scheme, host, pieces)| {
+                ResourceUri::parse(&format!("{scheme}://{host}/{}", pieces.concat())).ok()
+            },
+        )
     }
 
     proptest! {
@@ -522,16 +551,18 @@ mod tests {
                 for path in [plain_path(&uri), Some(made_path(&uri))].into_iter().flatten() {
                     prop_assert_eq!(MirrorPath::parse(path.as_str()), Ok(path.clone()));
                     prop_assert!(path.as_str().split('/').all(|name| name.len() <= 255));
+                    let is_made = path == made_path(&uri);
                     let owner = owners.entry(path).or_insert_with(|| uri.clone());
-                    prop_assert_eq!(&*owner, &uri);
+                    let is_other = other_of_plain_path(&uri).is_some_and(|other| owner.identity() == other);
+                    prop_assert!(*owner == uri || is_other && !is_made, "{} {}", owner, uri);
                 }
                 prop_assert_ne!(plain_path(&uri), Some(made_path(&uri)));
                 if let Some(plain) = plain_path(&uri) {
                     let of_path = uris_of_plain_path(plain.as_str());
                     prop_assert!(of_path.contains(&uri));
                     for other in of_path.iter().filter(|other| **other != uri) {
-                        prop_assert_eq!(other.as_str(), other_uri_of_plain_path(&uri));
-                        prop_assert_eq!(other_uri_of_plain_path(other), uri.as_str());
+                        prop_assert_eq!(Some(other.identity().into_owned()), other_of_plain_path(&uri));
+                        prop_assert_eq!(other_of_plain_path(other), Some(uri.identity().into_owned()));
                     }
                 }
             }

@@ -1391,7 +1391,7 @@ mod tests {
                 assert!(publishing.is_applied(path).await, "{fatal}: {path}");
             }
             let store = &publishing.source.store;
-            let error = store.task_error(NAME, uri(fatal).as_str()).await.unwrap();
+            let error = store.task_error(NAME, &uri(fatal)).await.unwrap();
             assert_eq!(error.unwrap().0, "panicked", "{fatal}");
             assert_eq!(publishing.source.context.progress.counts().failed, 1);
             publishing.end().await;

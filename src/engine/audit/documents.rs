@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use resourcesync::{Capability, Oddities, Oddity, SourceTime};
-use resyncd_core::{AbsenceFacts, AbsenceProof};
+use resyncd_core::{AbsenceFacts, AbsenceProof, Offer};
 use resyncd_fetch::{CapabilityList, DiscoveryCache};
 use url::Url;
 
@@ -237,6 +237,12 @@ impl AuditContext {
             walk: DocumentWalk::of(capability.clone()),
             capability: capability.clone(),
             since,
+            is_only_document: list.is_implied()
+                && !list
+                    .capabilities
+                    .iter()
+                    .skip(1)
+                    .any(Offer::is_named_document),
             listed_at: None,
             first_page: None,
             read: CapabilityRead::default(),
@@ -277,6 +283,8 @@ struct CapabilityReader<'a> {
     /// For Resource Lists: the time of the newest one that was read before; an older one is outdated. For Change Lists: older
     /// changes are in the Resource List.
     since: Option<SourceTime>,
+    /// Whether nothing but a Resource List or plain sitemap states anything of the set.
+    is_only_document: bool,
     /// The time of all Resource Lists of an index.
     listed_at: Option<SourceTime>,
     /// What the first page of a list in pages states as its time; `None`: it is not in pages.
@@ -389,7 +397,12 @@ impl CapabilityReader<'_> {
             let kind = if is_listed {
                 let at = stated.unwrap_or_else(|| list.guessed_time(list.summary.newest));
                 self.read.at = [self.read.at, Some(at)].into_iter().flatten().min();
-                StatementKind::ResourceList { at }
+                // As for the daemon, what it states is never older than what is known.
+                let is_newest = self.is_only_document && stated.is_none();
+                let is_newest = is_newest && !self.read.absence.is_of_draft;
+                StatementKind::ResourceList {
+                    at: if is_newest { SourceTime::MAX } else { at },
+                }
             } else {
                 StatementKind::ChangeList {
                     newest_first: list.summary.newest_first,

@@ -247,10 +247,11 @@ impl RepairJob<'_> {
                 FindingKind::Unreachable | FindingKind::Unknown => false,
             };
             let is_mended = finding.outcome == FindingOutcome::Repaired;
-            let Some(uri) = finding.uri.as_deref().filter(|_| had_task && !is_mended) else {
+            let uri = finding.uri.as_deref().filter(|_| had_task && !is_mended);
+            let Some(uri) = uri.and_then(|uri| ResourceUri::parse(uri).ok()) else {
                 continue;
             };
-            match store.task_error(source, uri).await? {
+            match store.task_error(source, &uri).await? {
                 Some((code, message)) => failed.push(Finding {
                     kind: match finding.kind {
                         FindingKind::Extra => FindingKind::Extra,

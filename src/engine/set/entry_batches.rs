@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Entry, SourceTime};
-use resyncd_core::{NewsFilter, is_plausible};
+use resyncd_core::{NewsFilter, ResourceUri, identity, is_plausible};
 use resyncd_fetch::{FetchedDocument, OwnedReader};
 use url::Url;
 
@@ -190,9 +190,9 @@ struct NewsSelection {
     /// Where the newest entry comes first: the time of the entry before, and the resources that entries of that time named. Of
     /// entries with one time the later one counts, and that is the one that is read first.
     moment: Option<SourceTime>,
-    seen: HashSet<Url>,
+    seen: HashSet<String>,
     /// The overtaken changes. Of those of a resource only the last one of the document counts.
-    overtaken: BTreeMap<Url, ListedChange>,
+    overtaken: BTreeMap<ResourceUri, ListedChange>,
     /// Those whose time was covered before.
     late_news: LateNews,
     /// After the last entry: what was not ingested yet.
@@ -242,7 +242,6 @@ impl NewsSelection {
             }
             // What has no time is not, other than in a notification: a list that is open has no end, and it may be the newest change of it.
             if self.filter.is_overtaken(changed_at) {
-                let loc = entry.loc.clone();
                 let change = change_of(&context.source, entry, changed_at);
                 let overtaken = |change| Change {
                     overtaken: true,
@@ -251,7 +250,8 @@ impl NewsSelection {
                 if let Some(change) = change {
                     changes.extend(only_version(&change).map(|version| (version, None)));
                     check_remembered(self.overtaken.len())?;
-                    self.overtaken.insert(loc, (overtaken(change), path));
+                    self.overtaken
+                        .insert(change.uri.clone(), (overtaken(change), path));
                 }
                 continue;
             }
@@ -313,6 +313,6 @@ impl NewsSelection {
             self.seen.clear();
             self.moment = changed_at;
         }
-        changed_at.is_some() && !self.seen.insert(loc.clone())
+        changed_at.is_some() && !self.seen.insert(identity(loc).into_owned())
     }
 }

@@ -7,9 +7,8 @@ use std::collections::{HashMap, VecDeque};
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Entry, ReadError, SourceTime};
-use resyncd_core::{Selection, Standing};
+use resyncd_core::{Selection, Standing, identity};
 use resyncd_fetch::OwnedReader;
-use url::Url;
 
 use super::changes::note_expiry;
 
@@ -93,8 +92,8 @@ pub(super) fn drop_ended(entries: &mut Vec<Entry>, newest_first: bool, selection
     if entries.len() < 2 || !entries.iter().any(is_unselected) {
         return;
     }
-    let key = |entry: &Entry| (entry.loc.clone(), entry.changed_at());
-    let mut ends: HashMap<(Url, Option<SourceTime>), bool> = HashMap::new();
+    let key = |entry: &Entry| (identity(&entry.loc).into_owned(), entry.changed_at());
+    let mut ends: HashMap<(String, Option<SourceTime>), bool> = HashMap::new();
     for entry in &*entries {
         let ends_unselected = ends.entry(key(entry));
         match newest_first {

@@ -8,6 +8,7 @@ use reqwest::header::{
 use resourcesync::{
     Algorithm, Capability, ChangeKind, Digest, Entry, Head, Link, Root, write_document,
 };
+use resyncd_core::ResourceUri;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -33,6 +34,8 @@ pub(super) enum Target {
 impl Target {
     /// What a URI leads to.
     pub(super) fn of(url: &Url) -> Option<Self> {
+        let uri = ResourceUri::try_from(url.clone()).ok()?;
+        let url = uri.normalized();
         let path: Vec<&str> = url.path_segments()?.collect();
         match path[..] {
             [".well-known", "resourcesync"] => Some(Self::Description),
@@ -90,6 +93,13 @@ impl Target {
         Url::parse(BASE).unwrap().join(&path).unwrap()
     }
 
+    /// Its URI, written in another way: by https, and with a letter that is escaped.
+    pub(super) fn respelled(self) -> Url {
+        let uri = self.url().to_string();
+        let uri = uri.replacen("http://", "https://", 1);
+        Url::parse(&uri.replacen("/resource/", "/re%73ource/", 1)).unwrap()
+    }
+
     /// The set and the document that a fault may concern.
     pub(super) fn place(self) -> Option<(SetNo, SimulatedDocument)> {
         match self {
@@ -103,9 +113,9 @@ impl Target {
     /// The resource of that URI.
     pub(super) fn resource(uri: &str) -> ResourceNo {
         // Not parsed as a URI: this runs for each row after each commit.
-        let path = uri.strip_prefix(BASE).unwrap_or_default();
-        let number = path.strip_prefix("resource/").map(str::parse);
-        match number {
+        let path = uri.split_once("://source.example/");
+        let number = path.and_then(|(_, path)| path.split_once('/'));
+        match number.map(|(_, number)| number.parse()) {
             Some(Ok(number)) => number,
             _ => panic!("{uri} is no resource"),
         }
@@ -134,7 +144,12 @@ pub(super) fn notification(source: &Source, sent: &Notification, form: Form) -> 
         Content::Changes { interval, entries } => {
             let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
             (head.md.from, head.md.until) = interval.unzip();
-            let entries: Vec<Entry> = entries.iter().map(|entry| change(source, entry)).collect();
+            let mut entries: Vec<Entry> =
+                entries.iter().map(|entry| change(source, entry)).collect();
+            for entry in &mut entries {
+                // Who may not speak for the Source has nothing requested at another origin.
+                entry.loc.set_scheme("http").unwrap();
+            }
             write_document(&head, &entries)
         }
         Content::Framework(capability, at) => {
@@ -510,7 +525,12 @@ fn change_list_index(source: &Source, set: SetNo) -> Vec<u8> {
 
 /// The entry of a change.
 pub(super) fn change(source: &Source, change: &Change) -> Entry {
-    let mut entry = Entry::new(Target::Resource(change.resource).url());
+    let target = Target::Resource(change.resource);
+    let uri = match source.habits.respells {
+        true => target.respelled(),
+        false => target.url(),
+    };
+    let mut entry = Entry::new(uri);
     entry.md.change = Some(change.kind);
     entry.md.datetime = Some(change.at).filter(|_| !source.habits.undated);
     if change.kind != ChangeKind::Deleted {

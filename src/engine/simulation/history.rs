@@ -188,10 +188,11 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
         (1..=2_usize, any::<bool>(), boundary, any::<bool>()),
         (overlap, change_lists, rarely(), often, clock_ahead),
         (parts, part_form, prop::bool::weighted(0.1), validators),
+        prop::bool::weighted(0.25),
         (offered_first, faulty_first),
         (dumps(), dumps(), any::<bool>()),
     )
-        .prop_map(|(first, second, third, fourth, fifth)| {
+        .prop_map(|(first, second, third, respells, fourth, fifth)| {
             let (sets, whole_seconds, boundary, hashes) = first;
             let (overlap, change_lists, newest_first, lists_say_from, clock_ahead) = second;
             let (parts, part_form, undated, validators) = third;
@@ -217,6 +218,7 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
                 },
                 manifest_copies,
                 undated,
+                respells,
                 validators,
                 offered_first,
                 faulty_first,

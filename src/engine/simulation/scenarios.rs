@@ -32,6 +32,7 @@ mod polling;
 mod reports;
 mod resource_dumps;
 mod resource_lists;
+mod spellings;
 
 const PART_FORMS: [PartForm; 3] = [PartForm::Dated, PartForm::Undated, PartForm::Pages];
 const AT_ONCE: Fate = Fate::Delivered(1);

@@ -119,6 +119,8 @@ pub(super) struct Habits {
     pub(super) manifest_copies: bool,
     /// Whether Change Lists and notifications state no time of each change.
     pub(super) undated: bool,
+    /// Whether Change Lists and notifications write the URIs of resources in another way than lists.
+    pub(super) respells: bool,
     pub(super) validators: ServerValidators,
     /// What the Capability Lists name at first.
     pub(super) offered_first: Offered,
@@ -146,6 +148,7 @@ impl Default for Habits {
             change_dump: DumpOffer::Absent,
             manifest_copies: false,
             undated: false,
+            respells: false,
             validators: ServerValidators::Etag,
             offered_first: Offered::Everything,
             faulty_first: None,

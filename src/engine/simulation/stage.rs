@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Request, Response};
 use resourcesync::Capability;
 use resyncd_fetch::{FetchError, HttpNetwork};
+use url::Url;
 
 use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
@@ -74,6 +75,8 @@ pub(super) struct Scene {
     pub(super) latency: u64,
     pub(super) orders: VecDeque<Order>,
     pub(super) requests: Requests,
+    /// The URI of the resource that was requested last.
+    pub(super) last_content: Option<Url>,
     /// The version of each file of the mirror.
     pub(super) files: BTreeMap<ResourceNo, u32>,
     pub(super) witness: Witness,
@@ -252,6 +255,10 @@ impl Stage {
         );
         let requests = &mut scene.requests;
         requests.contents += u64::from(is_content);
+        if is_content {
+            scene.last_content = Some(request.url().clone());
+        }
+        let requests = &mut scene.requests;
         requests.documents += u64::from(!is_content);
         requests.packages += u64::from(is_package);
         requests.change_lists += u64::from(is_change_list);

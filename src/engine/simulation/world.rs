@@ -191,6 +191,7 @@ impl World {
             latency: settings.latency,
             orders: Default::default(),
             requests: Requests::default(),
+            last_content: None,
             files: Default::default(),
             witness: Default::default(),
             broken: None,

@@ -135,7 +135,7 @@ pub(super) async fn resource_page(
         Err(error) => return operation_failed(ROOT, &error),
     };
     let search = FeedSearch {
-        uri: Some(uri.to_string()),
+        uri: Some(uri.clone()),
         before: query.before,
         ..FeedSearch::newest(CHANGES)
     };

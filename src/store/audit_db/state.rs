@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use resourcesync::SourceTime;
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OpenFlags};
 use url::Url;
 
@@ -45,7 +46,18 @@ impl KnownFiles {
         uri: Option<&str>,
         path: Option<&str>,
     ) -> Result<Option<KnownFile>, StoreError> {
-        Ok(audit::known_file(&self.connection, source, uri, path)?)
+        let uri = match uri.map(ResourceUri::parse) {
+            // That of a document.
+            Some(Err(_)) => return Ok(None),
+            Some(Ok(uri)) => Some(uri),
+            None => None,
+        };
+        Ok(audit::known_file(
+            &self.connection,
+            source,
+            uri.as_ref(),
+            path,
+        )?)
     }
 }
 

@@ -202,11 +202,10 @@ fn statement_without_a_time_makes_the_expectation_uncertain() {
 #[test]
 fn no_two_resources_share_a_path() {
     let audit_db = AuditDb::begin().unwrap();
-    let one = updated("a", 1, "x");
-    let other = Change {
-        uri: ResourceUri::parse("http://example.org/a").unwrap(),
-        ..one.clone()
-    };
+    let [one, other] = ["https", "http"].map(|scheme| Change {
+        uri: ResourceUri::parse(&format!("{scheme}://example.org:8080/a")).unwrap(),
+        ..updated("a", 1, "x")
+    });
     let made = made_path(&other.uri).to_string();
     audit_db
         .record_entries(1, 1, listed(10), &[one, other])
@@ -217,7 +216,7 @@ fn no_two_resources_share_a_path() {
         .into_iter()
         .map(|expectation| expectation.path)
         .collect();
-    assert_eq!(paths, ["example.org/a", made.as_str()]);
+    assert_eq!(paths, ["example.org:8080/a", made.as_str()]);
 }
 
 #[test]

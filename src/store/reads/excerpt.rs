@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use resyncd_core::ResourceUri;
+
 use crate::store::query_threads::Lane;
 use crate::store::tables::feed::{self, FeedEntry};
 use crate::store::{Store, StoreError};
@@ -15,7 +17,7 @@ pub struct FeedSearch {
     /// Those of this Source; `None`: of any.
     pub source: Option<String>,
     /// Those of this URI; `None`: of any.
-    pub uri: Option<String>,
+    pub uri: Option<ResourceUri>,
     /// Those with a number below this one; `None`: the newest.
     pub before: Option<i64>,
     /// How many at most.
@@ -56,7 +58,7 @@ impl Store {
         let unreadable = Arc::clone(&self.unreadable);
         self.read_in(Lane::Reports, move |sql| {
             let before = search.before.unwrap_or(i64::MAX);
-            let wanted = (search.source.as_deref(), search.uri.as_deref());
+            let wanted = (search.source.as_deref(), search.uri.as_ref());
             // The numbers have holes: after a restore they begin far above the last one, and entries are removed.
             let first = match wanted {
                 (None, None) => None,

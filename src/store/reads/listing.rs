@@ -21,7 +21,7 @@ pub struct ResourceListing(VecDeque<Remaining>);
 
 #[derive(Debug)]
 enum Remaining {
-    /// All resources of a Source after that URI.
+    /// All resources of a Source after that identity.
     Source { source: String, after: String },
     /// All resources of a set after that row.
     Set { set: SetId, after: ResourceId },

@@ -2,7 +2,7 @@
 //! enough of it is needed.
 
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{Decision, plan_change, plan_listed};
+use resyncd_core::{Decision, plan_change};
 use rusqlite::Connection;
 
 use crate::store::change::Change;
@@ -44,10 +44,13 @@ fn is_needed(
     let Some(state) = resource::state(sql, source, &entry.uri, set)? else {
         return Ok(true);
     };
-    let (announced, known) = (entry.announced(), state.known.as_ref());
     let decision = match at {
-        Some(at) => plan_listed(&announced, at, known, state.pending_for_listing()),
-        None => plan_change(&announced, known, state.pending.as_ref()),
+        Some(at) => state.planned_for_list(sql, set, at, entry)?,
+        None => plan_change(
+            &entry.announced(),
+            state.known.as_ref(),
+            state.pending.as_ref(),
+        ),
     };
     Ok(decision == Decision::Task)
 }

@@ -107,9 +107,9 @@ impl Store {
     pub async fn task_error(
         self: &Arc<Self>,
         source: &str,
-        uri: &str,
+        uri: &ResourceUri,
     ) -> Result<Option<(String, String)>, StoreError> {
-        let (source, uri) = (source.to_owned(), uri.to_owned());
+        let (source, uri) = (source.to_owned(), uri.clone());
         self.read(move |sql| Ok(status::error_of(sql, &source, &uri)?))
             .await
     }

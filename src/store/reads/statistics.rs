@@ -203,8 +203,7 @@ mod tests {
                 3 => ("failed", Some("not-found"), "resource-list"),
                 _ => ("held", None, "notification"),
             };
-            let resource =
-                "INSERT INTO resource (id, source, uri, set_id) VALUES (?1, 's', 'u' || ?1, 1)";
+            let resource = "INSERT INTO resource (id, source, identity, set_id) VALUES (?1, 's', 'u' || ?1, 1)";
             database.execute(resource, [number]).unwrap();
             database
                 .execute(

@@ -182,7 +182,7 @@ CREATE TABLE delivered (
 CREATE TABLE resource (
     id INTEGER PRIMARY KEY,
     source TEXT NOT NULL,
-    uri TEXT NOT NULL,
+    identity TEXT NOT NULL,
     set_id INTEGER NOT NULL REFERENCES source_set (id),
     path TEXT,
     length INTEGER,
@@ -204,7 +204,14 @@ CREATE TABLE resource (
     unconfirmed INTEGER NOT NULL DEFAULT 0,
     compared INTEGER NOT NULL DEFAULT 0,
     answered_until INTEGER,
-    UNIQUE (source, uri)
+    spelling TEXT,
+    uri TEXT AS (CASE
+        WHEN spelling <> '' THEN spelling
+        WHEN substr(identity, 1, 2) <> '//' THEN identity
+        WHEN spelling IS NULL THEN 'https:' || identity
+        ELSE 'http:' || identity
+    END),
+    UNIQUE (source, identity)
 );
 CREATE INDEX resource_of_set ON resource (set_id);
 CREATE UNIQUE INDEX resource_path ON resource (source, path) WHERE path IS NOT NULL;
@@ -223,7 +230,8 @@ CREATE TRIGGER resource_unversioned AFTER DELETE ON resource BEGIN
 END;
 CREATE TRIGGER resource_removed AFTER DELETE ON resource
 WHEN OLD.applied_at IS NOT NULL AND (OLD.length IS NOT NULL OR OLD.deleted = 0) BEGIN
-    INSERT INTO removed_resource (id, uri, last) SELECT OLD.id, OLD.uri, seq FROM feed ORDER BY seq DESC LIMIT 1;
+    INSERT INTO removed_resource (id, identity, uri, last)
+    SELECT OLD.id, OLD.identity, OLD.uri, seq FROM feed ORDER BY seq DESC LIMIT 1;
 END;
 
 CREATE TABLE resource_count (
@@ -482,6 +490,7 @@ CREATE TABLE feed_reader (
 
 CREATE TABLE removed_resource (
     id INTEGER PRIMARY KEY,
+    identity TEXT NOT NULL,
     uri TEXT NOT NULL,
     last INTEGER NOT NULL
 );

@@ -7,6 +7,7 @@ use resourcesync::{Link, SourceTime};
 use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
 
+use super::identity::Identity;
 use super::mirrored_path;
 use super::values::{Column, Count, LinkList, Micros, column};
 use crate::store::change::Origin;
@@ -179,20 +180,20 @@ pub(in crate::store) fn of_source(
 pub(in crate::store) fn newest(
     sql: &Connection,
     (first, before): (Option<i64>, i64),
-    (source, uri): (Option<&str>, Option<&str>),
+    (source, uri): (Option<&str>, Option<&ResourceUri>),
     limit: usize,
     unreadable: &UnreadableRows,
 ) -> Result<Vec<FeedEntry>> {
     // The rows of the URI are found once: most entries are left out before the rows of their resources are read.
     let mut entries = sql.prepare_cached(&format!(
         "SELECT {ENTRIES} WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3)
-           AND (?4 IS NULL OR removed_resource.uri = ?4 OR feed.resource_id IN (
-               SELECT id FROM resource WHERE source IN (SELECT DISTINCT source FROM source_set) AND uri = ?4))
+           AND (?4 IS NULL OR removed_resource.identity = ?4 OR feed.resource_id IN (
+               SELECT id FROM resource WHERE source IN (SELECT DISTINCT source FROM source_set) AND identity = ?4))
            AND feed.change <> ?5
          ORDER BY seq DESC"
     ))?;
     let first = first.unwrap_or(i64::MIN);
-    let values = params![first, before, source, uri, LINKED];
+    let values = params![first, before, source, uri.map(Identity), LINKED];
     readable(&mut entries, values, limit, unreadable)
 }
 

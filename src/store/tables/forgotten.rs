@@ -46,7 +46,7 @@ pub(in crate::store) fn next_resources(
 ) -> Result<Vec<ForgottenResource>> {
     sql.prepare_cached(
         "SELECT id, uri, path, length, set_id, applied_at IS NOT NULL AND deleted = 0 AS live
-         FROM resource WHERE source = ?1 ORDER BY uri LIMIT ?2",
+         FROM resource WHERE source = ?1 ORDER BY identity LIMIT ?2",
     )?
     .query_map(
         params![source, Count::of_rows(most)],

@@ -6,6 +6,7 @@ use resourcesync::SourceTime;
 use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
+use super::identity::Identity;
 use super::part;
 use super::values::{Column, Count, column};
 use crate::store::ids::{ResourceId, SetId};
@@ -176,9 +177,9 @@ pub(in crate::store) fn is_named_by_source(
     sql.prepare_cached(
         "SELECT 1 FROM resource JOIN member ON member.resource_id = resource.id
               JOIN source_set ON source_set.id = member.set_id
-         WHERE resource.source = ?1 AND resource.uri = ?2 AND member.part IS NOT -2 AND source_set.ended = 0",
+         WHERE resource.source = ?1 AND resource.identity = ?2 AND member.part IS NOT -2 AND source_set.ended = 0",
     )?
-    .exists(params![source, Column(uri)])
+    .exists(params![source, Identity(uri)])
 }
 
 /// Whether a list or a change of a set names a resource whose URI begins with this origin and `/`. What only links name does not count.
@@ -188,14 +189,18 @@ pub(in crate::store) fn is_origin_of_any(
     set: SetId,
     origin: &str,
 ) -> Result<bool> {
-    // `0` follows `/`.
+    let root = format!("{origin}/");
+    let Ok(of_root) = ResourceUri::parse(&root) else {
+        return Ok(false);
+    };
+    // `0` follows `/`. Another scheme is another origin.
     sql.prepare_cached(
         "SELECT 1 FROM resource CROSS JOIN member ON member.set_id = ?2 AND member.resource_id = resource.id
-         WHERE resource.source = ?1 AND resource.uri >= ?3 || '/' AND resource.uri < ?3 || '0'
-           AND (member.part IS NULL OR member.part >= 0)
+         WHERE resource.source = ?1 AND resource.identity >= ?3 AND resource.identity < rtrim(?3, '/') || '0'
+           AND substr(resource.uri, 1, length(?4)) = ?4 AND (member.part IS NULL OR member.part >= 0)
          LIMIT 1",
     )?
-    .exists(params![source, set, origin])
+    .exists(params![source, set, Identity(&of_root), root])
 }
 
 /// The last of the next `limit` resources of a set after a resource; `None`: there are no more.

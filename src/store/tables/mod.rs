@@ -1,6 +1,6 @@
 //! The SQL of the database, with the records that rows become: a file for each table, together with the tables that only it uses, and
 //! `forgotten` for what removes a Source from all of them. A file has the name of its table, but for `membership` (the table `member`),
-//! `process` (`session`) and `recent_deletions` (`loss`). `media_type`, `mirrored_path`, `served_version` and `values` have no table:
+//! `process` (`session`) and `recent_deletions` (`loss`). `identity`, `media_type`, `mirrored_path`, `served_version` and `values` have no table:
 //! they convert values of columns.
 //!
 //! A function runs one statement, or a few that belong together, on the connection that it is given. It takes and returns
@@ -20,6 +20,7 @@ pub(super) mod followed_source;
 pub(super) mod forgotten;
 pub(super) mod gap;
 pub(super) mod hook;
+pub(super) mod identity;
 pub(super) mod inbox;
 pub(super) mod last_hold;
 pub(super) mod linked;

@@ -2,7 +2,7 @@
 //! links of either of the two state it. `standing`: what resources lack and give where the configuration selects by collections and
 //! kinds of metadata.
 //!
-//! Columns of `relation`: `target` is a hash of the URI that a link of the resource names, `kind` what the link states. Two URIs may
+//! Columns of `relation`: `target` is a hash of the identity of the URI that a link of the resource names, `kind` what the link states. Two URIs may
 //! have one hash: what is shown of a relation is compared with the links themselves. Columns of `standing`: `selection` is the
 //! selection that `lacks` and `gives` are of; those of another one do not count. A trigger removes the rows of a resource whose row
 //! goes.
@@ -10,8 +10,9 @@
 use std::collections::BTreeSet;
 
 use resourcesync::{Algorithm, Digest, Link};
-use resyncd_core::{Criteria, ResourceUri, Standing};
+use resyncd_core::{Criteria, ResourceUri, Standing, identity};
 use rusqlite::{Connection, OptionalExtension, Result, params};
+use url::Url;
 
 use super::values::{Count, LinkList, column};
 use crate::store::ids::ResourceId;
@@ -66,8 +67,8 @@ impl RelationKind {
     }
 }
 
-fn hash(uri: &str) -> i64 {
-    let digest = Digest::of(Algorithm::Sha256, uri.as_bytes());
+fn hash(uri: &Url) -> i64 {
+    let digest = Digest::of(Algorithm::Sha256, identity(uri).as_bytes());
     let first: Vec<u8> = digest.bytes().iter().copied().take(8).collect();
     first.try_into().map_or(0, i64::from_be_bytes)
 }
@@ -81,7 +82,7 @@ pub(in crate::store) fn states_any(links: &[Link]) -> bool {
 pub(in crate::store) fn replace(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<bool> {
     let stated: BTreeSet<(i64, i64)> = links
         .iter()
-        .filter_map(|link| Some((hash(link.href.as_str()), RelationKind::of(link)?.number())))
+        .filter_map(|link| Some((hash(&link.href), RelationKind::of(link)?.number())))
         .collect();
     let stored: BTreeSet<(i64, i64)> = sql
         .prepare_cached("SELECT target, kind FROM relation WHERE resource_id = ?1")?
@@ -147,11 +148,11 @@ pub(in crate::store) fn metadata_selects(
     let mut lacks = lacks;
     let mut named = sql.prepare_cached(
         "SELECT gives FROM resource CROSS JOIN standing ON standing.resource_id = resource.id
-         WHERE resource.source = ?1 AND resource.uri = ?2 AND selection = ?3",
+         WHERE resource.source = ?1 AND resource.identity = ?2 AND selection = ?3",
     )?;
     for link in links.iter().filter(|link| link.is("describedby")) {
         let gives: Option<u8> = named
-            .query_row(params![source, link.href.as_str(), selection], |row| {
+            .query_row(params![source, identity(&link.href), selection], |row| {
                 row.get(0)
             })
             .optional()?;
@@ -166,7 +167,7 @@ pub(in crate::store) fn metadata_selects(
          WHERE target = ?1 AND kind = ?2 AND resource.source = ?3 AND selection = ?4 LIMIT ?5",
     )?;
     let mut rows = naming.query(params![
-        hash(uri.as_str()),
+        hash(uri.url()),
         RelationKind::Describes.number(),
         source,
         selection,
@@ -203,10 +204,10 @@ pub(in crate::store) fn unselected_of(
 ) -> Result<Vec<DescribedResource>> {
     let mut found = Vec::new();
     let mut named = sql.prepare_cached(&format!(
-        "SELECT {UNSELECTED} WHERE resource.source = ?1 AND selection = ?2 AND resource.uri = ?3"
+        "SELECT {UNSELECTED} WHERE resource.source = ?1 AND selection = ?2 AND resource.identity = ?3"
     ))?;
     for link in links.iter().filter(|link| link.is("describes")) {
-        let mut rows = named.query(params![source, selection, link.href.as_str()])?;
+        let mut rows = named.query(params![source, selection, identity(&link.href)])?;
         while let Some(row) = rows.next()? {
             found.push(described(row)?);
         }
@@ -218,7 +219,7 @@ pub(in crate::store) fn unselected_of(
         params![
             source,
             selection,
-            hash(uri.as_str()),
+            hash(uri.url()),
             RelationKind::DescribedBy.number(),
             Count::of_rows(MAX_DESCRIBED),
         ],
@@ -249,7 +250,7 @@ pub(in crate::store) fn source_of_alternates(
          WHERE target = ?1 AND relation.kind = ?2 LIMIT 1",
     )?
     .query_row(
-        params![hash(uri.as_str()), RelationKind::AlternateOf.number()],
+        params![hash(uri.url()), RelationKind::AlternateOf.number()],
         |row| row.get(0),
     )
     .optional()
@@ -268,13 +269,13 @@ pub(in crate::store) fn named_by(
          WHERE target = ?1 AND relation.kind IN (1, 2, 3, 4) AND resource.source = ?2 ORDER BY relation.resource_id LIMIT ?3",
     )?;
     let limit = Count::of_rows(MAX_NAMED_BY);
-    let mut rows = query.query(params![hash(uri.as_str()), source, limit])?;
+    let mut rows = query.query(params![hash(uri.url()), source, limit])?;
     let mut found = BTreeSet::new();
     while let Some(row) = rows.next()? {
         let links = row.get::<_, LinkList<Vec<Link>>>(1)?.0;
         let named = links
             .iter()
-            .filter(|link| link.href.as_str() == uri.as_str());
+            .filter(|link| identity(&link.href) == uri.identity());
         for kind in named.filter_map(RelationKind::of) {
             found.insert((kind, row.get(0)?));
         }

@@ -9,20 +9,21 @@ pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::{LocalState, Pending, ResourceUri, ServedVersion};
-use resyncd_mirror::{other_uri_of_plain_path, uris_of_plain_path};
+use resyncd_core::{Decision, LocalState, Pending, ResourceUri, ServedVersion, plan_listed};
+use resyncd_mirror::{other_of_plain_path, uris_of_plain_path};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
+use super::identity::{Identity, spelling};
 use super::media_type::{MediaType, PackedMediaType};
 use super::membership::Membership;
-use super::mirrored_path;
 use super::relation::RelationKind;
 use super::served_version::{PackedETag, PackedTime, served_by};
 use super::task::Task;
 use super::values::{
     Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column, content_info,
 };
-use crate::store::change::Origin;
+use super::{mirrored_path, source_set};
+use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 
 /// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
@@ -63,7 +64,7 @@ pub struct ResourceView {
 }
 
 /// The columns of a [`ResourceView`], its row, and whether the mirror has it.
-const VIEW: &str = "resource.uri AS uri, resource.source AS source, capability_list, path, length, media_type, encoding, hashes,
+const VIEW: &str = "resource.identity AS identity, resource.uri AS uri, resource.source AS source, capability_list, path, length, media_type, encoding, hashes,
     lastmod, changed_at, applied_at, deleted, links, resource.id AS id, applied_at IS NOT NULL AND deleted = 0 AS live";
 
 impl ResourceView {
@@ -96,10 +97,10 @@ impl ResourceView {
 pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<ResourceView>> {
     sql.prepare_cached(&format!(
         "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
-         WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND uri = ?1 AND applied_at IS NOT NULL
+         WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND identity = ?1 AND applied_at IS NOT NULL
          ORDER BY deleted, resource.id LIMIT 1"
     ))?
-    .query_row([Column(uri)], ResourceView::from_row)
+    .query_row([Identity(uri)], ResourceView::from_row)
     .optional()
 }
 
@@ -126,6 +127,8 @@ pub(in crate::store) struct ResourceState {
     pub(in crate::store) membership: Option<Membership>,
     /// When it was applied, or confirmed, on our clock.
     pub(in crate::store) applied_at: Option<DateTime<Utc>>,
+    /// Whether its URI was written in another way than in what it is compared with.
+    pub(in crate::store) is_respelled: bool,
 }
 
 impl ResourceState {
@@ -144,6 +147,21 @@ impl ResourceState {
         self.pending
             .as_ref()
             .filter(|_| !self.is_pending_of_own_list)
+    }
+
+    /// Plans an entry of a list of a set and of the time `at`.
+    pub(in crate::store) fn planned_for_list(
+        &self,
+        sql: &Connection,
+        set: SetId,
+        at: SourceTime,
+        entry: &Change,
+    ) -> Result<Decision> {
+        let pending = self.pending_for_listing();
+        let (announced, known) = (entry.announced(), self.known.as_ref());
+        // What a set has stated that has ended, no other statement contradicts any more.
+        let is_own = self.announced_by == set || !source_set::is_followed(sql, self.announced_by)?;
+        Ok(plan_listed(&announced, at, known, pending, is_own))
     }
 }
 
@@ -168,10 +186,10 @@ impl<'a> StateQuery<'a> {
                     resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                     task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
                     task.state IS 'interrupted', resource.links IS NOT NULL OR task.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
-                    task.unconfirmed, resource.answered_until, member.named_at
+                    task.unconfirmed, resource.answered_until, member.named_at, resource.spelling
              FROM resource LEFT JOIN task ON task.resource_id = resource.id
                   LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
-             WHERE resource.source = ?1 AND resource.uri = ?2"
+             WHERE resource.source = ?1 AND resource.identity = ?2"
         ))?;
         Ok(Self(statement))
     }
@@ -183,58 +201,61 @@ impl<'a> StateQuery<'a> {
         uri: &ResourceUri,
         set: SetId,
     ) -> Result<Option<ResourceState>> {
-        let found = self.0.query_row(params![source, Column(uri), set], |row| {
-            let applied_at: Option<Micros> = row.get(2)?;
-            let is_doubted = row.get(17)?;
-            let known = if applied_at.is_some() {
-                Some(LocalState {
-                    length: row.get::<_, Option<Count>>(3)?.map(u64::from),
-                    hashes: row.get::<_, DigestList<_>>(4)?.0,
-                    lastmod: column(row, 5)?,
-                    changed_at: column(row, 6)?,
-                    deleted: row.get(7)?,
-                    kind: column(row, 8)?,
+        let found = self
+            .0
+            .query_row(params![source, Identity(uri), set], |row| {
+                let applied_at: Option<Micros> = row.get(2)?;
+                let is_doubted = row.get(17)?;
+                let known = if applied_at.is_some() {
+                    Some(LocalState {
+                        length: row.get::<_, Option<Count>>(3)?.map(u64::from),
+                        hashes: row.get::<_, DigestList<_>>(4)?.0,
+                        lastmod: column(row, 5)?,
+                        changed_at: column(row, 6)?,
+                        deleted: row.get(7)?,
+                        kind: column(row, 8)?,
+                        is_doubted,
+                        unconfirmed: row.get(18)?,
+                        answered_until: column(row, 20)?,
+                    })
+                } else {
+                    None
+                };
+                let pending_origin: Option<Origin> = column(row, 11)?;
+                let pending = match column(row, 9)? {
+                    Some(kind) => Some(Pending {
+                        kind,
+                        changed_at: column(row, 10)?,
+                        unconfirmed: row.get(19)?,
+                        is_listed: pending_origin.is_some_and(Origin::is_listing),
+                    }),
+                    None => None,
+                };
+                let pending_set: Option<SetId> = row.get(12)?;
+                let membership = match row.get(13)? {
+                    Some(generation) => Some(Membership {
+                        generation,
+                        part: row.get(14)?,
+                        named_at: column(row, 21)?,
+                    }),
+                    None => None,
+                };
+                Ok(ResourceState {
+                    id: row.get(0)?,
+                    known,
+                    pending,
+                    is_pending_of_own_list: pending_origin.is_some_and(Origin::is_listing)
+                        && pending_set == Some(set),
+                    pending_set,
+                    is_interrupted: row.get(15)?,
                     is_doubted,
-                    unconfirmed: row.get(18)?,
-                    answered_until: column(row, 20)?,
+                    has_links: row.get(16)?,
+                    announced_by: row.get(1)?,
+                    membership,
+                    applied_at: applied_at.map(DateTime::from),
+                    is_respelled: row.get_ref(22)?.as_str_or_null()? != spelling(uri),
                 })
-            } else {
-                None
-            };
-            let pending_origin: Option<Origin> = column(row, 11)?;
-            let pending = match column(row, 9)? {
-                Some(kind) => Some(Pending {
-                    kind,
-                    changed_at: column(row, 10)?,
-                    unconfirmed: row.get(19)?,
-                    is_listed: pending_origin.is_some_and(Origin::is_listing),
-                }),
-                None => None,
-            };
-            let pending_set: Option<SetId> = row.get(12)?;
-            let membership = match row.get(13)? {
-                Some(generation) => Some(Membership {
-                    generation,
-                    part: row.get(14)?,
-                    named_at: column(row, 21)?,
-                }),
-                None => None,
-            };
-            Ok(ResourceState {
-                id: row.get(0)?,
-                known,
-                pending,
-                is_pending_of_own_list: pending_origin.is_some_and(Origin::is_listing)
-                    && pending_set == Some(set),
-                pending_set,
-                is_interrupted: row.get(15)?,
-                is_doubted,
-                has_links: row.get(16)?,
-                announced_by: row.get(1)?,
-                membership,
-                applied_at: applied_at.map(DateTime::from),
-            })
-        });
+            });
         found.optional()
     }
 }
@@ -248,11 +269,28 @@ pub(in crate::store) fn insert(
 ) -> Result<ResourceId> {
     // A number is not used again while entries of the feed may name it.
     sql.prepare_cached(
-        "INSERT INTO resource (id, source, uri, set_id, path) VALUES (
-             1 + MAX((SELECT COALESCE(MAX(id), 0) FROM resource), (SELECT COALESCE(MAX(id), 0) FROM removed_resource)), ?1, ?2, ?3, ?4)",
+        "INSERT INTO resource (id, source, identity, spelling, set_id, path) VALUES (
+             1 + MAX((SELECT COALESCE(MAX(id), 0) FROM resource), (SELECT COALESCE(MAX(id), 0) FROM removed_resource)), ?1, ?2, ?3, ?4, ?5)",
     )?
-    .execute(params![source, Column(uri), set, mirrored_path::stored(path, uri)])?;
+    .execute(params![
+        source,
+        Identity(uri),
+        spelling(uri),
+        set,
+        mirrored_path::stored(path, uri)
+    ])?;
     Ok(ResourceId(sql.last_insert_rowid()))
+}
+
+/// Stores how the Source writes the URI of a resource now.
+pub(in crate::store) fn set_spelling(
+    sql: &Connection,
+    id: ResourceId,
+    uri: &ResourceUri,
+) -> Result<()> {
+    sql.prepare_cached("UPDATE resource SET spelling = ?2 WHERE id = ?1")?
+        .execute(params![id, spelling(uri)])
+        .map(drop)
 }
 
 /// Whether a path belongs to another resource of the Source.
@@ -266,7 +304,7 @@ pub(in crate::store) fn is_path_of_another(
         return Ok(true);
     }
     for other in uris_of_plain_path(path) {
-        if other != *uri && has_plain_path(sql, source, other.as_str())? {
+        if other != *uri && has_plain_path(sql, source, &other.identity())? {
             return Ok(true);
         }
     }
@@ -280,8 +318,13 @@ pub(in crate::store) fn is_plain_path_of_another(
     plain: &str,
     uri: &ResourceUri,
 ) -> Result<bool> {
-    Ok(is_stored_path_of_another(sql, source, plain, uri)?
-        || has_plain_path(sql, source, &other_uri_of_plain_path(uri))?)
+    if is_stored_path_of_another(sql, source, plain, uri)? {
+        return Ok(true);
+    }
+    match other_of_plain_path(uri) {
+        Some(other) => has_plain_path(sql, source, &other),
+        None => Ok(false),
+    }
 }
 
 fn is_stored_path_of_another(
@@ -290,13 +333,15 @@ fn is_stored_path_of_another(
     path: &str,
     uri: &ResourceUri,
 ) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
-        .exists(params![source, path, Column(uri)])
+    sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND identity <> ?3")?
+        .exists(params![source, path, Identity(uri)])
 }
 
-fn has_plain_path(sql: &Connection, source: &str, uri: &str) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND uri = ?2 AND path IS NULL")?
-        .exists([source, uri])
+fn has_plain_path(sql: &Connection, source: &str, identity: &str) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM resource WHERE source = ?1 AND identity = ?2 AND path IS NULL",
+    )?
+    .exists([source, identity])
 }
 
 /// The set that announced a resource last; `None`: it has no row.
@@ -305,8 +350,8 @@ pub(in crate::store) fn set_of(
     source: &str,
     uri: &ResourceUri,
 ) -> Result<Option<SetId>> {
-    sql.prepare_cached("SELECT set_id FROM resource WHERE source = ?1 AND uri = ?2")?
-        .query_row(params![source, Column(uri)], |row| row.get(0))
+    sql.prepare_cached("SELECT set_id FROM resource WHERE source = ?1 AND identity = ?2")?
+        .query_row(params![source, Identity(uri)], |row| row.get(0))
         .optional()
 }
 

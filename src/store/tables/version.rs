@@ -12,6 +12,7 @@ use resourcesync::{ContentInfo, Digest, Link, SourceTime};
 use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
+use super::identity::Identity;
 use super::mirrored_path;
 use super::resource::IS_DOUBTED;
 use super::values::{
@@ -702,9 +703,9 @@ pub(in crate::store) fn resource(
 ) -> Result<Option<VersionedResource>> {
     sql.prepare_cached(
         "SELECT resource.id, resource.path, resource.links, task.links FROM resource LEFT JOIN task ON task.resource_id = resource.id
-         WHERE resource.source = ?1 AND resource.uri = ?2",
+         WHERE resource.source = ?1 AND resource.identity = ?2",
     )?
-    .query_row(params![source, Column(uri)], |row| {
+    .query_row(params![source, Identity(uri)], |row| {
         let mut links = row.get::<_, LinkList<Vec<Link>>>(2)?.0;
         links.extend(row.get::<_, LinkList<Vec<Link>>>(3)?.0);
         Ok(VersionedResource {

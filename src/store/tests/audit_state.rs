@@ -76,10 +76,10 @@ async fn later_change_in_the_database_replaces_the_statement_of_a_list() {
 async fn paths_are_those_of_the_database() {
     let world = World::new().await;
     // The same host and path without TLS, and first.
-    let first = Change {
-        uri: ResourceUri::parse("http://example.org/a").unwrap(),
+    let [first, second] = ["http", "https"].map(|scheme| Change {
+        uri: ResourceUri::parse(&format!("{scheme}://example.org:8080/a")).unwrap(),
         ..updated("a", 9)
-    };
+    });
     world.announce(vec![first, updated("b", 9)]).await;
     let published = world.due().await.into_iter().map(|task| {
         let is_moved = task.uri == uri("b");
@@ -93,9 +93,9 @@ async fn paths_are_those_of_the_database() {
         })
     });
     world.complete(published.collect()).await;
-    let merged = Merged::of(&world, vec![updated("a", 1), updated("b", 1)], |_| true);
+    let made = made_path(&second.uri).to_string();
+    let merged = Merged::of(&world, vec![second, updated("b", 1)], |_| true);
     let paths = merged.expected(|expectation| expectation.path);
-    let made = made_path(&uri("a")).to_string();
     assert_eq!(paths, [made.as_str(), "example.org/elsewhere"]);
 }
 

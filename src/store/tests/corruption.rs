@@ -165,7 +165,7 @@ async fn unreadable_row_is_left_out_and_resets_nothing() {
         "UPDATE source_set SET capability_list = 'no URI' WHERE source = 'damaged'",
         "UPDATE channel SET topic = 'no URI' WHERE set_id IN (SELECT id FROM source_set WHERE source = 'damaged')",
         "UPDATE channel SET failures = 'no number' WHERE set_id IN (SELECT id FROM source_set WHERE source = 'damaged')",
-        "UPDATE resource SET uri = 'no URI' WHERE source = 'damaged'",
+        "UPDATE resource SET spelling = 'no URI' WHERE source = 'damaged'",
         "UPDATE feed SET links = 'no links' WHERE set_id IN (SELECT id FROM source_set WHERE source = 'damaged')",
         "UPDATE followed_source SET url = X'ff' WHERE name = 'damaged'",
     ] {
@@ -176,7 +176,7 @@ async fn unreadable_row_is_left_out_and_resets_nothing() {
             INSERT INTO task_count (set_id) VALUES (9);
             INSERT INTO channel (set_id, kind, topic, subscribed_topic, advertised_hubs, known_hubs, token, state, failures, transport)
                 VALUES (9, 'change-notification', 'https://example.net/t', 'https://example.net/t', '', '', 't', 'active', 0, 'websub');
-            INSERT INTO resource (id, source, uri, set_id, applied_at, length) VALUES (9, 'damaged', 'https://example.net/a', 9, 1, 1);
+            INSERT INTO resource (id, source, identity, set_id, applied_at, length) VALUES (9, 'damaged', '//example.net/a', 9, 1, 1);
             INSERT INTO followed_source (name, url) VALUES ('damaged', 'https://example.net/');
             INSERT INTO feed (applied_at, set_id, change, path, length, origin, resource_id)
                 VALUES (1, 9, 'c', '', 1, 'n', 9);";

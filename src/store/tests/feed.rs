@@ -178,7 +178,7 @@ async fn newest_entries_are_found_in_a_bounded_part_of_the_feed() {
         .newest_changes(FeedSearch::newest(1))
         .await
         .unwrap();
-    let uri = uri.entries[0].uri.clone();
+    let uri = ResourceUri::parse(&uri.entries[0].uri).unwrap();
     let of_uri = |limit| FeedSearch {
         uri: Some(uri.clone()),
         ..FeedSearch::newest(limit)
@@ -208,13 +208,14 @@ async fn search_in_the_feed_reads_no_more_than_its_part() {
         .newest_changes(FeedSearch::newest(1))
         .await
         .unwrap();
-    let uri = Some(oldest.entries[0].uri.clone());
+    let uri = Some(ResourceUri::parse(&oldest.entries[0].uri).unwrap());
     // Many changes of others follow.
     world
         .store
         .write(|tx| {
             tx.sql.execute_batch(
-                "INSERT INTO removed_resource (id, uri, last) VALUES (-1, 'https://example.org/other', 1 << 62);
+                "INSERT INTO removed_resource (id, identity, uri, last)
+                     VALUES (-1, '//example.org/other', 'https://example.org/other', 1 << 62);
                  WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 50000)
                  INSERT INTO feed (applied_at, set_id, resource_id, change, path, length, changed_at, origin)
                  SELECT applied_at, set_id, -1, change, path, length, changed_at, origin
@@ -257,7 +258,7 @@ async fn search_in_the_feed_finds_what_is_before_a_jump_of_its_numbers() {
         })
         .await
         .unwrap();
-    let search = |uri: Option<String>, source: Option<String>| FeedSearch {
+    let search = |uri: Option<ResourceUri>, source: Option<String>| FeedSearch {
         uri,
         source,
         ..FeedSearch::newest(9)
@@ -265,7 +266,10 @@ async fn search_in_the_feed_finds_what_is_before_a_jump_of_its_numbers() {
     for numbers in [&[1][..], &[1_700_000_000_000_001, 1]] {
         let newest = FeedSearch::newest(9);
         let newest = world.store.newest_changes(newest).await.unwrap();
-        let uri = newest.entries.last().map(|entry| entry.uri.clone());
+        let uri = newest
+            .entries
+            .last()
+            .map(|it| ResourceUri::parse(&it.uri).unwrap());
         let source = newest.entries.last().map(|entry| entry.source.clone());
         for search in [search(None, None), search(uri, None), search(None, source)] {
             let found = world.store.newest_changes(search.clone()).await.unwrap();
@@ -325,7 +329,7 @@ async fn entries_have_the_uri_of_a_resource_that_has_no_row() {
     let expected = expected.map(|(change, name)| (change, uri(name).to_string()));
     assert_eq!(entries, expected);
     let of_removed = FeedSearch {
-        uri: Some(uri("b").to_string()),
+        uri: Some(uri("b")),
         ..FeedSearch::newest(9)
     };
     let found = world.store.newest_changes(of_removed).await.unwrap();

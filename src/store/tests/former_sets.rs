@@ -182,3 +182,21 @@ async fn former_set_leaves_what_others_have() {
     assert_eq!(world.totals(set).await.0, 1);
     assert_eq!(world.totals(world.set).await.0, 4);
 }
+
+/// Such as of a site whose documents have moved with it: what the former set has stated, no document states any more.
+#[tokio::test]
+async fn earlier_modification_counts_once_the_set_of_the_later_one_has_ended() {
+    let world = World::new().await;
+    let former = begin(&world.store, "former.xml").await;
+    let modified = |seconds| Change {
+        lastmod: Some(at(seconds)),
+        ..created("a", seconds)
+    };
+    world.list(former, 30, vec![modified(20)]).await;
+    world.work("x").await;
+    world.list(world.set, 40, vec![modified(10)]).await;
+    assert!(world.due().await.is_empty());
+    world.end(former).await;
+    world.list(world.set, 50, vec![modified(10)]).await;
+    assert_eq!(world.due().await.len(), 1);
+}

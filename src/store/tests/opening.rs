@@ -167,7 +167,7 @@ fn frequent_queries_use_an_index() {
         "UPDATE part SET doubted = 1 WHERE set_id IN (SELECT set_id FROM member WHERE resource_id = 1 AND part = 0) AND doubted = 0",
         "SELECT id, channel_id, body FROM inbox WHERE id IN (1, 2, 3) ORDER BY id",
         "SELECT * FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > 1 ORDER BY seq LIMIT 3",
-        "SELECT * FROM resource WHERE uri = 'a' AND source IN (SELECT DISTINCT source FROM source_set)",
+        "SELECT * FROM resource WHERE identity = 'a' AND source IN (SELECT DISTINCT source FROM source_set)",
         "SELECT 1 FROM member WHERE resource_id = 1 AND set_id <> 2",
         "SELECT * FROM channel WHERE token = 'a' OR next_token = 'a'",
         "SELECT 1 FROM channel WHERE id <> 1 AND former_of IS NULL AND (topic = 'a' OR subscribed_topic = 'a')",

@@ -47,10 +47,10 @@ async fn repair_fetches_a_resource_that_the_database_has_as_current() {
             (ChangeKind::Created, audit, Some(at(5))),
         ]
     );
-    let status_error = world.store.task_error(SOURCE, uri("a").as_str()).await;
+    let status_error = world.store.task_error(SOURCE, &uri("a")).await;
     assert_eq!(status_error.unwrap().unwrap().0, "ready");
     world.work("x").await;
-    let status_error = world.store.task_error(SOURCE, uri("a").as_str()).await;
+    let status_error = world.store.task_error(SOURCE, &uri("a")).await;
     assert_eq!(status_error.unwrap(), None);
     let feed = world.store.feed(0, 9).await.unwrap();
     assert_eq!(feed.last().unwrap().origin, "audit");

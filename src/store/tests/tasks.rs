@@ -371,12 +371,12 @@ async fn feed_lists_applied_changes_in_order_and_wakes_once() {
 async fn two_resources_with_one_plain_path_get_two_paths() {
     let world = World::new().await;
     // The path has no scheme.
-    let second = Change {
-        uri: ResourceUri::parse("http://example.org/a").unwrap(),
+    let [first, second] = ["https", "http"].map(|scheme| Change {
+        uri: ResourceUri::parse(&format!("{scheme}://example.org:8080/a")).unwrap(),
         ..created("a", 10)
-    };
+    });
     let made = made_path(&second.uri).to_string();
-    world.announce(vec![created("a", 10), second]).await;
+    world.announce(vec![first, second]).await;
     let mut paths: Vec<String> = world
         .due()
         .await
@@ -384,7 +384,7 @@ async fn two_resources_with_one_plain_path_get_two_paths() {
         .map(|task| task.path)
         .collect();
     paths.sort();
-    assert_eq!(paths, [made.as_str(), "example.org/a"]);
+    assert_eq!(paths, [made.as_str(), "example.org:8080/a"]);
     let without_plain_path = created("c%3Fd", 10);
     assert_eq!(plain_path(&without_plain_path.uri), None);
     let made = made_path(&without_plain_path.uri).to_string();

@@ -245,6 +245,7 @@ fn ingest_change(
         }
     }
     if decision != Decision::Older {
+        state.respell(sql, change)?;
         state.relate(sql, context, change)?;
         state.follow_links(sql, context, change)?;
     } else if !stays_deleted {

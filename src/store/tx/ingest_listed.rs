@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{CheckRules, Decision, LocalState, Standing, plan_listed};
+use resyncd_core::{CheckRules, Decision, LocalState, Standing};
 use rusqlite::Connection;
 use url::Url;
 
@@ -196,6 +196,7 @@ fn name_unwanted(
         Some(parts) => state.join_listed(sql, context, parts)?,
         None => state.join_changed(sql, context, false)?,
     }
+    state.respell(sql, entry)?;
     state.relate(sql, context, entry)?;
     if state.is_deletion_pending() && state.is_pending_of_own_list {
         // An earlier list did not name it.
@@ -231,7 +232,7 @@ fn ingest_listed_entry(
         return Ok(EntryOutcome::Known);
     }
     let known = state.known.as_ref();
-    let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
+    let decision = state.planned_for_list(sql, context.set, at, entry)?;
     // A resource that was deleted after the snapshot is in the list, and does not belong to the set.
     let is_before_deletion =
         |known: &LocalState| known.deleted && known.latest_change() >= Some(at);
@@ -243,6 +244,7 @@ fn ingest_listed_entry(
         }
     }
     if decision != Decision::Older {
+        state.respell(sql, entry)?;
         state.relate(sql, context, entry)?;
         state.follow_links(sql, context, entry)?;
     } else if !stays_deleted {

@@ -146,6 +146,7 @@ impl ResourceState {
             }
             Decision::Older => return Ok(()),
         }
+        state.respell(sql, &named)?;
         state.relate(sql, context, &named)
     }
 

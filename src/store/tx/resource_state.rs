@@ -48,7 +48,17 @@ impl ResourceState {
             announced_by: context.set,
             membership: None,
             applied_at: None,
+            is_respelled: false,
         })
+    }
+
+    /// Stores how an entry writes the URI, which is how it is requested and shown from then on. Call it only with the entry that counts for
+    /// the resource. Who may not speak for the Source does not decide that: it could have the resource requested without TLS.
+    pub(super) fn respell(&self, sql: &Connection, change: &Change) -> Result<(), StoreError> {
+        if self.is_respelled && !change.unconfirmed {
+            resource::set_spelling(sql, self.id, &change.uri)?;
+        }
+        Ok(())
     }
 
     /// The state once it is known which set decides: if another one has announced the deletion that is pending, the resource

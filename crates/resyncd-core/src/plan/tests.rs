@@ -107,6 +107,7 @@ fn check_listed(rows: &[(&str, &str, &str, Decision)]) {
             at(100).unwrap(),
             known_state.as_ref(),
             pending_state.as_ref(),
+            true,
         );
         assert_eq!(
             decision, expected,
@@ -325,6 +326,34 @@ fn listed_resource_is_fetched_unless_the_mirror_has_it() {
     ]);
 }
 
+/// Such as of a file that was restored with its time, or of all times once their zone is corrected.
+#[test]
+fn earlier_modification_in_a_newer_list_is_a_change_unless_another_set_has_stated_the_later_one() {
+    for (announced, known, own, shared) in [
+        ("listed~49", "listed~50", Task, Done),
+        ("listed@49~49", "listed@50~50", Task, Done),
+        ("listed+5~49", "listed+5~50", Task, Done),
+        ("listed#a~49", "listed#a~50", Done, Done),
+        ("listed#b~49", "listed#a~50", Task, Task),
+        ("listed~49", "updated@50", Task, Done),
+        ("listed~50", "updated@50~40", Done, Done),
+        ("listed~40", "updated@50~40", Done, Done),
+        ("listed~45", "updated@50~40", Task, Done),
+        // Its time was in the future: it is not stored.
+        ("listed@900~900", "listed@900", Older, Older),
+        ("listed", "listed~50", Done, Done),
+        // A change after the list.
+        ("listed~49", "updated@101~101", Older, Older),
+    ] {
+        let (announced, known) = (State::parse(announced), State::parse(known).known());
+        for (is_own, expected) in [(true, own), (false, shared)] {
+            let (listed, at) = (announced.announced(), at(100).unwrap());
+            let decision = plan_listed(&listed, at, Some(&known), None, is_own);
+            assert_eq!(decision, expected, "{announced:?} {known:?} {is_own}");
+        }
+    }
+}
+
 #[test]
 fn change_after_the_list_is_not_replaced() {
     check_listed(&[
@@ -421,7 +450,13 @@ fn change_of_a_day_may_be_later_than_a_list_of_that_day() {
             assert_eq!(plan_absent(list, None, pending.as_ref()), absent, "{case}");
         }
         let announced = State::parse("listed@80000~80000");
-        let decision = plan_listed(&announced.announced(), list, Some(&known_state), None);
+        let decision = plan_listed(
+            &announced.announced(),
+            list,
+            Some(&known_state),
+            None,
+            false,
+        );
         assert_eq!(decision, listed, "{case}");
     }
 }
@@ -437,7 +472,13 @@ fn entry_dated_later_than_the_known_change_is_news_whatever_the_time_of_the_list
         ("listed@150~150", "deleted@200", Decision::Older),
     ] {
         let (announced, known) = (State::parse(announced), State::parse(known).known());
-        let decision = plan_listed(&announced.announced(), at(100).unwrap(), Some(&known), None);
+        let decision = plan_listed(
+            &announced.announced(),
+            at(100).unwrap(),
+            Some(&known),
+            None,
+            true,
+        );
         assert_eq!(decision, expected, "{announced:?} {known:?}");
     }
 }

@@ -6,12 +6,14 @@ use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use crate::store::change::Change;
+use crate::store::tables::identity::Identity;
 use crate::store::tables::values::{Column, ContentColumns, Count, LinkList, column, content_info};
 
 pub(super) const TABLE: &str = "
     CREATE TABLE expected (
         id INTEGER PRIMARY KEY,
-        uri TEXT NOT NULL UNIQUE,
+        identity TEXT NOT NULL UNIQUE,
+        uri TEXT NOT NULL,
         set_number INTEGER NOT NULL,
         document INTEGER NOT NULL,
         -- 0: deleted, 1: present, 2: unknown.
@@ -92,7 +94,7 @@ const EXPECTATION: &str =
     expected.path AS path, expected.changed_at AS changed_at, expected.lastmod AS lastmod, expected.length AS length,
     expected.media_type AS media_type, expected.hashes AS hashes, expected.links AS links,
     COALESCE(known.applied AND NOT known.deleted, 0) AS is_known
-    FROM expected LEFT JOIN known ON known.uri = expected.uri";
+    FROM expected LEFT JOIN known ON known.identity = expected.identity";
 
 /// How many files are expected.
 pub(in crate::store::audit_db) fn count(sql: &Connection) -> Result<u64> {
@@ -155,11 +157,11 @@ pub(in crate::store::audit_db) fn update_if_later(
     let updated = sql
         .prepare_cached(
             "UPDATE expected SET set_number = ?2, document = ?3, present = ?4, stated_at = ?5, changed_at = ?6,
-                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, links = ?12, linked = ?13
-             WHERE uri = ?1 AND (stated_at < ?5 OR (stated_at = ?5 AND NOT (?11 AND document = ?3)))",
+                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, links = ?12, linked = ?13, uri = ?14
+             WHERE identity = ?1 AND (stated_at < ?5 OR (stated_at = ?5 AND NOT (?11 AND document = ?3)))",
         )?
         .execute(params![
-            Column(&entry.uri),
+            Identity(&entry.uri),
             statement.set,
             statement.document,
             statement.presence,
@@ -172,6 +174,7 @@ pub(in crate::store::audit_db) fn update_if_later(
             newest_first,
             LinkList(&entry.links),
             LinkList(links_of(entry)),
+            Column(&entry.uri),
         ])?;
     Ok(updated > 0)
 }
@@ -186,9 +189,9 @@ pub(in crate::store::audit_db) fn make_uncertain(
     let updated = sql
         .prepare_cached(
             "UPDATE expected SET present = CASE WHEN ?2 OR present <> 1 THEN 2 ELSE 1 END,
-                 lastmod = NULL, length = NULL, media_type = NULL, hashes = '', links = NULL WHERE uri = ?1",
+                 lastmod = NULL, length = NULL, media_type = NULL, hashes = '', links = NULL WHERE identity = ?1",
         )?
-        .execute(params![Column(uri), is_deleted])?;
+        .execute(params![Identity(uri), is_deleted])?;
     Ok(updated > 0)
 }
 
@@ -201,12 +204,12 @@ pub(in crate::store::audit_db) fn insert(
     let entry = statement.entry;
     let content = ContentColumns::from(&entry.content);
     sql.prepare_cached(
-        "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
+        "INSERT INTO expected (identity, uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
                                hashes, path, links, linked)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (uri) DO NOTHING",
+         VALUES (?1, ?14, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (identity) DO NOTHING",
     )?
     .execute(params![
-        Column(&entry.uri),
+        Identity(&entry.uri),
         statement.set,
         statement.document,
         statement.presence,
@@ -217,8 +220,9 @@ pub(in crate::store::audit_db) fn insert(
         content.media_type,
         content.hashes,
         path,
-            LinkList(&entry.links),
-            LinkList(links_of(entry)),
+        LinkList(&entry.links),
+        LinkList(links_of(entry)),
+        Column(&entry.uri),
     ])?;
     Ok(())
 }
@@ -297,12 +301,12 @@ pub(in crate::store::audit_db) fn at_path(
 }
 
 /// Resources that the state database does not have, at paths that it has given to others. There are hardly any: their URIs
-/// differ in the scheme alone.
+/// differ in the scheme alone, and have a port.
 pub(in crate::store::audit_db) fn displaced(sql: &Connection) -> Result<Vec<(i64, ResourceUri)>> {
     sql.prepare(
         "SELECT id, uri FROM expected
-         WHERE EXISTS (SELECT 1 FROM known WHERE known.path = expected.path AND known.uri <> expected.uri)
-           AND NOT EXISTS (SELECT 1 FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL)",
+         WHERE EXISTS (SELECT 1 FROM known WHERE known.path = expected.path AND known.identity <> expected.identity)
+           AND NOT EXISTS (SELECT 1 FROM known WHERE known.identity = expected.identity AND known.path IS NOT NULL)",
     )?
     .query_map([], |row| Ok((row.get(0)?, column(row, 1)?)))?
     .collect()
@@ -317,7 +321,7 @@ pub(in crate::store::audit_db) fn set_path(sql: &Connection, id: i64, path: &str
 /// Removes what is not selected.
 pub(in crate::store::audit_db) fn delete_unselected(sql: &Connection) -> Result<()> {
     sql.execute(
-        "DELETE FROM expected WHERE EXISTS (SELECT 1 FROM known WHERE known.uri = expected.uri AND known.unselected)",
+        "DELETE FROM expected WHERE EXISTS (SELECT 1 FROM known WHERE known.identity = expected.identity AND known.unselected)",
         [],
     )
     .map(drop)
@@ -326,11 +330,11 @@ pub(in crate::store::audit_db) fn delete_unselected(sql: &Connection) -> Result<
 /// Takes paths from `known`, and the state of resources of which a later change was applied.
 pub(in crate::store::audit_db) fn merge_known(sql: &Connection) -> Result<()> {
     sql.execute_batch(
-        "UPDATE expected SET path = known.path FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL;
+        "UPDATE expected SET path = known.path FROM known WHERE known.identity = expected.identity AND known.path IS NOT NULL;
          UPDATE expected SET present = NOT known.deleted, stated_at = known.changed_at, changed_at = known.changed_at,
              lastmod = known.lastmod, length = known.length, media_type = known.media_type, hashes = known.hashes,
              links = known.links
-         FROM known WHERE known.uri = expected.uri AND known.applied AND known.changed_at > expected.stated_at;",
+         FROM known WHERE known.identity = expected.identity AND known.applied AND known.changed_at > expected.stated_at;",
     )
 }
 
@@ -340,11 +344,11 @@ pub(in crate::store::audit_db) fn insert_known_after(
     since: SourceTime,
 ) -> Result<()> {
     sql.execute(
-        "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
+        "INSERT INTO expected (identity, uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
                                hashes, path, links)
-         SELECT uri, 0, 0, 1, changed_at, changed_at, lastmod, length, media_type, hashes, path, links FROM known
+         SELECT identity, uri, 0, 0, 1, changed_at, changed_at, lastmod, length, media_type, hashes, path, links FROM known
          WHERE applied AND NOT deleted AND wanted AND changed_at > ?1 AND path IS NOT NULL
-           AND NOT EXISTS (SELECT 1 FROM expected WHERE expected.uri = known.uri)",
+           AND NOT EXISTS (SELECT 1 FROM expected WHERE expected.identity = known.identity)",
         [Column(&since)],
     )?;
     Ok(())

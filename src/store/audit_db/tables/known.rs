@@ -2,12 +2,14 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
+use crate::store::tables::identity::Identity;
 use crate::store::tables::resource::audit::StoredResource;
 use crate::store::tables::values::{Column, LinkList};
 
 pub(super) const TABLE: &str = "
     CREATE TABLE known (
-        uri TEXT PRIMARY KEY,
+        identity TEXT PRIMARY KEY,
+        uri TEXT NOT NULL,
         path TEXT,
         length INTEGER,
         media_type TEXT,
@@ -32,12 +34,12 @@ pub(in crate::store::audit_db) fn insert(
     is_unselected: bool,
 ) -> Result<()> {
     sql.prepare_cached(
-        "INSERT INTO known (uri, path, length, media_type, hashes, lastmod, changed_at, applied, deleted, wanted, unselected,
+        "INSERT INTO known (identity, uri, path, length, media_type, hashes, lastmod, changed_at, applied, deleted, wanted, unselected,
                             links)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+         VALUES (?1, ?13, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
-        Column(&row.uri),
+        Identity(&row.uri),
         row.path,
         row.length,
         row.media_type,
@@ -49,6 +51,7 @@ pub(in crate::store::audit_db) fn insert(
         wanted,
         is_unselected,
         LinkList(&row.links),
+        Column(&row.uri),
     ])?;
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! What entries lack and give where the configuration selects by collections and kinds of metadata (section 14.5): `lacking` the
+//! What entries lack and give where the configuration selects by collections and kinds of metadata (section 14.5), by their identities: `lacking` the
 //! resources that lack something, `asked` the records that they name, `giving` the records that give something, and `given` the
 //! resources that those name.
 
-use resyncd_core::{Criteria, Standing};
+use resyncd_core::{Criteria, Standing, identity};
 use rusqlite::{Connection, Result, params};
 
 use crate::store::change::Change;
@@ -20,7 +20,7 @@ pub(in crate::store::audit_db) fn record(
     entry: &Change,
     standing: Standing,
 ) -> Result<()> {
-    let uri = entry.uri.as_str();
+    let uri = &*entry.uri.identity();
     for clear in [
         "DELETE FROM lacking WHERE uri = ?1",
         "DELETE FROM asked WHERE uri = ?1",
@@ -32,14 +32,14 @@ pub(in crate::store::audit_db) fn record(
         let links = entry.links.iter();
         links
             .filter(move |link| link.is(rel))
-            .map(|link| link.href.as_str())
+            .map(|link| identity(&link.href))
     };
     if !standing.lacks.is_empty() {
         sql.prepare_cached("INSERT INTO lacking VALUES (?1, ?2)")?
             .execute(params![uri, standing.lacks.bits()])?;
         for target in targets("describedby") {
             sql.prepare_cached("INSERT OR IGNORE INTO asked VALUES (?1, ?2)")?
-                .execute([uri, target])?;
+                .execute([uri, &*target])?;
         }
     }
     if !standing.gives.is_empty() {
@@ -47,7 +47,7 @@ pub(in crate::store::audit_db) fn record(
             .execute(params![uri, standing.gives.bits()])?;
         for target in targets("describes") {
             sql.prepare_cached("INSERT OR IGNORE INTO given VALUES (?1, ?2)")?
-                .execute([target, uri])?;
+                .execute([&*target, uri])?;
         }
     }
     Ok(())
@@ -57,7 +57,7 @@ pub(in crate::store::audit_db) fn record(
 pub(in crate::store::audit_db) fn drop_unselected(sql: &Connection) -> Result<()> {
     for criterion in [Criteria::COLLECTION, Criteria::PROFILE] {
         sql.execute(
-            "DELETE FROM expected WHERE uri IN (
+            "DELETE FROM expected WHERE identity IN (
                  SELECT uri FROM lacking WHERE lacks & ?1
                  AND NOT EXISTS (SELECT 1 FROM given JOIN giving ON giving.record = given.record
                                  WHERE given.uri = lacking.uri AND gives & ?1)

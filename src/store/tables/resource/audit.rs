@@ -93,7 +93,7 @@ pub struct KnownFile {
 pub(in crate::store) fn known_file(
     sql: &Connection,
     source: &str,
-    uri: Option<&str>,
+    uri: Option<&ResourceUri>,
     path: Option<&str>,
 ) -> Result<Option<KnownFile>> {
     let find = |condition: &str, name: &str| {
@@ -116,7 +116,7 @@ pub(in crate::store) fn known_file(
         .optional()
     };
     let path = match (uri, path) {
-        (Some(uri), _) => return find("uri = ?2", uri),
+        (Some(uri), _) => return find("identity = ?2", &uri.identity()),
         (None, Some(path)) => path,
         (None, None) => return Ok(None),
     };
@@ -124,7 +124,7 @@ pub(in crate::store) fn known_file(
         return Ok(Some(found));
     }
     for uri in uris_of_plain_path(path) {
-        if let Some(found) = find("uri = ?2 AND path IS NULL", uri.as_str())? {
+        if let Some(found) = find("identity = ?2 AND path IS NULL", &uri.identity())? {
             return Ok(Some(found));
         }
     }

@@ -32,7 +32,7 @@ impl<K> ListedRows<K> {
     }
 }
 
-/// The next rows of a Source, by URI: at most so many, also if the mirror has none of them.
+/// The next rows of a Source, by their identity: at most so many, also if the mirror has none of them.
 pub(in crate::store) fn of_source(
     sql: &Connection,
     source: &str,
@@ -42,10 +42,10 @@ pub(in crate::store) fn of_source(
 ) -> Result<ListedRows<String>> {
     let mut statement = sql.prepare_cached(&format!(
         "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
-         WHERE resource.source = ?1 AND resource.uri > ?2 ORDER BY resource.uri LIMIT ?3"
+         WHERE resource.source = ?1 AND resource.identity > ?2 ORDER BY resource.identity LIMIT ?3"
     ))?;
     let mut rows = statement.query(params![source, after, Count::of_rows(rows)])?;
-    ListedRows::read(&mut rows, |row| row.get("uri"), unreadable)
+    ListedRows::read(&mut rows, |row| row.get("identity"), unreadable)
 }
 
 /// The next resources of a set, by row.

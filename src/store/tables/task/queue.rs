@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::{COLUMNS, Task, TaskState};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::identity::Identity;
 use crate::store::tables::resource::IS_DOUBTED;
 use crate::store::tables::values::{Column, Micros, column};
 
@@ -101,9 +102,9 @@ pub(in crate::store) fn of_resource(
     sql.prepare_cached(&format!(
         "SELECT {COLUMNS}, {IS_DOUBTED}, task.state AS state, task.not_before AS not_before
          FROM resource JOIN task ON task.resource_id = resource.id
-         WHERE resource.source = ?1 AND resource.uri = ?2 AND task.state IN ('ready', 'failed', 'unavailable')"
+         WHERE resource.source = ?1 AND resource.identity = ?2 AND task.state IN ('ready', 'failed', 'unavailable')"
     ))?
-    .query_row(params![source, Column(uri)], |row| {
+    .query_row(params![source, Identity(uri)], |row| {
         let not_before: Micros = row.get("not_before")?;
         Ok((Task::from_row(row)?, column(row, "state")?, not_before.0))
     })

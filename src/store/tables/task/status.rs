@@ -1,24 +1,28 @@
 //! Errors of tasks, for the status.
 
 use chrono::{DateTime, Utc};
+use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::TaskState;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::identity::Identity;
 use crate::store::tables::values::{Column, Micros};
 
 /// The last error of a resource's task, code and message, or else its state; `None`: it has no task.
 pub(in crate::store) fn error_of(
     sql: &Connection,
     source: &str,
-    uri: &str,
+    uri: &ResourceUri,
 ) -> Result<Option<(String, String)>> {
     sql.prepare_cached(
         "SELECT COALESCE(error_code, state), COALESCE(error_message, 'it waits to be applied')
          FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE resource.source = ?1 AND resource.uri = ?2",
+         WHERE resource.source = ?1 AND resource.identity = ?2",
     )?
-    .query_row([source, uri], |row| Ok((row.get(0)?, row.get(1)?)))
+    .query_row(params![source, Identity(uri)], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })
     .optional()
 }
 

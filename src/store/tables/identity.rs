@@ -1,0 +1,33 @@
+//! The columns `identity` and `spelling` of `resource`.
+//!
+//! `identity` is what tells resources apart: rows are found by it. `spelling` states how the Source wrote the URI last: NULL as the
+//! identity, which is `https:` where that has no scheme; empty the same with `http:`; and otherwise the URI itself. So what nearly all
+//! Sources write takes no room. `uri` is made of the two when it is read.
+
+use std::borrow::Cow;
+
+use resyncd_core::ResourceUri;
+use rusqlite::Result;
+use rusqlite::types::{ToSql, ToSqlOutput};
+
+/// The column `identity`, of any spelling.
+pub(in crate::store) struct Identity<'a>(pub(in crate::store) &'a ResourceUri);
+
+impl ToSql for Identity<'_> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(match self.0.identity() {
+            Cow::Borrowed(text) => text.into(),
+            Cow::Owned(text) => text.into(),
+        })
+    }
+}
+
+/// The column `spelling` of a URI.
+pub(in crate::store) fn spelling(uri: &ResourceUri) -> Option<&str> {
+    let (text, identity) = (uri.as_str(), uri.identity());
+    match text.strip_suffix(&*identity) {
+        Some("" | "https:") => None,
+        Some("http:") => Some(""),
+        _ => Some(text),
+    }
+}
