@@ -6,6 +6,7 @@ mod browser;
 mod change_dumps;
 mod change_lists;
 mod conditions;
+mod cut_short;
 mod damaged;
 mod deletions;
 mod documents;

@@ -1,25 +1,27 @@
-//! Content: the bytes of a resource exactly as they are served, a chunk at a time.
+//! Content: the bytes of a resource exactly as they are served, a chunk at a time. A body that is cut short is continued by a request
+//! for the rest.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::StatusCode;
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, IF_RANGE, RANGE,
 };
+use reqwest::{RequestBuilder, StatusCode};
 use resourcesync::SourceTime;
 use resourcesync::media_type::media_type_essence;
-use resyncd_core::{ResourceUri, ServedVersion, Validators};
+use resyncd_core::{ResourceUri, ServedVersion};
 use url::Url;
 
 use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
-use super::validators::{last_modified, make_conditional, validators_of};
+use super::ranges::{ContentRange, DownloadRecord};
+use super::validators::{last_modified, make_conditional};
 use super::{FetchError, SizeLimit};
 use crate::{format_http_date, parse_http_date};
 
 /// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs: a server that sends single bytes must not
-/// hold a connection forever.
+/// hold a connection forever. A body that is cut short after fewer bytes is not continued.
 const LEAST: u64 = 64 << 10;
 const TIMEOUTS: u32 = 30;
 
@@ -83,6 +85,8 @@ pub struct Wanted<'a> {
     pub as_of: Option<SourceTime>,
     /// Whether caches are to ask the server again.
     pub past_caches: bool,
+    /// Whether the caller compares the bytes with a digest: then parts may be joined that no validator proves to be of one version.
+    pub is_verified: bool,
 }
 
 /// The header that asks for a version of a resource, and the one that states its time (RFC 7089, section 2.1.1).
@@ -125,17 +129,87 @@ impl Wanted<'_> {
     }
 }
 
+/// A request for a resource, and for the rest of it.
+struct ContentRequest<'a> {
+    client: &'a Client,
+    uri: &'a ResourceUri,
+    hosts: AllowedHosts<'a>,
+    limit: Option<SizeLimit>,
+    wanted: Wanted<'a>,
+}
+
+impl ContentRequest<'_> {
+    /// `more` adds what differs between the first request and those for the rest.
+    async fn ask(
+        &self,
+        more: impl Fn(&Url, RequestBuilder) -> RequestBuilder,
+    ) -> Result<Answer, FetchError> {
+        let accept = self.wanted.accept();
+        let as_of = self.wanted.as_of.and_then(format_http_date);
+        let asking = self.client.ask(
+            Pool::Content,
+            self.uri.url(),
+            Follow::All,
+            |url| self.hosts.check(url),
+            |http, url| {
+                let mut request = http.get(url.clone()).header(ACCEPT, &accept);
+                if let Some(as_of) = &as_of {
+                    request = request.header(ACCEPT_DATETIME, as_of);
+                }
+                if self.wanted.past_caches {
+                    request = request.header(CACHE_CONTROL, "no-cache");
+                }
+                more(&url, request)
+            },
+        );
+        asking.await
+    }
+
+    /// Requests what follows the `received` bytes; `None`: the server has another version, or sends something else.
+    async fn ask_rest(
+        &self,
+        received: u64,
+        record: &DownloadRecord,
+    ) -> Result<Option<(Answer, ContentRange)>, FetchError> {
+        let answer = self.ask(|_, request| {
+            let request = request
+                .header(ACCEPT_ENCODING, "identity")
+                .header(RANGE, format!("bytes={received}-"));
+            match record.strong_validator() {
+                Some(validator) => request.header(IF_RANGE, validator),
+                None => request,
+            }
+        });
+        let answer = answer.await?;
+        let headers = answer.response.headers();
+        match answer.response.status() {
+            StatusCode::PARTIAL_CONTENT if answer.content_coding().is_none() => {
+                let range = ContentRange::of(headers).filter(|range| {
+                    record.is_continued_by(received, *range, headers)
+                        && range.last + 1 == range.total
+                });
+                Ok(range.map(|range| (answer, range)))
+            }
+            status if status.is_success() => Ok(None),
+            _ => Err(answer.into_error().await),
+        }
+    }
+}
+
 /// A resource that is being received. It counts as a request to its host until it is dropped.
-pub struct Content {
-    answer: Answer,
-    length: Option<u64>,
+pub struct Content<'a> {
+    request: ContentRequest<'a>,
+    /// `None`: it was cut short, and can't be continued.
+    answer: Option<Answer>,
+    url: Url,
+    record: DownloadRecord,
     last_modified: Option<SourceTime>,
     memento_datetime: Option<SourceTime>,
     media_type: Option<String>,
     coding: Option<String>,
-    validators: Validators,
     received: u64,
-    limit: Option<SizeLimit>,
+    /// How many bytes were received before those of this answer.
+    before: u64,
     pace: ThroughputGuard,
 }
 
@@ -182,10 +256,10 @@ impl ThroughputGuard {
     }
 }
 
-impl Content {
+impl Content<'_> {
     /// The length that the server announces, in bytes.
     pub fn length(&self) -> Option<u64> {
-        self.length
+        self.record.length
     }
 
     /// The `Last-Modified` header.
@@ -210,34 +284,81 @@ impl Content {
 
     /// The version for a later conditional request; `None` if the server sent no validators.
     pub fn version(&self) -> Option<ServedVersion> {
-        (!self.validators.is_empty()).then(|| ServedVersion {
-            url: self.answer.url.clone(),
-            validators: self.validators.clone(),
+        let validators = &self.record.validators;
+        (!validators.is_empty()).then(|| ServedVersion {
+            url: self.url.clone(),
+            validators: validators.clone(),
         })
     }
 
     /// Its URL after redirects.
     pub fn url(&self) -> &Url {
-        &self.answer.url
+        &self.url
     }
 
     /// The next bytes; `None` at the end of a body of the announced length. After an error the received bytes are unusable.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
-        // A body shorter than announced is an error of the transport.
-        let Some(chunk) = self.pace.chunk(&mut self.answer).await? else {
-            return Ok(None);
+        loop {
+            match self.receive().await {
+                Err(error) if !self.resume_after(&error).await => return Err(error),
+                Err(_) => {}
+                received => return received,
+            }
+        }
+    }
+
+    /// The next bytes of this answer.
+    async fn receive(&mut self) -> Result<Option<Bytes>, FetchError> {
+        let answer = self.answer.as_mut().ok_or(FetchError::CutShort)?;
+        let chunk = self.pace.chunk(answer).await?;
+        let received = self.received + chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        SizeLimit::check(self.request.limit, received)?;
+        let is_other_length = |length| match &chunk {
+            Some(_) => received > length,
+            None => received != length,
         };
-        self.received += chunk.len() as u64;
-        SizeLimit::check(self.limit, self.received)?;
-        Ok(Some(chunk))
+        if self.record.length.is_some_and(is_other_length) {
+            return Err(FetchError::CutShort);
+        }
+        self.received = received;
+        Ok(chunk)
+    }
+
+    /// Requests the rest after an error, if the received bytes can be continued: they are not coded, a validator or the caller proves
+    /// that all are of one version, and this answer had enough of them. Returns whether there is more to receive.
+    async fn resume_after(&mut self, error: &FetchError) -> bool {
+        let is_cut = matches!(
+            error,
+            FetchError::CutShort | FetchError::Timeout | FetchError::Io(_)
+        );
+        let is_provable =
+            self.request.wanted.is_verified || self.record.strong_validator().is_some();
+        if !is_cut || !is_provable || self.coding.is_some() || self.received - self.before < LEAST {
+            return false;
+        }
+        // It holds the permit that the next request may need.
+        self.answer = None;
+        let client = self.request.client;
+        let asking = client.retry(|| self.request.ask_rest(self.received, &self.record));
+        let Ok(Some((answer, range))) = asking.await else {
+            return false;
+        };
+        if SizeLimit::check(self.request.limit, range.total).is_err() {
+            return false;
+        }
+        self.answer = Some(answer);
+        self.record.length = Some(range.total);
+        self.before = self.received;
+        self.pace = ThroughputGuard::new(self.pace.within);
+        true
     }
 }
 
-impl std::fmt::Debug for Content {
+impl std::fmt::Debug for Content<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Content")
-            .field("url", &self.answer.url.as_str())
-            .field("length", &self.length)
+            .field("url", &self.url.as_str())
+            .field("length", &self.record.length)
             .field("received", &self.received)
             .finish_non_exhaustive()
     }
@@ -248,53 +369,45 @@ impl Client {
     /// version, which may be the target of a redirect.
     ///
     /// Every redirect must lead to an allowed host too. `limit`: `None` for no limit. The total time is not
-    /// limited, but the rate is at least 64 KiB in thirty time-outs. One try only: retries are up to the caller.
-    pub async fn get_content(
-        &self,
-        uri: &ResourceUri,
-        hosts: &AllowedHosts<'_>,
+    /// limited, but the rate is at least 64 KiB in thirty time-outs. One try only: retries are up to the caller. A body that is cut
+    /// short after 64 KiB or more is continued by another request, with the bounds of documents for its tries, as often as that happens.
+    pub async fn get_content<'a>(
+        &'a self,
+        uri: &'a ResourceUri,
+        hosts: &AllowedHosts<'a>,
         limit: Option<SizeLimit>,
         if_changed: Option<&ServedVersion>,
-    ) -> Result<Option<Content>, FetchError> {
+    ) -> Result<Option<Content<'a>>, FetchError> {
         let wanted = Wanted::default();
         self.get_representation(uri, hosts, limit, if_changed, wanted)
             .await
     }
 
     /// As [`get_content`](Self::get_content), of a certain representation. The bytes are returned as they are served, coded or not.
-    pub async fn get_representation(
-        &self,
-        uri: &ResourceUri,
-        hosts: &AllowedHosts<'_>,
+    pub async fn get_representation<'a>(
+        &'a self,
+        uri: &'a ResourceUri,
+        hosts: &AllowedHosts<'a>,
         limit: Option<SizeLimit>,
         if_changed: Option<&ServedVersion>,
-        wanted: Wanted<'_>,
-    ) -> Result<Option<Content>, FetchError> {
-        let (accept, codings) = (wanted.accept(), wanted.accept_encoding());
-        let as_of = wanted.as_of.and_then(format_http_date);
+        wanted: Wanted<'a>,
+    ) -> Result<Option<Content<'a>>, FetchError> {
+        let request = ContentRequest {
+            client: self,
+            uri,
+            hosts: *hosts,
+            limit,
+            wanted,
+        };
+        let codings = wanted.accept_encoding();
         let known_at = |url: &Url| {
             let known = if_changed.filter(|known| known.url == *url)?;
             Some(&known.validators).filter(|known| !known.is_empty())
         };
-        let answer = self
-            .ask(
-                Pool::Content,
-                uri.url(),
-                Follow::All,
-                |url| hosts.check(url),
-                |http, url| {
-                    let known = known_at(&url);
-                    let mut request = http.get(url).header(ACCEPT_ENCODING, &codings);
-                    if let Some(as_of) = &as_of {
-                        request = request.header(ACCEPT_DATETIME, as_of);
-                    }
-                    if wanted.past_caches {
-                        request = request.header(CACHE_CONTROL, "no-cache");
-                    }
-                    make_conditional(known, request.header(ACCEPT, &accept))
-                },
-            )
-            .await?;
+        let answer = request.ask(|url, request| {
+            make_conditional(known_at(url), request.header(ACCEPT_ENCODING, &codings))
+        });
+        let answer = answer.await?;
         match answer.response.status() {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
             StatusCode::NOT_MODIFIED if known_at(&answer.url).is_some() => return Ok(None),
@@ -304,7 +417,9 @@ impl Client {
         SizeLimit::check(limit, length.unwrap_or_default())?;
         let headers = answer.response.headers();
         Ok(Some(Content {
-            length,
+            request,
+            url: answer.url.clone(),
+            record: DownloadRecord::of(headers, length),
             last_modified: last_modified(headers),
             memento_datetime: answer
                 .header(MEMENTO_DATETIME)
@@ -312,11 +427,10 @@ impl Client {
                 .map(SourceTime::from),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
             coding: answer.content_coding(),
-            validators: validators_of(headers),
             received: 0,
-            limit,
+            before: 0,
             pace: ThroughputGuard::new(self.timeout().saturating_mul(TIMEOUTS)),
-            answer,
+            answer: Some(answer),
         }))
     }
 }
@@ -395,8 +509,7 @@ mod tests {
         let wanted = |media_type, coding| Wanted {
             media_type,
             coding,
-            as_of: None,
-            past_caches: false,
+            ..Wanted::default()
         };
         for (stated, accept) in [
             (None, "*/*"),

@@ -16,8 +16,9 @@
 //! | `error` | why a request failed, and its class |
 //! | | **what is fetched** |
 //! | `document`, `spool` | a document, complete and decompressed; its body in memory or in a file |
-//! | `content` | a resource, a chunk at a time |
+//! | `content` | a resource, a chunk at a time, continued where it is cut short |
 //! | `package_download` | a package is downloaded, and a download resumed |
+//! | `ranges` | which answer continues a download |
 //! | `validators`, `coding`, `http_date`, `link_header` | headers of requests and answers |
 //! | `time_map` | TimeMaps of Memento |
 //! | `probe` | what a server would answer, without the download |
@@ -41,7 +42,8 @@
 //! - The number of concurrent requests to a host is limited, and lower while the host is overloaded. Downloads of resources do
 //!   not delay documents and hubs, and packages, one at a time, delay neither.
 //! - A document is returned complete or not at all, decompressed, and can be read several times. A resource is returned
-//!   exactly as it is served, a chunk at a time. A package is written to disk, and an interrupted download is resumed.
+//!   exactly as it is served, a chunk at a time, and continued where the connection breaks. A package is written to disk, and an
+//!   interrupted download is resumed.
 //!
 //! It knows URLs, documents and hubs. It does not know why something is fetched, where it is stored or what it means for the
 //! state of a set. What time it is its caller says.
@@ -79,6 +81,7 @@ mod package_download;
 mod permits;
 mod probe;
 mod proxies;
+mod ranges;
 mod retry;
 mod retry_after;
 mod server_trust;

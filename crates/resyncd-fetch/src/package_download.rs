@@ -8,17 +8,16 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use partial::DownloadRecord;
 pub use partial::PartialPackage;
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, DATE, HeaderMap, IF_RANGE, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use reqwest::{RequestBuilder, StatusCode};
-use resourcesync::SourceTime;
 use url::Url;
 
 use crate::client::{Answer, Client, Follow};
 use crate::permits::Pool;
-use crate::validators::{last_modified, make_conditional, validators_of};
-use crate::{AllowedHosts, FetchError, SizeLimit, parse_http_date};
+use crate::ranges::{ContentRange, DownloadRecord};
+use crate::validators::make_conditional;
+use crate::{AllowedHosts, FetchError, SizeLimit};
 
 /// How many bytes are collected before they are written.
 const BATCH: usize = 1 << 20;
@@ -30,10 +29,6 @@ const TIMEOUTS: u32 = 30;
 
 /// How many answers within one call may have less than [`LEAST`] bytes: unusable ones and small ones.
 const MAX_SMALL_ANSWERS: u32 = 4;
-
-/// How much older than the response its `Last-Modified` must be to be a strong validator, in microseconds (RFC 9110, section
-/// 8.8.2.2).
-const DATED_AFTER: i64 = 60 * 1_000_000;
 
 impl Client {
     /// Downloads a package to disk, resuming an earlier try if the server still has the same version. A complete one is
@@ -99,8 +94,10 @@ impl Client {
             }
             StatusCode::PARTIAL_CONTENT if plan == RequestPlan::Resume => {
                 let range = ContentRange::of(headers);
-                let Some(range) = range.filter(|range| partial.is_continued_by(*range, headers))
-                else {
+                let Some(range) = range.filter(|range| {
+                    let record = partial.record();
+                    record.is_continued_by(partial.received(), *range, headers)
+                }) else {
                     return restart(answer, partial).await;
                 };
                 SizeLimit::check(limit, range.total)?;
@@ -201,84 +198,6 @@ impl RequestPlan {
                 .header(IF_RANGE, validator),
             _ => request,
         }
-    }
-}
-
-impl PartialPackage {
-    /// Whether an answer continues the received bytes, in the same version.
-    fn is_continued_by(&self, range: ContentRange, headers: &HeaderMap) -> bool {
-        let etag = validators_of(headers).etag;
-        range.continues(self.received(), self.length())
-            && (etag.is_none() || etag == self.record().validators.etag)
-    }
-}
-
-impl DownloadRecord {
-    fn of(headers: &HeaderMap, length: Option<u64>) -> Self {
-        Self {
-            validators: validators_of(headers),
-            is_dated: is_dated(headers),
-            length,
-            is_complete: false,
-        }
-    }
-
-    /// The validator that distinguishes this version from every other one byte by byte.
-    fn strong_validator(&self) -> Option<&str> {
-        match &self.validators.etag {
-            Some(etag) => Some(etag.as_str()).filter(|etag| !etag.starts_with("W/")),
-            None => self
-                .validators
-                .last_modified
-                .as_deref()
-                .filter(|_| self.is_dated),
-        }
-    }
-}
-
-/// Whether the `Last-Modified` of a version was long past when it was served, so that no other version has the same.
-fn is_dated(headers: &HeaderMap) -> bool {
-    let served = headers.get(DATE).and_then(|date| date.to_str().ok());
-    let served = served.and_then(parse_http_date).map(SourceTime::from);
-    match (served, last_modified(headers)) {
-        (Some(served), Some(modified)) => served.micros() - modified.micros() >= DATED_AFTER,
-        _ => false,
-    }
-}
-
-/// The `Content-Range` header (RFC 9110, section 14.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ContentRange {
-    first: u64,
-    last: u64,
-    total: u64,
-}
-
-impl ContentRange {
-    fn of(headers: &HeaderMap) -> Option<Self> {
-        Self::parse(headers.get(CONTENT_RANGE)?.to_str().ok()?)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (unit, rest) = text.trim().split_once(' ')?;
-        let (range, total) = rest.trim().split_once('/')?;
-        let (first, last) = range.split_once('-')?;
-        if !unit.eq_ignore_ascii_case("bytes") {
-            return None;
-        }
-        Some(Self {
-            first: first.trim().parse().ok()?,
-            last: last.trim().parse().ok()?,
-            // Without a total the end would be unknown.
-            total: total.trim().parse().ok()?,
-        })
-    }
-
-    /// Whether it begins where `received` bytes end, and its total is the `known` one.
-    fn continues(self, received: u64, known: Option<u64>) -> bool {
-        self.first == received
-            && (self.first..self.total).contains(&self.last)
-            && known.is_none_or(|known| known == self.total)
     }
 }
 

@@ -156,9 +156,10 @@ async fn download_checked(
         coding: coding_of_try(task.attempts, &candidate.expected),
         as_of: check.as_of(),
         past_caches: is_current && is_asked_again(clock::now(), task, &candidate.expected),
+        is_verified: !candidate.expected.content.hashes.is_empty(),
     };
-    let content = context
-        .client_of(task)
+    let client = context.client_of(task);
+    let content = client
         .get_representation(&candidate.uri, &hosts, limit, known, wanted)
         .await?;
     if is_current {
@@ -249,7 +250,7 @@ fn reject_former(
 }
 
 /// Rejects a duplicate that is older than announced, where no digest verifies it. Its date has whole seconds.
-fn reject_stale(content: &Content, expected: &Expected) -> Result<(), TaskError> {
+fn reject_stale(content: &Content<'_>, expected: &Expected) -> Result<(), TaskError> {
     match (expected.modified, content.last_modified()) {
         (Some(announced), Some(got))
             if expected.content.hashes.is_empty()
@@ -262,7 +263,7 @@ fn reject_stale(content: &Content, expected: &Expected) -> Result<(), TaskError>
 }
 
 /// The type that a representation is served in, if it is not selected, and none is stated.
-fn unselected_type(content: &Content, task: &Task, context: &ApplyContext) -> Option<String> {
+fn unselected_type(content: &Content<'_>, task: &Task, context: &ApplyContext) -> Option<String> {
     let source = &context.source;
     let selection = source.source.filter.selection();
     let stated = task.content.media_type.as_deref();
@@ -290,7 +291,7 @@ const PAGES: [&str; 3] = ["htm", "html", "xhtml"];
 /// Rejects a web page in place of a file where no digest decides: it is one for signing in, or of an error. A file is what is stated to be
 /// of another type, or was served in another one before, or has the name of one.
 fn reject_page(
-    content: &Content,
+    content: &Content<'_>,
     expected: &Expected,
     task: &Task,
     secrets: &Redaction,
@@ -347,7 +348,7 @@ struct Copied {
 /// Copies a representation to memory or to a staged file, and verifies it.
 async fn copy(
     context: &ApplyContext,
-    mut content: Content,
+    mut content: Content<'_>,
     expected: &Expected,
     lastmod: Option<SourceTime>,
 ) -> Result<Copied, TaskError> {
@@ -402,7 +403,7 @@ async fn copy(
 async fn copy_coded(
     context: &ApplyContext,
     uri: &ResourceUri,
-    mut content: Content,
+    mut content: Content<'_>,
     expected: &Expected,
     lastmod: Option<SourceTime>,
 ) -> Result<Copied, TaskError> {

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use futures_util::FutureExt;
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{ErrorClass, ServedVersion};
-use resyncd_fetch::{AllowedHosts, Content, FetchError};
+use resyncd_fetch::{AllowedHosts, FetchError};
 use resyncd_mirror::{Mirror, MirrorPath};
 
 use super::adoption::{Adopted, adopt};
@@ -137,26 +137,25 @@ async fn remove_unless_awaited(context: &Arc<ApplyContext>, task: &Task) -> Task
     }
 }
 
-/// Asks the Source for a resource that is to be deleted; `None`: it serves what the mirror has.
-async fn ask(context: &ApplyContext, task: &Task) -> Result<Option<Content>, FetchError> {
+/// Asks the Source for a resource that is to be deleted; returns whether it serves what the mirror has.
+async fn ask(context: &ApplyContext, task: &Task) -> Result<bool, FetchError> {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
     let known = task.live_version.as_ref();
     let known = known.filter(|_| task.live && !task.live_doubted);
     let client = context.client_of(task);
-    client.get_content(&task.uri, &hosts, None, known).await
+    let served = client.get_content(&task.uri, &hosts, None, known).await?;
+    Ok(served.is_none())
 }
 
 /// A resource that belongs to another set is removed only if the Source serves it no longer; so is one whose deletion only a
 /// hub has stated. The Source may be behind its own notification: it is asked some times.
 async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     match ask(context, task).await {
-        Ok(served) if task.contradicted || !task.is_shared => {
-            still_served(context, task, served.is_none()).await
+        Ok(is_same) if task.contradicted || !task.is_shared => {
+            still_served(context, task, is_same).await
         }
-        Ok(served) => TaskOutcome::LeftSet {
-            is_same: served.is_none(),
-        },
+        Ok(is_same) => TaskOutcome::LeftSet { is_same },
         Err(error) if error.is_absent() => {
             if task.contradicted {
                 // The list only lacks what the hub has stated: the answer must last.

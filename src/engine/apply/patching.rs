@@ -221,10 +221,8 @@ async fn download(
         _ => SizeLimit::new(MAX_PATCH_BYTES, "the limit of patches"),
     };
     let wanted = Wanted {
-        as_of: None,
         media_type: content.media_type.as_deref(),
-        coding: None,
-        past_caches: false,
+        ..Wanted::default()
     };
     let answer = source
         .client

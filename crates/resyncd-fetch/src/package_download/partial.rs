@@ -9,10 +9,11 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use resourcesync::{Algorithm, Digest};
-use resyncd_core::Validators;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use url::Url;
+
+use crate::ranges::DownloadRecord;
 
 /// A package that is being downloaded, or is complete.
 ///
@@ -29,28 +30,6 @@ pub struct PartialPackage {
     file: File,
     received: u64,
     record: DownloadRecord,
-}
-
-/// What the server stated of the bytes, and whether they are complete.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct DownloadRecord {
-    #[serde(with = "StoredValidators")]
-    pub(super) validators: Validators,
-    /// Whether `Last-Modified` is a strong validator (RFC 9110, section 8.8.2.2).
-    pub(super) is_dated: bool,
-    /// The length that the server states.
-    pub(super) length: Option<u64>,
-    /// Whether all bytes are on disk.
-    #[serde(rename = "whole")]
-    pub(super) is_complete: bool,
-}
-
-/// How validators are on disk.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Validators")]
-struct StoredValidators {
-    etag: Option<String>,
-    last_modified: Option<String>,
 }
 
 /// The record with its URI, as it is on disk.
