@@ -36,9 +36,10 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
     daemon.until_settled(SOURCES, TIMEOUT)?;
     other.until_settled(1, TIMEOUT)?;
 
-    let (rest, measured) = match bench.short {
-        true => (SHORT_REST, SHORT_MEASURED),
-        false => (REST, MEASURED),
+    let (rest, measured) = if bench.short {
+        (SHORT_REST, SHORT_MEASURED)
+    } else {
+        (REST, MEASURED)
     };
     std::thread::sleep(rest);
     let before = (daemon.wake_ups()?, other.wake_ups()?);

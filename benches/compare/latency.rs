@@ -97,9 +97,10 @@ fn with_hub(bench: &Bench, is_trusted: bool) -> BenchResult<Vec<Line>> {
     let peak = mebibytes(daemon.peak_memory()?);
     daemon.stop()?;
 
-    let hub = match is_trusted {
-        true => "hub trusted",
-        false => "hub not trusted",
+    let hub = if is_trusted {
+        "hub trusted"
+    } else {
+        "hub not trusted"
     };
     let per_push = cpu.as_secs_f64() * 1000.0 / f64::from(u32::try_from(pushes.len())?);
     let (pushes, gets) = (Latencies::new(pushes), Latencies::new(gets));

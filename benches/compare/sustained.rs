@@ -59,9 +59,10 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
     let seconds = bench.size(10, 1);
     let mut ceiling = requests_per_second(&wrk, &site, seconds)?;
     settle();
-    let duration = match bench.short {
-        true => Duration::from_secs(5),
-        false => Duration::from_secs(60 * bench.minutes),
+    let duration = if bench.short {
+        Duration::from_secs(5)
+    } else {
+        Duration::from_secs(60 * bench.minutes)
     };
     let mut pushing = Pushing::new(&site, &hub, &home)?;
     let cpu = daemon.cpu()?;
@@ -256,9 +257,10 @@ impl<'a> Pushing<'a> {
         self.covered = until;
         let topic = format!("{base}/{TOPIC}");
         let deliveries = self.hub.deliver(&topic, Bytes::from(body)).await;
-        match deliveries.iter().all(HubDelivery::is_accepted) && deliveries.len() == 1 {
-            true => Ok(()),
-            false => Err(format!("not delivered: {deliveries:?}").into()),
+        if deliveries.iter().all(HubDelivery::is_accepted) && deliveries.len() == 1 {
+            Ok(())
+        } else {
+            Err(format!("not delivered: {deliveries:?}").into())
         }
     }
 

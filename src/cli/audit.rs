@@ -396,9 +396,10 @@ pub(super) fn summary_text(summary: &Summary) -> String {
         adopted,
         ..
     } = summary.sums.left();
-    let verdict = match summary.is_in_sync() {
-        true => "in sync",
-        false => "not in sync",
+    let verdict = if summary.is_in_sync() {
+        "in sync"
+    } else {
+        "not in sync"
     };
     let mut text = format!(
         "{verdict}: {compared} compared, {right} right, {missing} missing, {altered} altered, {extra} extra, {unreachable} unreachable"

@@ -36,9 +36,10 @@ pub(super) async fn backup(config: &Config, arguments: &BackupArguments) -> u8 {
         eprintln!("resyncd: --keep is for a folder, such as {shown}/ [no-folder]");
         return FAULTS;
     }
-    let file = match is_folder {
-        true => arguments.file.join(now.format(NAME).to_string()),
-        false => arguments.file.clone(),
+    let file = if is_folder {
+        arguments.file.join(now.format(NAME).to_string())
+    } else {
+        arguments.file.clone()
     };
     // What SQLite and the system say of it does not name it.
     let place = file.parent();

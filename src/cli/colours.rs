@@ -56,9 +56,10 @@ impl Colours {
     }
 
     fn styled(self, style: Style, shown: &str) -> String {
-        match self.0 {
-            true => format!("{style}{shown}{style:#}"),
-            false => shown.to_owned(),
+        if self.0 {
+            format!("{style}{shown}{style:#}")
+        } else {
+            shown.to_owned()
         }
     }
 }

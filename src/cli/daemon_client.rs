@@ -209,9 +209,10 @@ impl DaemonClient {
         };
         let response = request.send().await.map_err(|error| {
             // Something listens, and does not speak HTTP.
-            match is_no_http(&error) {
-                true => self.not_resyncd(),
-                false => unreachable(error),
+            if is_no_http(&error) {
+                self.not_resyncd()
+            } else {
+                unreachable(error)
             }
         })?;
         let status = response.status().as_u16();

@@ -153,9 +153,10 @@ fn try_folder(path: &Path, is_own: bool) -> Result<String, String> {
     if free < LEAST_SPACE {
         return Err(format!("only {} are free", HumanBytes(free)));
     }
-    let state = match existing == path {
-        true => format!("writable, of {owner}"),
-        false => format!("will be created in {shown}"),
+    let state = if existing == path {
+        format!("writable, of {owner}")
+    } else {
+        format!("will be created in {shown}")
     };
     Ok(format!("{state}; {} free", HumanBytes(free)))
 }

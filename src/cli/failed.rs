@@ -36,9 +36,12 @@ pub(super) async fn failed(config: &Config, arguments: &FailedArguments) -> u8 {
 async fn list(client: &DaemonClient, sources: &[String], json: bool) -> Result<(), DaemonError> {
     let mut rows = 0;
     for source in sources {
-        let show = |line: &str, resource: &FailedResource| match json {
-            true => println!("{}", visible_json(line)),
-            false => println!("{}", described(resource)),
+        let show = |line: &str, resource: &FailedResource| {
+            if json {
+                println!("{}", visible_json(line))
+            } else {
+                println!("{}", described(resource))
+            }
         };
         rows += each_row(client, "failed?", source, show).await?;
     }

@@ -190,9 +190,10 @@ async fn without_daemon(
     let client = config.client().map_err(|error| failed(error.into()))?;
     let subscribed = store.subscribed_channels(name).await;
     let subscribed = subscribed.map_err(|error| failed(error.into()))?;
-    let bound = match subscribed.is_empty() {
-        true => None,
-        false => Some(bind_callback(&mut config).await.map_err(failed)?),
+    let bound = if subscribed.is_empty() {
+        None
+    } else {
+        Some(bind_callback(&mut config).await.map_err(failed)?)
     };
     let secrets = SharedRedaction::new(&config.redaction());
     let rejections = RejectionCounters::default();
@@ -235,12 +236,13 @@ fn lines(forgotten: &Forgotten, delete_files: bool) -> Vec<String> {
     let mirror = mirror.as_deref().unwrap_or("their folder");
     let mut lines = Vec::new();
     lines.extend(subscriptions.iter().map(line_of));
-    lines.push(match delete_files {
-        true => format!(
+    lines.push(if delete_files {
+format!(
             "{source}: {resources} resources forgotten; {deleted_files} files deleted from {mirror}, {deleted_bytes} bytes"
-        ),
-        false => format!("{source}: {resources} resources forgotten; the files stay in {mirror}"),
-    });
+        )
+        } else {
+format!("{source}: {resources} resources forgotten; the files stay in {mirror}")
+        });
     if *left > 0 {
         let paths = if *left == 1 { "path" } else { "paths" };
         lines.push(format!(

@@ -20,9 +20,10 @@ pub(super) fn with_age(time: &str, now: Option<DateTime<Utc>>) -> String {
         return time.to_owned();
     };
     let passed = now - parsed;
-    match passed < TimeDelta::zero() {
-        true => format!("{time} (in {})", short_time(-passed)),
-        false => format!("{time} ({} ago)", short_time(passed)),
+    if passed < TimeDelta::zero() {
+        format!("{time} (in {})", short_time(-passed))
+    } else {
+        format!("{time} ({} ago)", short_time(passed))
     }
 }
 
@@ -55,9 +56,10 @@ pub(super) fn wrapped(text: &str, first: &str, width: usize) -> Vec<String> {
 
 /// A text of at most `width` characters, the last of which shows whether more were cut off.
 pub(super) fn cut(text: &str, width: usize) -> String {
-    match text.chars().count() > width {
-        true => text.chars().take(width - 1).chain(['…']).collect(),
-        false => text.to_owned(),
+    if text.chars().count() > width {
+        text.chars().take(width - 1).chain(['…']).collect()
+    } else {
+        text.to_owned()
     }
 }
 

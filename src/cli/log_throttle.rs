@@ -63,13 +63,14 @@ impl<P: Clone + Eq + std::hash::Hash> LogCounts<P> {
     /// Counts an event; returns whether to log it.
     fn count(&mut self, kind: EventKind<P>, message: String, now: Instant) -> bool {
         let is_room = self.0.len() < MOST_KINDS || self.0.contains_key(&kind);
-        let kind = match is_room {
-            true => kind,
-            false => EventKind {
+        let kind = if is_room {
+            kind
+        } else {
+            EventKind {
                 place: None,
                 code: "other".to_owned(),
                 source: String::new(),
-            },
+            }
         };
         let count = self.0.entry(kind).or_insert(EventCount {
             began: now,

@@ -348,9 +348,10 @@ fn config_of_environment() -> Option<PathBuf> {
 fn load(path: &Path, command: &CliCommand) -> Result<Config, u8> {
     let is_of_database = matches!(command, CliCommand::Backup(_) | CliCommand::Restore(_));
     let needs_no_secrets = command.daemon().is_some() || is_of_database;
-    let loaded = match needs_no_secrets {
-        true => Config::load_without_secrets(path),
-        false => Config::load(path),
+    let loaded = if needs_no_secrets {
+        Config::load_without_secrets(path)
+    } else {
+        Config::load(path)
     };
     loaded.map_err(|faults| print_faults(&faults))
 }

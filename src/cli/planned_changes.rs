@@ -221,9 +221,10 @@ pub(super) async fn print_planned(
                 continue;
             };
             counts.count(action, task.length.unwrap_or(0));
-            match json {
-                true => print_json(source, task, action),
-                false => println!("{source}: {} {}", action.text(), task.uri),
+            if json {
+                print_json(source, task, action)
+            } else {
+                println!("{source}: {} {}", action.text(), task.uri)
             }
         }
         if is_last {

@@ -66,9 +66,10 @@ pub(super) async fn leads_to_listener(
     let token = random_token()?;
     let url = resolve_reference(public_url, &token).map_err(|error| error.to_string())?;
     let answer = request(&url, http).await?;
-    match rejections.has_probe(&token) {
-        true => Ok(()),
-        false => Err(elsewhere(&answer)),
+    if rejections.has_probe(&token) {
+        Ok(())
+    } else {
+        Err(elsewhere(&answer))
     }
 }
 
@@ -104,9 +105,10 @@ async fn through_daemon(
     let arrival = daemon.get(&format!("/callback-probe?token={token}")).await;
     let arrival = arrival.map_err(|error| error.to_string())?;
     let arrival: ProbeAnswer = serde_json::from_str(&arrival).map_err(|error| error.to_string())?;
-    match arrival.arrived {
-        true => Ok("leads to the running daemon".to_owned()),
-        false => Err(elsewhere(&answer)),
+    if arrival.arrived {
+        Ok("leads to the running daemon".to_owned())
+    } else {
+        Err(elsewhere(&answer))
     }
 }
 
@@ -119,9 +121,10 @@ async fn through_listener(url: &Url, token: &str, config: &Config) -> Result<Str
     let expected = token.to_owned();
     let router = Router::new().fallback(async move |uri: Uri| {
         // A proxy may have removed the path of the public URL.
-        match uri.path().ends_with(&expected) {
-            true => Ok(expected),
-            false => Err(StatusCode::NOT_FOUND),
+        if uri.path().ends_with(&expected) {
+            Ok(expected)
+        } else {
+            Err(StatusCode::NOT_FOUND)
         }
     });
     let stop = CancellationToken::new();
@@ -133,9 +136,10 @@ async fn through_listener(url: &Url, token: &str, config: &Config) -> Result<Str
     // Its end is not waited for: a proxy may hold the connection open.
     serving.abort();
     let answer = answer?;
-    match answer.body == token.as_bytes() {
-        true => Ok("leads here".to_owned()),
-        false => Err(elsewhere(&answer)),
+    if answer.body == token.as_bytes() {
+        Ok("leads here".to_owned())
+    } else {
+        Err(elsewhere(&answer))
     }
 }
 

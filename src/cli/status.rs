@@ -95,9 +95,10 @@ async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str)
         return status;
     }
     let FetchedStatus { body, status } = fetched;
-    let text = match arguments.json {
-        true => format!("{}\n", visible_json(&body)),
-        false => status_text(&status, Colours::of_stdout()),
+    let text = if arguments.json {
+        format!("{}\n", visible_json(&body))
+    } else {
+        status_text(&status, Colours::of_stdout())
     };
     print_as_is(&format!("{begin}{text}"));
     if is_healthy(&status) { OK } else { FAILED }

@@ -381,10 +381,12 @@ fn other_errors(set: &SetStatus) -> Vec<String> {
             count,
             ..
         } = error;
-        match Some(code.as_str()) == shown {
-            true if *count > 1 => Some(format!("! {count} times [{code}]")),
-            true => None,
-            false => Some(format!("! {message} [{code}, {count} times]")),
+        if Some(code.as_str()) != shown {
+            Some(format!("! {message} [{code}, {count} times]"))
+        } else if *count > 1 {
+            Some(format!("! {count} times [{code}]"))
+        } else {
+            None
         }
     });
     dead.into_iter().chain(unread).chain(others).collect()
@@ -512,7 +514,7 @@ pub(super) mod tests {
     }
 
     /// A set in that state, with an attention of each code.
-    pub(in crate::cli) fn set(list: &str, state: &str, attention: &[&str]) -> serde_json::Value {
+    pub(crate) fn set(list: &str, state: &str, attention: &[&str]) -> serde_json::Value {
         serde_json::json!({
             "capability_list": list, "state": state, "synced_until": null, "gaps": [],
             "resources": 0, "bytes": 0, "pending": 0, "failed": 0, "held_deletions": 0, "channels": [],
@@ -525,9 +527,7 @@ pub(super) mod tests {
         codes.iter().map(attention).collect()
     }
 
-    pub(in crate::cli) fn status(
-        sources: &[(&str, &str, &[&str], Vec<serde_json::Value>)],
-    ) -> Status {
+    pub(crate) fn status(sources: &[(&str, &str, &[&str], Vec<serde_json::Value>)]) -> Status {
         let source = |(name, state, attention, sets): &(&str, &str, &[&str], Vec<_>)| {
             serde_json::json!({
                 "name": name, "url": "u", "mirror": "m", "state": state, "error": null,

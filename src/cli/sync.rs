@@ -66,15 +66,16 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
         }
     };
     // Its folder is removed at the end.
-    let scratch = match arguments.dry_run {
-        true => match Scratch::of(&config).await {
+    let scratch = if arguments.dry_run {
+        match Scratch::of(&config).await {
             Ok(scratch) => Some(scratch),
             Err(error) => {
                 eprintln!("resyncd: {error} [{}]", error.code());
                 return FAILED;
             }
-        },
-        false => None,
+        }
+    } else {
+        None
     };
     let used = scratch.as_ref().map_or(&config, Scratch::config);
     let (engine, store) = match prepare(used).await {
@@ -89,9 +90,10 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
     {
         return status;
     }
-    let working: Working<'_> = match arguments.dry_run {
-        true => Box::pin(engine.plan()),
-        false => Box::pin(engine.catch_up()),
+    let working: Working<'_> = if arguments.dry_run {
+        Box::pin(engine.plan())
+    } else {
+        Box::pin(engine.catch_up())
     };
     let (status, interrupted) = run(&engine, working, display, &mut signals).await;
     let mut status = match status {
@@ -118,9 +120,10 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
         }
     }
     let failed = status.sources.iter().any(has_failed);
-    let in_sync = match arguments.dry_run {
-        true => !interrupted && !failed && would.is_nothing(),
-        false => !interrupted && is_in_sync(&status),
+    let in_sync = if arguments.dry_run {
+        !interrupted && !failed && would.is_nothing()
+    } else {
+        !interrupted && is_in_sync(&status)
     };
     if arguments.json {
         for source in &status.sources {
@@ -134,9 +137,10 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
         });
     } else {
         for source in &status.sources {
-            match arguments.dry_run {
-                true => print_errors(source),
-                false => print_source(source),
+            if arguments.dry_run {
+                print_errors(source)
+            } else {
+                print_source(source)
             }
         }
         if arguments.dry_run {

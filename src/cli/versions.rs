@@ -87,13 +87,17 @@ pub(super) async fn versions(
     match listed {
         Ok(listed) => {
             print(&listed, arguments.json);
-            let is_missing = |version: &ResourceVersion| match arguments.backfill {
-                true => version.state != "stored",
-                false => version.state == "failed",
+            let is_missing = |version: &ResourceVersion| {
+                if arguments.backfill {
+                    version.state != "stored"
+                } else {
+                    version.state == "failed"
+                }
             };
-            match listed.iter().any(is_missing) {
-                true => FAILED,
-                false => OK,
+            if listed.iter().any(is_missing) {
+                FAILED
+            } else {
+                OK
             }
         }
         Err(VersionsFailure::Daemon(error)) => print_failure(&error),
@@ -206,9 +210,10 @@ async fn without_daemon(
 
 fn print(listed: &[ResourceVersion], json: bool) {
     for version in listed {
-        match json {
-            true => println!("{}", visible_json(&serde_json::json!(version).to_string())),
-            false => println!("{}", described(version)),
+        if json {
+            println!("{}", visible_json(&serde_json::json!(version).to_string()))
+        } else {
+            println!("{}", described(version))
         }
     }
     if listed.is_empty() && !json {

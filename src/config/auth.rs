@@ -59,12 +59,13 @@ pub(super) fn read_auth(
     let header = secrets.read("header", LONGEST_LINE, parse_headers);
     let key = secrets.read("key", LONGEST_PEM, |text| Ok(text.to_owned()));
     let is_key_unread = key.is_none() && secrets.is_given("key");
-    let certificate = match is_key_unread {
+    let certificate = if is_key_unread {
         // Its fault is reported, and says nothing about the certificate.
-        true => None,
-        false => secrets.read("certificate", LONGEST_PEM, |text| {
+        None
+    } else {
+        secrets.read("certificate", LONGEST_PEM, |text| {
             ClientCertificate::parse(text, key.as_ref().map(|key| key.value.as_str()))
-        }),
+        })
     };
 
     // One with a fault is not missing.
@@ -226,8 +227,9 @@ fn parse_headers(text: &str) -> Result<SecretHeaders, String> {
         let value = value.to_owned();
         found.headers.push(AuthHeader { name, value });
     }
-    match found.headers.is_empty() {
-        true => Err("there is no header in it: NAME: VALUE".to_owned()),
-        false => Ok(found),
+    if found.headers.is_empty() {
+        Err("there is no header in it: NAME: VALUE".to_owned())
+    } else {
+        Ok(found)
     }
 }

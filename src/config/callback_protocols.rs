@@ -29,9 +29,10 @@ impl CallbackProtocols {
     /// # Errors
     /// [`UnconfiguredProtocol`] if not.
     pub fn check(&self, protocol: &str) -> Result<(), UnconfiguredProtocol> {
-        match self.0.contains(&form_of(protocol)) {
-            true => Ok(()),
-            false => Err(UnconfiguredProtocol(protocol.to_owned())),
+        if self.0.contains(&form_of(protocol)) {
+            Ok(())
+        } else {
+            Err(UnconfiguredProtocol(protocol.to_owned()))
         }
     }
 }

@@ -128,9 +128,12 @@ fn read_hook(
     let name = section.text("name", "a name", parse_name);
     let timeout = section.text("timeout", DURATION, parse_nonzero_duration);
     let lines = section.number("lines", 1..=100_000);
-    let command = section.list("command", |text| match text.contains('\0') {
-        true => Err(FaultKind::BadPath(text.to_owned())),
-        false => Ok(text.to_owned()),
+    let command = section.list("command", |text| {
+        if text.contains('\0') {
+            Err(FaultKind::BadPath(text.to_owned()))
+        } else {
+            Ok(text.to_owned())
+        }
     });
     let url = section.text("url", "a URL", parse_hook_url);
     let has_both = section.is_present("command") && section.is_present("url");

@@ -61,9 +61,10 @@ pub(super) fn unusable_exceptions(environment: &Environment) -> Vec<String> {
 
 /// Parses the URL of a proxy. Without a scheme it is http.
 pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
-    let complete = match text.contains("://") {
-        true => text.to_owned(),
-        false => format!("http://{text}"),
+    let complete = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("http://{text}")
     };
     let bad = |why: &str| FaultKind::BadUrl(format!("{:?} {why}", hide_userinfo(&complete)));
     let url = parse_uri(&complete)
@@ -88,9 +89,10 @@ pub(super) fn parse_exception(text: &str) -> Result<ProxyException, FaultKind> {
         let address: IpAddr = address.parse().map_err(|_| bad())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits: u32 = bits.parse().map_err(|_| bad())?;
-        return match bits <= most {
-            true => Ok(ProxyException::Network { address, bits }),
-            false => Err(bad()),
+        return if bits <= most {
+            Ok(ProxyException::Network { address, bits })
+        } else {
+            Err(bad())
         };
     }
     if let Ok(address) = text.parse::<IpAddr>() {

@@ -67,9 +67,10 @@ fn parse_jid(text: &str) -> Result<Option<(String, String)>, FaultKind> {
     let is_user = |c: char| c.is_ascii_graphic() && !"\"&'/:<>@".contains(c);
     let is_valid = !user.is_empty() && user.len() <= MAX_JID_PART && user.chars().all(is_user);
     let domain = domain.to_ascii_lowercase();
-    match is_valid && is_host(&domain) {
-        true => Ok(Some((user.to_ascii_lowercase(), domain))),
-        false => Err(bad()),
+    if is_valid && is_host(&domain) {
+        Ok(Some((user.to_ascii_lowercase(), domain)))
+    } else {
+        Err(bad())
     }
 }
 
@@ -93,9 +94,10 @@ fn parse_server(text: &str) -> Result<Option<(String, u16)>, FaultKind> {
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let is_address = host.parse::<std::net::IpAddr>().is_ok();
-    match (is_address || is_host(host)) && port > 0 {
-        true => Ok(Some((host.to_owned(), port))),
-        false => Err(bad()),
+    if (is_address || is_host(host)) && port > 0 {
+        Ok(Some((host.to_owned(), port)))
+    } else {
+        Err(bad())
     }
 }
 

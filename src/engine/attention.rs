@@ -325,24 +325,26 @@ pub(super) fn of_hook(hook: &FailingHook<'_>) -> Option<Attention> {
         error,
         is_stopped,
     } = hook;
-    let (code, message, next_step) = match is_stopped {
-        true => (
+    let (code, message, next_step) = if *is_stopped {
+        (
             HOOK_STOPPED,
             format!(
                 "the hook {name} is stopped: {} [{}]",
                 error.message, error.code
             ),
             "remove it from the configuration, or correct its `url`, and reload it: `systemctl reload resyncd`; a restart tries it again",
-        ),
-        false if *failures >= HOOK_TRIES => (
+        )
+    } else if *failures >= HOOK_TRIES {
+        (
             HOOK_FAILING,
             format!(
                 "the hook {name} has failed {failures} times in a row: {} [{}]",
                 error.message, error.code
             ),
             "correct what it runs or requests; it is tried again by itself, and gets everything since it last succeeded",
-        ),
-        false => return None,
+        )
+    } else {
+        return None;
     };
     Some(Attention::new(code, &message, rfc3339(*since), next_step))
 }

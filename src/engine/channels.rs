@@ -209,9 +209,10 @@ impl Channels {
     async fn add(&self, offered: &OfferedChannel<'_>) -> Result<ChannelRecord, EngineError> {
         let keys = fresh_keys(offered.is_signed(&self.context))?;
         let now = clock::now().wall;
-        let channel = match offered.transport.has_hubs() {
-            true => Channel::new(now, &offered.topic, offered.hubs),
-            false => Channel::without_hubs(offered.transport, now, &offered.topic),
+        let channel = if offered.transport.has_hubs() {
+            Channel::new(now, &offered.topic, offered.hubs)
+        } else {
+            Channel::without_hubs(offered.transport, now, &offered.topic)
         };
         let store = &self.context.store;
         Ok(store
@@ -308,12 +309,13 @@ impl Channels {
         let active = found.into_iter().find(|record| {
             record.kind == Capability::ChangeNotification && record.channel().is_delivered()
         });
-        Ok(
-            active.map(|record| match record.transport.has_known_sender() {
-                true => (record.id, record.received),
-                false => (record.id, record.applied),
-            }),
-        )
+        Ok(active.map(|record| {
+            if record.transport.has_known_sender() {
+                (record.id, record.received)
+            } else {
+                (record.id, record.applied)
+            }
+        }))
     }
 
     /// Has a channel subscribed to anew whose hub no longer delivers.

@@ -119,9 +119,10 @@ impl From<StoreError> for EngineError {
 impl EngineError {
     /// The error of reading `what` on a blocking thread that has returned nothing.
     pub(super) fn of_join(error: &JoinError, what: impl Display) -> Self {
-        match error.is_panic() {
-            true => Self::Panicked(what.to_string()),
-            false => Self::Interrupted,
+        if error.is_panic() {
+            Self::Panicked(what.to_string())
+        } else {
+            Self::Interrupted
         }
     }
 

@@ -17,11 +17,11 @@ const MAX_LOGGED: usize = 10_000;
 
 /// Errors, one row a code, in the order in which they occurred first.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Faults(Vec<CountedError>);
+pub(crate) struct Faults(Vec<CountedError>);
 
 impl Faults {
     /// Counts an error `count` times more.
-    pub(in crate::engine) fn add(&mut self, error: StatusError, count: u64) {
+    pub(crate) fn add(&mut self, error: StatusError, count: u64) {
         if let Some(known) = self.0.iter_mut().find(|known| known.code == error.code) {
             known.count += count;
         } else if self.0.len() < MAX_CODES {
@@ -30,14 +30,14 @@ impl Faults {
     }
 
     /// Adds an error unless there is one of its code.
-    pub(in crate::engine) fn include(&mut self, error: StatusError, count: u64) {
+    pub(crate) fn include(&mut self, error: StatusError, count: u64) {
         if !self.0.iter().any(|known| known.code == error.code) {
             self.add(error, count);
         }
     }
 
     /// Replaces what is recorded of the error's code; returns whether the message is news.
-    pub(in crate::engine) fn replace(&mut self, error: StatusError, count: u64) -> bool {
+    pub(crate) fn replace(&mut self, error: StatusError, count: u64) -> bool {
         let is_news = !self
             .0
             .iter()
@@ -48,25 +48,25 @@ impl Faults {
     }
 
     /// Since when an error of a code is recorded; `None`: none is.
-    pub(in crate::engine) fn since(&self, code: &str) -> Option<&str> {
+    pub(crate) fn since(&self, code: &str) -> Option<&str> {
         let known = self.0.iter().find(|known| known.code == code);
         known.map(|known| known.at.as_str())
     }
 
     /// Removes what is recorded of a code.
-    pub(in crate::engine) fn clear(&mut self, code: &str) {
+    pub(crate) fn clear(&mut self, code: &str) {
         self.0.retain(|known| known.code != code);
     }
 
     /// The rows.
-    pub(in crate::engine) fn into_rows(self) -> Vec<CountedError> {
+    pub(crate) fn into_rows(self) -> Vec<CountedError> {
         self.0
     }
 }
 
 /// The errors of the parts of indexes that one poll has read.
 #[derive(Default)]
-pub(in crate::engine) struct PollReport {
+pub(crate) struct PollReport {
     faults: Faults,
     dead_parts: u64,
     /// How many of them are parts of Resource Lists.
@@ -80,7 +80,7 @@ pub(in crate::engine) struct PollReport {
 
 impl PollReport {
     /// The report of the next poll.
-    pub(in crate::engine) fn next(self) -> Self {
+    pub(crate) fn next(self) -> Self {
         Self {
             logged_before: self.logged,
             ..Self::default()
@@ -88,38 +88,38 @@ impl PollReport {
     }
 
     /// Adds the error of an index that does not exist: the first one is shown.
-    pub(in crate::engine) fn add_dead_index(&mut self, error: &EngineError) {
+    pub(crate) fn add_dead_index(&mut self, error: &EngineError) {
         self.dead_index.get_or_insert_with(|| error.to_string());
     }
 
     /// Why the index does not exist that a closed list or dump links to; `None`: there is none, or each exists.
-    pub(in crate::engine) fn dead_index(&self) -> Option<&str> {
+    pub(crate) fn dead_index(&self) -> Option<&str> {
         self.dead_index.as_deref()
     }
 
     /// Adds the error of a part.
-    pub(in crate::engine) fn add(&mut self, error: &EngineError) {
+    pub(crate) fn add(&mut self, error: &EngineError) {
         self.faults.add(error.status_error(), 1);
     }
 
     /// Adds parts that can't be read until the Source changes something.
-    pub(in crate::engine) fn add_dead(&mut self, error: &EngineError, count: u64) {
+    pub(crate) fn add_dead(&mut self, error: &EngineError, count: u64) {
         self.faults.add(error.status_error(), count);
         self.dead_parts += count;
     }
 
     /// Records that so many of the dead parts are parts of a Resource List.
-    pub(in crate::engine) fn add_dead_list_parts(&mut self, count: u64) {
+    pub(crate) fn add_dead_list_parts(&mut self, count: u64) {
         self.dead_list_parts += count;
     }
 
     /// Whether parts are dead, of Resource Lists only.
-    pub(in crate::engine) fn has_only_dead_list_parts(&self) -> bool {
+    pub(crate) fn has_only_dead_list_parts(&self) -> bool {
         self.dead_parts > 0 && self.dead_parts == self.dead_list_parts
     }
 
     /// Whether a dead part is to be logged: it was not dead in the poll before, or for another reason.
-    pub(in crate::engine) fn is_news(&mut self, part: &Url, error: &EngineError) -> bool {
+    pub(crate) fn is_news(&mut self, part: &Url, error: &EngineError) -> bool {
         let mut hasher = DefaultHasher::new();
         (part, error.code()).hash(&mut hasher);
         let hash = hasher.finish();
@@ -129,12 +129,12 @@ impl PollReport {
     }
 
     /// All errors.
-    pub(in crate::engine) fn faults(&self) -> &Faults {
+    pub(crate) fn faults(&self) -> &Faults {
         &self.faults
     }
 
     /// How many parts are dead.
-    pub(in crate::engine) fn dead_parts(&self) -> u64 {
+    pub(crate) fn dead_parts(&self) -> u64 {
         self.dead_parts
     }
 }

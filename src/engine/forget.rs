@@ -464,10 +464,7 @@ mod tests {
             let former = Former::with(&names).await;
             let forgotten = former.forget(delete_files, &[]).await.unwrap();
             assert_eq!(forgotten.resources, 5);
-            let (files, deletions) = match delete_files {
-                true => (5, 5),
-                false => (0, 0),
-            };
+            let (files, deletions) = if delete_files { (5, 5) } else { (0, 0) };
             assert_eq!(forgotten.deleted_files, files);
             assert_eq!(forgotten.deleted_bytes, files * CONTENT.len() as u64);
             assert_eq!(former.files_left() as u64, 5 - files);

@@ -19,13 +19,13 @@ const MAX_DOCUMENTS: usize = 50;
 /// The limit on oddities in the status.
 const MAX_ROWS: usize = 200;
 /// The limit on documents whose unread entries are counted.
-pub(in crate::engine) const MAX_UNREAD: usize = 20_000;
+pub(crate) const MAX_UNREAD: usize = 20_000;
 /// The limit on logged oddities, each of them once; the further ones of a set are not logged.
 const MAX_LOGGED: usize = 20_000;
 
 /// The documents of a set that have oddities.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct OddDocuments {
+pub(crate) struct OddDocuments {
     /// The target of a correct `up` link.
     capability_list: Option<Url>,
     /// The one that was read last comes first.
@@ -37,7 +37,7 @@ pub(in crate::engine) struct OddDocuments {
 }
 
 impl OddDocuments {
-    pub(in crate::engine) fn of(capability_list: Url) -> Self {
+    pub(crate) fn of(capability_list: Url) -> Self {
         Self {
             capability_list: Some(capability_list),
             ..Self::default()
@@ -45,7 +45,7 @@ impl OddDocuments {
     }
 
     /// Whether a document's `up` link leads elsewhere than to the Capability List. The scheme is not compared.
-    pub(in crate::engine) fn has_wrong_up(&self, head: &Head) -> bool {
+    pub(crate) fn has_wrong_up(&self, head: &Head) -> bool {
         let without_scheme = |url: &Url| url.as_str().split_once("://").map(|it| it.1.to_owned());
         match (&self.capability_list, head.link("up")) {
             (Some(list), Some(up)) => without_scheme(list) != without_scheme(up),
@@ -54,13 +54,13 @@ impl OddDocuments {
     }
 
     /// Replaces the oddities of a document that was read again; returns whether one of them was not logged yet.
-    pub(in crate::engine) fn replace(&mut self, document: &Url, oddities: Oddities) -> bool {
+    pub(crate) fn replace(&mut self, document: &Url, oddities: Oddities) -> bool {
         self.count_unread(document, oddities.bad_entries());
         self.put(document, oddities)
     }
 
     /// Replaces the number of entries of a document that can't be read.
-    pub(in crate::engine) fn count_unread(&mut self, document: &Url, count: u64) {
+    pub(crate) fn count_unread(&mut self, document: &Url, count: u64) {
         let mut hasher = DefaultHasher::new();
         document.hash(&mut hasher);
         let hash = hasher.finish();
@@ -71,7 +71,7 @@ impl OddDocuments {
     }
 
     /// The entries that can't be read of all documents. Those of notifications don't count: a poll brings their changes.
-    pub(in crate::engine) fn unread(&self) -> u64 {
+    pub(crate) fn unread(&self) -> u64 {
         self.unread.values().sum()
     }
 
@@ -86,7 +86,7 @@ impl OddDocuments {
     }
 
     /// Adds oddities to those of the same URI, as for the notifications of a topic; returns whether one was not logged yet.
-    pub(in crate::engine) fn add(&mut self, document: &Url, oddities: &Oddities) -> bool {
+    pub(crate) fn add(&mut self, document: &Url, oddities: &Oddities) -> bool {
         if oddities.is_empty() {
             return false;
         }
@@ -97,7 +97,7 @@ impl OddDocuments {
     }
 
     /// Adds an oddity unless the document has it; returns whether it was not logged yet.
-    pub(in crate::engine) fn include(&mut self, document: &Url, oddity: Oddity) -> bool {
+    pub(crate) fn include(&mut self, document: &Url, oddity: Oddity) -> bool {
         let mut known = self.documents.iter().filter(|(known, _)| known == document);
         if known.any(|(_, oddities)| oddities.count(oddity) > 0) {
             return false;
@@ -117,7 +117,7 @@ impl OddDocuments {
         is_news
     }
 
-    pub(in crate::engine) fn rows(&self) -> Vec<OddityStatus> {
+    pub(crate) fn rows(&self) -> Vec<OddityStatus> {
         let row = |document: &Url, (oddity, count): (Oddity, u64)| OddityStatus {
             document: document.to_string(),
             code: oddity.code().to_owned(),

@@ -578,9 +578,10 @@ fn subscribed_topic(channel: &ChannelRecord) -> &TopicUri {
 
 /// A subscription whose end the hub has not confirmed yet is not used any more.
 fn state_of(channel: &ChannelRecord) -> ChannelState {
-    match channel.is_unwanted {
-        true => ChannelState::Unsubscribed,
-        false => channel.lease.state,
+    if channel.is_unwanted {
+        ChannelState::Unsubscribed
+    } else {
+        channel.lease.state
     }
 }
 

@@ -117,9 +117,10 @@ impl BodyReader {
                 .last()
                 .map_or(0, |last| last.capacity() - last.len());
             if room == 0 {
-                let size = match self.segments.is_empty() {
-                    true => self.first.clamp(1, SEGMENT),
-                    false => SEGMENT,
+                let size = if self.segments.is_empty() {
+                    self.first.clamp(1, SEGMENT)
+                } else {
+                    SEGMENT
                 };
                 self.segments.push(Vec::with_capacity(size));
                 continue;

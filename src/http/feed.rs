@@ -203,12 +203,11 @@ async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<
             // A browser does not show the status to the page that reconnects.
             let is_reset = is_lost(&error)
                 && (last.is_some() || !matches!(error, StoreError::FeedTrimmed { .. }));
-            return match is_reset {
-                true => {
-                    let event = Ok::<_, Infallible>(reset(&state.store, &error));
-                    Sse::new(stream::iter([event])).into_response()
-                }
-                false => feed_failed(&error),
+            return if is_reset {
+                let event = Ok::<_, Infallible>(reset(&state.store, &error));
+                Sse::new(stream::iter([event])).into_response()
+            } else {
+                feed_failed(&error)
             };
         }
     };
@@ -370,9 +369,10 @@ fn events(
 }
 
 fn event(entry: FeedEntry, feed: &str, is_named: bool) -> Event {
-    let id = match is_named {
-        true => format!("{feed}:{}", entry.seq),
-        false => entry.seq.to_string(),
+    let id = if is_named {
+        format!("{feed}:{}", entry.seq)
+    } else {
+        entry.seq.to_string()
     };
     Event::default().id(id).data(entry.to_line(feed))
 }
@@ -438,9 +438,10 @@ mod tests {
             let (_, listing) = store.begin_listing(None, None).await.unwrap();
             let listing = listing.unwrap();
             let lines: Vec<_> = listed_lines(state, listing, permit).collect().await;
-            match is_stopped {
-                false => assert!(lines.is_empty()),
-                true => assert!(matches!(lines.as_slice(), [Err(StoreError::Closed)])),
+            if is_stopped {
+                assert!(matches!(lines.as_slice(), [Err(StoreError::Closed)]))
+            } else {
+                assert!(lines.is_empty())
             }
             assert_eq!(streams.available_permits(), 1);
         }

@@ -68,9 +68,10 @@ pub fn restore(
         _ => {}
     }
     copy_into(&database, &copy, now)?;
-    let aside = match path.try_exists().map_err(failed)? {
-        true => Some(corruption::replace(&path).map_err(failed)?),
-        false => None,
+    let aside = if path.try_exists().map_err(failed)? {
+        Some(corruption::replace(&path).map_err(failed)?)
+    } else {
+        None
     };
     std::fs::rename(&copy, &path).map_err(failed)?;
     Damage::of(&path).clear().map_err(failed)?;

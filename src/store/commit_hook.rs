@@ -87,9 +87,10 @@ impl CommitHook {
         if self.is_stopped() {
             return Err(StoreError::Closed);
         }
-        match self.fails(&self.fail_query_after) {
-            true => Err(rusqlite::Error::InvalidQuery.into()),
-            false => Ok(()),
+        if self.fails(&self.fail_query_after) {
+            Err(rusqlite::Error::InvalidQuery.into())
+        } else {
+            Ok(())
         }
     }
 

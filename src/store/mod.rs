@@ -238,9 +238,10 @@ impl Store {
         );
         let writer = writer.map_err(StoreError::Thread)?;
         let query_threads = QueryThreads::start(&path, Arc::clone(&damage))?;
-        let check = match corruption::is_checked_first(&path) {
-            true => None,
-            false => Some(Check::begin(&path, Arc::clone(&damage))?),
+        let check = if corruption::is_checked_first(&path) {
+            None
+        } else {
+            Some(Check::begin(&path, Arc::clone(&damage))?)
         };
         Ok(Arc::new(Self {
             folder: folder.to_owned(),

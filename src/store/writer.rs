@@ -363,9 +363,12 @@ impl Writes {
         let changes = connection.total_changes();
         let begin = || execute(connection, BEGIN);
         #[cfg(test)]
-        let begin = || match self.hook.fails_commit() {
-            true => Err(rusqlite::Error::InvalidQuery),
-            false => begin(),
+        let begin = || {
+            if self.hook.fails_commit() {
+                Err(rusqlite::Error::InvalidQuery)
+            } else {
+                begin()
+            }
         };
         let begun = begin();
         let mut tx = Tx {

@@ -157,9 +157,10 @@ async fn interface_does_not_hide_the_change_set_of_another_part() {
     for in_index in [false, true] {
         let site = CallbackSite::of(&["/a", "/b", "/c"]).await;
         let interface = site.interface(SUBSCRIBE);
-        let (of_index, of_part) = match in_index {
-            true => (interface.as_str(), ""),
-            false => ("", interface.as_str()),
+        let (of_index, of_part) = if in_index {
+            (interface.as_str(), "")
+        } else {
+            ("", interface.as_str())
         };
         let part = |hour: &str| sitemap(hour, of_part, &[listed("/a", hour)]);
         site.put("/1.xml", &part("08"));

@@ -214,9 +214,10 @@ async fn mirror_that_cannot_be_opened_is_shown_at_its_source() {
         let what = "the attention of the Source";
         eventually(what, Some(rig.wakes()), async || {
             let source = rig.operator.status().await.sources.remove(0);
-            match source.attention.len() == wanted {
-                true => Ok(source),
-                false => Err(format!("{source:#?}")),
+            if source.attention.len() == wanted {
+                Ok(source)
+            } else {
+                Err(format!("{source:#?}"))
             }
         })
         .await

@@ -159,9 +159,10 @@ impl Draft {
             for (path, bytes) in files(&self.0.config.sources[0].mirror) {
                 writeln!(found, "{path} {}", String::from_utf8_lossy(&bytes)).unwrap();
             }
-            match found == wanted {
-                true => Ok(()),
-                false => Err(format!("{found}, not {wanted}")),
+            if found == wanted {
+                Ok(())
+            } else {
+                Err(format!("{found}, not {wanted}"))
             }
         })
         .await;
@@ -202,9 +203,10 @@ async fn expired_entry_of_a_sitemap_is_a_deletion() {
         let deleted: Vec<_> = deleted
             .map(|line| (line.origin.as_str(), &line.uri))
             .collect();
-        match deleted == [("resource-list", &uri)] {
-            true => Ok(()),
-            false => Err(format!("{lines:#?}")),
+        if deleted == [("resource-list", &uri)] {
+            Ok(())
+        } else {
+            Err(format!("{lines:#?}"))
         }
     })
     .await;
@@ -995,9 +997,10 @@ async fn nothing_is_deleted_by_absence_from_a_stated_list_of_the_draft() {
     let interface = "<xhtml:link href=\"{site}/push\" rs:protocol=\"http://example.com/push\"/>";
     for is_of_draft in [true, false] {
         let source = site(&["/a", "/b"]).await;
-        let links = match is_of_draft {
-            true => &[interface.to_owned()][..],
-            false => &[],
+        let links = if is_of_draft {
+            &[interface.to_owned()][..]
+        } else {
+            &[]
         };
         let entries = [listed("/a", "08"), listed("/b", "09")];
         put(&source, SITEMAP, &stated("12", links, &entries));

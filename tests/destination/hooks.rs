@@ -59,9 +59,10 @@ async fn until_fed(rig: &Rig, file: &Path) {
     eventually("the program has the feed", Some(rig.wakes()), async || {
         let (_, feed) = rig.operator.get("/changes?since=0").await;
         let found = fs::read_to_string(file).unwrap_or_default();
-        match found == feed && !feed.is_empty() {
-            true => Ok(()),
-            false => Err(format!("{found}\n{feed}")),
+        if found == feed && !feed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{found}\n{feed}"))
         }
     })
     .await;

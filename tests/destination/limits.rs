@@ -47,9 +47,10 @@ async fn sets_beyond_the_limit_are_reported_and_not_followed() {
         let is_notice = |code: &str| code == "too-many-sets";
         // The notice is shown before the discovery has ended.
         let is_discovered = source.state == "ok";
-        match is_discovered && source.notices.iter().any(|notice| is_notice(&notice.code)) {
-            true => Ok(source),
-            false => Err(format!("{source:?}")),
+        if is_discovered && source.notices.iter().any(|notice| is_notice(&notice.code)) {
+            Ok(source)
+        } else {
+            Err(format!("{source:?}"))
         }
     })
     .await;

@@ -57,9 +57,10 @@ async fn until_linked(rig: &Rig, all: &[&str], wanted: &[&str]) {
         let set = rig.set_named(SET).await;
         let is_done = |set: &SetStatus| set.state == "in-sync" && set.pending == 0;
         let is_done = set.as_ref().is_some_and(is_done);
-        match mirrored == wanted && is_done {
-            true => Ok(()),
-            false => Err(format!("{mirrored:?}, {set:#?}")),
+        if mirrored == wanted && is_done {
+            Ok(())
+        } else {
+            Err(format!("{mirrored:?}, {set:#?}"))
         }
     })
     .await;

@@ -136,9 +136,10 @@ async fn every_metric_is_stated_and_equals_the_status() {
         let has_read_all = [&before, &after]
             .iter()
             .all(|status| status.sources[0].hooks[0].behind == Some(0));
-        match shown(&before) == shown(&after) && shown(&after).0 == "in-sync" && has_read_all {
-            true => Ok((metrics, after)),
-            false => Err(format!("{after:?}")),
+        if shown(&before) == shown(&after) && shown(&after).0 == "in-sync" && has_read_all {
+            Ok((metrics, after))
+        } else {
+            Err(format!("{after:?}"))
         }
     });
     let (metrics, status) = stable.await;
@@ -209,9 +210,10 @@ async fn number_of_samples_is_bounded_by_the_limit_of_sets() {
     let metrics = eventually("two sets are in sync", Some(rig.wakes()), async || {
         let metrics = metrics(&rig).await;
         let in_sync = metrics.sum("resyncd_set_state", &[("state", "in-sync")]);
-        match in_sync == Some(2.0) && metrics.has("resyncd_source_notices") {
-            true => Ok(metrics),
-            false => Err(format!("{in_sync:?}")),
+        if in_sync == Some(2.0) && metrics.has("resyncd_source_notices") {
+            Ok(metrics)
+        } else {
+            Err(format!("{in_sync:?}"))
         }
     })
     .await;

@@ -99,9 +99,10 @@ async fn until(
 async fn until_source(rig: &Rig, state: &str) -> SourceStatus {
     eventually(state, Some(rig.wakes()), async || {
         let source = rig.operator.status().await.sources.remove(0);
-        match source.state == state {
-            true => Ok(source),
-            false => Err(format!("{source:#?}")),
+        if source.state == state {
+            Ok(source)
+        } else {
+            Err(format!("{source:#?}"))
         }
     })
     .await

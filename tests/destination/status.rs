@@ -25,9 +25,10 @@ async fn status_lists_source_sets_and_channels() {
     // The sets are followed before the discovery has ended.
     let status = eventually("the Source is ok", Some(rig.wakes()), async || {
         let status = rig.operator.status().await;
-        match status.sources[0].state == "ok" {
-            true => Ok(status),
-            false => Err(format!("{status:#?}")),
+        if status.sources[0].state == "ok" {
+            Ok(status)
+        } else {
+            Err(format!("{status:#?}"))
         }
     })
     .await;

@@ -14,9 +14,10 @@ fn two_sets() -> SampleOptions {
 async fn subscriptions(rig: &Rig, many: usize) -> Vec<Subscription> {
     eventually("the subscriptions", None, async || {
         let found = rig.hub().subscriptions();
-        match found.len() == many {
-            true => Ok(found),
-            false => Err(format!("{found:?}")),
+        if found.len() == many {
+            Ok(found)
+        } else {
+            Err(format!("{found:?}"))
         }
     })
     .await

@@ -91,9 +91,10 @@ async fn status(rig: &Rig) -> VersionsStatus {
 async fn until_counted(rig: &Rig, pending: u64, failed: u64) -> VersionsStatus {
     eventually("versions are counted", Some(rig.wakes()), async || {
         let found = status(rig).await;
-        match (found.pending, found.failed) == (pending, failed) {
-            true => Ok(found),
-            false => Err(format!("{found:?}")),
+        if (found.pending, found.failed) == (pending, failed) {
+            Ok(found)
+        } else {
+            Err(format!("{found:?}"))
         }
     })
     .await
@@ -508,9 +509,10 @@ async fn versions_of_a_time_map_are_stored_once() {
         eventually("the TimeMap is read", Some(rig.wakes()), async || {
             let found = versions(&rig, RESOURCE).await;
             let missing = found.iter().filter(|it| it.state != "stored");
-            match missing.clone().count() == 2 && missing.clone().all(|it| it.at.is_some()) {
-                true => Ok(()),
-                false => Err(format!("{found:#?}")),
+            if missing.clone().count() == 2 && missing.clone().all(|it| it.at.is_some()) {
+                Ok(())
+            } else {
+                Err(format!("{found:#?}"))
             }
         })
         .await;

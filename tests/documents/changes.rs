@@ -497,13 +497,12 @@ async fn dead_index_of_a_closed_change_list_is_a_notice() {
     );
     let follower = Follower::start(site).await;
     let set = follower.until_mirrored(&[("/a", "a"), ("/b", "b")]).await;
-    let set = match set.notices.is_empty() {
-        true => {
-            follower
-                .until("notice", |set| !set.notices.is_empty())
-                .await
-        }
-        false => set,
+    let set = if set.notices.is_empty() {
+        follower
+            .until("notice", |set| !set.notices.is_empty())
+            .await
+    } else {
+        set
     };
     assert_eq!((set.state.as_str(), set.error), ("in-sync", None));
     assert_eq!(set.notices[0].code, "dead-index");

@@ -131,13 +131,14 @@ impl LinkedCycle {
                 let is_complete = set.resources as usize == wanted.len() && set.failed == 0;
                 set.state == "in-sync" && set.pending == 0 && is_complete
             });
-            match is_done && files == wanted {
-                true => Ok(()),
-                false => Err(format!(
+            if is_done && files == wanted {
+                Ok(())
+            } else {
+                Err(format!(
                     "{:?} for {:?}, {set:#?}",
                     files.keys(),
                     wanted.keys()
-                )),
+                ))
             }
         })
         .await;

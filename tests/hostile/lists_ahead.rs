@@ -108,10 +108,11 @@ impl Server {
                 }
                 "/2.xml" => {
                     server.note_second();
-                    match server.withholds.load(Ordering::SeqCst) {
-                        true => server.withheld(),
-                        false => list(2, capability),
-                    }
+                    if server.withholds.load(Ordering::SeqCst) {
+server.withheld()
+                        } else {
+list(2, capability)
+                        }
                 }
                 path if path.starts_with("/r/") => ok(path.to_owned()),
                 _ => status(404),

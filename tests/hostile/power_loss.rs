@@ -202,9 +202,10 @@ impl World {
             }
         }
         let database = folder.join("state/resyncd.db");
-        let claims = match database.exists() {
-            true => Claims::read(&database).map_err(|error| format!("the database: {error}"))?,
-            false => Claims::default(),
+        let claims = if database.exists() {
+            Claims::read(&database).map_err(|error| format!("the database: {error}"))?
+        } else {
+            Claims::default()
         };
         if claims.received < acknowledged {
             let received = claims.received;

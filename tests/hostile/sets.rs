@@ -219,9 +219,10 @@ async fn settled_footprint(
                 && now.rows <= before.rows + 20
                 && now.database <= before.database + (256 << 10)
         });
-        match is_small {
-            true => Ok(now),
-            false => Err(format!("{before:?} {now:?}")),
+        if is_small {
+            Ok(now)
+        } else {
+            Err(format!("{before:?} {now:?}"))
         }
     })
     .await

@@ -92,14 +92,11 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, seen: Arc<Mutex<Vec<See
         async move { Ok::<_, Infallible>(answer) }
     });
     let stream = TokioIo::new(stream);
-    let _ = match is_http2 {
-        true => {
-            let builder = http2::Builder::new(TokioExecutor::new());
-            builder.serve_connection(stream, service).await
-        }
-        false => {
-            let builder = http1::Builder::new();
-            builder.serve_connection(stream, service).await
-        }
+    let _ = if is_http2 {
+        let builder = http2::Builder::new(TokioExecutor::new());
+        builder.serve_connection(stream, service).await
+    } else {
+        let builder = http1::Builder::new();
+        builder.serve_connection(stream, service).await
     };
 }

@@ -168,9 +168,10 @@ impl Victim {
             self.assert_sound(what).await;
             let mut sources = self.0.operator.status().await.sources;
             let found = sources.remove(1);
-            match wanted(&found) {
-                true => Ok(()),
-                false => Err(format!("{found:#?}")),
+            if wanted(&found) {
+                Ok(())
+            } else {
+                Err(format!("{found:#?}"))
             }
         })
         .await;
@@ -180,9 +181,10 @@ impl Victim {
         let mirror = &self.0.config.sources[1].mirror;
         eventually(what, Some(self.0.wakes()), async || {
             self.assert_sound(what).await;
-            match files(mirror).into_values().any(|found| found == bytes) {
-                true => Ok(()),
-                false => Err(format!("{:#?}", self.0.operator.status().await.sources[1])),
+            if files(mirror).into_values().any(|found| found == bytes) {
+                Ok(())
+            } else {
+                Err(format!("{:#?}", self.0.operator.status().await.sources[1]))
             }
         })
         .await;

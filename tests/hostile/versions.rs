@@ -80,9 +80,10 @@ impl VersionsCycle {
             for (path, bytes) in &found {
                 assert_eq!(self.expected.get(path), Some(bytes), "{path}");
             }
-            match found.len() == self.expected.len() {
-                true => Ok(()),
-                false => Err(difference(&self.expected, &found)),
+            if found.len() == self.expected.len() {
+                Ok(())
+            } else {
+                Err(difference(&self.expected, &found))
             }
         })
         .await;

@@ -93,9 +93,10 @@ async fn lastmod_that_moves_back_is_a_change() {
     for has_time in [false, true] {
         let source = SampleSource::start(only_pages()).await.unwrap();
         let put = |at: &str, lastmods: [&str; 2], bytes: &str| {
-            let head = match has_time {
-                true => format!("<rs:md capability=\"resourcelist\" at=\"2026-02-0{at}\"/>"),
-                false => String::new(),
+            let head = if has_time {
+                format!("<rs:md capability=\"resourcelist\" at=\"2026-02-0{at}\"/>")
+            } else {
+                String::new()
             };
             let mut list = format!(
                 "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \

@@ -106,9 +106,10 @@ async fn versions_are_whole_and_none_is_lost_when_the_daemon_is_killed() {
     eventually("every version is stored", None, async || {
         let found = files(&folder(&home));
         assert_among(&expected, &found);
-        match found.len() == expected.len() {
-            true => Ok(()),
-            false => Err(difference(&expected, &found)),
+        if found.len() == expected.len() {
+            Ok(())
+        } else {
+            Err(difference(&expected, &found))
         }
     })
     .await;

@@ -439,9 +439,10 @@ impl Examples {
     fn document(&self, capability: &str, md: &str, entries: &str) -> String {
         // Only a change has a kind, and only a change has a patch.
         let is_of_changes = capability.starts_with("change");
-        let entries = match is_of_changes {
-            true => entries.to_owned(),
-            false => without_patches(&entries.replace(" change=\"updated\"", "")),
+        let entries = if is_of_changes {
+            entries.to_owned()
+        } else {
+            without_patches(&entries.replace(" change=\"updated\"", ""))
         };
         let up = self.source.capability_list(SET);
         format!(
@@ -466,9 +467,10 @@ impl Examples {
         for (n, entry) in self.entries().into_iter().enumerate() {
             let uri = entry.split(&['<', '>'][..]).nth(4).unwrap();
             let path = uri.trim_start_matches(self.source.url().as_str());
-            let (element, name) = match self.way == Way::ChangeDump && path == JSON {
-                true => (format!("<rs:ln rel=\"{PATCH}\" "), "27/res4-json-patch"),
-                false => ("<rs:md ".to_owned(), path),
+            let (element, name) = if self.way == Way::ChangeDump && path == JSON {
+                (format!("<rs:ln rel=\"{PATCH}\" "), "27/res4-json-patch")
+            } else {
+                ("<rs:md ".to_owned(), path)
             };
             let member = format!("resources/{n}");
             manifest += &entry.replace(&element, &format!("{element}path=\"/{member}\" "));
@@ -700,9 +702,10 @@ impl Examples {
         for path in listed.chain(LINKED) {
             let expected = self.expected_requests(key, path);
             let found = self.source.hits(&format!("/{}", self.text(path)));
-            let is_packed = match LISTED.iter().any(|(listed, ..)| *listed == path) {
-                true => (key.wanted)(path),
-                false => path.ends_with("-patch") && self.is_patched(key),
+            let is_packed = if LISTED.iter().any(|(listed, ..)| *listed == path) {
+                (key.wanted)(path)
+            } else {
+                path.ends_with("-patch") && self.is_patched(key)
             };
             let most = self.most_requests(expected, is_packed, interruptions);
             if !(expected..=most).contains(&found) {
@@ -742,9 +745,10 @@ impl Examples {
                 path == "27/res4-json-patch" && self.is_patched(key) && !self.way.has_package();
             return u64::from(is_patch || key.linked == Some(path));
         };
-        let versions = match self.way.is_of_changes() && [JSON, IMAGE].contains(&path) {
-            true => 2,
-            false => 1,
+        let versions = if self.way.is_of_changes() && [JSON, IMAGE].contains(&path) {
+            2
+        } else {
+            1
         };
         // Only what is served decides.
         if key.selects_types() && stated.is_none() {
@@ -756,9 +760,10 @@ impl Examples {
             JSON if self.way == Way::ChangeDump => false,
             _ => self.way.has_package(),
         };
-        match (key.wanted)(path) {
-            true => versions - u64::from(by_other_means),
-            false => 0,
+        if (key.wanted)(path) {
+            versions - u64::from(by_other_means)
+        } else {
+            0
         }
     }
 }

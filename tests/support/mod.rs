@@ -433,9 +433,10 @@ impl Destination {
             let found: Vec<(String, String)> = found
                 .map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned()))
                 .collect();
-            match found == expected {
-                true => Ok(()),
-                false => Err(format!("{found:?} {:#?}", self.operator.status().await)),
+            if found == expected {
+                Ok(())
+            } else {
+                Err(format!("{found:?} {:#?}", self.operator.status().await))
             }
         })
         .await;

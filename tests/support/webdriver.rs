@@ -93,9 +93,10 @@ impl Browser {
         let answer = request.send().await.unwrap();
         let status = answer.status();
         let mut body: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-        match status.is_success() {
-            true => Ok(body["value"].take()),
-            false => Err(body["value"].take()),
+        if status.is_success() {
+            Ok(body["value"].take())
+        } else {
+            Err(body["value"].take())
         }
     }
 

@@ -186,9 +186,10 @@ async fn misleading_link_header_is_ignored() {
 async fn until_error(rig: &Rig, code: Option<&str>) {
     eventually("the error", Some(rig.wakes()), async || {
         let error = rig.channel().await.error;
-        match error.as_ref().map(|error| error.code.as_str()) == code {
-            true => Ok(()),
-            false => Err(format!("{error:?}")),
+        if error.as_ref().map(|error| error.code.as_str()) == code {
+            Ok(())
+        } else {
+            Err(format!("{error:?}"))
         }
     })
     .await;
@@ -234,9 +235,10 @@ async fn one_right_signature_of_several_is_enough() {
         if round >= 2 {
             signatures.reverse();
         }
-        let values = match joined {
-            true => vec![signatures.join(", ")],
-            false => signatures.to_vec(),
+        let values = if joined {
+            vec![signatures.join(", ")]
+        } else {
+            signatures.to_vec()
         };
         let request = delivery(&subscription, &body, None);
         let request = values.into_iter().fold(request, |request, value| {

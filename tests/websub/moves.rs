@@ -27,9 +27,10 @@ async fn subscription(hub: &Hub, topic: &str) -> Subscription {
 async fn until_error(rig: &Rig, code: Option<&str>) {
     eventually("the error", Some(rig.wakes()), async || {
         let error = rig.channel().await.error;
-        match error.as_ref().map(|error| error.code.as_str()) == code {
-            true => Ok(()),
-            false => Err(format!("{error:?}")),
+        if error.as_ref().map(|error| error.code.as_str()) == code {
+            Ok(())
+        } else {
+            Err(format!("{error:?}"))
         }
     })
     .await;
@@ -97,9 +98,10 @@ async fn other_name_of_a_silent_topic_is_subscribed_to() {
     );
     eventually("the first one has ended", None, async || {
         let left = hub.subscriptions();
-        match left.iter().any(|left| left.topic == topic) {
-            false => Ok(()),
-            true => Err(format!("{left:?}")),
+        if left.iter().any(|left| left.topic == topic) {
+            Err(format!("{left:?}"))
+        } else {
+            Ok(())
         }
     })
     .await;
@@ -118,9 +120,10 @@ async fn changed_public_url_is_subscribed_with_and_the_old_callback_ends() {
     let is_moved = |subscription: &Subscription| subscription.callback.starts_with(moved.as_str());
     eventually("moved", None, async || {
         let found = rig.hub().subscriptions();
-        match found.len() == 2 && found.iter().all(is_moved) {
-            true => Ok(()),
-            false => Err(format!("{found:?}")),
+        if found.len() == 2 && found.iter().all(is_moved) {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
         }
     })
     .await;

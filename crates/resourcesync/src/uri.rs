@@ -26,9 +26,10 @@ pub fn parse_uri(text: &str) -> Result<Url, ParseError> {
 /// Checks what a text was parsed to, wherever that was done.
 pub(super) fn check_parsed(text: &str, uri: &Url) -> Result<(), ParseError> {
     // What is the text itself was just parsed.
-    match uri.as_str() == text && has_possible_host(uri) {
-        true => Ok(()),
-        false => check_uri(uri),
+    if uri.as_str() == text && has_possible_host(uri) {
+        Ok(())
+    } else {
+        check_uri(uri)
     }
 }
 
@@ -38,10 +39,11 @@ pub(super) fn check_parsed(text: &str, uri: &Url) -> Result<(), ParseError> {
 /// [`ParseError`] if its text would not be parsed to it, or if its host is neither an address nor valid in DNS.
 pub fn check_uri(uri: &Url) -> Result<(), ParseError> {
     let is_stable = Url::parse(uri.as_str()).as_ref() == Ok(uri);
-    match is_stable && has_possible_host(uri) {
-        true => Ok(()),
+    if is_stable && has_possible_host(uri) {
+        Ok(())
+    } else {
         // IDNA encodes labels that it does not decode.
-        false => Err(ParseError::IdnaError),
+        Err(ParseError::IdnaError)
     }
 }
 

@@ -66,9 +66,10 @@ pub fn plan_part(
     now: DateTime<Utc>,
 ) -> PartPlan {
     let Some(known) = known else {
-        return match is_ruled_out {
-            true => PartPlan::LeftOut,
-            false => PartPlan::Read,
+        return if is_ruled_out {
+            PartPlan::LeftOut
+        } else {
+            PartPlan::Read
         };
     };
     if known.is_done {

@@ -433,9 +433,10 @@ pub fn plan_linked(
     let Some(live) = live else {
         // Only a later entry, or another one, restores what was deleted.
         let is_older = known.is_some_and(|known| named.changed_at <= known.changed_at);
-        return match is_older && !is_new {
-            true => Decision::Older,
-            false => Decision::Task,
+        return if is_older && !is_new {
+            Decision::Older
+        } else {
+            Decision::Task
         };
     };
     let seen = live.lastmod.max(live.changed_at);

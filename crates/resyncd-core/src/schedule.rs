@@ -96,9 +96,10 @@ impl Schedule {
     /// Records the end of a poll.
     pub fn polled(&mut self, now: Now, pacing: Pacing) {
         self.last = Some(now.mono);
-        self.causes = match std::mem::take(&mut self.is_caused) {
-            true => self.causes.saturating_add(1),
-            false => 0,
+        self.causes = if std::mem::take(&mut self.is_caused) {
+            self.causes.saturating_add(1)
+        } else {
+            0
         };
         self.next = now.mono + self.pause_after(pacing);
     }

@@ -381,9 +381,10 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
         }))),
         capability => {
             let uris = [uri, document.url()];
-            let evidence = match capability == head.md.capability {
-                true => head.change_set_evidence(&uris, all_state_changes),
-                false => ChangeSetEvidence::None,
+            let evidence = if capability == head.md.capability {
+                head.change_set_evidence(&uris, all_state_changes)
+            } else {
+                ChangeSetEvidence::None
             };
             let is_certain = evidence == ChangeSetEvidence::Certain;
             let capability = capability.or(is_certain.then_some(Capability::ChangeList));

@@ -95,9 +95,10 @@ fn certificates_of(text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
 
 fn key_of(text: &str) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {
-        match text.contains("ENCRYPTED PRIVATE KEY") {
-            true => "the private key is encrypted: remove its passphrase with `openssl pkey`",
-            false => "there is no private key (-----BEGIN PRIVATE KEY-----)",
+        if text.contains("ENCRYPTED PRIVATE KEY") {
+            "the private key is encrypted: remove its passphrase with `openssl pkey`"
+        } else {
+            "there is no private key (-----BEGIN PRIVATE KEY-----)"
         }
         .to_owned()
     })

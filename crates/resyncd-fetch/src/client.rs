@@ -435,14 +435,13 @@ impl Client {
                     version,
                     is_proxied: proxy.is_some(),
                 };
-                let request = match is_signed_in {
-                    true => {
-                        let http = self.connections_to(&url).client(route)?;
-                        // reqwest converts the credentials in the URL to a header.
-                        let request = request(http, self.credentials.sign_in(&url));
-                        self.with_headers(request, &url)?
-                    }
-                    false => request(self.connections.client(route)?, url.clone()),
+                let request = if is_signed_in {
+                    let http = self.connections_to(&url).client(route)?;
+                    // reqwest converts the credentials in the URL to a header.
+                    let request = request(http, self.credentials.sign_in(&url));
+                    self.with_headers(request, &url)?
+                } else {
+                    request(self.connections.client(route)?, url.clone())
                 };
                 let request = match cookies.header(&url) {
                     Some(cookie) => request.header(COOKIE, cookie),
@@ -953,9 +952,10 @@ mod tests {
     async fn no_proxy_of_the_environment_is_requested_directly_and_guarded() {
         // Both the proxy and the server of every name.
         let site = TestSite::start(|received| {
-            test_site::ok(match received.is_for_proxy() {
-                true => "proxied",
-                false => "direct",
+            test_site::ok(if received.is_for_proxy() {
+                "proxied"
+            } else {
+                "direct"
             })
         })
         .await;
@@ -994,9 +994,10 @@ mod tests {
                 };
             // The proxy itself may be private, and is none but a proxy.
             assert_eq!(found("other.example").await, "proxied");
-            let direct = match allow_private {
-                true => "direct",
-                false => "forbidden-address",
+            let direct = if allow_private {
+                "direct"
+            } else {
+                "forbidden-address"
             };
             assert_eq!(found("direct.example").await, direct);
             assert_eq!(found("sub.direct.example").await, direct);

@@ -138,9 +138,10 @@ impl Connections {
     /// # Errors
     /// [`FetchError::Setup`] if TLS can't be set up.
     pub(super) fn client(&self, route: Route) -> Result<&reqwest::Client, FetchError> {
-        let versions = match route.is_proxied {
-            true => &self.proxied,
-            false => &self.direct,
+        let versions = if route.is_proxied {
+            &self.proxied
+        } else {
+            &self.direct
         };
         let client = match route.version {
             HttpVersion::Negotiated => &versions.negotiating,
@@ -184,19 +185,18 @@ impl Settings {
             // A connection that many requests share is replaced if its peer does not react any more.
             .http2_keep_alive_interval(http.timeout)
             .http2_keep_alive_timeout(http.timeout);
-        builder = match route.is_proxied {
-            true => {
-                let proxies = http.proxies.clone();
-                let proxy = move |url: &Url| proxies.of_scheme(url.scheme()).cloned();
-                let resolver = ProxyResolver {
-                    proxies: http.proxies.clone(),
-                    lookup: Arc::clone(&self.resolver.lookup),
-                };
-                builder
-                    .proxy(reqwest::Proxy::custom(proxy))
-                    .dns_resolver(Arc::new(resolver))
-            }
-            false => builder.no_proxy().dns_resolver(Arc::clone(&self.resolver)),
+        builder = if route.is_proxied {
+            let proxies = http.proxies.clone();
+            let proxy = move |url: &Url| proxies.of_scheme(url.scheme()).cloned();
+            let resolver = ProxyResolver {
+                proxies: http.proxies.clone(),
+                lookup: Arc::clone(&self.resolver.lookup),
+            };
+            builder
+                .proxy(reqwest::Proxy::custom(proxy))
+                .dns_resolver(Arc::new(resolver))
+        } else {
+            builder.no_proxy().dns_resolver(Arc::clone(&self.resolver))
         };
         builder = match route.version {
             HttpVersion::Negotiated => builder,

@@ -166,9 +166,10 @@ pub fn with_userinfo(redaction: Redaction, user: &str, password: &str) -> Redact
     let (user, password) = (percent_decoded(user), percent_decoded(password));
     let redaction = redaction.with_password(&user, &password);
     // A token may stand in place of the name, with or without something behind it. The name of a person is part of many words.
-    match password.is_empty() || user.chars().count() >= SHORTEST_TOKEN {
-        true => redaction.with(&user),
-        false => redaction,
+    if password.is_empty() || user.chars().count() >= SHORTEST_TOKEN {
+        redaction.with(&user)
+    } else {
+        redaction
     }
 }
 

@@ -473,9 +473,10 @@ mod tests {
         let length = format!("content-length: {}\r\n", body.len());
         let chunked = "transfer-encoding: chunked\r\n".to_owned();
         for (header, is_whole) in [(String::new(), false), (length, true), (chunked, true)] {
-            let framed = match header.starts_with('t') {
-                true => format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
-                false => body.to_owned(),
+            let framed = if header.starts_with('t') {
+                format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
+            } else {
+                body.to_owned()
             };
             let site =
                 TestSite::start_raw(format!("HTTP/1.1 200 OK\r\n{header}\r\n{framed}")).await;

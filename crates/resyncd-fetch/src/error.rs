@@ -306,9 +306,10 @@ impl FetchError {
 
     /// The error of reading an answer on a blocking thread that has returned nothing.
     pub(super) fn of_join(error: &JoinError) -> Self {
-        match error.is_panic() {
-            true => Self::Panicked,
-            false => Self::Io(error.to_string()),
+        if error.is_panic() {
+            Self::Panicked
+        } else {
+            Self::Io(error.to_string())
         }
     }
 

@@ -50,9 +50,10 @@ impl NodeLimits {
     pub(super) fn note_address(&self, resource: &str, address: &str) {
         let assigned = address.split_once('/').map(|(_, resource)| resource);
         let mut addresses = self.addresses.lock();
-        match assigned == Some(resource) {
-            true => addresses.remove(resource),
-            false => addresses.insert(resource.to_owned(), address.to_owned()),
+        if assigned == Some(resource) {
+            addresses.remove(resource)
+        } else {
+            addresses.insert(resource.to_owned(), address.to_owned())
         };
     }
 

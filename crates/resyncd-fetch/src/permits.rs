@@ -187,9 +187,10 @@ impl Permits {
 
 /// The origin of a URL (RFC 6454, section 6.2): of most it is a part of their own text.
 fn origin(url: &Url) -> Cow<'_, str> {
-    match has_userinfo(url) {
-        false => Cow::Borrowed(&url[..Position::AfterPort]),
-        true => Cow::Owned(url.origin().ascii_serialization()),
+    if has_userinfo(url) {
+        Cow::Owned(url.origin().ascii_serialization())
+    } else {
+        Cow::Borrowed(&url[..Position::AfterPort])
     }
 }
 

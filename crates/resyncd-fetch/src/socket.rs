@@ -324,9 +324,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let reason = reason.map_or_else(String::new, |frame| {
             let text = self.redaction.excerpt(&frame.reason, LONGEST_REASON);
             let code = u16::from(frame.code);
-            match text.is_empty() {
-                true => format!(" ({code})"),
-                false => format!(" ({code}: {text})"),
+            if text.is_empty() {
+                format!(" ({code})")
+            } else {
+                format!(" ({code}: {text})")
             }
         });
         SocketError::Closed(reason)

@@ -171,9 +171,10 @@ impl ThirdParties {
 
     /// The most requests in an hour.
     fn most(&self, is_resource: bool) -> u32 {
-        match is_resource {
-            true => self.per_hour.saturating_mul(RESOURCES_PER_REQUEST),
-            false => self.per_hour,
+        if is_resource {
+            self.per_hour.saturating_mul(RESOURCES_PER_REQUEST)
+        } else {
+            self.per_hour
         }
     }
 

@@ -175,9 +175,10 @@ fn security_of(account: &XmppAccount, address: IpAddr) -> Security {
         Ok(literal) => is_loopback(literal),
         Err(_) => name.eq_ignore_ascii_case("localhost"),
     };
-    match is_local && is_loopback(address) {
-        true => Security::Loopback,
-        false => Security::Required,
+    if is_local && is_loopback(address) {
+        Security::Loopback
+    } else {
+        Security::Required
     }
 }
 

@@ -198,9 +198,10 @@ pub const CASE_INSENSITIVE: &str =
 
 /// What is at the path of a mirror instead of it.
 fn found(is_other: bool) -> &'static str {
-    match is_other {
-        true => "there is another mirror",
-        false => "there is none",
+    if is_other {
+        "there is another mirror"
+    } else {
+        "there is none"
     }
 }
 

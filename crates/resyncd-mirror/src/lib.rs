@@ -142,12 +142,13 @@ impl Mirror {
                 return Err(MirrorError::classify("opening", &shown, errno));
             }
         };
-        match found.as_ref() == Some(known) {
-            true => Ok(()),
-            false => Err(MirrorError::NotMounted {
+        if found.as_ref() == Some(known) {
+            Ok(())
+        } else {
+            Err(MirrorError::NotMounted {
                 root: root.to_owned(),
                 is_other: found.is_some(),
-            }),
+            })
         }
     }
 
@@ -191,17 +192,19 @@ impl Mirror {
     pub fn writers(&self) -> usize {
         let is_synced_alone =
             !self.staging.file_system.replaces_fsync || self.staging.open_files.are_many();
-        match is_synced_alone {
-            true => WAITING_WRITERS,
-            false => WRITERS,
+        if is_synced_alone {
+            WAITING_WRITERS
+        } else {
+            WRITERS
         }
     }
 
     /// How many files can be synced together while as many others are written; any number where each is synced as it is completed.
     pub fn most_together(&self) -> usize {
-        match self.staging.file_system.replaces_fsync {
-            true => self.staging.open_files.half(),
-            false => usize::MAX,
+        if self.staging.file_system.replaces_fsync {
+            self.staging.open_files.half()
+        } else {
+            usize::MAX
         }
     }
 

@@ -353,9 +353,10 @@ mod tests {
             check(uri, Some(path));
             let of_path = uris_of_plain_path(path);
             let schemes = of_path.iter().map(|uri| uri.url().scheme());
-            let expected = match path.contains(":8080") {
-                true => vec!["http", "https"],
-                false => vec!["http"],
+            let expected = if path.contains(":8080") {
+                vec!["http", "https"]
+            } else {
+                vec!["http"]
             };
             assert_eq!(schemes.collect::<Vec<_>>(), expected, "{uri}");
             assert!(of_path.contains(&self::uri(uri)), "{uri}");

@@ -192,9 +192,10 @@ pub(super) fn only<'a>(
     let is_same = |other: &Stored| {
         first.is_some_and(|first| (first.check, first.length) == (other.check, other.length))
     };
-    match members.all(is_same) {
-        true => Ok(first),
-        false => Err(PackageError::AmbiguousMember(path.to_owned())),
+    if members.all(is_same) {
+        Ok(first)
+    } else {
+        Err(PackageError::AmbiguousMember(path.to_owned()))
     }
 }
 

@@ -73,9 +73,10 @@ fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError>
             packed: size,
             length: size,
             check: number,
-            method: match is_sparse {
-                true => Method::NotFile,
-                false => method(kind, &name),
+            method: if is_sparse {
+                Method::NotFile
+            } else {
+                method(kind, &name)
             },
         };
         directory.add(&name, stored)?;

@@ -170,9 +170,10 @@ fn open_member(file: &Arc<File>, stored: &Stored) -> Result<MemberReader, Packag
     let before = before.map(|length| u64::from(u16::from_le_bytes(length)));
     let start = stored.at + LOCAL_LENGTH + before[0] + before[1];
     let section = Section::new(Arc::clone(file), start, stored.packed);
-    let bytes: Box<dyn Read + Send> = match is_deflated {
-        true => Box::new(DeflateDecoder::new(section)),
-        false => Box::new(section),
+    let bytes: Box<dyn Read + Send> = if is_deflated {
+        Box::new(DeflateDecoder::new(section))
+    } else {
+        Box::new(section)
     };
     let verified = Verified {
         bytes: CrcReader::new(bytes),

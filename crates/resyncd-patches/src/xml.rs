@@ -136,9 +136,10 @@ impl<'a> XmlOperation<'a> {
                 let Some(inner) = content(node) else {
                     // It is one tag: that gets an end.
                     let name = &node.document().input_text()[tag.name.clone()];
-                    let new = match added.is_empty() {
-                        true => "/>".to_owned(),
-                        false => format!(">{added}</{name}>"),
+                    let new = if added.is_empty() {
+                        "/>".to_owned()
+                    } else {
+                        format!(">{added}</{name}>")
                     };
                     return Ok((tag.attributes_end()..tag.end, new));
                 };
@@ -354,9 +355,10 @@ mod tests {
     use crate::error::MAX_NODES;
 
     fn patched(file: &str, operations: &str) -> Result<String, PatchError> {
-        let patch = match operations.starts_with("<?") || operations.starts_with("<p:") {
-            true => operations.to_owned(),
-            false => format!("<diff>{operations}</diff>"),
+        let patch = if operations.starts_with("<?") || operations.starts_with("<p:") {
+            operations.to_owned()
+        } else {
+            format!("<diff>{operations}</diff>")
         };
         Ok(apply(file, &patch, &mut Budget::new())?.swap_remove(0))
     }

@@ -119,9 +119,10 @@ impl<'s> SelectorReader<'s, '_> {
             return self.children_that(parents, 0, |it| it.is_comment());
         }
         if self.takes("processing-instruction(") {
-            let target = match self.rest.starts_with(')') {
-                true => None,
-                false => Some(self.quoted()?),
+            let target = if self.rest.starts_with(')') {
+                None
+            } else {
+                Some(self.quoted()?)
             };
             self.expect(")")?;
             return self.children_that(parents, target.map_or(0, str::len), |it| {

@@ -7,7 +7,7 @@ use url::Url;
 
 /// An entry point. Without a scheme, https is tried first and then http.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct EntryPoint {
+pub(crate) struct EntryPoint {
     /// The URL to try first.
     pub(super) url: Url,
     /// The URL to try if the first does not answer.

@@ -153,15 +153,17 @@ fn offers(set: &SetReport) -> String {
     let mut offers: Vec<String> = set.capabilities.iter().map(of_document).collect();
     for channel in &set.channels {
         let kind = one_line(&channel.kind, LONGEST);
-        let place = match channel.has_hubs() {
-            true => channel.hubs.join(", "),
-            false => channel.topic.clone(),
+        let place = if channel.has_hubs() {
+            channel.hubs.join(", ")
+        } else {
+            channel.topic.clone()
         };
         offers.push(format!("{kind} at {}", one_line(&place, LONGEST)));
     }
-    match offers.is_empty() {
-        true => "a sitemap".to_owned(),
-        false => offers.join(", "),
+    if offers.is_empty() {
+        "a sitemap".to_owned()
+    } else {
+        offers.join(", ")
     }
 }
 
@@ -171,9 +173,12 @@ fn name_of(url: &Url) -> String {
     let host = host.strip_prefix("www.").unwrap_or(&host);
     let name: String = host
         .chars()
-        .map(|letter| match letter.is_ascii_alphanumeric() {
-            true => letter,
-            false => '-',
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
         })
         .collect();
     match name.trim_matches('-') {

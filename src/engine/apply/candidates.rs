@@ -24,7 +24,7 @@ use crate::engine::contradictions::note_contradiction;
 use crate::store::{Task, TaskFailure};
 
 /// The URIs that a resource may be fetched from, the first one first, without duplicates on hosts that are not allowed.
-pub(in crate::engine) fn candidates_of(
+pub(crate) fn candidates_of(
     hosts: &[String],
     uri: &ResourceUri,
     expected: &Expected,

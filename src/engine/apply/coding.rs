@@ -82,9 +82,10 @@ impl CodedContent {
             return Ok(());
         };
         let limit = self.expected.content.length.map(longest_coded);
-        match limit.is_some_and(|limit| self.received > limit) {
-            true => Err(too_long),
-            false => Ok(()),
+        if limit.is_some_and(|limit| self.received > limit) {
+            Err(too_long)
+        } else {
+            Ok(())
         }
     }
 

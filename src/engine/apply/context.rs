@@ -17,10 +17,10 @@ use crate::store::Task;
 const MANY: usize = 32;
 
 /// The handles of a Source's executor, or of what fetches its versions.
-pub(in crate::engine) struct ApplyContext {
-    pub(in crate::engine) source: Arc<SourceContext>,
+pub(crate) struct ApplyContext {
+    pub(crate) source: Arc<SourceContext>,
     /// Where files are staged and published: the mirror, or the folder of versions.
-    pub(in crate::engine) mirror: Arc<Mirror>,
+    pub(crate) mirror: Arc<Mirror>,
     /// Which hosts of duplicates are skipped because they keep failing.
     pub(super) breaker: Mutex<HostCircuitBreaker>,
     pub(super) former_versions: Mutex<FormerVersions>,
@@ -32,11 +32,7 @@ pub(in crate::engine) struct ApplyContext {
 }
 
 impl ApplyContext {
-    pub(in crate::engine) fn new(
-        source: Arc<SourceContext>,
-        mirror: Arc<Mirror>,
-        was_empty: bool,
-    ) -> Self {
+    pub(crate) fn new(source: Arc<SourceContext>, mirror: Arc<Mirror>, was_empty: bool) -> Self {
         Self {
             source,
             mirror,
@@ -59,14 +55,15 @@ impl ApplyContext {
 
     /// The client that requests the resource of a task. What no document of the Source names is never requested with its credentials.
     pub(super) fn client_of(&self, task: &Task) -> Cow<'_, Client> {
-        match task.is_named {
-            true => Cow::Borrowed(&self.source.client),
-            false => Cow::Owned(self.source.client.without_credentials()),
+        if task.is_named {
+            Cow::Borrowed(&self.source.client)
+        } else {
+            Cow::Owned(self.source.client.without_credentials())
         }
     }
 
     /// The Source's name.
-    pub(in crate::engine) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.source.name()
     }
 }

@@ -26,7 +26,7 @@ const LONGEST_TYPE: usize = 100;
 const WRITE: usize = 256 * 1024;
 
 /// What a candidate answered.
-pub(in crate::engine) enum FetchOutcome {
+pub(crate) enum FetchOutcome {
     /// The representation.
     Fetched(Box<ReceivedResource>),
     /// 304: the mirror has it.
@@ -37,7 +37,7 @@ pub(in crate::engine) enum FetchOutcome {
 
 /// What the `Memento-Datetime` of an answer must be (RFC 7089, section 2.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum VersionCheck {
+pub(crate) enum VersionCheck {
     /// It is not asked for: of a resource.
     Any,
     /// Not in the future, if there is one: of an announced memento.
@@ -64,7 +64,7 @@ impl VersionCheck {
 
     /// The same, asking for the end of the version's second: a request states whole seconds, and a TimeGate that knows fractions has
     /// none of this version at the begin of its second. `None`: that is what is asked for.
-    pub(in crate::engine) fn at_end_of_second(self) -> Option<Self> {
+    pub(crate) fn at_end_of_second(self) -> Option<Self> {
         let Self::AsOf { at, after, asked } = self else {
             return None;
         };
@@ -111,7 +111,7 @@ impl VersionCheck {
 }
 
 /// Whether an error may pass by itself, after hours too.
-pub(in crate::engine) fn may_pass(error: &TaskError) -> bool {
+pub(crate) fn may_pass(error: &TaskError) -> bool {
     match error {
         TaskError::Fetch(error) => error.is_absent() || error.class() == ErrorClass::Retry,
         TaskError::OtherMemento { code, .. } => *code == "memento-too-early",
@@ -130,7 +130,7 @@ pub(super) async fn download(
 }
 
 /// As [`download`], of a version at a place of its own.
-pub(in crate::engine) async fn download_version(
+pub(crate) async fn download_version(
     context: &ApplyContext,
     task: &Task,
     candidate: &Candidate,
@@ -174,9 +174,10 @@ async fn download_checked(
         && !is_linked(context, task).await
     {
         // The server of a duplicate may not know the type.
-        return match candidate.is_own {
-            true => Ok(FetchOutcome::Unselected(served)),
-            false => Err(TaskError::UnselectedType(served)),
+        return if candidate.is_own {
+            Ok(FetchOutcome::Unselected(served))
+        } else {
+            Err(TaskError::UnselectedType(served))
         };
     }
     if !candidate.is_own {

@@ -38,7 +38,7 @@ const RESERVED: usize = 16;
 const FINISHED: usize = 512;
 
 /// Executes the tasks of a Source, and stores its versions, until it is stopped.
-pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
+pub(crate) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
     let Some(versions) = context.versions.clone() else {
         return execute_restarting(context, mirror).await;
     };
@@ -118,7 +118,7 @@ struct Places {
 }
 
 /// The executor of one Source.
-pub(in crate::engine) struct Executor {
+pub(crate) struct Executor {
     context: Arc<ApplyContext>,
     queues: HashMap<String, VecDeque<Task>>,
     /// The hosts that may have more tasks that are due than are queued, and how many of each were queued by the last reading.
@@ -135,11 +135,7 @@ pub(in crate::engine) struct Executor {
 
 impl Executor {
     /// `was_empty`: whether the mirror has no files.
-    pub(in crate::engine) fn new(
-        context: Arc<SourceContext>,
-        mirror: Arc<Mirror>,
-        was_empty: bool,
-    ) -> Self {
+    pub(crate) fn new(context: Arc<SourceContext>, mirror: Arc<Mirror>, was_empty: bool) -> Self {
         Self {
             context: Arc::new(ApplyContext::new(context, mirror, was_empty)),
             queues: HashMap::new(),
@@ -154,7 +150,7 @@ impl Executor {
 
     /// Works until it is stopped; what is executed by then is still published. After a panic, too: then the next executor of the
     /// Source begins when this has returned.
-    pub(in crate::engine) async fn run(mut self) -> Result<(), Panicked> {
+    pub(crate) async fn run(mut self) -> Result<(), Panicked> {
         let (finished, queue) = mpsc::channel(FINISHED);
         let (committed_sender, committed) = mpsc::unbounded_channel();
         let publishing = publish_all(Arc::clone(&self.context), queue, committed_sender);
@@ -270,10 +266,12 @@ impl Executor {
     fn left(&self) -> Left {
         let queued = |host: &String| self.queues.get(host).map_or(0, VecDeque::len);
         let mut full = self.full.iter();
-        match full.any(|(host, were_queued)| queued(host) < were_queued.div_ceil(2)) {
-            true => Left::Little,
-            false if self.queues.is_empty() => Left::Nothing,
-            false => Left::Enough,
+        if full.any(|(host, were_queued)| queued(host) < were_queued.div_ceil(2)) {
+            Left::Little
+        } else if self.queues.is_empty() {
+            Left::Nothing
+        } else {
+            Left::Enough
         }
     }
 

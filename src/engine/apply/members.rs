@@ -16,8 +16,8 @@ use resyncd_packages::Package;
 use crate::store::{Change, Origin, Task};
 
 /// The bytes of one entry of a manifest.
-pub(in crate::engine) struct PackageMember {
-    pub(in crate::engine) uri: ResourceUri,
+pub(crate) struct PackageMember {
+    pub(crate) uri: ResourceUri,
     /// The path of the representation in the package; `None`: the package has only a patch.
     pub(super) path: Option<String>,
     pub(super) package: Package,
@@ -31,7 +31,7 @@ pub(in crate::engine) struct PackageMember {
 
 impl PackageMember {
     /// The member of a package that has the bytes of a change.
-    pub(in crate::engine) fn new(
+    pub(crate) fn new(
         change: &Change,
         path: Option<String>,
         package: Package,
@@ -51,7 +51,7 @@ impl PackageMember {
     }
 
     /// Whether a task is for the very change that the entry states, and not for whatever the Source answers.
-    pub(in crate::engine) fn is_of(&self, task: &Task) -> bool {
+    pub(crate) fn is_of(&self, task: &Task) -> bool {
         let same = task.kind != ChangeKind::Deleted
             && !task.is_older
             && task.changed_at == self.changed_at
@@ -65,7 +65,7 @@ impl PackageMember {
 
 /// All members on offer for the tasks of one Source.
 #[derive(Default)]
-pub(in crate::engine) struct Members {
+pub(crate) struct Members {
     offered: Mutex<HashMap<ResourceUri, Vec<Arc<PackageMember>>>>,
     /// Notified when an ingestion begins to wait for the executor.
     #[cfg(test)]
@@ -102,35 +102,35 @@ impl Members {
         }
     }
 
-    pub(in crate::engine) fn offer(&self, member: &Arc<PackageMember>) {
+    pub(crate) fn offer(&self, member: &Arc<PackageMember>) {
         let mut members = self.offered.lock();
         let offered = members.entry(member.uri.clone()).or_default();
         offered.push(Arc::clone(member));
     }
 
-    pub(in crate::engine) fn is_offered(&self, member: &Arc<PackageMember>) -> bool {
+    pub(crate) fn is_offered(&self, member: &Arc<PackageMember>) -> bool {
         let members = self.offered.lock();
         let offered = members.get(&member.uri);
         offered.is_some_and(|offered| offered.iter().any(|other| Arc::ptr_eq(other, member)))
     }
 
     #[cfg(test)]
-    pub(in crate::engine) fn has_offer(&self, uri: &ResourceUri) -> bool {
+    pub(crate) fn has_offer(&self, uri: &ResourceUri) -> bool {
         self.offered.lock().contains_key(uri)
     }
 
     #[cfg(test)]
-    pub(in crate::engine) fn note_waiting(&self) {
+    pub(crate) fn note_waiting(&self) {
         self.ingestion_waits.notify_one();
     }
 
     /// Returns once an ingestion waits for the executor.
     #[cfg(test)]
-    pub(in crate::engine) async fn ingestion_waits(&self) {
+    pub(crate) async fn ingestion_waits(&self) {
         self.ingestion_waits.notified().await;
     }
 
-    pub(in crate::engine) fn withdraw(&self, member: &Arc<PackageMember>) {
+    pub(crate) fn withdraw(&self, member: &Arc<PackageMember>) {
         let mut members = self.offered.lock();
         if let Some(offered) = members.get_mut(&member.uri) {
             offered.retain(|other| !Arc::ptr_eq(other, member));

@@ -104,7 +104,7 @@ impl From<MirrorError> for PatchingError {
 }
 
 /// The kind of the patch that a link names; `None`: it names none, or one of an unknown kind.
-pub(in crate::engine) fn patch_kind(link: &Link) -> Option<PatchKind> {
+pub(crate) fn patch_kind(link: &Link) -> Option<PatchKind> {
     let media_type = link.content.media_type.as_deref()?;
     let is_patch = link.rel.eq_ignore_ascii_case(PATCH);
     PatchKind::of_media_type(media_type).filter(|_| is_patch)

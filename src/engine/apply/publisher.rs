@@ -103,19 +103,18 @@ pub(super) async fn publish_all(
     let mut batches = publisher.next_batches(&mut queue).await;
     while !batches.is_empty() {
         let publishing = publisher.publish_batches(batches);
-        batches = match publisher.context.has_many_queued() {
-            true => match tokio::join!(publishing, publisher.gather_ahead(&mut queue)).1 {
+        batches = if publisher.context.has_many_queued() {
+            match tokio::join!(publishing, publisher.gather_ahead(&mut queue)).1 {
                 Ahead::Prepared(batches) => batches,
                 Ahead::Few(few) => {
                     let batch = with_executed(few, publisher.most_at_once(), &mut queue);
                     publisher.prepare(batch).await
                 }
-            },
-            // All that is executed meanwhile becomes one batch, and not many small ones.
-            false => {
-                publishing.await;
-                publisher.next_batches(&mut queue).await
             }
+        } else {
+            // All that is executed meanwhile becomes one batch, and not many small ones.
+            publishing.await;
+            publisher.next_batches(&mut queue).await
         };
     }
 }
@@ -191,9 +190,10 @@ impl Publisher {
 
     async fn gather_ahead(&self, queue: &mut mpsc::Receiver<ExecutedTask>) -> Ahead {
         let gathered = self.gather(queue).await;
-        match are_many_fetched(&gathered) {
-            true => Ahead::Prepared(self.prepare(gathered).await),
-            false => Ahead::Few(gathered),
+        if are_many_fetched(&gathered) {
+            Ahead::Prepared(self.prepare(gathered).await)
+        } else {
+            Ahead::Few(gathered)
         }
     }
 
@@ -649,9 +649,10 @@ fn refused(finished: Vec<ExecutedTask>, error: &MirrorError) -> Vec<TaskResult> 
 /// Where the mirror may have a file of a task's resource without a record, beside the path that the resource has: the plain path
 /// was blocked when the file was published, and a crash lost the record. `None` where every file has its record.
 fn unrecorded_path(task: &Task, path: &str) -> Option<MirrorPath> {
-    match has_certain_record(task) {
-        true => None,
-        false => path_if_blocked(path, &task.uri),
+    if has_certain_record(task) {
+        None
+    } else {
+        path_if_blocked(path, &task.uri)
     }
 }
 

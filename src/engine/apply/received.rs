@@ -14,13 +14,13 @@ const LONGEST: usize = 256 << 10;
 static FREE: Semaphore = Semaphore::const_new(16 << 20);
 
 /// A resource that was received completely and verified.
-pub(in crate::engine) struct ReceivedResource {
-    pub(in crate::engine) bytes: ReceivedBytes,
-    pub(in crate::engine) description: Description,
+pub(crate) struct ReceivedResource {
+    pub(crate) bytes: ReceivedBytes,
+    pub(crate) description: Description,
 }
 
 /// Where the bytes of a received resource are.
-pub(in crate::engine) enum ReceivedBytes {
+pub(crate) enum ReceivedBytes {
     /// In a staged file.
     Staged(CompletedFile),
     /// In memory.
@@ -29,7 +29,7 @@ pub(in crate::engine) enum ReceivedBytes {
 
 impl ReceivedBytes {
     /// The staged file with the bytes, which are written to it now if they are in memory. It may block.
-    pub(in crate::engine) fn into_file(
+    pub(crate) fn into_file(
         self,
         mirror: &Mirror,
         lastmod: Option<SourceTime>,
@@ -63,7 +63,7 @@ impl ReceivedBytes {
 }
 
 /// The bytes of a small resource.
-pub(in crate::engine) struct BytesInMemory {
+pub(crate) struct BytesInMemory {
     bytes: Vec<u8>,
     _room: BodyMemory,
 }
@@ -102,13 +102,13 @@ impl BodyMemory {
 }
 
 /// What is recorded of a file besides its bytes.
-pub(in crate::engine) struct Description {
+pub(crate) struct Description {
     pub(super) length: u64,
     pub(super) media_type: Option<String>,
     /// The content coding of its bytes; `None` if they are not coded.
     pub(super) encoding: Option<String>,
-    pub(in crate::engine) hashes: Vec<Digest>,
-    pub(in crate::engine) lastmod: Option<SourceTime>,
+    pub(crate) hashes: Vec<Digest>,
+    pub(crate) lastmod: Option<SourceTime>,
     /// The version that its server states; `None` if it did not come from the resource's own URI.
     pub(super) version: Option<ServedVersion>,
     /// Whether it was made from the version before by a patch.

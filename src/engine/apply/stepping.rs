@@ -11,28 +11,28 @@ use crate::engine::context::SourceContext;
 use crate::store::{Task, TaskResult};
 
 /// Steps through the tasks of a Source.
-pub(in crate::engine) struct Stepper(Arc<ApplyContext>);
+pub(crate) struct Stepper(Arc<ApplyContext>);
 
 /// A task that was executed, and is not published.
-pub(in crate::engine) struct Executed(ExecutedTask);
+pub(crate) struct Executed(ExecutedTask);
 
 impl Stepper {
-    pub(in crate::engine) fn new(context: Arc<SourceContext>, mirror: Arc<Mirror>) -> Self {
+    pub(crate) fn new(context: Arc<SourceContext>, mirror: Arc<Mirror>) -> Self {
         Self(Arc::new(ApplyContext::new(context, mirror, false)))
     }
 
-    pub(in crate::engine) fn mirror(&self) -> &Mirror {
+    pub(crate) fn mirror(&self) -> &Mirror {
         &self.0.mirror
     }
 
     /// Executes a task, up to the point where the result becomes visible.
-    pub(in crate::engine) async fn execute(&self, task: Task) -> Executed {
+    pub(crate) async fn execute(&self, task: Task) -> Executed {
         let outcome = execute(&self.0, &task).await;
         Executed(ExecutedTask { task, outcome })
     }
 
     /// Changes the mirror.
-    pub(in crate::engine) fn publish(&self, executed: Executed) -> Vec<TaskResult> {
+    pub(crate) fn publish(&self, executed: Executed) -> Vec<TaskResult> {
         let deletes = self.0.source.source.delete;
         publish(&self.0.mirror, deletes, vec![executed.0])
     }

@@ -50,7 +50,7 @@ pub(super) const FORMER_VERSION: &str = "former-version";
 
 /// Why a task failed.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::engine) enum TaskError {
+pub(crate) enum TaskError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     #[error(transparent)]
@@ -97,14 +97,15 @@ pub(in crate::engine) enum TaskError {
 
 impl TaskError {
     /// The error of work on a blocking thread that has returned nothing.
-    pub(in crate::engine) fn of_join(error: &JoinError) -> Self {
-        match error.is_panic() {
-            true => Self::Panicked,
-            false => Self::Interrupted,
+    pub(crate) fn of_join(error: &JoinError) -> Self {
+        if error.is_panic() {
+            Self::Panicked
+        } else {
+            Self::Interrupted
         }
     }
 
-    pub(in crate::engine) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Fetch(error) => error.code(),
             Self::Mirror(error) => error.code(),
@@ -123,7 +124,7 @@ impl TaskError {
     }
 
     /// The failure of the task, with the time of its retry. A full disk does not count as a try.
-    pub(in crate::engine) fn into_failure(self, task: &Task, client: &Client) -> TaskFailure {
+    pub(crate) fn into_failure(self, task: &Task, client: &Client) -> TaskFailure {
         let answer = match &self {
             Self::Fetch(error) if error.is_absent() => Some(SourceAnswer::Absent),
             Self::Fetch(error) if error.is_refusal() => Some(SourceAnswer::Refused),

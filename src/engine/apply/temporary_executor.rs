@@ -22,7 +22,7 @@ const SHARE: u32 = 10;
 
 /// Executes tasks while `work` runs; then, or when the run is interrupted, stops the executor in order. So it does if the work
 /// panics, which is an error.
-pub(in crate::engine) async fn with_executor(
+pub(crate) async fn with_executor(
     context: &Arc<SourceContext>,
     mirror: Arc<Mirror>,
     work: impl Future<Output = ()>,
@@ -37,7 +37,7 @@ pub(in crate::engine) async fn with_executor(
 }
 
 /// Runs `work` until it ends or the run is interrupted. If the work panics, that is an error.
-pub(in crate::engine) async fn until_stopped(
+pub(crate) async fn until_stopped(
     context: &SourceContext,
     work: impl Future<Output = ()>,
 ) -> Result<(), EngineError> {
@@ -52,7 +52,7 @@ pub(in crate::engine) async fn until_stopped(
 }
 
 /// Waits until no task is left, or none makes progress any more.
-pub(in crate::engine) async fn drain(context: &SourceContext) {
+pub(crate) async fn drain(context: &SourceContext) {
     let mut wakes = context.store.wakes();
     let limit = LONGEST_WAIT_FOR_TASK + context.client.timeout();
     let mut last = (progress_of(context), clock::now().mono);

@@ -136,9 +136,10 @@ impl Audit {
         findings: &mpsc::Sender<Reported>,
     ) -> Result<Summary, EngineError> {
         let context = &self.context;
-        let accepting = match repair.options.new_mirror {
-            true => Accepting::Any,
-            false => Accepting::Known,
+        let accepting = if repair.options.new_mirror {
+            Accepting::Any
+        } else {
+            Accepting::Known
         };
         let mirror = open_mirror(&repair.context, accepting).await?;
         let mirror = Arc::new(mirror);
@@ -254,9 +255,10 @@ impl Audit {
                 let _ = findings.send(found).await;
             }
         }
-        let originals = match self.context.originals {
-            true => Some(self.context.compare_originals(comparison, findings).await?),
-            false => None,
+        let originals = if self.context.originals {
+            Some(self.context.compare_originals(comparison, findings).await?)
+        } else {
+            None
         };
         Ok(Summary {
             originals,

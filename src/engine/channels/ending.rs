@@ -55,7 +55,7 @@ impl EndingSource {
 
     /// Ends a subscription at its hub: one attempt. The callback must be served meanwhile. A running daemon tries again what
     /// has failed. A connection and a registration need no confirmation.
-    pub(in crate::engine) async fn end(
+    pub(crate) async fn end(
         &self,
         store: &Arc<Store>,
         channel: &ChannelRecord,

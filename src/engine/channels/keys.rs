@@ -11,9 +11,10 @@ const TOKEN_BYTES: usize = 24;
 
 /// New keys. `is_signed`: with a secret.
 pub(super) fn fresh_keys(is_signed: bool) -> Result<CallbackKeys, EngineError> {
-    let secret = match is_signed {
-        true => Some(random_name(SECRET_BYTES)?),
-        false => None,
+    let secret = if is_signed {
+        Some(random_name(SECRET_BYTES)?)
+    } else {
+        None
     };
     let token = random_name(TOKEN_BYTES)?;
     Ok(CallbackKeys { token, secret })

@@ -21,19 +21,19 @@ const AT_ONCE: usize = 16;
 
 /// What the endings need.
 #[derive(Clone)]
-pub(in crate::engine) struct Unfollowed {
-    pub(in crate::engine) store: Arc<Store>,
-    pub(in crate::engine) client: Client,
-    pub(in crate::engine) runtime_status: Arc<RuntimeStatus>,
-    pub(in crate::engine) public_url: Option<String>,
+pub(crate) struct Unfollowed {
+    pub(crate) store: Arc<Store>,
+    pub(crate) client: Client,
+    pub(crate) runtime_status: Arc<RuntimeStatus>,
+    pub(crate) public_url: Option<String>,
     /// What is followed: a reload changes it.
-    pub(in crate::engine) followed: watch::Receiver<Vec<FollowedSets>>,
-    pub(in crate::engine) stop: CancellationToken,
+    pub(crate) followed: watch::Receiver<Vec<FollowedSets>>,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Unfollowed {
     /// Ends the subscriptions that no set worker ends, until the daemon stops.
-    pub(in crate::engine) async fn end_all(self) {
+    pub(crate) async fn end_all(self) {
         let stop = self.stop.clone();
         tokio::select! {
             () = stop.cancelled() => {}
@@ -53,9 +53,10 @@ impl Unfollowed {
                 if !running.insert(id) {
                     continue;
                 }
-                let slots = match channel.record.transport.has_hubs() {
-                    true => &at_hubs,
-                    false => &elsewhere,
+                let slots = if channel.record.transport.has_hubs() {
+                    &at_hubs
+                } else {
+                    &elsewhere
                 };
                 endings.push(async move {
                     // It is never closed.

@@ -14,14 +14,14 @@ const MAX_NAMED: usize = 3;
 
 /// The errors of the parts of one document.
 #[derive(Default)]
-pub(in crate::engine) struct PartFailures {
+pub(crate) struct PartFailures {
     first: Option<EngineError>,
     transient: u32,
 }
 
 /// The parts of an index that can't be read until the Source changes something.
 #[derive(Default)]
-pub(in crate::engine) struct DeadParts {
+pub(crate) struct DeadParts {
     first: Option<EngineError>,
     named: Vec<String>,
     count: u64,
@@ -29,7 +29,7 @@ pub(in crate::engine) struct DeadParts {
 
 impl DeadParts {
     /// Adds a part, or so many of one error.
-    pub(in crate::engine) fn add(&mut self, error: EngineError, count: u64) {
+    pub(crate) fn add(&mut self, error: EngineError, count: u64) {
         self.count += count;
         if self.named.len() < MAX_NAMED {
             self.named.push(error.to_string());
@@ -38,12 +38,12 @@ impl DeadParts {
     }
 
     /// How many there are.
-    pub(in crate::engine) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// The error of an index of so many parts, if any of them is dead; that of the part, if it is only one.
-    pub(in crate::engine) fn into_result(self, index: &Url, parts: u64) -> Result<(), EngineError> {
+    pub(crate) fn into_result(self, index: &Url, parts: u64) -> Result<(), EngineError> {
         let Some(first) = self.first else {
             return Ok(());
         };
@@ -70,7 +70,7 @@ impl PartFailures {
     ///
     /// # Errors
     /// When reading on is pointless.
-    pub(in crate::engine) fn add(&mut self, error: EngineError) -> Result<(), EngineError> {
+    pub(crate) fn add(&mut self, error: EngineError) -> Result<(), EngineError> {
         if error.is_fatal() {
             return Err(error);
         }
@@ -84,25 +84,21 @@ impl PartFailures {
     }
 
     /// After the last part: the first error, if there was one.
-    pub(in crate::engine) fn into_result(self) -> Result<(), EngineError> {
+    pub(crate) fn into_result(self) -> Result<(), EngineError> {
         self.first.map_or(Ok(()), Err)
     }
 }
 
 /// The errors of documents of which one is enough: the first one that can be read counts.
 #[derive(Default)]
-pub(in crate::engine) struct Alternatives(Option<(Url, EngineError)>);
+pub(crate) struct Alternatives(Option<(Url, EngineError)>);
 
 impl Alternatives {
     /// Adds the error of one.
     ///
     /// # Errors
     /// When the next one is not to be tried.
-    pub(in crate::engine) fn add(
-        &mut self,
-        uri: &Url,
-        error: EngineError,
-    ) -> Result<(), EngineError> {
+    pub(crate) fn add(&mut self, uri: &Url, error: EngineError) -> Result<(), EngineError> {
         if error.is_fatal() {
             return Err(error);
         }
@@ -111,12 +107,12 @@ impl Alternatives {
     }
 
     /// After the last one: the first error, and of which document it is; `None` if there was no document.
-    pub(in crate::engine) fn into_first(self) -> Option<(Url, EngineError)> {
+    pub(crate) fn into_first(self) -> Option<(Url, EngineError)> {
         self.0
     }
 
     /// As [`into_first`](Self::into_first), where to have no document is no error.
-    pub(in crate::engine) fn into_result(self) -> Result<(), EngineError> {
+    pub(crate) fn into_result(self) -> Result<(), EngineError> {
         self.0.map_or(Ok(()), |(_, error)| Err(error))
     }
 }

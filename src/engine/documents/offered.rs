@@ -5,7 +5,7 @@ use resyncd_core::Offer;
 use url::Url;
 
 /// The documents of a capability that are offered, in their order.
-pub(in crate::engine) fn offered<'a>(
+pub(crate) fn offered<'a>(
     offers: &'a [Offer],
     capability: &'a Capability,
 ) -> impl Iterator<Item = &'a Url> {

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::engine::EngineError;
 
 /// Fetches a document; `None` if it is still the `known` version. `limit`: its maximum length in bytes.
-pub(in crate::engine) async fn fetch_document(
+pub(crate) async fn fetch_document(
     client: &Client,
     uri: &Url,
     known: Option<&Validators>,
@@ -29,9 +29,9 @@ pub(in crate::engine) async fn fetch_document(
 }
 
 /// A document that was read to its end.
-pub(in crate::engine) struct SummarizedDocument {
-    pub(in crate::engine) document: Box<FetchedDocument>,
-    pub(in crate::engine) summary: DocumentSummary,
+pub(crate) struct SummarizedDocument {
+    pub(crate) document: Box<FetchedDocument>,
+    pub(crate) summary: DocumentSummary,
 }
 
 impl SummarizedDocument {
@@ -53,7 +53,7 @@ impl SummarizedDocument {
     }
 
     /// As [`read`](Self::read), but a Resource List whose entries state nothing is an index if there are documents behind them.
-    pub(in crate::engine) async fn read_from(
+    pub(crate) async fn read_from(
         client: &Client,
         uri: &Url,
         document: Box<FetchedDocument>,
@@ -69,12 +69,12 @@ impl SummarizedDocument {
     }
 
     /// Rejects a document that states another capability.
-    pub(in crate::engine) fn expect(&self, wanted: &Capability) -> Result<(), EngineError> {
+    pub(crate) fn expect(&self, wanted: &Capability) -> Result<(), EngineError> {
         expect_capability(&self.summary, wanted, self.document.url())
     }
 
     /// Rejects a document with entries that can't be read, where it must be complete.
-    pub(in crate::engine) fn expect_all(&self) -> Result<(), EngineError> {
+    pub(crate) fn expect_all(&self) -> Result<(), EngineError> {
         match self.summary.bad_entries() {
             0 => Ok(()),
             count => Err(EngineError::UnreadEntries {
@@ -85,13 +85,13 @@ impl SummarizedDocument {
     }
 
     /// Rejects a document with damaged entries, which may state changes that nothing else states.
-    pub(in crate::engine) fn expect_undamaged(&self) -> Result<(), EngineError> {
+    pub(crate) fn expect_undamaged(&self) -> Result<(), EngineError> {
         expect_undamaged(&self.summary, self.document.url())
     }
 
     /// Rejects a document that has no entries and does not state what it is, as a Source serves that has lost its data. Its
     /// time would be the one at which it was read, and it would prove that there is nothing.
-    pub(in crate::engine) fn expect_something(&self) -> Result<(), EngineError> {
+    pub(crate) fn expect_something(&self) -> Result<(), EngineError> {
         let is_stated = self.summary.head.md.capability.is_some();
         if self.summary.entries == 0 && !is_stated {
             return Err(EngineError::EmptyDocument(self.document.url().to_string()));
@@ -100,13 +100,13 @@ impl SummarizedDocument {
     }
 
     /// The page after this one, of a document that is published in pages (RFC 8288, `next`).
-    pub(in crate::engine) fn next_page(&self) -> Option<&Url> {
+    pub(crate) fn next_page(&self) -> Option<&Url> {
         self.summary.head.link("next")
     }
 
     /// The time that a Resource List or Resource Dump states: its `at`, or the oldest one of the lists of an index. `listed`: what
     /// its own index states of it, which precedes. A time in the future is ignored.
-    pub(in crate::engine) fn stated_time(&self, listed: Option<SourceTime>) -> Option<SourceTime> {
+    pub(crate) fn stated_time(&self, listed: Option<SourceTime>) -> Option<SourceTime> {
         let summary = &self.summary;
         let md = &summary.head.md;
         first_plausible([listed, md.at, md.modified, summary.lists_from])
@@ -114,13 +114,13 @@ impl SummarizedDocument {
 
     /// The time that stands for the one that is not stated: `guess`, else when the document was modified, else now. A list without
     /// any time, as an empty one may be, has only the time at which it was read.
-    pub(in crate::engine) fn guessed_time(&self, guess: Option<SourceTime>) -> SourceTime {
+    pub(crate) fn guessed_time(&self, guess: Option<SourceTime>) -> SourceTime {
         first_plausible([guess, self.document.last_modified()])
             .unwrap_or_else(|| SourceTime::from(clock::now().wall))
     }
 
     /// The index that a closed list or dump belongs to: it names what follows. `uri`: where the list was fetched from.
-    pub(in crate::engine) fn index_of_closed(&self, uri: &Url) -> Option<&Url> {
+    pub(crate) fn index_of_closed(&self, uri: &Url) -> Option<&Url> {
         let head = &self.summary.head;
         let index = head.link("index");
         index.filter(|&index| head.md.until.is_some() && index != uri)
@@ -134,7 +134,7 @@ fn first_plausible<const N: usize>(times: [Option<SourceTime>; N]) -> Option<Sou
 }
 
 /// Rejects a document, or the manifest of a package, with damaged entries, which may name what nothing else names.
-pub(in crate::engine) fn expect_undamaged(
+pub(crate) fn expect_undamaged(
     summary: &DocumentSummary,
     document: impl Display,
 ) -> Result<(), EngineError> {
@@ -149,7 +149,7 @@ pub(in crate::engine) fn expect_undamaged(
 
 /// Rejects a document that states another capability; one that states none is accepted, unless it can't state one. Some dumps state the capability of the
 /// list that they stand for: then the type of the first entry decides. Some manifests state that of their dump.
-pub(in crate::engine) fn expect_capability(
+pub(crate) fn expect_capability(
     summary: &DocumentSummary,
     wanted: &Capability,
     document: impl Display,

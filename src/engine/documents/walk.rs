@@ -38,16 +38,16 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 /// A list that an index names, or a page of a list.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Child {
-    pub(in crate::engine) uri: Url,
-    pub(in crate::engine) from: Option<SourceTime>,
-    pub(in crate::engine) until: Option<SourceTime>,
+pub(crate) struct Child {
+    pub(crate) uri: Url,
+    pub(crate) from: Option<SourceTime>,
+    pub(crate) until: Option<SourceTime>,
     /// When it was modified last, as the index states.
-    pub(in crate::engine) modified: Option<SourceTime>,
+    pub(crate) modified: Option<SourceTime>,
     /// What the index states of what it names; `None`: nothing.
     contents: Option<Box<Contents>>,
     /// Whether the page before has led here, and no index.
-    pub(in crate::engine) is_page: bool,
+    pub(crate) is_page: bool,
     /// Whether it is a page that has led to itself.
     repeats: bool,
 }
@@ -109,7 +109,7 @@ impl Child {
     }
 
     /// Rejects a page that was read before as one of the same list: the pages that should follow are unknown.
-    pub(in crate::engine) fn expect_new(&self) -> Result<(), EngineError> {
+    pub(crate) fn expect_new(&self) -> Result<(), EngineError> {
         if self.repeats {
             return Err(EngineError::RepeatedPage(self.uri.to_string()));
         }
@@ -117,7 +117,7 @@ impl Child {
     }
 
     /// Whether the index states that nothing is selected of what it names.
-    pub(in crate::engine) fn is_ruled_out(&self, selection: &Selection) -> bool {
+    pub(crate) fn is_ruled_out(&self, selection: &Selection) -> bool {
         let contents = self.contents.as_ref();
         contents.is_some_and(|it| selection.rules_out_part(it.media_type.as_deref(), &it.links))
     }
@@ -129,7 +129,7 @@ impl Child {
 }
 
 /// The entries of a document, in its order, read a few at a time and off the asynchronous threads.
-pub(in crate::engine) struct Entries {
+pub(crate) struct Entries {
     /// Where the document was fetched from.
     uri: Url,
     rest: Rest,
@@ -143,7 +143,7 @@ enum Rest {
 }
 
 impl Entries {
-    pub(in crate::engine) fn of(document: Box<FetchedDocument>) -> Self {
+    pub(crate) fn of(document: Box<FetchedDocument>) -> Self {
         Self {
             uri: document.url().clone(),
             rest: Rest::Closed(document),
@@ -152,7 +152,7 @@ impl Entries {
     }
 
     /// The next entry; `None` after the last one. Not cancel-safe: after a dropped call there is no further entry.
-    pub(in crate::engine) async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
         if self.block.is_empty() {
             let rest = std::mem::replace(&mut self.rest, Rest::Ended);
             if !matches!(rest, Rest::Ended) {
@@ -197,7 +197,7 @@ impl Rest {
 
 /// A walk through the documents of one capability: what an index names comes next, and also what the indexes within it name, before
 /// what the outer one names next.
-pub(in crate::engine) struct DocumentWalk {
+pub(crate) struct DocumentWalk {
     capability: Capability,
     levels: Vec<Level>,
     /// The URLs of the indexes that were entered.
@@ -227,7 +227,7 @@ struct DocumentPages {
 }
 
 /// A document that was entered.
-pub(in crate::engine) enum Entered {
+pub(crate) enum Entered {
     /// It is no index: its entries are the caller's.
     List(Box<SummarizedDocument>),
     /// What it names comes next, but for what is fully covered.
@@ -238,16 +238,16 @@ pub(in crate::engine) enum Entered {
 }
 
 /// What an index names, but for what is fully covered.
-pub(in crate::engine) struct ListsToRead {
+pub(crate) struct ListsToRead {
     /// The oldest first. Those of an index without times are in its order.
-    pub(in crate::engine) children: Vec<Child>,
+    pub(crate) children: Vec<Child>,
     /// Up to where the covered ones reach.
-    pub(in crate::engine) covered_until: Option<SourceTime>,
+    pub(crate) covered_until: Option<SourceTime>,
 }
 
 impl ListsToRead {
     /// Reads an index to its end.
-    pub(in crate::engine) async fn read(
+    pub(crate) async fn read(
         index: Box<FetchedDocument>,
         is_fully_covered: impl Fn(&Child) -> bool,
     ) -> Result<Self, EngineError> {
@@ -275,7 +275,7 @@ impl ListsToRead {
 }
 
 impl DocumentWalk {
-    pub(in crate::engine) fn of(capability: Capability) -> Self {
+    pub(crate) fn of(capability: Capability) -> Self {
         Self {
             capability,
             levels: Vec::new(),
@@ -287,7 +287,7 @@ impl DocumentWalk {
     }
 
     /// The next document that an index names; `None` after the last one.
-    pub(in crate::engine) async fn next(&mut self) -> Result<Option<Child>, EngineError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Child>, EngineError> {
         while let Some(level) = self.levels.last_mut() {
             let next = match level {
                 Level::InOrder(entries) => entries.next().await?.as_ref().map(Child::from),
@@ -313,7 +313,7 @@ impl DocumentWalk {
 
     /// The next documents, the first few, as far as they are known by now. The one that came last may name others, which come before
     /// them.
-    pub(in crate::engine) fn upcoming(&self, most: usize) -> Vec<Child> {
+    pub(crate) fn upcoming(&self, most: usize) -> Vec<Child> {
         let mut upcoming = Vec::new();
         for level in self.levels.iter().rev() {
             let known: Box<dyn Iterator<Item = Child>> = match level {
@@ -338,7 +338,7 @@ impl DocumentWalk {
     }
 
     /// The indexes that were named again after they had been entered, as in a ring; the first ones.
-    pub(in crate::engine) fn repeated(&self) -> &[Url] {
+    pub(crate) fn repeated(&self) -> &[Url] {
         &self.repeated
     }
 
@@ -353,7 +353,7 @@ impl DocumentWalk {
 
     /// Enters a document that is offered, or came last. If it is an index, what it names comes next, in its order; else it is
     /// returned: its entries are the caller's.
-    pub(in crate::engine) fn enter(
+    pub(crate) fn enter(
         &mut self,
         read: SummarizedDocument,
     ) -> Result<Option<SummarizedDocument>, EngineError> {
@@ -370,7 +370,7 @@ impl DocumentWalk {
 
     /// As [`enter`](Self::enter), but the oldest of what an index names comes first, and nothing that is fully covered. An index that
     /// is too long for the memory of the walk is an error.
-    pub(in crate::engine) async fn enter_oldest_first(
+    pub(crate) async fn enter_oldest_first(
         &mut self,
         read: SummarizedDocument,
         is_fully_covered: impl Fn(&Child) -> bool,
@@ -406,7 +406,7 @@ impl DocumentWalk {
     }
 
     /// Lets a page come next. `page`: the page that names it, which came last or is where the walk begins.
-    pub(in crate::engine) fn follow(&mut self, page: &Url, next: &Url) -> Result<(), EngineError> {
+    pub(crate) fn follow(&mut self, page: &Url, next: &Url) -> Result<(), EngineError> {
         let mut pages = match self.levels.pop() {
             Some(Level::Pages(pages)) if pages.next.is_none() => pages,
             other => {
@@ -450,7 +450,7 @@ impl DocumentWalk {
     }
 
     /// Lets these lists of an index come next.
-    pub(in crate::engine) fn push(&mut self, mut children: Vec<Child>) -> Result<(), EngineError> {
+    pub(crate) fn push(&mut self, mut children: Vec<Child>) -> Result<(), EngineError> {
         let bytes = self.bytes + children.iter().map(Child::bytes).sum::<usize>();
         if bytes > MAX_BYTES {
             return Err(EngineError::TooManyLists);

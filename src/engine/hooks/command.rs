@@ -135,9 +135,10 @@ pub(super) async fn run_command(
     }
     let status = process.status().await.map_err(not_started)?;
     let errors = errors.lock().text();
-    match status.success() {
-        true => Ok(()),
-        false => Err(CommandError::Failed { status, errors }),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(CommandError::Failed { status, errors })
     }
 }
 

@@ -55,11 +55,11 @@ pub(super) struct HookTarget {
 
 /// What all hooks work with.
 #[derive(Clone)]
-pub(in crate::engine) struct HookHandles {
-    pub(in crate::engine) store: Arc<Store>,
-    pub(in crate::engine) client: Client,
-    pub(in crate::engine) runtime_status: Arc<RuntimeStatus>,
-    pub(in crate::engine) heartbeats: Heartbeats,
+pub(crate) struct HookHandles {
+    pub(crate) store: Arc<Store>,
+    pub(crate) client: Client,
+    pub(crate) runtime_status: Arc<RuntimeStatus>,
+    pub(crate) heartbeats: Heartbeats,
 }
 
 /// Why something was not accepted.

@@ -276,9 +276,10 @@ impl SetState {
         self.fetch_lists_ahead(&child.uri, walk.upcoming(AHEAD), reached, ahead)
             .await;
         let (next, damaged) = (read.next_page().cloned(), read.expect_undamaged());
-        let read = match child.is_page {
-            true => read,
-            false => self.cross_check(read, child.from).await?,
+        let read = if child.is_page {
+            read
+        } else {
+            self.cross_check(read, child.from).await?
         };
         let span = self
             .ingest_part(read, record, child.from, child.until)

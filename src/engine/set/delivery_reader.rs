@@ -104,9 +104,10 @@ impl DeliveryReader {
         document: &Document,
     ) -> Verdict {
         let stated = &document.head.md;
-        let (from, until) = match self.channel.transport.states_intervals() {
-            true => (stated.from, stated.until),
-            false => (None, None),
+        let (from, until) = if self.channel.transport.states_intervals() {
+            (stated.from, stated.until)
+        } else {
+            (None, None)
         };
         sequencer.handle(clock::now(), delivery.id, from, until)
     }
@@ -123,14 +124,15 @@ impl DeliveryReader {
         let is_dated = is_dated(&document);
         let (set, entries) = ((self.set, &self.capability_list), document.entries);
         let transport = self.channel.transport;
-        let untrusted = match is_trusted {
-            true => None,
-            false => Some(UntrustedNames::read(
+        let untrusted = if is_trusted {
+            None
+        } else {
+            Some(UntrustedNames::read(
                 &self.context,
                 set,
                 transport,
                 &entries,
-            )?),
+            )?)
         };
         let news = News::of(&self.context, set, entries, filter, untrusted.as_ref())?;
         Ok(ReadNotification {
@@ -151,9 +153,12 @@ impl DeliveryReader {
         let is_own = |hub: &HubUri| hub.url().origin() == origin;
         // The configuration may have a hub, or the server of a connection, speak for the Source.
         let configured = self.context.source.trust_hub;
-        configured.unwrap_or_else(|| match channel.transport.has_hubs() {
-            true => delivery.hub.as_ref().is_some_and(is_own),
-            false => channel.topic.http_form().origin() == origin,
+        configured.unwrap_or_else(|| {
+            if channel.transport.has_hubs() {
+                delivery.hub.as_ref().is_some_and(is_own)
+            } else {
+                channel.topic.http_form().origin() == origin
+            }
         })
     }
 }

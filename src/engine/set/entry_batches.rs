@@ -81,9 +81,10 @@ impl EntryBatches {
         let now = clock::now().wall;
         let news = NewsSelection {
             moments: Moments::of(now, newest_first),
-            late_news: match filter.is_of_change_set() {
-                true => late_news.of_change_set(),
-                false => late_news,
+            late_news: if filter.is_of_change_set() {
+                late_news.of_change_set()
+            } else {
+                late_news
             },
             filter,
             newest_first,

@@ -311,9 +311,10 @@ impl SetState {
             trial = self.sequencer.clone();
             trial.forget(delivery.id);
             note_foreign(&self.context, self.record.id, notification.left.foreign);
-            match channel.transport.states_intervals() {
-                true => self.schedule.poll_soon(clock::now()),
-                false => self.schedule.poll_named(clock::now()),
+            if channel.transport.states_intervals() {
+                self.schedule.poll_soon(clock::now())
+            } else {
+                self.schedule.poll_named(clock::now())
             }
         }
         let end = self.document_end(&trial, Some(delivery.processed(notification.outcome)));
@@ -342,9 +343,10 @@ impl SetState {
     /// Makes a poll due that finds what a notification does not prove, or was to state.
     fn poll_after(&mut self, channel: &ChannelRecord) {
         let now = clock::now();
-        match channel.transport.states_intervals() {
-            true => self.schedule.poll_soon(now),
-            false => self.schedule.poll_to_check(now),
+        if channel.transport.states_intervals() {
+            self.schedule.poll_soon(now)
+        } else {
+            self.schedule.poll_to_check(now)
         }
     }
 
@@ -504,16 +506,16 @@ pub(super) mod tests {
     }
 
     /// A set with a channel. Its Source has no document.
-    pub(in crate::engine::set) struct Receiving {
-        pub(in crate::engine::set) source: TestSource,
+    pub(crate) struct Receiving {
+        pub(crate) source: TestSource,
         packages: Arc<PackageFiles>,
         record: SetRecord,
-        pub(in crate::engine::set) channel: ChannelId,
+        pub(crate) channel: ChannelId,
     }
 
     impl Receiving {
         /// Receives these deliveries.
-        pub(in crate::engine::set) async fn of(
+        pub(crate) async fn of(
             capability_list: &str,
             bodies: impl IntoIterator<Item = Vec<u8>>,
         ) -> Self {
@@ -565,13 +567,13 @@ pub(super) mod tests {
             receiving
         }
 
-        pub(in crate::engine::set) async fn receive(&self, body: Vec<u8>) {
+        pub(crate) async fn receive(&self, body: Vec<u8>) {
             let (store, now) = (&self.source.store, clock::now().wall);
             let received = store.receive(now, self.channel, body, 1 << 20, None).await;
             assert_eq!(received.unwrap(), Receipt::Stored);
         }
 
-        pub(in crate::engine::set) async fn state(&self) -> SetState {
+        pub(crate) async fn state(&self) -> SetState {
             let (context, packages) = (&self.source.context, &self.packages);
             let (context, packages) = (Arc::clone(context), Arc::clone(packages));
             let state = SetState::load(context, packages, self.record.clone());
@@ -579,7 +581,7 @@ pub(super) mod tests {
         }
 
         /// As [`state`](Self::state), of a set that was read completely as of that time.
-        pub(in crate::engine::set) async fn state_read(&self, at: SourceTime) -> SetState {
+        pub(crate) async fn state_read(&self, at: SourceTime) -> SetState {
             let state = self.state().await;
             let mut covered = state.sequencer.clone();
             covered.cover_resource_list(clock::now(), at);

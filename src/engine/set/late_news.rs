@@ -109,9 +109,10 @@ impl LateNews {
         let entries = std::mem::take(&mut self.entries);
         let changes = entries.iter().map(|(change, _)| change);
         let (store, source) = (&context.store, context.name());
-        let compared = match self.is_change_set {
-            true => store.compare_late_of_change_set(self.set, source, changes)?,
-            false => store.compare_late(self.set, source, changes)?,
+        let compared = if self.is_change_set {
+            store.compare_late_of_change_set(self.set, source, changes)?
+        } else {
+            store.compare_late(self.set, source, changes)?
         };
         context.counters.step();
         for ((change, path), planned) in entries.into_iter().zip(compared) {

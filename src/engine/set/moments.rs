@@ -96,9 +96,10 @@ pub(super) fn drop_ended(entries: &mut Vec<Entry>, newest_first: bool, selection
     let mut ends: HashMap<(String, Option<SourceTime>), bool> = HashMap::new();
     for entry in &*entries {
         let ends_unselected = ends.entry(key(entry));
-        match newest_first {
-            true => drop(ends_unselected.or_insert_with(|| is_unselected(entry))),
-            false => drop(ends_unselected.insert_entry(is_unselected(entry))),
+        if newest_first {
+            ends_unselected.or_insert_with(|| is_unselected(entry));
+        } else {
+            ends_unselected.insert_entry(is_unselected(entry));
         }
     }
     entries.retain(|entry| is_unselected(entry) || !ends[&key(entry)]);

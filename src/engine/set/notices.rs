@@ -16,7 +16,7 @@ const TOO_MANY_RESOURCES: &str = "too-many-resources";
 
 /// Records the oddities of a document as it was read now, none where it is no longer one of the set's; with its head also
 /// those of its place among the documents.
-pub(in crate::engine) fn note_document(
+pub(crate) fn note_document(
     context: &SourceContext,
     set: SetId,
     document: &Url,
@@ -35,11 +35,7 @@ pub(in crate::engine) fn note_document(
 }
 
 /// Records what a Capability List states beside the offers: its oddities, what describes the set, and channels that can't be used.
-pub(in crate::engine) fn note_capability_list(
-    context: &SourceContext,
-    set: SetId,
-    list: &CapabilityList,
-) {
+pub(crate) fn note_capability_list(context: &SourceContext, set: SetId, list: &CapabilityList) {
     note_document(context, set, &list.uri, None, &list.oddities);
     let notice = unsupported_transport(list);
     let mut is_news = false;
@@ -66,7 +62,7 @@ fn unsupported_transport(list: &CapabilityList) -> Option<(StatusError, u64)> {
 }
 
 /// Records the oddities of a document that is above all of these sets.
-pub(in crate::engine) fn note_description<'a>(
+pub(crate) fn note_description<'a>(
     context: &SourceContext,
     sets: impl Iterator<Item = &'a SetId>,
     document: &Url,

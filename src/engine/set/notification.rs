@@ -39,15 +39,16 @@ pub(super) struct NotificationBounds {
 impl NotificationBounds {
     /// The bounds of what comes over a transport, and has at most `limit` bytes.
     pub(super) fn of(transport: Transport, limit: u64) -> Self {
-        match transport.has_known_sender() {
-            true => Self {
+        if transport.has_known_sender() {
+            Self {
                 unzipped: limit,
                 entries: MAX_ENTRIES,
-            },
-            false => Self {
+            }
+        } else {
+            Self {
                 unzipped: limit.min(MAX_UNZIPPED_OF_ANYBODY),
                 entries: MAX_ENTRIES_OF_ANYBODY,
-            },
+            }
         }
     }
 }
@@ -67,9 +68,10 @@ pub(super) fn panic_in_order(document: &Document) -> Result<(), EngineError> {
     let entries = &document.entries;
     let has = |path: &str| entries.iter().any(|entry| entry.loc.path() == path);
     assert!(!has(IN_ORDER), "a test");
-    match has(IN_THE_STORE) {
-        true => Err(EngineError::Panicked("a test".to_owned())),
-        false => Ok(()),
+    if has(IN_THE_STORE) {
+        Err(EngineError::Panicked("a test".to_owned()))
+    } else {
+        Ok(())
     }
 }
 

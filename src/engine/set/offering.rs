@@ -95,9 +95,10 @@ impl Offering {
         while self.batches.len() > batches
             && let Some(members) = self.batches.front()
         {
-            let tried = match members.is_empty() {
-                true => Ok(()),
-                false => self.all_tried(members).await,
+            let tried = if members.is_empty() {
+                Ok(())
+            } else {
+                self.all_tried(members).await
             };
             self.withdraw_first();
             tried?;

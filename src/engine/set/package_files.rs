@@ -27,7 +27,7 @@ use crate::store::SetId;
 const MAX_PAUSE: Duration = Duration::from_secs(120);
 
 /// The package files of one Source, in its mirror's working folder.
-pub(in crate::engine) struct PackageFiles {
+pub(crate) struct PackageFiles {
     context: Arc<SourceContext>,
     /// The executor owns the mirror: it is there for as long as anything is applied.
     mirror: Weak<Mirror>,
@@ -37,7 +37,7 @@ pub(in crate::engine) struct PackageFiles {
 }
 
 impl PackageFiles {
-    pub(in crate::engine) fn new(context: Arc<SourceContext>, mirror: &Arc<Mirror>) -> Self {
+    pub(crate) fn new(context: Arc<SourceContext>, mirror: &Arc<Mirror>) -> Self {
         Self {
             context,
             mirror: Arc::downgrade(mirror),

@@ -14,18 +14,18 @@ use crate::store::SetId;
 
 /// A package, as the entry of a dump states it.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct PackageEntry {
-    pub(in crate::engine) uri: Url,
+pub(crate) struct PackageEntry {
+    pub(crate) uri: Url,
     /// The copy of its manifest.
-    pub(in crate::engine) contents: Option<Url>,
-    pub(in crate::engine) from: Option<SourceTime>,
-    pub(in crate::engine) until: Option<SourceTime>,
+    pub(crate) contents: Option<Url>,
+    pub(crate) from: Option<SourceTime>,
+    pub(crate) until: Option<SourceTime>,
     lastmod: Option<SourceTime>,
-    pub(in crate::engine) content: ContentInfo,
+    pub(crate) content: ContentInfo,
 }
 
 impl PackageEntry {
-    pub(in crate::engine) fn of(entry: Entry) -> Self {
+    pub(crate) fn of(entry: Entry) -> Self {
         let contents = entry.links("contents").next();
         Self {
             contents: contents.map(|link| link.href.clone()),
@@ -38,7 +38,7 @@ impl PackageEntry {
     }
 
     /// All that distinguishes this version of the package from another one at the same URI; empty if nothing does.
-    pub(in crate::engine) fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         let time = |time: Option<SourceTime>| time.map(|time| time.to_string()).unwrap_or_default();
         let mut parts = vec![
             time(self.from),
@@ -56,7 +56,7 @@ impl PackageEntry {
 
     /// Rejects a package whose stated type is in none of the formats that are read, or whose name is that of such an archive where
     /// the type is generic or not stated. What it is its first bytes say.
-    pub(in crate::engine) fn check_type(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_type(&self) -> Result<(), EngineError> {
         let stated = self.content.media_type.as_deref();
         let stated = stated.filter(|it| !is_octets(it));
         let other = match stated {

@@ -106,7 +106,7 @@ fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord {
 }
 
 /// `None` where the list is one of resources: it is remembered once its entries are ingested.
-pub(in crate::engine) fn record_of_list(list: &CapabilityList) -> Option<DocumentRecord> {
+pub(crate) fn record_of_list(list: &CapabilityList) -> Option<DocumentRecord> {
     (!list.is_implied()).then(|| DocumentRecord {
         uri: list.uri.to_string(),
         validators: list.validators.clone(),

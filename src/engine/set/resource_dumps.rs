@@ -45,9 +45,10 @@ impl SetState {
         let set = self.record.id;
         if self.record.is_implied() {
             // After the baseline the Sitemap states what has changed.
-            return match unconditional {
-                true => Box::pin(self.read_direct_dump(uri)).await,
-                false => Ok(()),
+            return if unconditional {
+                Box::pin(self.read_direct_dump(uri)).await
+            } else {
+                Ok(())
             };
         }
         let Some(changed) = poll_document(&self.context, set, uri, unconditional).await? else {

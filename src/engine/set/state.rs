@@ -38,12 +38,12 @@ pub(super) enum Processing {
 }
 
 /// One set, as its worker sees it. Only this worker moves the set's coverage.
-pub(in crate::engine) struct SetState {
+pub(crate) struct SetState {
     pub(super) context: Arc<SourceContext>,
     pub(super) packages: Arc<PackageFiles>,
-    pub(in crate::engine) record: SetRecord,
-    pub(in crate::engine) sequencer: Sequencer,
-    pub(in crate::engine) schedule: Schedule,
+    pub(crate) record: SetRecord,
+    pub(crate) sequencer: Sequencer,
+    pub(crate) schedule: Schedule,
     /// The last attempt at a baseline failed for a reason that lies with the Source.
     pub(super) baseline_failed: bool,
     /// Whether the sets are to be discovered again with the next poll.
@@ -131,7 +131,7 @@ impl SetState {
 
     /// Whether notifications may be ingested. They wait for the baseline, unless there is no document to make one from or
     /// the Source's documents don't allow a complete one.
-    pub(in crate::engine) fn can_follow(&self) -> bool {
+    pub(crate) fn can_follow(&self) -> bool {
         self.record.baseline != BaselineState::Missing
             || self.baseline_failed
             || !self.record.offers.iter().any(|offer| {
@@ -308,7 +308,7 @@ impl SetState {
     }
 
     /// Reports the error of a poll: shows it in the status, and logs it unless it was shown already.
-    pub(in crate::engine) fn report_error(&self, error: &EngineError) {
+    pub(crate) fn report_error(&self, error: &EngineError) {
         if !self.show_error(error) {
             return;
         }

@@ -79,9 +79,10 @@ impl UntrustedNames {
     /// states may be up to [`AHEAD`] in the future; what anybody may have sent may not.
     pub(super) fn mark(&self, change: &mut Change) {
         let now = clock::now().wall;
-        let ahead = match self.has_known_sender {
-            true => AHEAD,
-            false => TimeDelta::zero(),
+        let ahead = if self.has_known_sender {
+            AHEAD
+        } else {
+            TimeDelta::zero()
         };
         let latest = Some(SourceTime::from(now + ahead));
         for time in [&mut change.changed_at, &mut change.lastmod] {

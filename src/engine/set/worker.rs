@@ -26,24 +26,24 @@ const SUBSCRIBE_FIRST: Duration = Duration::from_secs(3);
 
 /// The loading of a set panics whose Capability List has this path.
 #[cfg(test)]
-pub(in crate::engine) const PANIC: &str = "/panic-while-loading";
+pub(crate) const PANIC: &str = "/panic-while-loading";
 
 /// What a worker may be asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Command {
+pub(crate) enum Command {
     /// Poll now.
     Poll,
 }
 
-pub(in crate::engine) struct SetWorker {
-    pub(in crate::engine) state: SetState,
+pub(crate) struct SetWorker {
+    pub(crate) state: SetState,
     watchdog: PushWatchdog,
     leases: HashMap<ChannelId, (ChannelState, u32)>,
 }
 
 impl SetWorker {
     /// Continues a set from the database.
-    pub(in crate::engine) async fn new(
+    pub(crate) async fn new(
         context: Arc<SourceContext>,
         packages: Arc<PackageFiles>,
         record: SetRecord,
@@ -58,7 +58,7 @@ impl SetWorker {
     }
 
     /// Works until it is stopped. After a panic its channels are stopped, too: the next worker of the set drives them.
-    pub(in crate::engine) async fn run(
+    pub(crate) async fn run(
         mut self,
         commands: &mut mpsc::Receiver<Command>,
     ) -> Result<(), Panicked> {
@@ -93,7 +93,7 @@ impl SetWorker {
 
     /// Does what is due now, never waits for something to become due, and shows the result in the status. Returns the pause
     /// before the next try if the database failed.
-    pub(in crate::engine) async fn work_now(&mut self) -> Option<Duration> {
+    pub(crate) async fn work_now(&mut self) -> Option<Duration> {
         let context = &self.state.context;
         let name = format!("worker of the set {}", self.state.record.capability_list);
         let work = context.works_on(&name);
@@ -132,7 +132,7 @@ impl SetWorker {
     }
 
     /// When something is due next, unless a delivery, a lease or a command comes before.
-    pub(in crate::engine) fn next_deadline(&self) -> std::time::Instant {
+    pub(crate) fn next_deadline(&self) -> std::time::Instant {
         let state = &self.state;
         let due = state.schedule.next_deadline();
         let held = state.sequencer.next_deadline();
@@ -212,7 +212,7 @@ impl SetWorker {
     }
 
     /// Polls once and works through the inbox, for a Destination that runs once and ends.
-    pub(in crate::engine) async fn catch_up(mut self) {
+    pub(crate) async fn catch_up(mut self) {
         if let Err(error) = self.catch_up_once().await {
             self.state.report_error(&error);
         }
@@ -311,14 +311,14 @@ impl SetWorker {
     }
 
     /// Does what a command asks for.
-    pub(in crate::engine) fn handle_command(&mut self, command: Command) {
+    pub(crate) fn handle_command(&mut self, command: Command) {
         match command {
             Command::Poll => self.state.schedule.poll_now(clock::now()),
         }
     }
 
     /// Reacts to a wake, or to wakes that were skipped (`None`); returns whether there is something to do.
-    pub(in crate::engine) async fn react(&mut self, wake: Option<&Wake>) -> bool {
+    pub(crate) async fn react(&mut self, wake: Option<&Wake>) -> bool {
         let own = self.state.record.id;
         match wake {
             Some(&Wake::Inbox(set)) if set == own => true,

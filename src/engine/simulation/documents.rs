@@ -526,9 +526,10 @@ fn change_list_index(source: &Source, set: SetNo) -> Vec<u8> {
 /// The entry of a change.
 pub(super) fn change(source: &Source, change: &Change) -> Entry {
     let target = Target::Resource(change.resource);
-    let uri = match source.habits.respells {
-        true => target.respelled(),
-        false => target.url(),
+    let uri = if source.habits.respells {
+        target.respelled()
+    } else {
+        target.url()
     };
     let mut entry = Entry::new(uri);
     entry.md.change = Some(change.kind);

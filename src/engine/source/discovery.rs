@@ -23,18 +23,18 @@ use crate::store::SetRecord;
 const DEAD_LINK: &str = "dead-link";
 
 /// The code of the notice that there are too many sets.
-pub(in crate::engine) const TOO_MANY_SETS: &str = "too-many-sets";
+pub(crate) const TOO_MANY_SETS: &str = "too-many-sets";
 /// The codes of the notices that not all sets are followed.
 const LEFT_OUT: [&str; 3] = [TOO_MANY_SETS, "too-many-new-sets", "discovery-too-large"];
 
 /// A set that is to be followed.
-pub(in crate::engine) struct DiscoveredSet {
+pub(crate) struct DiscoveredSet {
     /// Its Capability List.
-    pub(in crate::engine) uri: Url,
+    pub(crate) uri: Url,
     /// Its content; `None` if it can't be read yet.
-    pub(in crate::engine) list: Option<CapabilityList>,
+    pub(crate) list: Option<CapabilityList>,
     /// Whether it is a sitemap, read or not.
-    pub(in crate::engine) is_sitemap: bool,
+    pub(crate) is_sitemap: bool,
 }
 
 impl DiscoveredSet {
@@ -48,42 +48,42 @@ impl DiscoveredSet {
 
 /// What is known of a Source before its sets are looked for.
 #[derive(Clone, Copy)]
-pub(in crate::engine) struct KnownSets<'a> {
+pub(crate) struct KnownSets<'a> {
     /// The Capability Lists that need not be fetched.
-    pub(in crate::engine) followed: &'a HashSet<Url>,
+    pub(crate) followed: &'a HashSet<Url>,
     /// Whether it has had sets with Capability Lists. Such a Source does not become a site without ResourceSync when they can't be
     /// found for a while: its sets would end, and its complete site be fetched.
-    pub(in crate::engine) had_resourcesync: bool,
+    pub(crate) had_resourcesync: bool,
 }
 
 /// The sets of a Source.
-pub(in crate::engine) struct DiscoveredSets {
+pub(crate) struct DiscoveredSets {
     /// The sets that are to be followed and are not yet.
-    pub(in crate::engine) sets: Vec<DiscoveredSet>,
+    pub(crate) sets: Vec<DiscoveredSet>,
     /// All Capability Lists that the Source advertises; `None`: unknown.
-    pub(in crate::engine) advertised: Option<Vec<Url>>,
+    pub(crate) advertised: Option<Vec<Url>>,
     /// Whether there is more than sitemaps.
-    pub(in crate::engine) has_resourcesync: bool,
+    pub(crate) has_resourcesync: bool,
     /// The oddities of the documents above the sets.
-    pub(in crate::engine) oddities: Vec<(Url, Oddities)>,
+    pub(crate) oddities: Vec<(Url, Oddities)>,
     /// The documents that describe the Source.
-    pub(in crate::engine) described_by: Vec<Url>,
+    pub(crate) described_by: Vec<Url>,
     /// The documents that describe a set, as the Source Descriptions state.
-    pub(in crate::engine) sets_described_by: HashMap<Url, Vec<Url>>,
+    pub(crate) sets_described_by: HashMap<Url, Vec<Url>>,
     /// The targets of links that do not exist, while others led to the sets.
-    pub(in crate::engine) dead_links: Vec<(Url, DiscoveryError)>,
+    pub(crate) dead_links: Vec<(Url, DiscoveryError)>,
     /// The entry point itself led to nothing, and something else did.
-    pub(in crate::engine) replaced_entry: Option<ReplacedEntry>,
+    pub(crate) replaced_entry: Option<ReplacedEntry>,
     /// Why some sets are not followed: there are too many.
-    pub(in crate::engine) left_out: Option<DiscoveryError>,
+    pub(crate) left_out: Option<DiscoveryError>,
     /// The error because of which only the configured sets are known.
-    pub(in crate::engine) error: Option<DiscoveryError>,
+    pub(crate) error: Option<DiscoveryError>,
 }
 
 /// Discovers the sets. `cache`: the documents of the previous discovery.
 ///
 /// A set that is advertised and can't be read, or is only configured, is among them: its worker reports the error and retries.
-pub(in crate::engine) async fn find_sets(
+pub(crate) async fn find_sets(
     client: &Client,
     source: &Source,
     limits: &LimitsConfig,
@@ -121,7 +121,7 @@ pub(in crate::engine) async fn find_sets(
 
 /// Ends what former sets have left behind, and leaves out the sets that are not to be followed now: those beyond the limit and the pace,
 /// but none that is configured.
-pub(in crate::engine) async fn leave_out(
+pub(crate) async fn leave_out(
     context: &SourceContext,
     found: &mut DiscoveredSets,
     new_sets: &mut NewSets,
@@ -194,7 +194,7 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
 }
 
 /// The row of a set that was discovered, with what its Capability List offers now.
-pub(in crate::engine) async fn begin_set(
+pub(crate) async fn begin_set(
     context: &SourceContext,
     found: &DiscoveredSet,
 ) -> Result<SetRecord, EngineError> {
@@ -216,7 +216,7 @@ pub(in crate::engine) async fn begin_set(
 }
 
 /// Shows in the status what was found beside the sets: what describes the Source and its sets, and dead links.
-pub(in crate::engine) async fn note_found(
+pub(crate) async fn note_found(
     context: &SourceContext,
     found: &DiscoveredSets,
 ) -> Result<(), EngineError> {
@@ -290,9 +290,7 @@ fn dead_link(dead_links: &[(Url, DiscoveryError)]) -> Option<(StatusError, u64)>
 }
 
 /// Whether the database has sets with Capability Lists that were discovered, not configured.
-pub(in crate::engine) async fn had_resourcesync(
-    context: &SourceContext,
-) -> Result<bool, EngineError> {
+pub(crate) async fn had_resourcesync(context: &SourceContext) -> Result<bool, EngineError> {
     let records = context.store.sets(context.name()).await?;
     let source = &context.source;
     Ok(records.iter().any(|record| {

@@ -36,7 +36,7 @@ pub async fn has_another_mirror(
 /// What the database has of the files of another mirror does not hold for this one: it is dropped, and the sets begin with their
 /// baselines again, which adopt complete files that were moved. Sets that another URL does not lead to are not followed any more, as sets
 /// that are no longer advertised. Returns early once the Source is stopped.
-pub(in crate::engine) async fn record_source_location(
+pub(crate) async fn record_source_location(
     context: &SourceContext,
     id: &MirrorId,
 ) -> Result<(), StoreError> {

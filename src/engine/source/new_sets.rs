@@ -16,7 +16,7 @@ const FEWEST: u32 = 100;
 
 /// The pace at which new sets begin to be followed.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct NewSets {
+pub(crate) struct NewSets {
     /// Until when those that have begun use up the pace; `None`: none has.
     used_until: Option<Instant>,
 }
@@ -24,7 +24,7 @@ pub(in crate::engine) struct NewSets {
 impl NewSets {
     /// Which of these sets may be followed, each in its place. `counted`: those that have their room, among them former ones; `most`: how many
     /// there may be. Also returns why others may not.
-    pub(in crate::engine) fn admit<'a>(
+    pub(crate) fn admit<'a>(
         &mut self,
         found: impl Iterator<Item = &'a Url>,
         counted: &HashSet<Url>,

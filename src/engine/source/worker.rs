@@ -51,14 +51,14 @@ const LONGEST_MIRROR_PACE: Duration = Duration::from_secs(600);
 
 /// Why the worker of a Source has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum SourceEnd {
+pub(crate) enum SourceEnd {
     Stopped,
     /// The mirror's folder is not at its path any more. Everything of the Source was stopped: a new worker opens what is there.
     MirrorMoved,
 }
 
 /// Follows one Source until it is stopped.
-pub(in crate::engine) struct SourceWorker {
+pub(crate) struct SourceWorker {
     context: Arc<SourceContext>,
     commands: mpsc::Receiver<Command>,
     sets: HashMap<SetId, FollowedSet>,
@@ -156,10 +156,7 @@ async fn load_again(
 }
 
 impl SourceWorker {
-    pub(in crate::engine) fn new(
-        context: Arc<SourceContext>,
-        commands: mpsc::Receiver<Command>,
-    ) -> Self {
+    pub(crate) fn new(context: Arc<SourceContext>, commands: mpsc::Receiver<Command>) -> Self {
         Self {
             context,
             commands,
@@ -170,7 +167,7 @@ impl SourceWorker {
         }
     }
 
-    pub(in crate::engine) async fn run(mut self) -> SourceEnd {
+    pub(crate) async fn run(mut self) -> SourceEnd {
         let stop = self.context.stop.clone();
         let Some(mirror) = self.open_mirror(&stop).await else {
             return SourceEnd::Stopped;

@@ -20,7 +20,7 @@ use crate::store::{Publication, StoredVersion, TaskResult};
 const MAX_COPIED: u64 = 8 << 20;
 
 /// The folder of a Source's versions, open or not.
-pub(in crate::engine) struct VersionsFolder {
+pub(crate) struct VersionsFolder {
     root: PathBuf,
     opened: Mutex<Option<Arc<Mirror>>>,
     /// For one page of a TimeMap in memory at once. Each Source has its own: another one may be slow.
@@ -28,7 +28,7 @@ pub(in crate::engine) struct VersionsFolder {
 }
 
 impl VersionsFolder {
-    pub(in crate::engine) fn at(root: PathBuf) -> Self {
+    pub(crate) fn at(root: PathBuf) -> Self {
         Self {
             root,
             opened: Mutex::default(),
@@ -36,12 +36,12 @@ impl VersionsFolder {
         }
     }
 
-    pub(in crate::engine) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
     /// The folder, if it is open.
-    pub(in crate::engine) fn opened(&self) -> Option<Arc<Mirror>> {
+    pub(crate) fn opened(&self) -> Option<Arc<Mirror>> {
         self.opened.lock().clone()
     }
 
@@ -52,13 +52,13 @@ impl VersionsFolder {
     }
 
     /// Closes it: others may open it once nothing uses it any more.
-    pub(in crate::engine) fn close(&self) {
+    pub(crate) fn close(&self) {
         *self.opened.lock() = None;
     }
 
     /// Stores what was published in the mirror as versions, and notes that in the results. What is not done quickly is left to the
     /// worker. For a blocking thread.
-    pub(in crate::engine) fn store_published(
+    pub(crate) fn store_published(
         &self,
         mirror: &Mirror,
         results: &mut [TaskResult],
@@ -221,12 +221,13 @@ fn compare(
     path: &MirrorPath,
 ) -> Result<(), MirrorError> {
     let is_same = file.has_bytes_of(stored);
-    match is_same.map_err(|error| MirrorError::reading(path.as_str(), &error))? {
+    if is_same.map_err(|error| MirrorError::reading(path.as_str(), &error))? {
         // It may be there because the sync of its folder has failed.
-        true => versions.sync_entry(path),
-        false => Err(MirrorError::Exists {
+        versions.sync_entry(path)
+    } else {
+        Err(MirrorError::Exists {
             path: path.to_string(),
-        }),
+        })
     }
 }
 

@@ -19,7 +19,7 @@ struct StoredFile {
 }
 
 /// The versions of a resource of one Source, by time, with its TimeMap first if that is to be read.
-pub(in crate::engine) async fn versions_of(
+pub(crate) async fn versions_of(
     context: &SourceContext,
     uri: &ResourceUri,
 ) -> Result<Vec<ResourceVersion>, EngineError> {

@@ -35,7 +35,7 @@ const PACE: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Stores versions until it is stopped. A worker that panics is replaced after a pause.
-pub(in crate::engine) async fn store_versions(
+pub(crate) async fn store_versions(
     context: &Arc<SourceContext>,
     folder: &VersionsFolder,
     mirror: &Arc<Mirror>,
@@ -51,7 +51,7 @@ pub(in crate::engine) async fn store_versions(
 }
 
 /// Opens the folder once; a failure is retried by the worker.
-pub(in crate::engine) async fn begin_versions(context: &SourceContext, folder: &VersionsFolder) {
+pub(crate) async fn begin_versions(context: &SourceContext, folder: &VersionsFolder) {
     if let Err(error) = open_versions(context, folder).await {
         note(context, folder, code_of(&error), &error.to_string());
     }
@@ -59,7 +59,7 @@ pub(in crate::engine) async fn begin_versions(context: &SourceContext, folder: &
 
 /// Waits until nothing is due of the versions of a Source, nor will be soon, or until it is stopped, or the folder can't be used, or
 /// none makes progress any more.
-pub(in crate::engine) async fn until_stored(context: &SourceContext) {
+pub(crate) async fn until_stored(context: &SourceContext) {
     let limit = LONGEST_WAIT_FOR_VERSION + context.client.timeout();
     let done = || context.progress.counts().versions;
     let mut last = (done(), clock::now().mono);

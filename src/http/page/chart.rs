@@ -186,9 +186,10 @@ fn class_name(class: usize) -> String {
         ..86_400.0 => format!("{} h", seconds / 3600.0),
         _ => "1 day".to_owned(),
     };
-    match class > last {
-        true => format!("more than {bound}"),
-        false => format!("at most {bound}"),
+    if class > last {
+        format!("more than {bound}")
+    } else {
+        format!("at most {bound}")
     }
 }
 

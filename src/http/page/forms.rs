@@ -22,7 +22,7 @@ const BACK: &str = "back";
 /// Who sends a request. A program may accept HTML, as some clients do by default: what decides is the parameter
 /// that only the forms have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) enum Caller {
+pub(crate) enum Caller {
     /// A program.
     Program,
     /// A form of the first page.
@@ -63,7 +63,7 @@ impl Caller {
 
     /// The answer to a form; `None`: it was none. `done`: what was done about how many changes of that Source; `None`: there is none of
     /// that name.
-    pub(in crate::http) fn answer(
+    pub(crate) fn answer(
         self,
         what: &str,
         name: &str,

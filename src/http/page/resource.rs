@@ -152,9 +152,10 @@ pub(super) async fn resource_page(
         Err(error) => return database_failed(ROOT, &error),
     };
     let now = now_of(&status);
-    let code = match view.is_none() && newest.entries.is_empty() && newest.next.is_none() {
-        true => StatusCode::NOT_FOUND,
-        false => StatusCode::OK,
+    let code = if view.is_none() && newest.entries.is_empty() && newest.next.is_none() {
+        StatusCode::NOT_FOUND
+    } else {
+        StatusCode::OK
     };
     let older = newest.next;
     let template = ResourcePage {

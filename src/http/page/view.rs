@@ -91,18 +91,17 @@ pub(super) fn headline(status: &Status) -> Headline {
     );
     let is_busy = !parts.is_empty();
     let in_sync = in_state("in-sync");
-    let text = match is_busy {
-        true => {
-            if in_sync > 0 {
-                parts.push(counted(in_sync, "set is in sync", "sets are in sync"));
-            }
-            parts.join(", ")
+    let text = if is_busy {
+        if in_sync > 0 {
+            parts.push(counted(in_sync, "set is in sync", "sets are in sync"));
         }
-        false => format!(
+        parts.join(", ")
+    } else {
+        format!(
             "Everything is in sync: {} of {}",
             counted(in_sync, "set", "sets"),
             counted(status.sources.len() as u64, "Source", "Sources")
-        ),
+        )
     };
     Headline {
         class: match (is_bad, is_busy) {

@@ -159,7 +159,7 @@ fn failures_of<'a>(
 
 /// Once the baseline is done, the end of the unbroken coverage, held back to the oldest change in it that is not applied yet, also where another set has
 /// announced it that shares the resource.
-pub(in crate::store) fn synced_until(
+pub(crate) fn synced_until(
     sql: &Connection,
     set: SetId,
     baseline: BaselineState,

@@ -103,12 +103,13 @@ fn of_source(sql: &Connection, query: &OverviewQuery) -> Result<SourceOverview, 
             record,
         });
     }
-    let versions = match query.with_versions {
-        true => Some(VersionsOverview {
+    let versions = if query.with_versions {
+        Some(VersionsOverview {
             counts: version::counts(sql, source)?,
             failure: version::last_failure(sql, source)?,
-        }),
-        false => None,
+        })
+    } else {
+        None
     };
     Ok(SourceOverview {
         sets,

@@ -143,7 +143,7 @@ impl ChannelRecord {
     }
 
     /// Token and secret of the callback of its subscription.
-    pub(in crate::store) fn keys_of_own(&self) -> CallbackKeys {
+    pub(crate) fn keys_of_own(&self) -> CallbackKeys {
         CallbackKeys {
             token: self.token.clone(),
             secret: self.secret.clone(),
@@ -267,15 +267,15 @@ const COLUMNS: &str =
     (SELECT source FROM source_set WHERE source_set.id = channel.set_id) AS source";
 
 /// A channel that is not stored yet.
-pub(in crate::store) struct NewChannel<'a> {
-    pub(in crate::store) set: SetId,
-    pub(in crate::store) kind: &'a Capability,
-    pub(in crate::store) channel: &'a Channel,
-    pub(in crate::store) keys: &'a CallbackKeys,
-    pub(in crate::store) former_of: Option<ChannelId>,
+pub(crate) struct NewChannel<'a> {
+    pub(crate) set: SetId,
+    pub(crate) kind: &'a Capability,
+    pub(crate) channel: &'a Channel,
+    pub(crate) keys: &'a CallbackKeys,
+    pub(crate) former_of: Option<ChannelId>,
 }
 
-pub(in crate::store) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result<ChannelId> {
+pub(crate) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result<ChannelId> {
     let channel = new.channel;
     sql.prepare_cached(
         "INSERT INTO channel (set_id, kind, topic, subscribed_topic, advertised_hubs, known_hubs, token, secret,
@@ -302,14 +302,14 @@ pub(in crate::store) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result
 }
 
 /// Deletes the oldest of a channel's former subscriptions, beyond so many: a hub may end none of them.
-pub(in crate::store) fn delete_former(sql: &Connection, of: ChannelId, most: usize) -> Result<()> {
+pub(crate) fn delete_former(sql: &Connection, of: ChannelId, most: usize) -> Result<()> {
     let delete = "DELETE FROM channel WHERE former_of = ?1 AND id NOT IN (
              SELECT id FROM channel WHERE former_of = ?1 ORDER BY id DESC LIMIT ?2)";
     update(sql, delete, params![of, Count::of_rows(most)])
 }
 
 /// Deletes the channels of a set whose subscriptions have ended. Their inboxes are empty.
-pub(in crate::store) fn delete_ended(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn delete_ended(sql: &Connection, set: SetId) -> Result<()> {
     for statement in [
         "DELETE FROM delivered WHERE channel_id IN (
              SELECT id FROM channel WHERE set_id = ?1 AND state = ?2 AND left_for_good = 1 AND waiting = 0)",
@@ -321,7 +321,7 @@ pub(in crate::store) fn delete_ended(sql: &Connection, set: SetId) -> Result<()>
 }
 
 /// Whether [`delete_ended`] would delete any.
-pub(in crate::store) fn any_ended(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn any_ended(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM channel WHERE set_id = ?1 AND state = ?2 AND left_for_good = 1 AND waiting = 0",
     )?
@@ -329,7 +329,7 @@ pub(in crate::store) fn any_ended(sql: &Connection, set: SetId) -> Result<bool> 
 }
 
 /// Stores the keys of a channel.
-pub(in crate::store) fn set_keys(
+pub(crate) fn set_keys(
     sql: &Connection,
     id: ChannelId,
     own: &CallbackKeys,
@@ -346,13 +346,13 @@ pub(in crate::store) fn set_keys(
     update(sql, set_keys, values)
 }
 
-pub(in crate::store) fn get(sql: &Connection, id: ChannelId) -> Result<Option<ChannelRecord>> {
+pub(crate) fn get(sql: &Connection, id: ChannelId) -> Result<Option<ChannelRecord>> {
     sql.prepare_cached(&format!("SELECT {COLUMNS} FROM channel WHERE id = ?1"))?
         .query_row([id], ChannelRecord::from_row)
         .optional()
 }
 
-pub(in crate::store) fn by_token(sql: &Connection, token: &str) -> Result<Option<ChannelRecord>> {
+pub(crate) fn by_token(sql: &Connection, token: &str) -> Result<Option<ChannelRecord>> {
     sql.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM channel WHERE (token = ?1 OR next_token = ?1) AND transport IN ('websub', 'callback')"
     ))?
@@ -361,7 +361,7 @@ pub(in crate::store) fn by_token(sql: &Connection, token: &str) -> Result<Option
 }
 
 /// The channels of a set, also those that were left, in the order of their ids.
-pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<ChannelRecord>> {
+pub(crate) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<ChannelRecord>> {
     sql.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM channel WHERE set_id = ?1 ORDER BY id"
     ))?
@@ -370,19 +370,16 @@ pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Chann
 }
 
 /// A channel with its set.
-pub(in crate::store) struct ChannelOfSet {
-    pub(in crate::store) source: String,
-    pub(in crate::store) capability_list: Url,
+pub(crate) struct ChannelOfSet {
+    pub(crate) source: String,
+    pub(crate) capability_list: Url,
     /// Whether the set is no longer followed.
-    pub(in crate::store) is_ended: bool,
-    pub(in crate::store) record: ChannelRecord,
+    pub(crate) is_ended: bool,
+    pub(crate) record: ChannelRecord,
 }
 
 /// Every channel that can be read, in the order of the ids.
-pub(in crate::store) fn all(
-    sql: &Connection,
-    unreadable: &UnreadableRows,
-) -> Result<Vec<ChannelOfSet>> {
+pub(crate) fn all(sql: &Connection, unreadable: &UnreadableRows) -> Result<Vec<ChannelOfSet>> {
     let mut sets =
         sql.prepare_cached("SELECT source, capability_list, ended FROM source_set WHERE id = ?1")?;
     let mut channels = sql.prepare_cached(&format!("SELECT {COLUMNS} FROM channel ORDER BY id"))?;
@@ -403,11 +400,7 @@ pub(in crate::store) fn all(
 }
 
 /// Whether another channel of the same Source, of another set or another kind, has a URI as its topic.
-pub(in crate::store) fn is_topic_of_another(
-    sql: &Connection,
-    id: ChannelId,
-    uri: &TopicUri,
-) -> Result<bool> {
+pub(crate) fn is_topic_of_another(sql: &Connection, id: ChannelId, uri: &TopicUri) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM channel AS own JOIN source_set AS own_set ON own_set.id = own.set_id
          JOIN channel ON channel.topic = ?2 OR channel.subscribed_topic = ?2
@@ -420,13 +413,13 @@ pub(in crate::store) fn is_topic_of_another(
 }
 
 /// Whether a subscription is being ended.
-pub(in crate::store) fn any_ending(sql: &Connection) -> Result<bool> {
+pub(crate) fn any_ending(sql: &Connection) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM channel WHERE left_for_good = 1 AND state <> 'unsubscribed'")?
         .exists([])
 }
 
 /// Stores what the channel machine may have changed.
-pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel) -> Result<()> {
+pub(crate) fn save(sql: &Connection, id: ChannelId, channel: &Channel) -> Result<()> {
     let lease = &channel.lease;
     let save = "UPDATE channel SET state = ?2, asked = ?3, asked_lease = ?4, expires_at = ?5, renew_at = ?6,
              next_try_at = ?7, failures = ?8, asked_at = ?9, hub = ?10, subscribed_topic = ?11, advertised_hubs = ?12,
@@ -473,24 +466,21 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
 }
 
 /// What receiving deliveries needs of a channel.
-pub(in crate::store) struct ReceivingRecord {
-    pub(in crate::store) set: SetId,
-    pub(in crate::store) own: CallbackKeys,
-    pub(in crate::store) next: Option<CallbackKeys>,
-    pub(in crate::store) is_unwanted: bool,
+pub(crate) struct ReceivingRecord {
+    pub(crate) set: SetId,
+    pub(crate) own: CallbackKeys,
+    pub(crate) next: Option<CallbackKeys>,
+    pub(crate) is_unwanted: bool,
     /// The hub that deliveries certainly come from.
-    pub(in crate::store) hub: Option<String>,
+    pub(crate) hub: Option<String>,
     /// The bytes of its deliveries in the inbox.
-    pub(in crate::store) pending_bytes: u64,
+    pub(crate) pending_bytes: u64,
     /// Over what they come.
-    pub(in crate::store) transport: Transport,
+    pub(crate) transport: Transport,
 }
 
 /// What receiving deliveries needs of a channel; `None`: there is no such channel.
-pub(in crate::store) fn receiving(
-    sql: &Connection,
-    id: ChannelId,
-) -> Result<Option<ReceivingRecord>> {
+pub(crate) fn receiving(sql: &Connection, id: ChannelId) -> Result<Option<ReceivingRecord>> {
     sql.prepare_cached(
         "SELECT set_id, token, secret, next_token, next_secret, left_for_good, waiting_bytes, transport,
              CASE WHEN next_hub IS NULL OR next_hub = own_hub THEN own_hub END AS hub
@@ -519,7 +509,7 @@ pub(in crate::store) fn receiving(
 }
 
 /// Counts deliveries that were put into the inbox. `bytes`: their length together.
-pub(in crate::store) fn count_received(
+pub(crate) fn count_received(
     sql: &Connection,
     id: ChannelId,
     now: DateTime<Utc>,
@@ -534,24 +524,21 @@ pub(in crate::store) fn count_received(
 }
 
 /// Counts deliveries that were received before, and are not stored again.
-pub(in crate::store) fn count_repeated(
-    sql: &Connection,
-    id: ChannelId,
-    deliveries: u64,
-) -> Result<()> {
+pub(crate) fn count_repeated(sql: &Connection, id: ChannelId, deliveries: u64) -> Result<()> {
     let count =
         "UPDATE channel SET received = received + ?2, duplicate = duplicate + ?2 WHERE id = ?1";
     update(sql, count, params![id, Count(deliveries)])?;
     let has_known_sender = get(sql, id)?.is_none_or(|it| it.transport.has_known_sender());
-    match has_known_sender {
-        true => note_working(sql, id),
+    if has_known_sender {
+        note_working(sql, id)
+    } else {
         // Anybody may have repeated what was delivered once.
-        false => Ok(()),
+        Ok(())
     }
 }
 
 /// Counts deliveries that have left the inbox. `bytes`: their length together.
-pub(in crate::store) fn count_processed(
+pub(crate) fn count_processed(
     sql: &Connection,
     id: ChannelId,
     outcome: DeliveryOutcome,
@@ -582,13 +569,13 @@ fn note_working(sql: &Connection, id: ChannelId) -> Result<()> {
 }
 
 /// Records that deliveries were dropped from the inbox.
-pub(in crate::store) fn clear_pending(sql: &Connection, id: ChannelId) -> Result<()> {
+pub(crate) fn clear_pending(sql: &Connection, id: ChannelId) -> Result<()> {
     let clear = "UPDATE channel SET waiting = 0, waiting_bytes = 0 WHERE id = ?1 AND waiting > 0";
     update(sql, clear, [id])
 }
 
 /// Counts a verification of intent that was refused. `topic`: what it named in place of the topic that was asked for.
-pub(in crate::store) fn count_rejected_verification(
+pub(crate) fn count_rejected_verification(
     sql: &Connection,
     id: ChannelId,
     topic: Option<&str>,
@@ -599,13 +586,13 @@ pub(in crate::store) fn count_rejected_verification(
 }
 
 /// Counts a delivery that was rejected before it was stored.
-pub(in crate::store) fn count_rejected(sql: &Connection, id: ChannelId) -> Result<()> {
+pub(crate) fn count_rejected(sql: &Connection, id: ChannelId) -> Result<()> {
     let count = "UPDATE channel SET rejected = rejected + 1 WHERE id = ?1";
     update(sql, count, [id])
 }
 
 /// Counts a gap that was opened.
-pub(in crate::store) fn count_gap(sql: &Connection, id: ChannelId) -> Result<()> {
+pub(crate) fn count_gap(sql: &Connection, id: ChannelId) -> Result<()> {
     let count = "UPDATE channel SET gaps = gaps + 1 WHERE id = ?1";
     update(sql, count, [id])
 }

@@ -7,14 +7,14 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use super::values::{Column, column, interval};
 use crate::store::ids::SetId;
 
-pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Coverage> {
+pub(crate) fn of_set(sql: &Connection, set: SetId) -> Result<Coverage> {
     sql.prepare_cached("SELECT from_time, until_time FROM coverage WHERE set_id = ?1")?
         .query_map([set], |row| interval(column(row, 0)?, column(row, 1)?))?
         .collect()
 }
 
 /// Replaces the coverage of a set.
-pub(in crate::store) fn save(sql: &Connection, set: SetId, coverage: &Coverage) -> Result<()> {
+pub(crate) fn save(sql: &Connection, set: SetId, coverage: &Coverage) -> Result<()> {
     sql.prepare_cached("DELETE FROM coverage WHERE set_id = ?1")?
         .execute([set])?;
     let mut insert = sql.prepare_cached(
@@ -31,7 +31,7 @@ pub(in crate::store) fn save(sql: &Connection, set: SetId, coverage: &Coverage) 
 }
 
 /// The end of the first interval: every earlier change is known.
-pub(in crate::store) fn unbroken_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
+pub(crate) fn unbroken_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
     sql.prepare_cached(
         "SELECT until_time FROM coverage WHERE set_id = ?1 ORDER BY from_time LIMIT 1",
     )?

@@ -7,21 +7,21 @@ use super::values::{Count, Micros};
 use crate::store::ids::ChannelId;
 
 /// The SHA-256 of a delivery's body.
-pub(in crate::store) type BodyDigest = [u8; 32];
+pub(crate) type BodyDigest = [u8; 32];
 
 /// How many of the oldest rows one insertion may delete, so that none takes long.
 const DELETED_AT_ONCE: u64 = 2;
 
 /// An earlier delivery of the same bytes.
-pub(in crate::store) struct EarlierDelivery {
-    pub(in crate::store) received_at: DateTime<Utc>,
+pub(crate) struct EarlierDelivery {
+    pub(crate) received_at: DateTime<Utc>,
     /// Whether it stated a time.
-    pub(in crate::store) is_dated: bool,
+    pub(crate) is_dated: bool,
     /// Whether it is still in the inbox.
-    pub(in crate::store) is_pending: bool,
+    pub(crate) is_pending: bool,
 }
 
-pub(in crate::store) fn find(
+pub(crate) fn find(
     sql: &Connection,
     channel: ChannelId,
     digest: &BodyDigest,
@@ -41,13 +41,13 @@ pub(in crate::store) fn find(
 }
 
 /// The number of the newest of a channel's deliveries; 0: it has none.
-pub(in crate::store) fn last_nth(sql: &Connection, channel: ChannelId) -> Result<i64> {
+pub(crate) fn last_nth(sql: &Connection, channel: ChannelId) -> Result<i64> {
     sql.prepare_cached("SELECT COALESCE(MAX(nth), 0) FROM delivered WHERE channel_id = ?1")?
         .query_row([channel], |row| row.get(0))
 }
 
 /// Adds a delivery of that id in the inbox. `nth`: its number among the channel's.
-pub(in crate::store) fn insert(
+pub(crate) fn insert(
     sql: &Connection,
     id: i64,
     channel: ChannelId,
@@ -63,18 +63,14 @@ pub(in crate::store) fn insert(
 }
 
 /// Deletes an earlier delivery of the same bytes.
-pub(in crate::store) fn delete_same(
-    sql: &Connection,
-    channel: ChannelId,
-    digest: &BodyDigest,
-) -> Result<()> {
+pub(crate) fn delete_same(sql: &Connection, channel: ChannelId, digest: &BodyDigest) -> Result<()> {
     sql.prepare_cached("DELETE FROM delivered WHERE channel_id = ?1 AND digest = ?2")?
         .execute(params![channel, digest])
         .map(drop)
 }
 
 /// After so many insertions, deletes what is older than `since`, and what has at most the number `until`.
-pub(in crate::store) fn delete_old(
+pub(crate) fn delete_old(
     sql: &Connection,
     channel: ChannelId,
     inserted: u64,
@@ -90,14 +86,14 @@ pub(in crate::store) fn delete_old(
     .map(drop)
 }
 
-pub(in crate::store) fn delete(sql: &Connection, id: i64) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, id: i64) -> Result<()> {
     sql.prepare_cached("DELETE FROM delivered WHERE id = ?1")?
         .execute([id])?;
     Ok(())
 }
 
 /// Deletes what is known of a channel's deliveries that are in the inbox.
-pub(in crate::store) fn delete_pending(sql: &Connection, channel: ChannelId) -> Result<()> {
+pub(crate) fn delete_pending(sql: &Connection, channel: ChannelId) -> Result<()> {
     sql.prepare_cached(
         "DELETE FROM delivered WHERE id IN (SELECT id FROM inbox WHERE channel_id = ?1)",
     )?
@@ -106,7 +102,7 @@ pub(in crate::store) fn delete_pending(sql: &Connection, channel: ChannelId) -> 
 }
 
 /// Notes that a delivery states no time.
-pub(in crate::store) fn set_undated(sql: &Connection, id: i64) -> Result<()> {
+pub(crate) fn set_undated(sql: &Connection, id: i64) -> Result<()> {
     sql.prepare_cached("UPDATE delivered SET dated = 0 WHERE id = ?1")?
         .execute([id])?;
     Ok(())

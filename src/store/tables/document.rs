@@ -17,11 +17,7 @@ pub struct DocumentRecord {
     pub digest: [u8; 32],
 }
 
-pub(in crate::store) fn get(
-    sql: &Connection,
-    set: SetId,
-    uri: &str,
-) -> Result<Option<DocumentRecord>> {
+pub(crate) fn get(sql: &Connection, set: SetId, uri: &str) -> Result<Option<DocumentRecord>> {
     sql.prepare_cached(
         "SELECT uri, etag, last_modified, digest FROM document WHERE set_id = ?1 AND uri = ?2",
     )?
@@ -38,11 +34,7 @@ pub(in crate::store) fn get(
     .optional()
 }
 
-pub(in crate::store) fn save(
-    sql: &Connection,
-    set: SetId,
-    document: &DocumentRecord,
-) -> Result<()> {
+pub(crate) fn save(sql: &Connection, set: SetId, document: &DocumentRecord) -> Result<()> {
     sql.prepare_cached(
         "INSERT INTO document (set_id, uri, etag, last_modified, digest) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT (set_id, uri) DO UPDATE SET etag = ?3, last_modified = ?4, digest = ?5",
@@ -57,20 +49,20 @@ pub(in crate::store) fn save(
     Ok(())
 }
 
-pub(in crate::store) fn delete(sql: &Connection, set: SetId, uri: &str) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, set: SetId, uri: &str) -> Result<()> {
     sql.prepare_cached("DELETE FROM document WHERE set_id = ?1 AND uri = ?2")?
         .execute(params![set, uri])?;
     Ok(())
 }
 
-pub(in crate::store) fn delete_all(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn delete_all(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached("DELETE FROM document WHERE set_id = ?1")?
         .execute([set])?;
     Ok(())
 }
 
 /// Deletes the documents of the parts that this reading of the Resource List did not name.
-pub(in crate::store) fn delete_of_unnamed_parts(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn delete_of_unnamed_parts(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached(&format!(
         "DELETE FROM document WHERE set_id = ?1 AND uri IN (SELECT uri FROM part WHERE {})",
         part::IS_UNNAMED

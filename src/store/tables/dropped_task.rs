@@ -7,11 +7,7 @@ use super::values::Micros;
 use crate::store::ids::ResourceId;
 
 /// Records that the task of a resource is about to be dropped, unless it was given up and is not due: then it is not being executed.
-pub(in crate::store) fn insert(
-    sql: &Connection,
-    resource: ResourceId,
-    now: DateTime<Utc>,
-) -> Result<()> {
+pub(crate) fn insert(sql: &Connection, resource: ResourceId, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "INSERT OR IGNORE INTO dropped_task (resource_id)
          SELECT resource_id FROM task WHERE resource_id = ?1 AND (state NOT IN ('failed', 'unavailable') OR not_before <= ?2)",
@@ -21,20 +17,20 @@ pub(in crate::store) fn insert(
 }
 
 /// Whether there are rows at all: mostly there are none.
-pub(in crate::store) fn any(sql: &Connection) -> Result<bool> {
+pub(crate) fn any(sql: &Connection) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM dropped_task LIMIT 1")?
         .exists([])
 }
 
 /// Records that a result of the resource is stored: nothing older is executed any more.
-pub(in crate::store) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached("DELETE FROM dropped_task WHERE resource_id = ?1")?
         .execute([resource])
         .map(drop)
 }
 
 /// Removes all rows and returns their resources.
-pub(in crate::store) fn take_all(sql: &Connection) -> Result<Vec<ResourceId>> {
+pub(crate) fn take_all(sql: &Connection) -> Result<Vec<ResourceId>> {
     sql.prepare("DELETE FROM dropped_task RETURNING resource_id")?
         .query_map([], |row| row.get(0))?
         .collect()

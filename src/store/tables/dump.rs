@@ -14,7 +14,7 @@ pub struct DumpProgress {
 }
 
 /// The dump that is being read: none, if a Resource List has begun a generation of its own since.
-pub(in crate::store) fn in_progress(sql: &Connection, set: SetId) -> Result<Option<DumpProgress>> {
+pub(crate) fn in_progress(sql: &Connection, set: SetId) -> Result<Option<DumpProgress>> {
     sql.prepare_cached(
         "SELECT dump.uri, dump.digest FROM dump JOIN source_set ON source_set.id = dump.set_id
          WHERE dump.set_id = ?1 AND dump.generation = source_set.generation",
@@ -29,7 +29,7 @@ pub(in crate::store) fn in_progress(sql: &Connection, set: SetId) -> Result<Opti
 }
 
 /// Inserts the dump of the generation that has begun.
-pub(in crate::store) fn insert(sql: &Connection, set: SetId, dump: &DumpProgress) -> Result<()> {
+pub(crate) fn insert(sql: &Connection, set: SetId, dump: &DumpProgress) -> Result<()> {
     sql.prepare_cached(
         "INSERT INTO dump (set_id, uri, digest, generation)
          SELECT id, ?2, ?3, generation FROM source_set WHERE id = ?1",
@@ -39,7 +39,7 @@ pub(in crate::store) fn insert(sql: &Connection, set: SetId, dump: &DumpProgress
 }
 
 /// Deletes the dump. Its packages refer to it, and must be deleted before.
-pub(in crate::store) fn delete(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached("DELETE FROM dump WHERE set_id = ?1")?
         .execute([set])?;
     Ok(())

@@ -15,11 +15,7 @@ pub struct PackageRecord {
     pub proves: bool,
 }
 
-pub(in crate::store) fn get(
-    sql: &Connection,
-    set: SetId,
-    uri: &str,
-) -> Result<Option<PackageRecord>> {
+pub(crate) fn get(sql: &Connection, set: SetId, uri: &str) -> Result<Option<PackageRecord>> {
     sql.prepare_cached(
         "SELECT uri, version, proves FROM dump_package WHERE set_id = ?1 AND uri = ?2",
     )?
@@ -33,7 +29,7 @@ pub(in crate::store) fn get(
     .optional()
 }
 
-pub(in crate::store) fn save(sql: &Connection, set: SetId, package: &PackageRecord) -> Result<()> {
+pub(crate) fn save(sql: &Connection, set: SetId, package: &PackageRecord) -> Result<()> {
     sql.prepare_cached(
         "INSERT INTO dump_package (set_id, uri, version, proves) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (set_id, uri) DO UPDATE SET version = ?3, proves = ?4",
@@ -42,7 +38,7 @@ pub(in crate::store) fn save(sql: &Connection, set: SetId, package: &PackageReco
     Ok(())
 }
 
-pub(in crate::store) fn delete_all(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn delete_all(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached("DELETE FROM dump_package WHERE set_id = ?1")?
         .execute([set])?;
     Ok(())

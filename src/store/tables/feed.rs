@@ -85,7 +85,7 @@ fn without_suffix<'a>(text: &'a str, suffix: &str) -> (&'a str, bool) {
 }
 
 /// What happened where only the links of a resource are others than before.
-pub(in crate::store) const LINKED: &str = "linked";
+pub(crate) const LINKED: &str = "linked";
 
 /// What an entry has for the plain path of its URI.
 const PLAIN: &str = "";
@@ -119,7 +119,7 @@ const ENTRIES: &str = "seq, feed.applied_at AS applied_at, source_set.source AS 
     LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id LEFT JOIN resource ON resource.id = feed.resource_id";
 
 /// The entries after a sequence number, oldest first. `links`: also those of resources of which only the links are others.
-pub(in crate::store) fn after(
+pub(crate) fn after(
     sql: &Connection,
     since: i64,
     limit: usize,
@@ -138,11 +138,7 @@ pub(in crate::store) fn after(
 }
 
 /// The number of the entry that is so many entries before a number; `None`: there are not so many.
-pub(in crate::store) fn number_before(
-    sql: &Connection,
-    before: i64,
-    entries: usize,
-) -> Result<Option<i64>> {
+pub(crate) fn number_before(sql: &Connection, before: i64, entries: usize) -> Result<Option<i64>> {
     let skipped = Count::of_rows(entries.saturating_sub(1));
     sql.prepare_cached("SELECT seq FROM feed WHERE seq < ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2")?
         .query_row(params![before, skipped], |row| row.get(0))
@@ -150,7 +146,7 @@ pub(in crate::store) fn number_before(
 }
 
 /// The number of the entry that is `nth` after that one, from 1; `None`: there are fewer.
-pub(in crate::store) fn nth_after(sql: &Connection, since: i64, nth: usize) -> Result<Option<i64>> {
+pub(crate) fn nth_after(sql: &Connection, since: i64, nth: usize) -> Result<Option<i64>> {
     sql.prepare_cached("SELECT seq FROM feed WHERE seq > ?1 ORDER BY seq LIMIT 1 OFFSET ?2")?
         .query_row(
             params![since, Count::of_rows(nth.saturating_sub(1))],
@@ -161,7 +157,7 @@ pub(in crate::store) fn nth_after(sql: &Connection, since: i64, nth: usize) -> R
 
 /// The entries of a Source with a number after `since` and up to `until`, oldest first, without those of which only the links are others.
 /// There is no index for the Source; the two numbers bound how many entries are read.
-pub(in crate::store) fn of_source(
+pub(crate) fn of_source(
     sql: &Connection,
     source: &str,
     (since, until): (i64, i64),
@@ -177,7 +173,7 @@ pub(in crate::store) fn of_source(
 
 /// Of the entries with a number from `first` (`None`: from the oldest) and below `before`, newest first: those of a Source and of a URI, if
 /// they are stated. There is no index for either; the two numbers bound how many entries are read.
-pub(in crate::store) fn newest(
+pub(crate) fn newest(
     sql: &Connection,
     (first, before): (Option<i64>, i64),
     (source, uri): (Option<&str>, Option<&ResourceUri>),
@@ -210,18 +206,18 @@ fn readable(
 }
 
 /// Whether there is an entry with a number below that one.
-pub(in crate::store) fn has_before(sql: &Connection, seq: i64) -> Result<bool> {
+pub(crate) fn has_before(sql: &Connection, seq: i64) -> Result<bool> {
     sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM feed WHERE seq < ?1)")?
         .query_row([seq], |row| row.get(0))
 }
 
 /// The id of the feed: another one in each database.
-pub(in crate::store) fn id(sql: &Connection) -> Result<String> {
+pub(crate) fn id(sql: &Connection) -> Result<String> {
     sql.query_row("SELECT feed FROM feed_id", [], |row| row.get(0))
 }
 
 /// The greatest number that was used, also if its entry was removed; 0: none was.
-pub(in crate::store) fn last_number(sql: &Connection) -> Result<i64> {
+pub(crate) fn last_number(sql: &Connection) -> Result<i64> {
     let last = sql
         .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'feed'")?
         .query_row([], |row| row.get(0))
@@ -230,7 +226,7 @@ pub(in crate::store) fn last_number(sql: &Connection) -> Result<i64> {
 }
 
 /// How many entries follow that number. Numbers are not counted: a copy of a database begins with others.
-pub(in crate::store) fn count_after(sql: &Connection, since: i64) -> Result<u64> {
+pub(crate) fn count_after(sql: &Connection, since: i64) -> Result<u64> {
     let Count(entries) = sql
         .prepare_cached("SELECT COUNT(*) FROM feed WHERE seq > ?1")?
         .query_row([since], |row| row.get(0))?;
@@ -238,7 +234,7 @@ pub(in crate::store) fn count_after(sql: &Connection, since: i64) -> Result<u64>
 }
 
 /// The last entry that was removed; `None`: all are there.
-pub(in crate::store) fn trimmed(sql: &Connection) -> Result<Option<i64>> {
+pub(crate) fn trimmed(sql: &Connection) -> Result<Option<i64>> {
     sql.prepare_cached("SELECT last FROM feed_trim")?
         .query_row([], |row| row.get(0))
         .optional()
@@ -246,7 +242,7 @@ pub(in crate::store) fn trimmed(sql: &Connection) -> Result<Option<i64>> {
 
 /// Of the oldest entries, `most` at most, those before the first one that follows number `until`, or was applied at that time or
 /// later: the last of them, and their number.
-pub(in crate::store) fn oldest_before(
+pub(crate) fn oldest_before(
     sql: &Connection,
     before: DateTime<Utc>,
     until: i64,
@@ -268,7 +264,7 @@ pub(in crate::store) fn oldest_before(
 }
 
 /// Removes the entries up to one.
-pub(in crate::store) fn trim(sql: &Connection, last: i64) -> Result<()> {
+pub(crate) fn trim(sql: &Connection, last: i64) -> Result<()> {
     sql.execute("DELETE FROM feed WHERE seq <= ?1", [last])?;
     sql.execute(
         "INSERT INTO feed_trim (id, last) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET last = MAX(last, ?1)",
@@ -278,21 +274,17 @@ pub(in crate::store) fn trim(sql: &Connection, last: i64) -> Result<()> {
 }
 
 /// What an entry is of.
-pub(in crate::store) struct EntrySubject {
-    pub(in crate::store) seq: i64,
+pub(crate) struct EntrySubject {
+    pub(crate) seq: i64,
     /// The label of the Source.
-    pub(in crate::store) source: String,
-    pub(in crate::store) resource: ResourceId,
+    pub(crate) source: String,
+    pub(crate) resource: ResourceId,
     /// Whether only the links of the resource are others than before.
-    pub(in crate::store) is_linked: bool,
+    pub(crate) is_linked: bool,
 }
 
 /// What the entries with numbers below `before` are of, newest first.
-pub(in crate::store) fn subjects(
-    sql: &Connection,
-    before: i64,
-    limit: usize,
-) -> Result<Vec<EntrySubject>> {
+pub(crate) fn subjects(sql: &Connection, before: i64, limit: usize) -> Result<Vec<EntrySubject>> {
     sql.prepare_cached(
         "SELECT seq, source_set.source AS source, resource_id, feed.change = ?3 AS is_linked
          FROM feed CROSS JOIN source_set ON source_set.id = feed.set_id WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2",
@@ -309,7 +301,7 @@ pub(in crate::store) fn subjects(
 }
 
 /// Removes an entry that a newer one supersedes.
-pub(in crate::store) fn remove_superseded(sql: &Connection, seq: i64) -> Result<()> {
+pub(crate) fn remove_superseded(sql: &Connection, seq: i64) -> Result<()> {
     sql.prepare_cached("DELETE FROM feed WHERE seq = ?1")?
         .execute([seq])
         .map(drop)
@@ -317,7 +309,7 @@ pub(in crate::store) fn remove_superseded(sql: &Connection, seq: i64) -> Result<
 
 /// Starts the numbers of a new database at the time in microseconds. So none of them was used by the database before it,
 /// because no entry takes less than a microsecond, and a reader that has its old position misses nothing.
-pub(in crate::store) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
+pub(crate) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
     sql.execute(
         "INSERT INTO sqlite_sequence (name, seq) VALUES ('feed', ?1)",
         [Micros(now)],
@@ -327,7 +319,7 @@ pub(in crate::store) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> R
 
 /// Makes the feed of a copy another one: it has another id, and its numbers start at the time in microseconds, as those of
 /// [`start_numbers`].
-pub(in crate::store) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
+pub(crate) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
     sql.execute("UPDATE feed_id SET feed = lower(hex(randomblob(8)))", [])?;
     let last = Micros(now);
     let changed = sql.execute(
@@ -341,22 +333,22 @@ pub(in crate::store) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> R
 }
 
 /// An entry that has no number yet.
-pub(in crate::store) struct NewEntry<'a> {
-    pub(in crate::store) applied_at: DateTime<Utc>,
-    pub(in crate::store) set: SetId,
+pub(crate) struct NewEntry<'a> {
+    pub(crate) applied_at: DateTime<Utc>,
+    pub(crate) set: SetId,
     /// The row of the resource, which must exist.
-    pub(in crate::store) resource: ResourceId,
-    pub(in crate::store) uri: &'a ResourceUri,
+    pub(crate) resource: ResourceId,
+    pub(crate) uri: &'a ResourceUri,
     /// As of a [`FeedEntry`].
-    pub(in crate::store) change: &'a str,
-    pub(in crate::store) path: &'a str,
-    pub(in crate::store) length: Option<u64>,
-    pub(in crate::store) changed_at: Option<SourceTime>,
-    pub(in crate::store) origin: Origin,
+    pub(crate) change: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) length: Option<u64>,
+    pub(crate) changed_at: Option<SourceTime>,
+    pub(crate) origin: Origin,
     /// All links of the resource; those that pair it with others are stored.
-    pub(in crate::store) links: &'a [Link],
+    pub(crate) links: &'a [Link],
     /// As of a [`FeedEntry`].
-    pub(in crate::store) is_patched: bool,
+    pub(crate) is_patched: bool,
 }
 
 /// The relations that a reader of the feed pairs resources by, and where a resource is from.
@@ -385,7 +377,7 @@ fn pairing(links: &[Link]) -> (Vec<Link>, bool) {
 }
 
 /// Appends an entry and returns its sequence number.
-pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
+pub(crate) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
     let (links, are_left_out) = pairing(entry.links);
     let mut origin = abbreviated(ORIGINS, entry.origin.code()).to_owned();
     for (suffix, applies) in [(BY_PATCH, entry.is_patched), (LINKS_LEFT_OUT, are_left_out)] {

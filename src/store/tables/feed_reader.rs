@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Result};
 
 /// Stores a position that was named on that day.
-pub(in crate::store) fn lower(sql: &Connection, day: i64, position: i64) -> Result<()> {
+pub(crate) fn lower(sql: &Connection, day: i64, position: i64) -> Result<()> {
     sql.prepare_cached(
         "INSERT INTO feed_reader (day, lowest) VALUES (?1, ?2) ON CONFLICT (day) DO UPDATE SET lowest = MIN(lowest, ?2)",
     )?
@@ -12,14 +12,14 @@ pub(in crate::store) fn lower(sql: &Connection, day: i64, position: i64) -> Resu
 }
 
 /// Removes the days before that one.
-pub(in crate::store) fn delete_before(sql: &Connection, day: i64) -> Result<()> {
+pub(crate) fn delete_before(sql: &Connection, day: i64) -> Result<()> {
     sql.prepare_cached("DELETE FROM feed_reader WHERE day < ?1")?
         .execute([day])
         .map(drop)
 }
 
 /// The lowest position that was named on that day or later; `None`: none was.
-pub(in crate::store) fn lowest_since(sql: &Connection, day: i64) -> Result<Option<i64>> {
+pub(crate) fn lowest_since(sql: &Connection, day: i64) -> Result<Option<i64>> {
     sql.prepare_cached("SELECT MIN(lowest) FROM feed_reader WHERE day >= ?1")?
         .query_row([day], |row| row.get(0))
 }

@@ -31,17 +31,14 @@ impl SourceLocation {
     }
 }
 
-pub(in crate::store) fn get(sql: &Connection, name: &str) -> Result<Option<SourceLocation>> {
+pub(crate) fn get(sql: &Connection, name: &str) -> Result<Option<SourceLocation>> {
     sql.prepare_cached("SELECT name, url, mirror FROM followed_source WHERE name = ?1")?
         .query_row([name], SourceLocation::from_row)
         .optional()
 }
 
 /// All that can be read, by name.
-pub(in crate::store) fn all(
-    sql: &Connection,
-    unreadable: &UnreadableRows,
-) -> Result<Vec<SourceLocation>> {
+pub(crate) fn all(sql: &Connection, unreadable: &UnreadableRows) -> Result<Vec<SourceLocation>> {
     let read = |row: &Row<'_>| unreadable.read(row, "name", SourceLocation::from_row);
     sql.prepare_cached("SELECT name, url, mirror FROM followed_source ORDER BY name")?
         .query_map([], read)?
@@ -49,7 +46,7 @@ pub(in crate::store) fn all(
         .collect()
 }
 
-pub(in crate::store) fn put(sql: &Connection, name: &str, url: &str, mirror: &Path) -> Result<()> {
+pub(crate) fn put(sql: &Connection, name: &str, url: &str, mirror: &Path) -> Result<()> {
     let mirror = mirror.as_os_str().as_bytes();
     sql.prepare_cached(
         "INSERT INTO followed_source (name, url, mirror) VALUES (?1, ?2, ?3)
@@ -60,13 +57,13 @@ pub(in crate::store) fn put(sql: &Connection, name: &str, url: &str, mirror: &Pa
 }
 
 /// Forgets where the files of a Source are.
-pub(in crate::store) fn clear_mirror(sql: &Connection, name: &str) -> Result<()> {
+pub(crate) fn clear_mirror(sql: &Connection, name: &str) -> Result<()> {
     sql.prepare_cached("UPDATE followed_source SET mirror = NULL WHERE name = ?1")?
         .execute([name])
         .map(drop)
 }
 
-pub(in crate::store) fn delete(sql: &Connection, name: &str) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, name: &str) -> Result<()> {
     sql.prepare_cached("DELETE FROM followed_source WHERE name = ?1")?
         .execute([name])
         .map(drop)

@@ -20,7 +20,7 @@ pub struct ForgottenResource {
     /// The length of the file; `None`: the mirror does not have the resource.
     pub length: Option<u64>,
     /// The set that announced it last.
-    pub(in crate::store) set: SetId,
+    pub(crate) set: SetId,
 }
 
 impl ForgottenResource {
@@ -39,7 +39,7 @@ impl ForgottenResource {
 }
 
 /// The next resources of a Source, at most so many.
-pub(in crate::store) fn next_resources(
+pub(crate) fn next_resources(
     sql: &Connection,
     source: &str,
     most: usize,
@@ -56,7 +56,7 @@ pub(in crate::store) fn next_resources(
 }
 
 /// Deletes a resource and what refers to it.
-pub(in crate::store) fn delete_resource(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(crate) fn delete_resource(sql: &Connection, id: ResourceId) -> Result<()> {
     for statement in [
         "DELETE FROM task WHERE resource_id = ?1",
         "DELETE FROM member WHERE resource_id = ?1",
@@ -70,14 +70,14 @@ pub(in crate::store) fn delete_resource(sql: &Connection, id: ResourceId) -> Res
 }
 
 /// The sets of a Source, followed or not.
-pub(in crate::store) fn sets(sql: &Connection, source: &str) -> Result<Vec<SetId>> {
+pub(crate) fn sets(sql: &Connection, source: &str) -> Result<Vec<SetId>> {
     sql.prepare_cached("SELECT id FROM source_set WHERE source = ?1")?
         .query_map([source], |row| row.get(0))?
         .collect()
 }
 
 /// Deletes what was read of the documents of a set: it begins with its baseline again. Its channels and its totals stay.
-pub(in crate::store) fn begin_set_anew(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn begin_set_anew(sql: &Connection, set: SetId) -> Result<()> {
     for statement in [
         "DELETE FROM coverage WHERE set_id = ?1",
         "DELETE FROM gap WHERE set_id = ?1",
@@ -96,7 +96,7 @@ pub(in crate::store) fn begin_set_anew(sql: &Connection, set: SetId) -> Result<(
 }
 
 /// Deletes the channels of a set, with their deliveries, and marks it as no longer followed.
-pub(in crate::store) fn end_set(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn end_set(sql: &Connection, set: SetId) -> Result<()> {
     for statement in [
         "DELETE FROM delivered WHERE channel_id IN (SELECT id FROM channel WHERE set_id = ?1)",
         "DELETE FROM inbox WHERE channel_id IN (SELECT id FROM channel WHERE set_id = ?1)",
@@ -109,7 +109,7 @@ pub(in crate::store) fn end_set(sql: &Connection, set: SetId) -> Result<()> {
 }
 
 /// Clears the counts of a set that has no resources any more.
-pub(in crate::store) fn clear_counts(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn clear_counts(sql: &Connection, set: SetId) -> Result<()> {
     for statement in [
         "DELETE FROM task_error_count WHERE set_id = ?1",
         "UPDATE task_count SET ready = 0, checks = 0, failed = 0, held = 0, undecided = 0, rejected = 0 WHERE set_id = ?1",
@@ -136,7 +136,7 @@ pub struct SetTotals {
 }
 
 /// What the mirror has of the sets of a Source; sets without resources are left out.
-pub(in crate::store) fn set_totals(sql: &Connection, source: &str) -> Result<Vec<SetTotals>> {
+pub(crate) fn set_totals(sql: &Connection, source: &str) -> Result<Vec<SetTotals>> {
     sql.prepare_cached(
         "SELECT id, capability_list, ended, resources, bytes FROM source_set WHERE source = ?1 AND resources > 0 ORDER BY id",
     )?
@@ -154,7 +154,7 @@ pub(in crate::store) fn set_totals(sql: &Connection, source: &str) -> Result<Vec
 
 /// The next resources of a set, at most so many, that the mirror has and that belong to no other set than `former`: their numbers,
 /// as JSON.
-pub(in crate::store) fn resources_of_former(
+pub(crate) fn resources_of_former(
     sql: &Connection,
     set: SetId,
     former: &str,

@@ -7,7 +7,7 @@ use super::values::{Column, Micros, column, interval};
 use crate::store::ids::SetId;
 
 /// The gaps of a set, oldest first.
-pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Gap>> {
+pub(crate) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Gap>> {
     sql.prepare_cached(
         "SELECT from_time, until_time, reason, since FROM gap WHERE set_id = ?1 ORDER BY from_time",
     )?
@@ -22,7 +22,7 @@ pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Gap>>
 }
 
 /// Replaces the gaps of a set.
-pub(in crate::store) fn save(sql: &Connection, set: SetId, gaps: &[Gap]) -> Result<()> {
+pub(crate) fn save(sql: &Connection, set: SetId, gaps: &[Gap]) -> Result<()> {
     sql.prepare_cached("DELETE FROM gap WHERE set_id = ?1")?
         .execute([set])?;
     let mut insert = sql.prepare_cached(

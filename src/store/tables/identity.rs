@@ -11,7 +11,7 @@ use rusqlite::Result;
 use rusqlite::types::{ToSql, ToSqlOutput};
 
 /// The column `identity`, of any spelling.
-pub(in crate::store) struct Identity<'a>(pub(in crate::store) &'a ResourceUri);
+pub(crate) struct Identity<'a>(pub(crate) &'a ResourceUri);
 
 impl ToSql for Identity<'_> {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
@@ -23,7 +23,7 @@ impl ToSql for Identity<'_> {
 }
 
 /// The column `spelling` of a URI.
-pub(in crate::store) fn spelling(uri: &ResourceUri) -> Option<&str> {
+pub(crate) fn spelling(uri: &ResourceUri) -> Option<&str> {
     let (text, identity) = (uri.as_str(), uri.identity());
     match text.strip_suffix(&*identity) {
         Some("" | "https:") => None,

@@ -68,7 +68,7 @@ pub enum DeliveryOutcome {
 }
 
 /// Appends a delivery and returns its id. `hub`: the URI of the hub that it certainly came from.
-pub(in crate::store) fn insert(
+pub(crate) fn insert(
     sql: &Connection,
     channel: ChannelId,
     received_at: DateTime<Utc>,
@@ -90,7 +90,7 @@ pub(in crate::store) fn insert(
 }
 
 /// The next deliveries of a set after that id, in the order of arrival.
-pub(in crate::store) fn after(
+pub(crate) fn after(
     sql: &Connection,
     set: SetId,
     after: i64,
@@ -110,28 +110,28 @@ pub(in crate::store) fn after(
     .collect()
 }
 
-pub(in crate::store) fn get(sql: &Connection, id: i64) -> Result<Option<Delivery>> {
+pub(crate) fn get(sql: &Connection, id: i64) -> Result<Option<Delivery>> {
     sql.prepare_cached("SELECT id, channel_id, body, stated_topic, hub FROM inbox WHERE id = ?1")?
         .query_row([id], Delivery::from_row)
         .optional()
 }
 
 /// Deletes a delivery and returns the length of its body in bytes; `None`: it was not there.
-pub(in crate::store) fn delete(sql: &Connection, id: i64) -> Result<Option<u64>> {
+pub(crate) fn delete(sql: &Connection, id: i64) -> Result<Option<u64>> {
     sql.prepare_cached("DELETE FROM inbox WHERE id = ?1 RETURNING length(body)")?
         .query_row([id], |row| Ok(row.get::<_, Count>(0)?.0))
         .optional()
 }
 
 /// Deletes the deliveries of a channel.
-pub(in crate::store) fn delete_of_channel(sql: &Connection, channel: ChannelId) -> Result<()> {
+pub(crate) fn delete_of_channel(sql: &Connection, channel: ChannelId) -> Result<()> {
     sql.prepare_cached("DELETE FROM inbox WHERE channel_id = ?1")?
         .execute([channel])
         .map(drop)
 }
 
 /// Whether a Source has deliveries in the inbox.
-pub(in crate::store) fn has_any(sql: &Connection, source: &str) -> Result<bool> {
+pub(crate) fn has_any(sql: &Connection, source: &str) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM inbox JOIN channel ON channel.id = inbox.channel_id
          JOIN source_set ON source_set.id = channel.set_id WHERE source_set.source = ?1",

@@ -5,13 +5,13 @@ use rusqlite::{Connection, Result};
 use super::values::Count;
 
 /// The number that was given last.
-pub(in crate::store) fn get(sql: &Connection) -> Result<u64> {
+pub(crate) fn get(sql: &Connection) -> Result<u64> {
     sql.prepare_cached("SELECT number FROM last_hold")?
         .query_row([], |row| Ok(row.get::<_, Count>(0)?.0))
 }
 
 /// Gives the next number.
-pub(in crate::store) fn next(sql: &Connection) -> Result<u64> {
+pub(crate) fn next(sql: &Connection) -> Result<u64> {
     sql.prepare_cached("UPDATE last_hold SET number = number + 1 RETURNING number")?
         .query_row([], |row| Ok(row.get::<_, Count>(0)?.0))
 }

@@ -29,17 +29,17 @@ fn of_number(number: i64) -> LinkedAs {
 }
 
 /// Whether links name any resource.
-pub(in crate::store) fn any(sql: &Connection) -> Result<bool> {
+pub(crate) fn any(sql: &Connection) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM linked LIMIT 1")?
         .exists([])
 }
 
 /// A resource that a link names, or named.
-pub(in crate::store) struct LinkTarget {
-    pub(in crate::store) id: ResourceId,
-    pub(in crate::store) uri: ResourceUri,
+pub(crate) struct LinkTarget {
+    pub(crate) id: ResourceId,
+    pub(crate) uri: ResourceUri,
     /// The set whose entry has, or had, the link.
-    pub(in crate::store) set: SetId,
+    pub(crate) set: SetId,
 }
 
 impl LinkTarget {
@@ -53,11 +53,7 @@ impl LinkTarget {
 }
 
 /// The resources that an owner's entry in a set names.
-pub(in crate::store) fn named_by(
-    sql: &Connection,
-    owner: ResourceId,
-    set: SetId,
-) -> Result<Vec<LinkTarget>> {
+pub(crate) fn named_by(sql: &Connection, owner: ResourceId, set: SetId) -> Result<Vec<LinkTarget>> {
     sql.prepare_cached(
         "SELECT linked.resource_id, resource.uri, linked.set_id FROM linked CROSS JOIN resource ON resource.id = linked.resource_id
          WHERE owner_id = ?1 AND linked.set_id = ?2 AND named = 1",
@@ -67,7 +63,7 @@ pub(in crate::store) fn named_by(
 }
 
 /// Stores that an owner's entry names a resource; returns whether it did not before.
-pub(in crate::store) fn name(
+pub(crate) fn name(
     sql: &Connection,
     owner: ResourceId,
     set: SetId,
@@ -91,7 +87,7 @@ pub(in crate::store) fn name(
 }
 
 /// Stores that an owner's entry names a resource no longer.
-pub(in crate::store) fn end(
+pub(crate) fn end(
     sql: &Connection,
     owner: ResourceId,
     set: SetId,
@@ -105,7 +101,7 @@ pub(in crate::store) fn end(
 }
 
 /// Stores that a set names nothing by an owner any more.
-pub(in crate::store) fn end_all_of(sql: &Connection, owner: ResourceId, set: SetId) -> Result<()> {
+pub(crate) fn end_all_of(sql: &Connection, owner: ResourceId, set: SetId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE linked SET named = 0 WHERE owner_id = ?1 AND set_id = ?2 AND named = 1",
     )?
@@ -114,7 +110,7 @@ pub(in crate::store) fn end_all_of(sql: &Connection, owner: ResourceId, set: Set
 }
 
 /// Stores that an owner, which is deleted, names nothing any more; returns what it named.
-pub(in crate::store) fn end_owner(sql: &Connection, owner: ResourceId) -> Result<Vec<LinkTarget>> {
+pub(crate) fn end_owner(sql: &Connection, owner: ResourceId) -> Result<Vec<LinkTarget>> {
     let targets: Vec<LinkTarget> = sql
         .prepare_cached(
             "SELECT linked.resource_id, resource.uri, linked.set_id FROM linked CROSS JOIN resource ON resource.id = linked.resource_id
@@ -130,23 +126,19 @@ pub(in crate::store) fn end_owner(sql: &Connection, owner: ResourceId) -> Result
 }
 
 /// Whether an entry of any set names a resource.
-pub(in crate::store) fn is_named(sql: &Connection, resource: ResourceId) -> Result<bool> {
+pub(crate) fn is_named(sql: &Connection, resource: ResourceId) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM linked WHERE resource_id = ?1 AND named = 1")?
         .exists([resource])
 }
 
 /// Whether an entry of that set names a resource.
-pub(in crate::store) fn is_named_in(
-    sql: &Connection,
-    resource: ResourceId,
-    set: SetId,
-) -> Result<bool> {
+pub(crate) fn is_named_in(sql: &Connection, resource: ResourceId, set: SetId) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM linked WHERE resource_id = ?1 AND set_id = ?2 AND named = 1")?
         .exists(params![resource, set])
 }
 
 /// The resources whose entries name one, the first ones, and as what.
-pub(in crate::store) fn owners(
+pub(crate) fn owners(
     sql: &Connection,
     resource: ResourceId,
 ) -> Result<Vec<(ResourceUri, LinkedAs)>> {
@@ -168,11 +160,7 @@ pub(in crate::store) fn owners(
 }
 
 /// The resources that an entry of a set has named and names no longer, at most so many, without those whose deletion is planned.
-pub(in crate::store) fn ended(
-    sql: &Connection,
-    set: SetId,
-    limit: usize,
-) -> Result<Vec<LinkTarget>> {
+pub(crate) fn ended(sql: &Connection, set: SetId, limit: usize) -> Result<Vec<LinkTarget>> {
     sql.prepare_cached(
         "SELECT DISTINCT linked.resource_id, resource.uri, linked.set_id FROM linked INDEXED BY linked_ended
          CROSS JOIN resource ON resource.id = linked.resource_id
@@ -185,11 +173,7 @@ pub(in crate::store) fn ended(
 }
 
 /// Forgets which entries of a set have named a resource.
-pub(in crate::store) fn forget_ended(
-    sql: &Connection,
-    resource: ResourceId,
-    set: SetId,
-) -> Result<()> {
+pub(crate) fn forget_ended(sql: &Connection, resource: ResourceId, set: SetId) -> Result<()> {
     sql.prepare_cached("DELETE FROM linked WHERE resource_id = ?1 AND set_id = ?2 AND named = 0")?
         .execute(params![resource, set])
         .map(drop)
@@ -211,11 +195,7 @@ pub(super) fn deleted_with_owners(set: &str, states: &str) -> String {
 
 /// How many files go with the deletions of a set that are held back or not decided yet: those that no other resource names. Those that
 /// count as deletions since a time are left out.
-pub(in crate::store) fn count_dependent(
-    sql: &Connection,
-    set: SetId,
-    since: DateTime<Utc>,
-) -> Result<u64> {
+pub(crate) fn count_dependent(sql: &Connection, set: SetId, since: DateTime<Utc>) -> Result<u64> {
     if !any(sql)? {
         return Ok(0);
     }

@@ -13,17 +13,17 @@ use crate::store::ids::{ResourceId, SetId};
 
 /// How a resource belongs to a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Membership {
+pub(crate) struct Membership {
     /// The generation of the Resource List in which it was last named.
-    pub(in crate::store) generation: i64,
+    pub(crate) generation: i64,
     /// The part of the list that named it, [`part::SEVERAL`], [`part::LINKED`] or [`part::CLAIMED`]; `None`: a change has.
-    pub(in crate::store) part: Option<i64>,
+    pub(crate) part: Option<i64>,
     /// When a change of the set has named it last, where all that name it are older than what another set has stated; `None`: a list has
     /// named it, or a newer change, or one without a time.
-    pub(in crate::store) named_at: Option<SourceTime>,
+    pub(crate) named_at: Option<SourceTime>,
 }
 
-pub(in crate::store) fn insert(
+pub(crate) fn insert(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
@@ -42,7 +42,7 @@ pub(in crate::store) fn insert(
     Ok(())
 }
 
-pub(in crate::store) fn update(
+pub(crate) fn update(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
@@ -62,7 +62,7 @@ pub(in crate::store) fn update(
 }
 
 /// Updates the memberships of those of these resources that belong to the set.
-pub(in crate::store) fn update_range(
+pub(crate) fn update_range(
     sql: &Connection,
     set: SetId,
     resources: RangeInclusive<ResourceId>,
@@ -85,18 +85,18 @@ pub(in crate::store) fn update_range(
 
 impl Membership {
     /// Whether only links of other resources name it.
-    pub(in crate::store) fn is_only_linked(self) -> bool {
+    pub(crate) fn is_only_linked(self) -> bool {
         self.part == Some(part::LINKED)
     }
 
     /// Whether no document of the Source names the resource.
-    pub(in crate::store) fn is_only_claimed(self) -> bool {
+    pub(crate) fn is_only_claimed(self) -> bool {
         self.part == Some(part::CLAIMED)
     }
 }
 
 /// Ends a membership; returns whether there was one.
-pub(in crate::store) fn delete(sql: &Connection, set: SetId, resource: ResourceId) -> Result<bool> {
+pub(crate) fn delete(sql: &Connection, set: SetId, resource: ResourceId) -> Result<bool> {
     let deleted = sql
         .prepare_cached("DELETE FROM member WHERE set_id = ?1 AND resource_id = ?2")?
         .execute(params![set, resource])?;
@@ -104,11 +104,7 @@ pub(in crate::store) fn delete(sql: &Connection, set: SetId, resource: ResourceI
 }
 
 /// Removes a deleted resource from all sets, unless a task of a later revision creates it again.
-pub(in crate::store) fn delete_from_all(
-    sql: &Connection,
-    resource: ResourceId,
-    revision: i64,
-) -> Result<()> {
+pub(crate) fn delete_from_all(sql: &Connection, resource: ResourceId, revision: i64) -> Result<()> {
     sql.prepare_cached(
         "DELETE FROM member WHERE resource_id = ?1 AND NOT EXISTS (
              SELECT 1 FROM task WHERE resource_id = ?1 AND version > ?2 AND kind <> 'deleted')",
@@ -118,7 +114,7 @@ pub(in crate::store) fn delete_from_all(
 }
 
 /// Whether a resource belongs to another set than this one that is followed.
-pub(in crate::store) fn is_in_another_set(
+pub(crate) fn is_in_another_set(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
@@ -131,7 +127,7 @@ pub(in crate::store) fn is_in_another_set(
 }
 
 /// Whether a list or a change of another set that is followed names a resource, and not only links do.
-pub(in crate::store) fn is_named_by_another_set(
+pub(crate) fn is_named_by_another_set(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
@@ -144,7 +140,7 @@ pub(in crate::store) fn is_named_by_another_set(
 }
 
 /// A set that is followed and that a resource belongs to.
-pub(in crate::store) fn any_set(sql: &Connection, resource: ResourceId) -> Result<Option<SetId>> {
+pub(crate) fn any_set(sql: &Connection, resource: ResourceId) -> Result<Option<SetId>> {
     sql.prepare_cached(
         "SELECT set_id FROM member JOIN source_set ON source_set.id = member.set_id
          WHERE member.resource_id = ?1 AND source_set.ended = 0 ORDER BY set_id LIMIT 1",
@@ -154,14 +150,14 @@ pub(in crate::store) fn any_set(sql: &Connection, resource: ResourceId) -> Resul
 }
 
 /// The sets that a resource belongs to, also those that are not followed any more.
-pub(in crate::store) fn sets_of(sql: &Connection, resource: ResourceId) -> Result<Vec<SetId>> {
+pub(crate) fn sets_of(sql: &Connection, resource: ResourceId) -> Result<Vec<SetId>> {
     sql.prepare_cached("SELECT set_id FROM member WHERE resource_id = ?1")?
         .query_map([resource], |row| row.get(0))?
         .collect()
 }
 
 /// Whether a part of a Resource List has named a resource.
-pub(in crate::store) fn is_listed(sql: &Connection, resource: ResourceId) -> Result<bool> {
+pub(crate) fn is_listed(sql: &Connection, resource: ResourceId) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM member WHERE resource_id = ?1 AND part IS NOT NULL AND part <> -2",
     )?
@@ -169,7 +165,7 @@ pub(in crate::store) fn is_listed(sql: &Connection, resource: ResourceId) -> Res
 }
 
 /// Whether a document of a set that is followed names a resource.
-pub(in crate::store) fn is_named_by_source(
+pub(crate) fn is_named_by_source(
     sql: &Connection,
     source: &str,
     uri: &ResourceUri,
@@ -183,7 +179,7 @@ pub(in crate::store) fn is_named_by_source(
 }
 
 /// Whether a list or a change of a set names a resource whose URI begins with this origin and `/`. What only links name does not count.
-pub(in crate::store) fn is_origin_of_any(
+pub(crate) fn is_origin_of_any(
     sql: &Connection,
     source: &str,
     set: SetId,
@@ -204,7 +200,7 @@ pub(in crate::store) fn is_origin_of_any(
 }
 
 /// The last of the next `limit` resources of a set after a resource; `None`: there are no more.
-pub(in crate::store) fn last_of_next(
+pub(crate) fn last_of_next(
     sql: &Connection,
     set: SetId,
     after: ResourceId,
@@ -218,7 +214,7 @@ pub(in crate::store) fn last_of_next(
 }
 
 /// The next resources of a set, at most `limit`, and of each whether it has neither a file nor a change that is pending.
-pub(in crate::store) fn next(
+pub(crate) fn next(
     sql: &Connection,
     set: SetId,
     after: ResourceId,
@@ -238,7 +234,7 @@ pub(in crate::store) fn next(
 
 /// Resources of a set between `after` and `until`, at most `limit` of them, that none of these generations has named, neither itself nor,
 /// in the last one, by an unchanged part. Those that only links name are none of them.
-pub(in crate::store) fn absent(
+pub(crate) fn absent(
     sql: &Connection,
     set: SetId,
     generations: RangeInclusive<i64>,
@@ -261,7 +257,7 @@ pub(in crate::store) fn absent(
 }
 
 /// Whether a set has resources that this generation has not named, neither itself nor by an unchanged part.
-pub(in crate::store) fn any_absent(sql: &Connection, set: SetId, generation: i64) -> Result<bool> {
+pub(crate) fn any_absent(sql: &Connection, set: SetId, generation: i64) -> Result<bool> {
     sql.prepare_cached(&format!(
         "SELECT 1 FROM member WHERE set_id = ?1 AND generation < ?2 AND part IS NOT -1 AND NOT {} LIMIT 1",
         part::NAMES_RESOURCE
@@ -270,7 +266,7 @@ pub(in crate::store) fn any_absent(sql: &Connection, set: SetId, generation: i64
 }
 
 /// Whether this generation has named a resource of the set, itself or by an unchanged part.
-pub(in crate::store) fn is_named(
+pub(crate) fn is_named(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
@@ -284,7 +280,7 @@ pub(in crate::store) fn is_named(
 }
 
 /// Whether any resource of a set is named by a part that is unchanged in this generation.
-pub(in crate::store) fn any_in_unchanged_parts(
+pub(crate) fn any_in_unchanged_parts(
     sql: &Connection,
     set: SetId,
     generation: i64,
@@ -298,7 +294,7 @@ pub(in crate::store) fn any_in_unchanged_parts(
 
 /// Whether a set has resources of which this generation does not show whether they are absent: several parts named them, no part
 /// that was read in this generation does, and others were skipped as unchanged.
-pub(in crate::store) fn any_uncertain(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn any_uncertain(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM source_set WHERE id = ?1
          AND EXISTS (SELECT 1 FROM part WHERE set_id = ?1 AND unchanged = source_set.generation)

@@ -6,25 +6,25 @@ use rusqlite::{Connection, Result, params};
 
 use crate::store::ids::SetId;
 
-pub(in crate::store) fn insert(sql: &Connection, set: SetId, name: &str) -> Result<()> {
+pub(crate) fn insert(sql: &Connection, set: SetId, name: &str) -> Result<()> {
     sql.prepare_cached("INSERT OR IGNORE INTO package_file (set_id, name) VALUES (?1, ?2)")?
         .execute(params![set, name])?;
     Ok(())
 }
 
-pub(in crate::store) fn has_any(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn has_any(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM package_file WHERE set_id = ?1")?
         .exists([set])
 }
 
-pub(in crate::store) fn delete_all(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn delete_all(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached("DELETE FROM package_file WHERE set_id = ?1")?
         .execute([set])?;
     Ok(())
 }
 
 /// The names of the followed sets of a Source.
-pub(in crate::store) fn of_source(sql: &Connection, source: &str) -> Result<HashSet<String>> {
+pub(crate) fn of_source(sql: &Connection, source: &str) -> Result<HashSet<String>> {
     sql.prepare_cached(
         "SELECT name FROM package_file JOIN source_set ON source_set.id = package_file.set_id
          WHERE source_set.source = ?1 AND source_set.ended = 0",

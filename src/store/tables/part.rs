@@ -17,14 +17,14 @@ use super::values::{Column, Count, Micros, column};
 use crate::store::ids::{PartId, ResourceId, SetId};
 
 /// Stands in `member.part` for several parts that name the resource. No row has this id.
-pub(in crate::store) const SEVERAL: i64 = 0;
+pub(crate) const SEVERAL: i64 = 0;
 
 /// Stands in `member.part` for no part: only links of other resources name it, as `linked` has them. No row has this id.
-pub(in crate::store) const LINKED: i64 = -1;
+pub(crate) const LINKED: i64 = -1;
 
 /// Stands in `member.part` for no part, and no other document: only who may not speak for the Source has named the resource. No row has
 /// this id.
-pub(in crate::store) const CLAIMED: i64 = -2;
+pub(crate) const CLAIMED: i64 = -2;
 
 /// A condition on a `member` row: an unchanged part names the resource. `?2` is the generation.
 pub(super) const NAMES_RESOURCE: &str =
@@ -81,7 +81,7 @@ pub struct UnchangedPart {
 }
 
 /// Begins to read a part: it does not count as complete until [`end`].
-pub(in crate::store) fn begin(sql: &Connection, set: SetId, uri: &Url) -> Result<PartId> {
+pub(crate) fn begin(sql: &Connection, set: SetId, uri: &Url) -> Result<PartId> {
     sql.prepare_cached(
         "INSERT INTO part (set_id, uri) VALUES (?1, ?2)
          ON CONFLICT (set_id, uri) DO UPDATE SET filter = NULL, doubted = 0 RETURNING id",
@@ -90,14 +90,14 @@ pub(in crate::store) fn begin(sql: &Connection, set: SetId, uri: &Url) -> Result
 }
 
 /// The id of a part that was begun.
-pub(in crate::store) fn id_of(sql: &Connection, set: SetId, uri: &Url) -> Result<PartId> {
+pub(crate) fn id_of(sql: &Connection, set: SetId, uri: &Url) -> Result<PartId> {
     sql.prepare_cached("SELECT id FROM part WHERE set_id = ?1 AND uri = ?2")?
         .query_row(params![set, uri], |row| row.get(0))
 }
 
 /// Marks a part as read to its end in this generation. `filter`: what was wanted; `None` if the part is damaged: it counts as
 /// incomplete.
-pub(in crate::store) fn end(
+pub(crate) fn end(
     sql: &Connection,
     part: PartId,
     filter: Option<&str>,
@@ -123,7 +123,7 @@ pub(in crate::store) fn end(
 }
 
 /// Marks a part as unchanged in this generation.
-pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -> Result<()> {
+pub(crate) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET unchanged = (SELECT generation FROM source_set WHERE id = part.set_id),
                 stated_at = CASE WHEN ?2 IS NULL THEN stated_at ELSE ?3 END, asked_at = COALESCE(?2, asked_at)
@@ -137,7 +137,7 @@ pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -
     Ok(())
 }
 
-pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part>> {
+pub(crate) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part>> {
     sql.prepare_cached(
         "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, MAX(part.read, part.unchanged) = source_set.generation,
                 part.stated_at, part.asked_at, part.bad_entries, part.page_at, part.next_page, part.page_newest
@@ -164,11 +164,7 @@ pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<O
 }
 
 /// The parts with entries that can't be read, at most so many, and how many those are of each.
-pub(in crate::store) fn unread(
-    sql: &Connection,
-    set: SetId,
-    most: usize,
-) -> Result<Vec<(Url, u64)>> {
+pub(crate) fn unread(sql: &Connection, set: SetId, most: usize) -> Result<Vec<(Url, u64)>> {
     sql.prepare_cached(
         "SELECT uri, bad_entries FROM part WHERE set_id = ?1 AND bad_entries > 0 LIMIT ?2",
     )?
@@ -180,7 +176,7 @@ pub(in crate::store) fn unread(
 
 /// Whether a part is incomplete or was read with another filter, or relies on the time in its index although its server was
 /// not asked within `asked`.
-pub(in crate::store) fn any_unproven(
+pub(crate) fn any_unproven(
     sql: &Connection,
     set: SetId,
     filter: &str,
@@ -199,7 +195,7 @@ pub(in crate::store) fn any_unproven(
 }
 
 /// Whether a part is incomplete or was read with another filter.
-pub(in crate::store) fn any_incomplete(sql: &Connection, set: SetId, filter: &str) -> Result<bool> {
+pub(crate) fn any_incomplete(sql: &Connection, set: SetId, filter: &str) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM part WHERE set_id = ?1 AND filter IS NOT ?2 AND (doubted = 0 OR filter IS NULL)",
     )?
@@ -207,11 +203,7 @@ pub(in crate::store) fn any_incomplete(sql: &Connection, set: SetId, filter: &st
 }
 
 /// Marks the parts as incomplete that were read with another filter; `None`: all of them.
-pub(in crate::store) fn invalidate(
-    sql: &Connection,
-    set: SetId,
-    except_filter: Option<&str>,
-) -> Result<()> {
+pub(crate) fn invalidate(sql: &Connection, set: SetId, except_filter: Option<&str>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET filter = NULL WHERE set_id = ?1 AND filter IS NOT NULL AND filter IS NOT ?2",
     )?
@@ -221,28 +213,20 @@ pub(in crate::store) fn invalidate(
 
 /// Deletes the parts that this generation did not name. Ids are not used twice: a membership that still has such a part has
 /// none.
-pub(in crate::store) fn delete_unnamed(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn delete_unnamed(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached(&format!("DELETE FROM part WHERE {IS_UNNAMED}"))?
         .execute([set])?;
     Ok(())
 }
 
 /// Whether a part was read after that generation.
-pub(in crate::store) fn was_read_after(
-    sql: &Connection,
-    part: i64,
-    generation: i64,
-) -> Result<bool> {
+pub(crate) fn was_read_after(sql: &Connection, part: i64, generation: i64) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM part WHERE id = ?1 AND read > ?2")?
         .exists([part, generation])
 }
 
 /// Whether a part is skipped in this generation, or may yet be.
-pub(in crate::store) fn may_be_skipped(
-    sql: &Connection,
-    part: i64,
-    generation: i64,
-) -> Result<bool> {
+pub(crate) fn may_be_skipped(sql: &Connection, part: i64, generation: i64) -> Result<bool> {
     sql.prepare_cached(&format!(
         "SELECT 1 FROM part WHERE id = ?1 AND {IS_COMPLETE} AND read < ?2"
     ))?
@@ -250,11 +234,7 @@ pub(in crate::store) fn may_be_skipped(
 }
 
 /// Whether any part of the set is skipped in this generation, or may yet be.
-pub(in crate::store) fn any_may_be_skipped(
-    sql: &Connection,
-    set: SetId,
-    generation: i64,
-) -> Result<bool> {
+pub(crate) fn any_may_be_skipped(sql: &Connection, set: SetId, generation: i64) -> Result<bool> {
     sql.prepare_cached(&format!(
         "SELECT 1 FROM part WHERE set_id = ?1 AND {IS_COMPLETE} AND read < ?2 LIMIT 1"
     ))?
@@ -263,7 +243,7 @@ pub(in crate::store) fn any_may_be_skipped(
 
 /// Requires that the parts that name a resource are read the next time, changed or not: the resource is deleted, and may
 /// come again with the same entry.
-pub(in crate::store) fn reread_parts_of(sql: &Connection, resource: ResourceId) -> Result<()> {
+pub(crate) fn reread_parts_of(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET doubted = 1 WHERE id IN (SELECT part FROM member WHERE resource_id = ?1 AND part > 0)",
     )?

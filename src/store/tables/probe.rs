@@ -5,7 +5,7 @@ use rusqlite::{Connection, Result};
 use super::values::Count;
 
 /// Writes so many bytes, which no file system can compress.
-pub(in crate::store) fn fill(sql: &Connection, bytes: u64) -> Result<()> {
+pub(crate) fn fill(sql: &Connection, bytes: u64) -> Result<()> {
     sql.execute(
         "INSERT OR REPLACE INTO probe (id, bytes) VALUES (1, randomblob(?1))",
         [Count(bytes)],
@@ -13,6 +13,6 @@ pub(in crate::store) fn fill(sql: &Connection, bytes: u64) -> Result<()> {
     .map(drop)
 }
 
-pub(in crate::store) fn clear(sql: &Connection) -> Result<()> {
+pub(crate) fn clear(sql: &Connection) -> Result<()> {
     sql.execute("DELETE FROM probe", []).map(drop)
 }

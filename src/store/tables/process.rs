@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Result};
 
 /// Records that a process begins to work, and returns whether the one before it has ended in order.
-pub(in crate::store) fn begin(sql: &Connection) -> Result<bool> {
+pub(crate) fn begin(sql: &Connection) -> Result<bool> {
     let was_open: Option<bool> = sql
         .query_row("SELECT is_open FROM session", [], |row| row.get(0))
         .optional()?;
@@ -13,7 +13,7 @@ pub(in crate::store) fn begin(sql: &Connection) -> Result<bool> {
 
 /// Puts every resource in doubt of which nothing is recorded: there may be a file of it. This does not write to their rows, of which
 /// there may be millions.
-pub(in crate::store) fn doubt_unrecorded(sql: &Connection) -> Result<()> {
+pub(crate) fn doubt_unrecorded(sql: &Connection) -> Result<()> {
     sql.execute(
         "UPDATE session SET unrecorded_until = COALESCE((SELECT MAX(id) FROM resource), 0)",
         [],
@@ -22,7 +22,7 @@ pub(in crate::store) fn doubt_unrecorded(sql: &Connection) -> Result<()> {
 }
 
 /// Records that the process ends in order.
-pub(in crate::store) fn end(sql: &Connection) -> Result<()> {
+pub(crate) fn end(sql: &Connection) -> Result<()> {
     set_open(sql, false)
 }
 

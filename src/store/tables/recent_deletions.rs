@@ -9,16 +9,16 @@ use super::values::{Count, Micros};
 use crate::store::ids::SetId;
 
 /// How many resources were lost to recent deletions.
-pub(in crate::store) struct RecentDeletions {
+pub(crate) struct RecentDeletions {
     /// Those that are deleted, or will be.
-    pub(in crate::store) all: u64,
+    pub(crate) all: u64,
     /// Those that are deleted.
-    pub(in crate::store) applied: u64,
+    pub(crate) applied: u64,
 }
 
 /// Deletes the rows outside these times. A later time comes from a clock that was set back since. Rows of unconfirmed deletions stay
 /// from an earlier time on.
-pub(in crate::store) fn delete_outside(
+pub(crate) fn delete_outside(
     sql: &Connection,
     set: SetId,
     from: DateTime<Utc>,
@@ -39,7 +39,7 @@ pub(in crate::store) fn delete_outside(
 }
 
 /// Whether there are rows outside these times.
-pub(in crate::store) fn any_outside(
+pub(crate) fn any_outside(
     sql: &Connection,
     set: SetId,
     from: DateTime<Utc>,
@@ -50,7 +50,7 @@ pub(in crate::store) fn any_outside(
 }
 
 /// An upper bound of [`count`] that costs less: it counts resources that were created again.
-pub(in crate::store) fn estimate(
+pub(crate) fn estimate(
     sql: &Connection,
     set: SetId,
     since: DateTime<Utc>,
@@ -66,11 +66,7 @@ pub(in crate::store) fn estimate(
 
 /// The deletions since a time that were not undone by a later change, with those of linked files whose owners are being deleted. There
 /// are few: more would have been held back.
-pub(in crate::store) fn count(
-    sql: &Connection,
-    set: SetId,
-    since: DateTime<Utc>,
-) -> Result<RecentDeletions> {
+pub(crate) fn count(sql: &Connection, set: SetId, since: DateTime<Utc>) -> Result<RecentDeletions> {
     sql.prepare_cached(
         "SELECT COUNT(*), COALESCE(SUM(resource.deleted), 0)
          FROM loss JOIN resource ON resource.id = loss.resource_id
@@ -90,11 +86,7 @@ pub(in crate::store) fn count(
 }
 
 /// Inserts the undecided deletions of resources that the mirror has.
-pub(in crate::store) fn insert_undecided(
-    sql: &Connection,
-    set: SetId,
-    now: DateTime<Utc>,
-) -> Result<()> {
+pub(crate) fn insert_undecided(sql: &Connection, set: SetId, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at, unconfirmed)
          SELECT task.resource_id, task.set_id, ?2, task.unconfirmed FROM task JOIN resource ON resource.id = task.resource_id
@@ -106,11 +98,7 @@ pub(in crate::store) fn insert_undecided(
 }
 
 /// Inserts the files that go with the undecided deletions, now that these are released: what links to them is deleted, or will be.
-pub(in crate::store) fn insert_dependent(
-    sql: &Connection,
-    set: SetId,
-    now: DateTime<Utc>,
-) -> Result<()> {
+pub(crate) fn insert_dependent(sql: &Connection, set: SetId, now: DateTime<Utc>) -> Result<()> {
     if !linked::any(sql)? {
         return Ok(());
     }
@@ -127,7 +115,7 @@ pub(in crate::store) fn insert_dependent(
     .map(drop)
 }
 
-pub(in crate::store) fn delete_of_source(sql: &Connection, source: &str) -> Result<()> {
+pub(crate) fn delete_of_source(sql: &Connection, source: &str) -> Result<()> {
     sql.prepare_cached(
         "DELETE FROM loss WHERE set_id IN (SELECT id FROM source_set WHERE source = ?1)",
     )?

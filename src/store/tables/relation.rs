@@ -74,12 +74,12 @@ fn hash(uri: &Url) -> i64 {
 }
 
 /// Whether links state a relation at all.
-pub(in crate::store) fn states_any(links: &[Link]) -> bool {
+pub(crate) fn states_any(links: &[Link]) -> bool {
     links.iter().any(|link| RelationKind::of(link).is_some())
 }
 
 /// Stores the relations that a resource's links state, in place of those before. Returns whether there are others than before.
-pub(in crate::store) fn replace(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<bool> {
+pub(crate) fn replace(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<bool> {
     let stated: BTreeSet<(i64, i64)> = links
         .iter()
         .filter_map(|link| Some((hash(&link.href), RelationKind::of(link)?.number())))
@@ -102,7 +102,7 @@ pub(in crate::store) fn replace(sql: &Connection, id: ResourceId, links: &[Link]
 }
 
 /// Stores what a resource lacks and gives. Returns whether it gives something else than before.
-pub(in crate::store) fn set_selection_state(
+pub(crate) fn set_selection_state(
     sql: &Connection,
     id: ResourceId,
     standing: Standing,
@@ -131,14 +131,14 @@ pub(in crate::store) fn set_selection_state(
 }
 
 /// Forgets what a resource lacks and gives.
-pub(in crate::store) fn delete_selection_state(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(crate) fn delete_selection_state(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached("DELETE FROM standing WHERE resource_id = ?1")?
         .execute([id])
         .map(drop)
 }
 
 /// Whether the metadata that describes a resource gives what it lacks: that which names it, and that which it names.
-pub(in crate::store) fn metadata_selects(
+pub(crate) fn metadata_selects(
     sql: &Connection,
     source: &str,
     (uri, links): (&ResourceUri, &[Link]),
@@ -183,11 +183,11 @@ pub(in crate::store) fn metadata_selects(
 }
 
 /// A resource that a record describes, and that is not selected.
-pub(in crate::store) struct DescribedResource {
-    pub(in crate::store) id: ResourceId,
-    pub(in crate::store) uri: ResourceUri,
-    pub(in crate::store) links: Vec<Link>,
-    pub(in crate::store) lacks: Criteria,
+pub(crate) struct DescribedResource {
+    pub(crate) id: ResourceId,
+    pub(crate) uri: ResourceUri,
+    pub(crate) links: Vec<Link>,
+    pub(crate) lacks: Criteria,
 }
 
 /// The columns of a [`DescribedResource`], and where they are. (A Source may have many resources: queries begin with the relation.)
@@ -196,7 +196,7 @@ const UNSELECTED: &str = "resource.id, resource.uri, task.links, lacks FROM reso
     JOIN standing ON standing.resource_id = resource.id";
 
 /// The resources that a record describes and that are not selected: those that it names, and those that name it.
-pub(in crate::store) fn unselected_of(
+pub(crate) fn unselected_of(
     sql: &Connection,
     source: &str,
     (uri, links): (&ResourceUri, &[Link]),
@@ -241,10 +241,7 @@ fn described(row: &rusqlite::Row<'_>) -> Result<DescribedResource> {
 }
 
 /// A Source that has representations of a URI; `None`: there is none.
-pub(in crate::store) fn source_of_alternates(
-    sql: &Connection,
-    uri: &ResourceUri,
-) -> Result<Option<String>> {
+pub(crate) fn source_of_alternates(sql: &Connection, uri: &ResourceUri) -> Result<Option<String>> {
     sql.prepare_cached(
         "SELECT resource.source FROM relation CROSS JOIN resource ON resource.id = relation.resource_id
          WHERE target = ?1 AND relation.kind = ?2 LIMIT 1",
@@ -257,7 +254,7 @@ pub(in crate::store) fn source_of_alternates(
 }
 
 /// The resources of a Source whose links name that one, and as what; the first ones.
-pub(in crate::store) fn named_by(
+pub(crate) fn named_by(
     sql: &Connection,
     source: &str,
     uri: &ResourceUri,

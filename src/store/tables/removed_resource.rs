@@ -9,7 +9,7 @@ use super::values::Count;
 const UNNAMED: &str = "last < COALESCE((SELECT MIN(seq) FROM feed), 9223372036854775807)";
 
 /// Whether there are rows that no entry of the feed names any more.
-pub(in crate::store) fn has_unnamed(sql: &Connection) -> Result<bool> {
+pub(crate) fn has_unnamed(sql: &Connection) -> Result<bool> {
     sql.prepare_cached(&format!(
         "SELECT EXISTS (SELECT 1 FROM removed_resource WHERE {UNNAMED})"
     ))?
@@ -17,7 +17,7 @@ pub(in crate::store) fn has_unnamed(sql: &Connection) -> Result<bool> {
 }
 
 /// Removes the rows that no entry of the feed names any more, `most` at most; returns how many.
-pub(in crate::store) fn trim(sql: &Connection, most: usize) -> Result<usize> {
+pub(crate) fn trim(sql: &Connection, most: usize) -> Result<usize> {
     sql.prepare_cached(&format!(
         "DELETE FROM removed_resource WHERE id IN (SELECT id FROM removed_resource WHERE {UNNAMED} ORDER BY last LIMIT ?1)"
     ))?

@@ -2,10 +2,10 @@
 //! nothing was applied. When it is deleted, triggers delete the rows that depend on it (relations, standing, versions), and move its URI
 //! to `removed_resource` if the feed names it.
 
-pub(in crate::store) mod audit;
-pub(in crate::store) mod listing;
-pub(in crate::store) mod unconfirmed;
-pub(in crate::store) mod unused;
+pub(crate) mod audit;
+pub(crate) mod listing;
+pub(crate) mod unconfirmed;
+pub(crate) mod unused;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
@@ -27,7 +27,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 
 /// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
-pub(in crate::store) const IS_DOUBTED: &str = "(resource.doubted OR (resource.applied_at IS NULL
+pub(crate) const IS_DOUBTED: &str = "(resource.doubted OR (resource.applied_at IS NULL
     AND resource.id <= COALESCE((SELECT unrecorded_until FROM session WHERE session.id = 1), 0)))";
 
 /// A resource for display.
@@ -94,7 +94,7 @@ impl ResourceView {
 }
 
 /// A resource that was applied at least once. Where several Sources have it, the live one and the oldest row come first.
-pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<ResourceView>> {
+pub(crate) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<ResourceView>> {
     sql.prepare_cached(&format!(
         "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
          WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND identity = ?1 AND applied_at IS NOT NULL
@@ -105,52 +105,52 @@ pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Opti
 }
 
 /// A resource as the transaction finds it that applies a change of one of its sets.
-pub(in crate::store) struct ResourceState {
-    pub(in crate::store) id: ResourceId,
+pub(crate) struct ResourceState {
+    pub(crate) id: ResourceId,
     /// What was applied last; `None`: nothing yet.
-    pub(in crate::store) known: Option<LocalState>,
+    pub(crate) known: Option<LocalState>,
     /// Its task.
-    pub(in crate::store) pending: Option<Pending>,
+    pub(crate) pending: Option<Pending>,
     /// Whether the task was announced by a Resource List or Resource Dump of this set.
-    pub(in crate::store) is_pending_of_own_list: bool,
+    pub(crate) is_pending_of_own_list: bool,
     /// The set that announced the task.
-    pub(in crate::store) pending_set: Option<SetId>,
+    pub(crate) pending_set: Option<SetId>,
     /// Whether the task is a deletion of a document that was not ingested to its end.
-    pub(in crate::store) is_interrupted: bool,
+    pub(crate) is_interrupted: bool,
     /// Whether its file may be another than is recorded, or may be there although nothing is recorded.
-    pub(in crate::store) is_doubted: bool,
+    pub(crate) is_doubted: bool,
     /// Whether links are stored of the version that the mirror has, or with the task.
-    pub(in crate::store) has_links: bool,
+    pub(crate) has_links: bool,
     /// The set that announced it last.
-    pub(in crate::store) announced_by: SetId,
+    pub(crate) announced_by: SetId,
     /// Its membership in this set.
-    pub(in crate::store) membership: Option<Membership>,
+    pub(crate) membership: Option<Membership>,
     /// When it was applied, or confirmed, on our clock.
-    pub(in crate::store) applied_at: Option<DateTime<Utc>>,
+    pub(crate) applied_at: Option<DateTime<Utc>>,
     /// Whether its URI was written in another way than in what it is compared with.
-    pub(in crate::store) is_respelled: bool,
+    pub(crate) is_respelled: bool,
 }
 
 impl ResourceState {
     /// When the pending change happened.
-    pub(in crate::store) fn pending_at(&self) -> Option<SourceTime> {
+    pub(crate) fn pending_at(&self) -> Option<SourceTime> {
         self.pending.as_ref().and_then(|pending| pending.changed_at)
     }
 
     /// Whether its task is a deletion.
-    pub(in crate::store) fn is_deletion_pending(&self) -> bool {
+    pub(crate) fn is_deletion_pending(&self) -> bool {
         (self.pending.as_ref()).is_some_and(|pending| pending.kind == ChangeKind::Deleted)
     }
 
     /// The pending change as a Resource List compares it: a task that an earlier list of the set announced does not count.
-    pub(in crate::store) fn pending_for_listing(&self) -> Option<&Pending> {
+    pub(crate) fn pending_for_listing(&self) -> Option<&Pending> {
         self.pending
             .as_ref()
             .filter(|_| !self.is_pending_of_own_list)
     }
 
     /// Plans an entry of a list of a set and of the time `at`.
-    pub(in crate::store) fn planned_for_list(
+    pub(crate) fn planned_for_list(
         &self,
         sql: &Connection,
         set: SetId,
@@ -166,7 +166,7 @@ impl ResourceState {
 }
 
 /// The state of a resource as `set` sees it; `None`: it has no row.
-pub(in crate::store) fn state(
+pub(crate) fn state(
     sql: &Connection,
     source: &str,
     uri: &ResourceUri,
@@ -176,10 +176,10 @@ pub(in crate::store) fn state(
 }
 
 /// The query of the states of resources, prepared once for the entries of a document.
-pub(in crate::store) struct StateQuery<'a>(CachedStatement<'a>);
+pub(crate) struct StateQuery<'a>(CachedStatement<'a>);
 
 impl<'a> StateQuery<'a> {
-    pub(in crate::store) fn new(sql: &'a Connection) -> Result<Self> {
+    pub(crate) fn new(sql: &'a Connection) -> Result<Self> {
         // Columns go by number: this is read once an entry of a document.
         let statement = sql.prepare_cached(&format!(
             "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
@@ -195,7 +195,7 @@ impl<'a> StateQuery<'a> {
     }
 
     /// The state of a resource as `set` sees it; `None`: it has no row.
-    pub(in crate::store) fn state(
+    pub(crate) fn state(
         &mut self,
         source: &str,
         uri: &ResourceUri,
@@ -260,7 +260,7 @@ impl<'a> StateQuery<'a> {
     }
 }
 
-pub(in crate::store) fn insert(
+pub(crate) fn insert(
     sql: &Connection,
     source: &str,
     uri: &ResourceUri,
@@ -283,18 +283,14 @@ pub(in crate::store) fn insert(
 }
 
 /// Stores how the Source writes the URI of a resource now.
-pub(in crate::store) fn set_spelling(
-    sql: &Connection,
-    id: ResourceId,
-    uri: &ResourceUri,
-) -> Result<()> {
+pub(crate) fn set_spelling(sql: &Connection, id: ResourceId, uri: &ResourceUri) -> Result<()> {
     sql.prepare_cached("UPDATE resource SET spelling = ?2 WHERE id = ?1")?
         .execute(params![id, spelling(uri)])
         .map(drop)
 }
 
 /// Whether a path belongs to another resource of the Source.
-pub(in crate::store) fn is_path_of_another(
+pub(crate) fn is_path_of_another(
     sql: &Connection,
     source: &str,
     path: &str,
@@ -312,7 +308,7 @@ pub(in crate::store) fn is_path_of_another(
 }
 
 /// Whether the plain path of a resource belongs to another one of the Source.
-pub(in crate::store) fn is_plain_path_of_another(
+pub(crate) fn is_plain_path_of_another(
     sql: &Connection,
     source: &str,
     plain: &str,
@@ -345,18 +341,14 @@ fn has_plain_path(sql: &Connection, source: &str, identity: &str) -> Result<bool
 }
 
 /// The set that announced a resource last; `None`: it has no row.
-pub(in crate::store) fn set_of(
-    sql: &Connection,
-    source: &str,
-    uri: &ResourceUri,
-) -> Result<Option<SetId>> {
+pub(crate) fn set_of(sql: &Connection, source: &str, uri: &ResourceUri) -> Result<Option<SetId>> {
     sql.prepare_cached("SELECT set_id FROM resource WHERE source = ?1 AND identity = ?2")?
         .query_row(params![source, Identity(uri)], |row| row.get(0))
         .optional()
 }
 
 /// The length of the resource's file, in bytes; `None`: the mirror has none.
-pub(in crate::store) fn live_length(sql: &Connection, id: ResourceId) -> Result<Option<i64>> {
+pub(crate) fn live_length(sql: &Connection, id: ResourceId) -> Result<Option<i64>> {
     sql.prepare_cached(
         "SELECT COALESCE(length, 0) FROM resource WHERE id = ?1 AND applied_at IS NOT NULL AND deleted = 0",
     )?
@@ -366,15 +358,15 @@ pub(in crate::store) fn live_length(sql: &Connection, id: ResourceId) -> Result<
 
 /// What a resource has when one of its tasks was executed.
 #[derive(Clone, Copy)]
-pub(in crate::store) struct FileAndTask {
+pub(crate) struct FileAndTask {
     /// The length of its file, in bytes; `None`: the mirror has none.
-    pub(in crate::store) live_length: Option<i64>,
+    pub(crate) live_length: Option<i64>,
     /// Whether it has a task, or no row at all.
-    pub(in crate::store) has_task: bool,
+    pub(crate) has_task: bool,
 }
 
 /// Whether a resource has a file and a task.
-pub(in crate::store) fn file_and_task(sql: &Connection, id: ResourceId) -> Result<FileAndTask> {
+pub(crate) fn file_and_task(sql: &Connection, id: ResourceId) -> Result<FileAndTask> {
     let found = sql
         .prepare_cached(
             "SELECT CASE WHEN applied_at IS NOT NULL AND deleted = 0 THEN COALESCE(length, 0) END,
@@ -395,16 +387,16 @@ pub(in crate::store) fn file_and_task(sql: &Connection, id: ResourceId) -> Resul
 }
 
 /// A file whose links are others now.
-pub(in crate::store) struct Relinked {
+pub(crate) struct Relinked {
     /// Its path, relative to the mirror.
-    pub(in crate::store) path: String,
+    pub(crate) path: String,
     /// Its length, in bytes.
-    pub(in crate::store) length: Option<u64>,
+    pub(crate) length: Option<u64>,
 }
 
 /// Stores the links that are stated of the version that the mirror has, in place of those that were stated before. `None`: they are
 /// the same, or the mirror has no file.
-pub(in crate::store) fn set_links(
+pub(crate) fn set_links(
     sql: &Connection,
     id: ResourceId,
     links: &[Link],
@@ -429,11 +421,7 @@ pub(in crate::store) fn set_links(
 }
 
 /// Whether the mirror has a file of a resource with other links than these.
-pub(in crate::store) fn has_other_links(
-    sql: &Connection,
-    id: ResourceId,
-    links: &[Link],
-) -> Result<bool> {
+pub(crate) fn has_other_links(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM resource WHERE id = ?1 AND applied_at IS NOT NULL AND deleted = 0 AND links IS NOT ?2",
     )?
@@ -441,7 +429,7 @@ pub(in crate::store) fn has_other_links(
 }
 
 /// Stores which set has stated the deletion that was applied.
-pub(in crate::store) fn set_deleted_by(sql: &Connection, id: ResourceId, set: SetId) -> Result<()> {
+pub(crate) fn set_deleted_by(sql: &Connection, id: ResourceId, set: SetId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2 WHERE id = ?1 AND deleted = 1 AND set_id <> ?2",
     )?
@@ -451,7 +439,7 @@ pub(in crate::store) fn set_deleted_by(sql: &Connection, id: ResourceId, set: Se
 
 /// Makes the revision of the resource's next task greater than that of the current one, which is dropped. If the Source was to be asked
 /// by it, the comparison that led to it is to be made again.
-pub(in crate::store) fn raise_next_revision(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(crate) fn raise_next_revision(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1), unused_since = NULL,
              compared = compared AND (SELECT contradicted = 0 FROM task WHERE resource_id = ?1)
@@ -505,7 +493,7 @@ pub enum StoredVersion {
 }
 
 /// Stores a published file. `lastmod` replaces that of the publication. Returns whether the resource has a row still.
-pub(in crate::store) fn publish(
+pub(crate) fn publish(
     sql: &Connection,
     publication: &Publication,
     lastmod: Option<SourceTime>,
@@ -555,7 +543,7 @@ pub(in crate::store) fn publish(
 }
 
 /// Stores that a resource was deleted.
-pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1,
              links = NULL, doubted = 0, unconfirmed = ?6,
@@ -575,11 +563,7 @@ pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>
 
 /// Records that a resource of which nothing is recorded is deleted, although there may be a file of it. Whatever is stated of it later is
 /// news. The Source's answer may be old: it is asked again before the file is removed.
-pub(in crate::store) fn record_absence(
-    sql: &Connection,
-    id: ResourceId,
-    now: DateTime<Utc>,
-) -> Result<()> {
+pub(crate) fn record_absence(sql: &Connection, id: ResourceId, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET applied_at = ?2, deleted = 1, doubted = 1, unconfirmed = 1, compared = 1
          WHERE id = ?1 AND applied_at IS NULL",
@@ -589,14 +573,14 @@ pub(in crate::store) fn record_absence(
 }
 
 /// Records that the file of a resource may be another than is recorded.
-pub(in crate::store) fn doubt(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(crate) fn doubt(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached("UPDATE resource SET doubted = 1 WHERE id = ?1 AND doubted = 0")?
         .execute([id])
         .map(drop)
 }
 
 /// The same for every resource that has a task and of which something is recorded.
-pub(in crate::store) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
+pub(crate) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
     sql.execute(
         "UPDATE resource SET doubted = 1 WHERE doubted = 0 AND applied_at IS NOT NULL AND id IN (SELECT resource_id FROM task)",
         [],
@@ -606,7 +590,7 @@ pub(in crate::store) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
 
 /// The Source and the URI of a resource, and a set that is followed: the one that has announced it last or, if that has ended, another
 /// one that it belongs to. `None`: there is no such set, or it has no row.
-pub(in crate::store) fn followed(
+pub(crate) fn followed(
     sql: &Connection,
     id: ResourceId,
 ) -> Result<Option<(String, SetId, ResourceUri)>> {
@@ -629,17 +613,17 @@ fn change_of(task: &Task) -> Option<ChangeKind> {
 }
 
 /// A file that is correct although the database did not know it.
-pub(in crate::store) struct AdoptedFile<'a> {
-    pub(in crate::store) path: &'a str,
-    pub(in crate::store) length: u64,
-    pub(in crate::store) media_type: Option<&'a str>,
-    pub(in crate::store) hashes: &'a [Digest],
-    pub(in crate::store) lastmod: Option<SourceTime>,
-    pub(in crate::store) changed_at: Option<SourceTime>,
+pub(crate) struct AdoptedFile<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) length: u64,
+    pub(crate) media_type: Option<&'a str>,
+    pub(crate) hashes: &'a [Digest],
+    pub(crate) lastmod: Option<SourceTime>,
+    pub(crate) changed_at: Option<SourceTime>,
 }
 
 /// Stores an adopted file.
-pub(in crate::store) fn adopt(
+pub(crate) fn adopt(
     sql: &Connection,
     id: ResourceId,
     uri: &ResourceUri,
@@ -666,18 +650,18 @@ pub(in crate::store) fn adopt(
 }
 
 /// The last applied state of a resource that has no task.
-pub(in crate::store) struct AppliedState {
-    pub(in crate::store) deleted: bool,
-    pub(in crate::store) changed_at: Option<SourceTime>,
-    pub(in crate::store) lastmod: Option<SourceTime>,
-    pub(in crate::store) content: ContentInfo,
-    pub(in crate::store) links: Vec<Link>,
+pub(crate) struct AppliedState {
+    pub(crate) deleted: bool,
+    pub(crate) changed_at: Option<SourceTime>,
+    pub(crate) lastmod: Option<SourceTime>,
+    pub(crate) content: ContentInfo,
+    pub(crate) links: Vec<Link>,
     /// Whether only a hub has stated it.
-    pub(in crate::store) unconfirmed: bool,
+    pub(crate) unconfirmed: bool,
 }
 
 /// The last applied state of a resource; `None` if it has a task, or nothing was applied.
-pub(in crate::store) fn applied_without_task(
+pub(crate) fn applied_without_task(
     sql: &Connection,
     id: ResourceId,
 ) -> Result<Option<AppliedState>> {

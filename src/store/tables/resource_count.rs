@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use super::values::Count;
 
 /// Stores how many resources a Source may have; `None`: any number.
-pub(in crate::store) fn set_limit(sql: &Connection, most: Option<u64>) -> Result<()> {
+pub(crate) fn set_limit(sql: &Connection, most: Option<u64>) -> Result<()> {
     sql.execute(
         "UPDATE resource_limit SET most = ?1 WHERE most IS NOT ?1",
         [most.map(Count)],
@@ -14,7 +14,7 @@ pub(in crate::store) fn set_limit(sql: &Connection, most: Option<u64>) -> Result
 }
 
 /// Counts another resource of a Source; `false`: it has as many as it may have.
-pub(in crate::store) fn admit(sql: &Connection, source: &str) -> Result<bool> {
+pub(crate) fn admit(sql: &Connection, source: &str) -> Result<bool> {
     let counted = sql
         .prepare_cached(
             "INSERT INTO resource_count (source, resources) SELECT ?1, 1 FROM resource_limit WHERE most IS NULL OR most > 0
@@ -26,14 +26,14 @@ pub(in crate::store) fn admit(sql: &Connection, source: &str) -> Result<bool> {
 }
 
 /// Counts resources of a Source whose rows were removed.
-pub(in crate::store) fn remove(sql: &Connection, source: &str, removed: usize) -> Result<()> {
+pub(crate) fn remove(sql: &Connection, source: &str, removed: usize) -> Result<()> {
     sql.prepare_cached("UPDATE resource_count SET resources = resources - ?2 WHERE source = ?1")?
         .execute(params![source, Count::of_rows(removed)])
         .map(drop)
 }
 
 /// How many rows a Source has.
-pub(in crate::store) fn of_source(sql: &Connection, source: &str) -> Result<u64> {
+pub(crate) fn of_source(sql: &Connection, source: &str) -> Result<u64> {
     let counted = sql
         .prepare_cached("SELECT resources FROM resource_count WHERE source = ?1")?
         .query_row([source], |row| row.get::<_, Count>(0))

@@ -44,9 +44,10 @@ pub(super) fn served_version(
 
 /// The column `served_by` of a version of the resource.
 pub(super) fn served_by<'a>(version: &'a ServedVersion, uri: &ResourceUri) -> &'a str {
-    match version.url == *uri.url() {
-        true => "",
-        false => version.url.as_str(),
+    if version.url == *uri.url() {
+        ""
+    } else {
+        version.url.as_str()
     }
 }
 

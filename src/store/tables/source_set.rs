@@ -176,11 +176,7 @@ impl OfferRow {
 }
 
 /// Inserts the set of a Capability List, or marks the existing one as followed.
-pub(in crate::store) fn follow(
-    sql: &Connection,
-    source: &str,
-    capability_list: &Url,
-) -> Result<SetRecord> {
+pub(crate) fn follow(sql: &Connection, source: &str, capability_list: &Url) -> Result<SetRecord> {
     sql.prepare_cached(
         "INSERT INTO source_set (source, capability_list) VALUES (?1, ?2)
          ON CONFLICT (source, capability_list) DO UPDATE SET ended = 0",
@@ -193,7 +189,7 @@ pub(in crate::store) fn follow(
 }
 
 /// The sets of a Source that are followed, in the order of their ids.
-pub(in crate::store) fn followed(sql: &Connection, source: &str) -> Result<Vec<SetRecord>> {
+pub(crate) fn followed(sql: &Connection, source: &str) -> Result<Vec<SetRecord>> {
     sql.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM source_set WHERE source = ?1 AND ended = 0 ORDER BY id"
     ))?
@@ -202,7 +198,7 @@ pub(in crate::store) fn followed(sql: &Connection, source: &str) -> Result<Vec<S
 }
 
 /// The Sources that have sets, followed or not; or only this one, if it has any.
-pub(in crate::store) fn sources(sql: &Connection, source: Option<&str>) -> Result<Vec<String>> {
+pub(crate) fn sources(sql: &Connection, source: Option<&str>) -> Result<Vec<String>> {
     sql.prepare_cached(
         "SELECT DISTINCT source FROM source_set WHERE ?1 IS NULL OR source = ?1 ORDER BY source",
     )?
@@ -211,7 +207,7 @@ pub(in crate::store) fn sources(sql: &Connection, source: Option<&str>) -> Resul
 }
 
 /// The sets of a Capability List, followed or not: one of each Source that has it, or only that of this Source.
-pub(in crate::store) fn of_list(
+pub(crate) fn of_list(
     sql: &Connection,
     capability_list: &str,
     source: Option<&str>,
@@ -224,11 +220,7 @@ pub(in crate::store) fn of_list(
 }
 
 /// Whether a URI is the Capability List of another set of the same Source that is followed.
-pub(in crate::store) fn is_list_of_another(
-    sql: &Connection,
-    set: SetId,
-    uri: &Url,
-) -> Result<bool> {
+pub(crate) fn is_list_of_another(sql: &Connection, set: SetId, uri: &Url) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM source_set AS own JOIN source_set AS other ON other.source = own.source
          WHERE own.id = ?1 AND other.id <> own.id AND other.capability_list = ?2 AND other.ended = 0",
@@ -237,13 +229,13 @@ pub(in crate::store) fn is_list_of_another(
 }
 
 /// Marks a set as no longer followed, and drops what it has offered.
-pub(in crate::store) fn end(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn end(sql: &Connection, set: SetId) -> Result<()> {
     let end = "UPDATE source_set SET ended = 1, offers = '[]' WHERE id = ?1";
     update(sql, end, [set])
 }
 
 /// The Capability Lists of the sets of a Source that are followed, and of the former ones that have files, pending changes or channels.
-pub(in crate::store) fn counted(sql: &Connection, source: &str) -> Result<HashSet<Url>> {
+pub(crate) fn counted(sql: &Connection, source: &str) -> Result<HashSet<Url>> {
     sql.prepare_cached(
             "SELECT capability_list FROM source_set AS own WHERE source = ?1 AND (ended = 0 OR resources > 0
                OR EXISTS (SELECT 1 FROM task WHERE task.set_id = own.id)
@@ -254,7 +246,7 @@ pub(in crate::store) fn counted(sql: &Connection, source: &str) -> Result<HashSe
 }
 
 /// The former sets of a Source, or of all.
-pub(in crate::store) fn former(sql: &Connection, source: Option<&str>) -> Result<Vec<SetId>> {
+pub(crate) fn former(sql: &Connection, source: Option<&str>) -> Result<Vec<SetId>> {
     sql.prepare_cached("SELECT id FROM source_set WHERE ended = 1 AND (?1 IS NULL OR source = ?1)")?
         .query_map([source], |row| row.get(0))?
         .collect()
@@ -273,7 +265,7 @@ const IS_UNNAMED: &str = "own.ended = 1
                     WHERE resource.source = own.source)";
 
 /// Whether a former set is named by nothing any more.
-pub(in crate::store) fn is_unnamed(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn is_unnamed(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(&format!(
         "SELECT 1 FROM source_set AS own WHERE own.id = ?1 AND {IS_UNNAMED}"
     ))?
@@ -281,7 +273,7 @@ pub(in crate::store) fn is_unnamed(sql: &Connection, set: SetId) -> Result<bool>
 }
 
 /// Deletes a set that nothing names, with its counts.
-pub(in crate::store) fn delete(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, set: SetId) -> Result<()> {
     for statement in [
         "DELETE FROM task_count WHERE set_id = ?1",
         "DELETE FROM task_error_count WHERE set_id = ?1",
@@ -292,13 +284,13 @@ pub(in crate::store) fn delete(sql: &Connection, set: SetId) -> Result<()> {
     Ok(())
 }
 
-pub(in crate::store) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer]) -> Result<()> {
+pub(crate) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer]) -> Result<()> {
     let set_offers = "UPDATE source_set SET offers = ?2 WHERE id = ?1";
     update(sql, set_offers, params![set, OfferList(offers)])
 }
 
 /// Notes that a set was read completely, if it has a baseline; whether it has.
-pub(in crate::store) fn set_read(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn set_read(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(
         "UPDATE source_set SET was_read = 1 WHERE id = ?1 AND baseline <> 'missing'",
     )?
@@ -307,7 +299,7 @@ pub(in crate::store) fn set_read(sql: &Connection, set: SetId) -> Result<bool> {
 }
 
 /// Whether another set of the same Source is followed and was never read completely.
-pub(in crate::store) fn is_other_unread(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn is_other_unread(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM source_set AS own JOIN source_set AS other ON other.source = own.source
          WHERE own.id = ?1 AND other.id <> own.id AND other.was_read = 0 AND other.ended = 0",
@@ -316,65 +308,52 @@ pub(in crate::store) fn is_other_unread(sql: &Connection, set: SetId) -> Result<
 }
 
 /// The open Change List that was read last.
-pub(in crate::store) fn open_list(sql: &Connection, set: SetId) -> Result<Option<Url>> {
+pub(crate) fn open_list(sql: &Connection, set: SetId) -> Result<Option<Url>> {
     get(sql, "SELECT open_list FROM source_set WHERE id = ?1", set)
 }
 
-pub(in crate::store) fn set_open_list(
-    sql: &Connection,
-    set: SetId,
-    open_list: Option<&Url>,
-) -> Result<()> {
+pub(crate) fn set_open_list(sql: &Connection, set: SetId, open_list: Option<&Url>) -> Result<()> {
     let set_open_list = "UPDATE source_set SET open_list = ?2 WHERE id = ?1";
     update(sql, set_open_list, params![set, open_list])
 }
 
 /// The number of the reading of the Resource List that began last.
-pub(in crate::store) fn generation(sql: &Connection, set: SetId) -> Result<i64> {
+pub(crate) fn generation(sql: &Connection, set: SetId) -> Result<i64> {
     get(sql, "SELECT generation FROM source_set WHERE id = ?1", set)
 }
 
 /// Since when deletions of a set are held back, on our clock; it counts only while some are.
-pub(in crate::store) fn held_since(sql: &Connection, set: SetId) -> Result<Option<DateTime<Utc>>> {
+pub(crate) fn held_since(sql: &Connection, set: SetId) -> Result<Option<DateTime<Utc>>> {
     let since: Option<Micros> = get(sql, "SELECT held_since FROM source_set WHERE id = ?1", set)?;
     Ok(since.map(DateTime::from))
 }
 
-pub(in crate::store) fn set_held_since(
-    sql: &Connection,
-    set: SetId,
-    since: DateTime<Utc>,
-) -> Result<()> {
+pub(crate) fn set_held_since(sql: &Connection, set: SetId, since: DateTime<Utc>) -> Result<()> {
     let set_held_since = "UPDATE source_set SET held_since = ?2 WHERE id = ?1";
     update(sql, set_held_since, params![set, Micros(since)])
 }
 
 /// Begins a new reading of the Resource List.
-pub(in crate::store) fn begin_generation(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn begin_generation(sql: &Connection, set: SetId) -> Result<()> {
     let begin = "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1";
     update(sql, begin, [set])
 }
 
 /// How many undated entries were checked on a day, in days since 1970.
-pub(in crate::store) fn checks_on(sql: &Connection, set: SetId, day: i64) -> Result<u64> {
+pub(crate) fn checks_on(sql: &Connection, set: SetId, day: i64) -> Result<u64> {
     sql.prepare_cached(
         "SELECT CASE checks_on WHEN ?2 THEN checks ELSE 0 END FROM source_set WHERE id = ?1",
     )?
     .query_row(params![set, day], |row| Ok(row.get::<_, Count>(0)?.0))
 }
 
-pub(in crate::store) fn set_checks(
-    sql: &Connection,
-    set: SetId,
-    day: i64,
-    checks: u64,
-) -> Result<()> {
+pub(crate) fn set_checks(sql: &Connection, set: SetId, day: i64, checks: u64) -> Result<()> {
     let set_checks = "UPDATE source_set SET checks_on = ?2, checks = ?3 WHERE id = ?1";
     update(sql, set_checks, params![set, day, Count(checks)])
 }
 
 /// The last resource that the search for absent ones has passed in this reading.
-pub(in crate::store) fn absent_until(sql: &Connection, set: SetId) -> Result<ResourceId> {
+pub(crate) fn absent_until(sql: &Connection, set: SetId) -> Result<ResourceId> {
     get(
         sql,
         "SELECT absent_until FROM source_set WHERE id = ?1",
@@ -382,17 +361,13 @@ pub(in crate::store) fn absent_until(sql: &Connection, set: SetId) -> Result<Res
     )
 }
 
-pub(in crate::store) fn set_absent_until(
-    sql: &Connection,
-    set: SetId,
-    last: ResourceId,
-) -> Result<()> {
+pub(crate) fn set_absent_until(sql: &Connection, set: SetId, last: ResourceId) -> Result<()> {
     let set_absent_until = "UPDATE source_set SET absent_until = ?2 WHERE id = ?1";
     update(sql, set_absent_until, params![set, last])
 }
 
 /// Notes that a Resource List of the time `at` is being read.
-pub(in crate::store) fn set_reading(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
+pub(crate) fn set_reading(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
     sql.prepare_cached(
         "UPDATE source_set SET reading_at = ?2 WHERE id = ?1 AND reading_at IS NOT ?2",
     )?
@@ -401,7 +376,7 @@ pub(in crate::store) fn set_reading(sql: &Connection, set: SetId, at: SourceTime
 }
 
 /// Notes that a Resource List of the time `at` was read completely, with the filter if one is given.
-pub(in crate::store) fn set_listed(
+pub(crate) fn set_listed(
     sql: &Connection,
     set: SetId,
     at: SourceTime,
@@ -414,36 +389,32 @@ pub(in crate::store) fn set_listed(
     update(sql, set_listed, params![set, Column(&at), filter])
 }
 
-pub(in crate::store) fn record(sql: &Connection, set: SetId) -> Result<SetRecord> {
+pub(crate) fn record(sql: &Connection, set: SetId) -> Result<SetRecord> {
     sql.prepare_cached(&format!("SELECT {COLUMNS} FROM source_set WHERE id = ?1"))?
         .query_row([set], SetRecord::from_row)
 }
 
 /// Notes the filter with which documents are read from now on, also as that of the Resource List, unless one was read with another.
-pub(in crate::store) fn set_filter(sql: &Connection, set: SetId, filter: &str) -> Result<()> {
+pub(crate) fn set_filter(sql: &Connection, set: SetId, filter: &str) -> Result<()> {
     let set_filter = "UPDATE source_set SET read_filter = ?2,
              filter = CASE WHEN filter IS NULL OR list_at IS NULL THEN ?2 ELSE filter END WHERE id = ?1";
     update(sql, set_filter, params![set, filter])
 }
 
 /// Lowers the time up to which documents have been read to that of the newest Resource List.
-pub(in crate::store) fn read_again(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn read_again(sql: &Connection, set: SetId) -> Result<()> {
     let read_again = "UPDATE source_set SET read_until = COALESCE(list_at, 0) WHERE id = ?1";
     update(sql, read_again, params![set])
 }
 
-pub(in crate::store) fn set_read_until(
-    sql: &Connection,
-    set: SetId,
-    read_until: SourceTime,
-) -> Result<()> {
+pub(crate) fn set_read_until(sql: &Connection, set: SetId, read_until: SourceTime) -> Result<()> {
     let set_read_until = "UPDATE source_set SET read_until = ?2 WHERE id = ?1";
     update(sql, set_read_until, params![set, Column(&read_until)])
 }
 
 /// Ends each baseline of the set's Source of which no task is pending: tasks of one set's baseline may belong to another
 /// set that has named the same resource since.
-pub(in crate::store) fn end_finished_baselines(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn end_finished_baselines(sql: &Connection, set: SetId) -> Result<()> {
     let end_finished = "UPDATE source_set SET baseline = 'done'
          WHERE source = (SELECT source FROM source_set WHERE id = ?1) AND baseline = 'listed' AND NOT EXISTS (
              SELECT 1 FROM task WHERE set_id = source_set.id AND state = 'ready' AND origin IN ('resource-list', 'resource-dump'))";
@@ -451,13 +422,13 @@ pub(in crate::store) fn end_finished_baselines(sql: &Connection, set: SetId) -> 
 }
 
 /// Notes that two sets have resources in common.
-pub(in crate::store) fn set_sharing(sql: &Connection, one: SetId, other: SetId) -> Result<()> {
+pub(crate) fn set_sharing(sql: &Connection, one: SetId, other: SetId) -> Result<()> {
     let set_sharing = "UPDATE source_set SET shares = 1 WHERE id IN (?1, ?2) AND shares = 0";
     update(sql, set_sharing, [one, other])
 }
 
 /// The other sets of the Source that may have resources in common with this one.
-pub(in crate::store) fn sharing_with(sql: &Connection, set: SetId) -> Result<Vec<SetId>> {
+pub(crate) fn sharing_with(sql: &Connection, set: SetId) -> Result<Vec<SetId>> {
     sql.prepare_cached(&format!("{SHARING} ORDER BY other.id"))?
         .query_map([set], |row| row.get(0))?
         .collect()
@@ -469,14 +440,14 @@ pub(super) const SHARING: &str = "SELECT other.id FROM source_set AS own
     WHERE own.id = ?1 AND own.shares = 1 AND other.shares = 1";
 
 /// What the mirror has of a set.
-pub(in crate::store) struct Totals {
-    pub(in crate::store) resources: u64,
+pub(crate) struct Totals {
+    pub(crate) resources: u64,
     /// In bytes.
-    pub(in crate::store) bytes: u64,
-    pub(in crate::store) baseline: BaselineState,
+    pub(crate) bytes: u64,
+    pub(crate) baseline: BaselineState,
 }
 
-pub(in crate::store) fn totals(sql: &Connection, set: SetId) -> Result<Totals> {
+pub(crate) fn totals(sql: &Connection, set: SetId) -> Result<Totals> {
     sql.prepare_cached("SELECT resources, bytes, baseline FROM source_set WHERE id = ?1")?
         .query_row([set], |row| {
             Ok(Totals {
@@ -488,35 +459,30 @@ pub(in crate::store) fn totals(sql: &Connection, set: SetId) -> Result<Totals> {
 }
 
 /// Adds to the totals of a set.
-pub(in crate::store) fn add_totals(
-    sql: &Connection,
-    set: SetId,
-    resources: i64,
-    bytes: i64,
-) -> Result<()> {
+pub(crate) fn add_totals(sql: &Connection, set: SetId, resources: i64, bytes: i64) -> Result<()> {
     let add = "UPDATE source_set SET resources = resources + ?2, bytes = bytes + ?3 WHERE id = ?1";
     update(sql, add, params![set, resources, bytes])
 }
 
 /// The time of the newest Resource List of a set that was read completely.
-pub(in crate::store) fn list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
+pub(crate) fn list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
     let list_at = "SELECT list_at FROM source_set WHERE id = ?1";
     get(sql, list_at, set).map(|Column(at)| at)
 }
 
 /// As [`list_at`], or the time of the Resource List that is being read, or was read in part, if that is later.
-pub(in crate::store) fn newest_list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
+pub(crate) fn newest_list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
     let newest = "SELECT MAX(COALESCE(list_at, reading_at), COALESCE(reading_at, list_at)) FROM source_set WHERE id = ?1";
     get(sql, newest, set).map(|Column(at)| at)
 }
 
 /// Whether a set is followed.
-pub(in crate::store) fn is_followed(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn is_followed(sql: &Connection, set: SetId) -> Result<bool> {
     get(sql, "SELECT ended = 0 FROM source_set WHERE id = ?1", set)
 }
 
 /// As [`list_at`], of the set of a Capability List.
-pub(in crate::store) fn listed_at(
+pub(crate) fn listed_at(
     sql: &Connection,
     source: &str,
     capability_list: &Url,

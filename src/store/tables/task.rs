@@ -11,9 +11,9 @@
 //! mirror is not behind because of it, so its `since` does not count. The same holds for an update that the configuration does not
 //! select; of one that is served in a type that is not selected, `media_type` is that type, and `error_code` [`UNSELECTED_TYPE`].
 
-pub(in crate::store) mod queue;
-pub(in crate::store) mod report;
-pub(in crate::store) mod status;
+pub(crate) mod queue;
+pub(crate) mod report;
+pub(crate) mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
@@ -166,7 +166,7 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
 
 /// The state of a task. Some of the words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum TaskState {
+pub(crate) enum TaskState {
     /// To be executed when it is due.
     Ready,
     /// Given up for now: due with pauses that grow.
@@ -186,7 +186,7 @@ pub(in crate::store) enum TaskState {
 
 impl TaskState {
     /// Those that are executed when they are due, in this order.
-    pub(in crate::store) const QUEUED: [Self; 3] = [Self::Ready, Self::Failed, Self::Unavailable];
+    pub(crate) const QUEUED: [Self; 3] = [Self::Ready, Self::Failed, Self::Unavailable];
 
     fn code(self) -> &'static str {
         match self {
@@ -220,21 +220,21 @@ texts! {
 }
 
 /// A change that becomes the task of its resource.
-pub(in crate::store) struct NewTask<'a> {
-    pub(in crate::store) resource: ResourceId,
-    pub(in crate::store) source: &'a str,
-    pub(in crate::store) set: SetId,
-    pub(in crate::store) origin: Origin,
-    pub(in crate::store) change: &'a Change,
-    pub(in crate::store) state: TaskState,
-    pub(in crate::store) not_before: DateTime<Utc>,
-    pub(in crate::store) since: Option<SourceTime>,
+pub(crate) struct NewTask<'a> {
+    pub(crate) resource: ResourceId,
+    pub(crate) source: &'a str,
+    pub(crate) set: SetId,
+    pub(crate) origin: Origin,
+    pub(crate) change: &'a Change,
+    pub(crate) state: TaskState,
+    pub(crate) not_before: DateTime<Utc>,
+    pub(crate) since: Option<SourceTime>,
 }
 
 /// Makes a change the resource's task and returns `true`, unless the current task states the same and is not interrupted. One
 /// that was given up states the same also if a list names it with the time of the change, and the other way round: both are published
 /// again and again. Links that are stated no longer are dropped from a task that states the same.
-pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool> {
+pub(crate) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool> {
     let change = task.change;
     let content = ContentColumns::from(&change.content);
     let links = match change.kind {
@@ -308,7 +308,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
 pub const UNSELECTED_TYPE: &str = "unselected-type";
 
 /// Lets a task wait that the configuration does not select any more. One that is being executed is completed.
-pub(in crate::store) fn unselect(sql: &Connection, resource: ResourceId) -> Result<()> {
+pub(crate) fn unselect(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET state = 'rejected', error_code = NULL, error_message = NULL, given_up_since = NULL, refused_since = NULL
          WHERE resource_id = ?1 AND kind <> 'deleted' AND state IN ('ready', 'failed', 'unavailable')",
@@ -318,7 +318,7 @@ pub(in crate::store) fn unselect(sql: &Connection, resource: ResourceId) -> Resu
 }
 
 /// Makes an update ready that was not selected, and returns whether it was so. One that is served in another type stays.
-pub(in crate::store) fn select(sql: &Connection, resource: ResourceId) -> Result<bool> {
+pub(crate) fn select(sql: &Connection, resource: ResourceId) -> Result<bool> {
     let selected = sql
         .prepare_cached(
             "UPDATE task SET state = 'ready', attempts = 0
@@ -329,7 +329,7 @@ pub(in crate::store) fn select(sql: &Connection, resource: ResourceId) -> Result
 }
 
 /// Makes an update ready that was not selected, whatever type it was served in.
-pub(in crate::store) fn reselect(sql: &Connection, resource: ResourceId) -> Result<()> {
+pub(crate) fn reselect(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET state = 'ready', attempts = 0, error_code = NULL, media_type = CASE WHEN error_code IS NULL THEN media_type END
          WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected'",
@@ -339,7 +339,7 @@ pub(in crate::store) fn reselect(sql: &Connection, resource: ResourceId) -> Resu
 }
 
 /// Lets a task wait whose resource is served in a type that is not selected, unless a newer change has taken its place.
-pub(in crate::store) fn unselect_type(sql: &Connection, task: &Task, served: &str) -> Result<()> {
+pub(crate) fn unselect_type(sql: &Connection, task: &Task, served: &str) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL, refused_since = NULL
          WHERE resource_id = ?1 AND version = ?2",
@@ -349,16 +349,16 @@ pub(in crate::store) fn unselect_type(sql: &Connection, task: &Task, served: &st
 }
 
 /// An update that is not selected.
-pub(in crate::store) struct UnselectedTask {
-    pub(in crate::store) resource: ResourceId,
-    pub(in crate::store) origin: String,
-    pub(in crate::store) uri: ResourceUri,
-    pub(in crate::store) media_type: Option<String>,
-    pub(in crate::store) links: Vec<Link>,
+pub(crate) struct UnselectedTask {
+    pub(crate) resource: ResourceId,
+    pub(crate) origin: String,
+    pub(crate) uri: ResourceUri,
+    pub(crate) media_type: Option<String>,
+    pub(crate) links: Vec<Link>,
 }
 
 /// The updates of a set that are not selected, after one, in the order of their origins and resources.
-pub(in crate::store) fn unselected(
+pub(crate) fn unselected(
     sql: &Connection,
     set: SetId,
     (origin, resource): (&str, ResourceId),
@@ -387,7 +387,7 @@ pub(in crate::store) fn unselected(
 }
 
 /// Marks the undecided deletions of a set: the document that stated them was not ingested to its end.
-pub(in crate::store) fn interrupt_undecided(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn interrupt_undecided(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET state = 'interrupted' WHERE set_id = ?1 AND state = 'undecided'",
     )?
@@ -396,7 +396,7 @@ pub(in crate::store) fn interrupt_undecided(sql: &Connection, set: SetId) -> Res
 }
 
 /// Makes an interrupted deletion undecided again: a document states it anew.
-pub(in crate::store) fn resume_interrupted(sql: &Connection, resource: ResourceId) -> Result<()> {
+pub(crate) fn resume_interrupted(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET state = 'undecided' WHERE resource_id = ?1 AND state = 'interrupted'",
     )?
@@ -405,7 +405,7 @@ pub(in crate::store) fn resume_interrupted(sql: &Connection, resource: ResourceI
 }
 
 /// Makes a change the resource's task in place of any other. Links are those of the current task, or else of the resource.
-pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<()> {
+pub(crate) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<()> {
     let change = task.change;
     let content = ContentColumns::from(&change.content);
     sql.prepare_cached(
@@ -440,17 +440,14 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
 }
 
 /// The time from which the mirror is behind because of a resource's task, if it is known; `None` if there is no task.
-pub(in crate::store) fn since(
-    sql: &Connection,
-    resource: ResourceId,
-) -> Result<Option<Option<SourceTime>>> {
+pub(crate) fn since(sql: &Connection, resource: ResourceId) -> Result<Option<Option<SourceTime>>> {
     sql.prepare_cached("SELECT since FROM task WHERE resource_id = ?1")?
         .query_row([resource], |row| column(row, 0))
         .optional()
 }
 
 /// The resource of a task, and the set that has announced it.
-pub(in crate::store) fn announced_by(
+pub(crate) fn announced_by(
     sql: &Connection,
     resource: ResourceId,
 ) -> Result<Option<(ResourceUri, SetId)>> {
@@ -462,7 +459,7 @@ pub(in crate::store) fn announced_by(
 }
 
 /// If the task of a resource has taken the place of another one: from which time the mirror is behind because of both.
-pub(in crate::store) fn replaced_since(
+pub(crate) fn replaced_since(
     sql: &Connection,
     resource: ResourceId,
 ) -> Result<Option<Option<SourceTime>>> {
@@ -475,10 +472,7 @@ pub(in crate::store) fn replaced_since(
 }
 
 /// Whether the task of a resource was given up because the Source has answered that there is none.
-pub(in crate::store) fn is_given_up_as_absent(
-    sql: &Connection,
-    resource: ResourceId,
-) -> Result<bool> {
+pub(crate) fn is_given_up_as_absent(sql: &Connection, resource: ResourceId) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM task WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed', 'unavailable')
            AND error_code IN ('not-found', 'gone')",
@@ -487,7 +481,7 @@ pub(in crate::store) fn is_given_up_as_absent(
 }
 
 /// Makes a task ready, and replaces its `since`.
-pub(in crate::store) fn release(
+pub(crate) fn release(
     sql: &Connection,
     resource: ResourceId,
     since: Option<SourceTime>,
@@ -498,14 +492,14 @@ pub(in crate::store) fn release(
 }
 
 /// Records that a list contradicts what only a hub has stated.
-pub(in crate::store) fn set_contradicted(sql: &Connection, resource: ResourceId) -> Result<()> {
+pub(crate) fn set_contradicted(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached("UPDATE task SET contradicted = 1 WHERE resource_id = ?1")?
         .execute([resource])
         .map(drop)
 }
 
 /// Makes a task due now, under another origin, with its attempts counted anew.
-pub(in crate::store) fn expedite(
+pub(crate) fn expedite(
     sql: &Connection,
     resource: ResourceId,
     origin: Origin,
@@ -520,7 +514,7 @@ pub(in crate::store) fn expedite(
 }
 
 /// Lowers a task's `since` to the time of an older change that it stands for; `None`: unknown.
-pub(in crate::store) fn lower_since(
+pub(crate) fn lower_since(
     sql: &Connection,
     resource: ResourceId,
     since: Option<SourceTime>,
@@ -532,7 +526,7 @@ pub(in crate::store) fn lower_since(
 
 /// Which tasks of a set.
 #[derive(Clone, Copy)]
-pub(in crate::store) enum TasksOf {
+pub(crate) enum TasksOf {
     /// Those that the set announced.
     Set,
     /// Those that other sets announced, of resources that belong to this one.
@@ -540,7 +534,7 @@ pub(in crate::store) enum TasksOf {
 }
 
 /// Lowers `since` of at most `limit` tasks that have a later one, and returns of how many.
-pub(in crate::store) fn lower_all_since(
+pub(crate) fn lower_all_since(
     sql: &Connection,
     set: SetId,
     tasks: TasksOf,
@@ -562,10 +556,7 @@ pub(in crate::store) fn lower_all_since(
 }
 
 /// The oldest `since` of the set's tasks; the inner `None`: one is unknown.
-pub(in crate::store) fn oldest_since(
-    sql: &Connection,
-    set: SetId,
-) -> Result<Option<Option<SourceTime>>> {
+pub(crate) fn oldest_since(sql: &Connection, set: SetId) -> Result<Option<Option<SourceTime>>> {
     // NULL sorts first.
     sql.prepare_cached(
         "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since LIMIT 1",
@@ -575,7 +566,7 @@ pub(in crate::store) fn oldest_since(
 }
 
 /// As [`oldest_since`], of the tasks of `set` whose resources also belong to `shared_with`.
-pub(in crate::store) fn oldest_shared_since(
+pub(crate) fn oldest_shared_since(
     sql: &Connection,
     set: SetId,
     shared_with: SetId,
@@ -589,14 +580,14 @@ pub(in crate::store) fn oldest_shared_since(
     .optional()
 }
 
-pub(in crate::store) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
         .execute([resource])?;
     Ok(())
 }
 
 /// Deletes a task, unless a newer change has taken its place.
-pub(in crate::store) fn complete(sql: &Connection, task: &Task) -> Result<()> {
+pub(crate) fn complete(sql: &Connection, task: &Task) -> Result<()> {
     sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1 AND version = ?2")?
         .execute(params![task.resource, task.revision])?;
     Ok(())
@@ -638,7 +629,7 @@ pub struct TaskFailure {
 }
 
 /// Stores why a task failed and when it is due again, unless a newer change has taken its place.
-pub(in crate::store) fn fail(
+pub(crate) fn fail(
     sql: &Connection,
     task: &Task,
     failure: &TaskFailure,
@@ -682,7 +673,7 @@ pub(in crate::store) fn fail(
 
 /// At most `limit` resources with an update of a set that is given up and not due, or not selected, and of each whether its result is
 /// known: one that is not selected any more may be in progress.
-pub(in crate::store) fn updates_at_rest(
+pub(crate) fn updates_at_rest(
     sql: &Connection,
     set: SetId,
     now: DateTime<Utc>,
@@ -701,7 +692,7 @@ pub(in crate::store) fn updates_at_rest(
 }
 
 /// Hands at most `limit` updates that a set has announced to another set that is followed and has the resource; returns the resources.
-pub(in crate::store) fn hand_over_updates(
+pub(crate) fn hand_over_updates(
     sql: &Connection,
     from: SetId,
     limit: usize,
@@ -722,7 +713,7 @@ pub(in crate::store) fn hand_over_updates(
 
 /// At most `limit` deletions of a set that are not about to be executed, of resources that another set has, which is followed: the
 /// resource and that set.
-pub(in crate::store) fn shared_deletions(
+pub(crate) fn shared_deletions(
     sql: &Connection,
     set: SetId,
     limit: usize,
@@ -742,11 +733,7 @@ pub(in crate::store) fn shared_deletions(
 }
 
 /// Makes the deletions of a Source due that wait for its sets.
-pub(in crate::store) fn release_awaiting(
-    sql: &Connection,
-    source: &str,
-    now: DateTime<Utc>,
-) -> Result<()> {
+pub(crate) fn release_awaiting(sql: &Connection, source: &str, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET not_before = ?2 WHERE source = ?1 AND awaits_since IS NOT NULL AND state = 'ready'",
     )?
@@ -755,19 +742,19 @@ pub(in crate::store) fn release_awaiting(
 }
 
 /// Whether a task is still that of its resource.
-pub(in crate::store) fn is_current(sql: &Connection, task: &Task) -> Result<bool> {
+pub(crate) fn is_current(sql: &Connection, task: &Task) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND version = ?2")?
         .exists(params![task.resource, task.revision])
 }
 
 /// Whether a resource has a task.
-pub(in crate::store) fn exists(sql: &Connection, resource: ResourceId) -> Result<bool> {
+pub(crate) fn exists(sql: &Connection, resource: ResourceId) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1")?
         .exists([resource])
 }
 
 /// Whether a resource has a task that was given up and is not due: it is not in progress.
-pub(in crate::store) fn is_at_rest(
+pub(crate) fn is_at_rest(
     sql: &Connection,
     resource: ResourceId,
     now: DateTime<Utc>,
@@ -779,7 +766,7 @@ pub(in crate::store) fn is_at_rest(
 }
 
 /// Whether a resource has an update that is not selected.
-pub(in crate::store) fn is_unselected(sql: &Connection, resource: ResourceId) -> Result<bool> {
+pub(crate) fn is_unselected(sql: &Connection, resource: ResourceId) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM task WHERE resource_id = ?1 AND state = 'rejected' AND kind <> 'deleted'",
     )?
@@ -788,7 +775,7 @@ pub(in crate::store) fn is_unselected(sql: &Connection, resource: ResourceId) ->
 
 /// Makes the failed tasks of a set ready, for one more try each, and returns their number. `but_since`: those that have failed since
 /// then stay failed.
-pub(in crate::store) fn retry_failed(
+pub(crate) fn retry_failed(
     sql: &Connection,
     set: SetId,
     now: DateTime<Utc>,
@@ -803,7 +790,7 @@ pub(in crate::store) fn retry_failed(
 }
 
 /// The tasks of a Source's followed sets that were given up, also those that are being tried again: their resources.
-pub(in crate::store) fn given_up(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
+pub(crate) fn given_up(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
         "SELECT resource_id FROM task INDEXED BY task_given_up
          WHERE source = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed', 'unavailable')
@@ -815,7 +802,7 @@ pub(in crate::store) fn given_up(sql: &Connection, source: &str) -> Result<Vec<R
 
 /// Makes a task due now if it was given up, and is not being decided; returns whether it was. One that is unavailable stays so until
 /// the Source serves it.
-pub(in crate::store) fn retry_given_up(
+pub(crate) fn retry_given_up(
     sql: &Connection,
     resource: ResourceId,
     now: DateTime<Utc>,
@@ -831,7 +818,7 @@ pub(in crate::store) fn retry_given_up(
 }
 
 /// Makes a task due again that is delayed or failed, unless a newer change has taken its place.
-pub(in crate::store) fn make_due(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
+pub(crate) fn make_due(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET state = 'ready', attempts = 0, not_before = ?3
          WHERE resource_id = ?1 AND version = ?2 AND state IN ('ready', 'failed', 'unavailable')",
@@ -841,7 +828,7 @@ pub(in crate::store) fn make_due(sql: &Connection, task: &Task, now: DateTime<Ut
 }
 
 /// Subtracts `setback` from the times at which delayed tasks are due; those that are then after `latest` are due now.
-pub(in crate::store) fn shift_due_times(
+pub(crate) fn shift_due_times(
     sql: &Connection,
     source: &str,
     now: DateTime<Utc>,
@@ -863,7 +850,7 @@ pub(in crate::store) fn shift_due_times(
 
 /// The deletions of a Source's followed sets that are held back, those that [`report::held_back`] names: their resources. `through`:
 /// only those that were held back up to that number.
-pub(in crate::store) fn held_back(
+pub(crate) fn held_back(
     sql: &Connection,
     source: &str,
     through: Option<u64>,
@@ -878,7 +865,7 @@ pub(in crate::store) fn held_back(
 }
 
 /// The rejected deletions of a Source's followed sets: their resources.
-pub(in crate::store) fn rejected(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
+pub(crate) fn rejected(sql: &Connection, source: &str) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
         "SELECT resource_id FROM task INDEXED BY task_rejected
          WHERE source = ?1 AND state = 'rejected' AND kind = 'deleted'
@@ -889,7 +876,7 @@ pub(in crate::store) fn rejected(sql: &Connection, source: &str) -> Result<Vec<R
 }
 
 /// Releases or rejects a deletion if it is held back, up to that number; returns whether it was.
-pub(in crate::store) fn decide_held_back(
+pub(crate) fn decide_held_back(
     sql: &Connection,
     resource: ResourceId,
     through: u64,
@@ -904,11 +891,7 @@ pub(in crate::store) fn decide_held_back(
 }
 
 /// Has a deletion held back again that was rejected, with that number; returns whether it was rejected.
-pub(in crate::store) fn hold_rejected(
-    sql: &Connection,
-    resource: ResourceId,
-    hold: u64,
-) -> Result<bool> {
+pub(crate) fn hold_rejected(sql: &Connection, resource: ResourceId, hold: u64) -> Result<bool> {
     let changed = sql
         .prepare_cached(
             "UPDATE task SET state = 'held', hold = ?2 WHERE resource_id = ?1 AND state = 'rejected' AND kind = 'deleted'",
@@ -918,13 +901,13 @@ pub(in crate::store) fn hold_rejected(
 }
 
 /// Whether a set has deletions that are not decided yet.
-pub(in crate::store) fn has_undecided(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn has_undecided(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM task WHERE set_id = ?1 AND state = 'undecided'")?
         .exists([set])
 }
 
 /// Whether the set has undecided deletions that only a hub states.
-pub(in crate::store) fn has_unconfirmed_deletions(sql: &Connection, set: SetId) -> Result<bool> {
+pub(crate) fn has_unconfirmed_deletions(sql: &Connection, set: SetId) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM task WHERE set_id = ?1 AND kind = 'deleted' AND unconfirmed = 1 AND state = 'undecided'",
     )?
@@ -933,11 +916,7 @@ pub(in crate::store) fn has_unconfirmed_deletions(sql: &Connection, set: SetId) 
 
 /// How many deletions of files that the mirror has are held back or not decided yet. Those that count as deletions
 /// since a time are left out.
-pub(in crate::store) fn count_unreleased(
-    sql: &Connection,
-    set: SetId,
-    since: DateTime<Utc>,
-) -> Result<u64> {
+pub(crate) fn count_unreleased(sql: &Connection, set: SetId, since: DateTime<Utc>) -> Result<u64> {
     sql.prepare_cached(
         "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id
          WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('undecided', 'held')
@@ -948,7 +927,7 @@ pub(in crate::store) fn count_unreleased(
 }
 
 /// Releases the undecided deletions of a set.
-pub(in crate::store) fn release_undecided(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn release_undecided(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached("UPDATE task SET state = 'ready' WHERE set_id = ?1 AND state = 'undecided'")?
         .execute([set])
         .map(drop)
@@ -956,7 +935,7 @@ pub(in crate::store) fn release_undecided(sql: &Connection, set: SetId) -> Resul
 
 /// Holds the undecided deletions of a set back, and returns how many they are. Those that were held back before keep their number, the
 /// others get that one.
-pub(in crate::store) fn hold_undecided(sql: &Connection, set: SetId, hold: u64) -> Result<usize> {
+pub(crate) fn hold_undecided(sql: &Connection, set: SetId, hold: u64) -> Result<usize> {
     sql.prepare_cached(
         "UPDATE task SET state = 'held', hold = COALESCE(hold, ?2) WHERE set_id = ?1 AND state = 'undecided'",
     )?

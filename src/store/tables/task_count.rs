@@ -8,32 +8,32 @@ use crate::store::ids::SetId;
 
 /// How many tasks of a set are in each state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::store) struct TaskCounts {
+pub(crate) struct TaskCounts {
     /// To be executed.
-    pub(in crate::store) ready: u64,
+    pub(crate) ready: u64,
     /// Of these, those that a list announced, of resources that the mirror has, and that state nothing about the content.
-    pub(in crate::store) checks: u64,
+    pub(crate) checks: u64,
     /// Given up for now.
-    pub(in crate::store) failed: u64,
+    pub(crate) failed: u64,
     /// Refused or lacked by the Source for a week.
-    pub(in crate::store) unavailable: u64,
+    pub(crate) unavailable: u64,
     /// Deletions that wait for approval.
-    pub(in crate::store) held_back: u64,
+    pub(crate) held_back: u64,
     /// Deletions whose document has not ended, or was interrupted.
-    pub(in crate::store) undecided: u64,
+    pub(crate) undecided: u64,
     /// Deletions that a person has rejected.
-    pub(in crate::store) rejected: u64,
+    pub(crate) rejected: u64,
 }
 
 /// Begins to count the tasks of a set, unless they are counted already. A trigger that did so would have SQLite look for references
 /// to the set in whole tables.
-pub(in crate::store) fn begin(sql: &Connection, set: SetId) -> Result<()> {
+pub(crate) fn begin(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached("INSERT OR IGNORE INTO task_count (set_id) VALUES (?1)")?
         .execute([set])
         .map(drop)
 }
 
-pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<TaskCounts> {
+pub(crate) fn of_set(sql: &Connection, set: SetId) -> Result<TaskCounts> {
     let counts = sql
         .prepare_cached(
             "SELECT ready, checks, failed, held, undecided, rejected, unavailable FROM task_count WHERE set_id = ?1",
@@ -55,7 +55,7 @@ pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<TaskCount
 }
 
 /// How many tasks of a Source are ready.
-pub(in crate::store) fn ready_of_source(sql: &Connection, source: &str) -> Result<u64> {
+pub(crate) fn ready_of_source(sql: &Connection, source: &str) -> Result<u64> {
     sql.prepare_cached(
         "SELECT COALESCE(SUM(task_count.ready), 0) FROM source_set JOIN task_count ON task_count.set_id = source_set.id
          WHERE source_set.source = ?1",
@@ -64,7 +64,7 @@ pub(in crate::store) fn ready_of_source(sql: &Connection, source: &str) -> Resul
 }
 
 /// How many deletions of the followed sets of a Source are held back.
-pub(in crate::store) fn held_back_of_source(sql: &Connection, source: &str) -> Result<u64> {
+pub(crate) fn held_back_of_source(sql: &Connection, source: &str) -> Result<u64> {
     sql.prepare_cached(
         "SELECT COALESCE(SUM(task_count.held), 0) FROM source_set JOIN task_count ON task_count.set_id = source_set.id
          WHERE source_set.source = ?1 AND source_set.ended = 0",
@@ -74,15 +74,15 @@ pub(in crate::store) fn held_back_of_source(sql: &Connection, source: &str) -> R
 
 /// How many tasks of a set are in that state and have that error.
 #[derive(Clone, Debug)]
-pub(in crate::store) struct ErrorCount {
-    pub(in crate::store) state: TaskState,
+pub(crate) struct ErrorCount {
+    pub(crate) state: TaskState,
     /// The code of the error.
-    pub(in crate::store) code: String,
-    pub(in crate::store) tasks: u64,
+    pub(crate) code: String,
+    pub(crate) tasks: u64,
 }
 
 /// The errors of a set's tasks. Their number is that of the codes, and does not grow with the tasks.
-pub(in crate::store) fn errors_of_set(sql: &Connection, set: SetId) -> Result<Vec<ErrorCount>> {
+pub(crate) fn errors_of_set(sql: &Connection, set: SetId) -> Result<Vec<ErrorCount>> {
     sql.prepare_cached(
         "SELECT state, code, tasks FROM task_error_count WHERE set_id = ?1 AND tasks > 0",
     )?

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result};
 
 use super::values::Micros;
 
-pub(in crate::store) fn seen_at(sql: &Connection) -> Result<Option<DateTime<Utc>>> {
+pub(crate) fn seen_at(sql: &Connection) -> Result<Option<DateTime<Utc>>> {
     let seen_at = sql
         .prepare_cached("SELECT seen_at FROM uptime")?
         .query_row([], |row| row.get::<_, Micros>(0))
@@ -13,7 +13,7 @@ pub(in crate::store) fn seen_at(sql: &Connection) -> Result<Option<DateTime<Utc>
     Ok(seen_at.map(DateTime::from))
 }
 
-pub(in crate::store) fn set_seen_at(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
+pub(crate) fn set_seen_at(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "INSERT INTO uptime (id, seen_at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET seen_at = ?1",
     )?

@@ -28,7 +28,7 @@ use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
 #[error("{0} can't be read")]
 struct InvalidValue(&'static str);
 
-pub(in crate::store) fn invalid(what: &'static str) -> FromSqlError {
+pub(crate) fn invalid(what: &'static str) -> FromSqlError {
     FromSqlError::other(InvalidValue(what))
 }
 
@@ -51,13 +51,13 @@ macro_rules! integers {
 integers!(SetId, ChannelId, PartId, ResourceId);
 
 /// How a column has the values of a type.
-pub(in crate::store) trait ColumnValue: Sized {
+pub(crate) trait ColumnValue: Sized {
     fn to_column(&self) -> ToSqlOutput<'_>;
     fn from_column(value: ValueRef<'_>) -> FromSqlResult<Self>;
 }
 
 /// A value that is stored in a column: `Column(&value)`. [`column()`] reads it.
-pub(in crate::store) struct Column<T>(pub(in crate::store) T);
+pub(crate) struct Column<T>(pub(crate) T);
 
 impl<T: ColumnValue> ToSql for Column<&T> {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
@@ -72,7 +72,7 @@ impl<T: ColumnValue> FromSql for Column<T> {
 }
 
 /// The value that a column of a row holds.
-pub(in crate::store) fn column<T: ColumnValue>(row: &Row<'_>, index: impl RowIndex) -> Result<T> {
+pub(crate) fn column<T: ColumnValue>(row: &Row<'_>, index: impl RowIndex) -> Result<T> {
     row.get(index).map(|Column(value)| value)
 }
 
@@ -103,7 +103,7 @@ impl ColumnValue for SourceTime {
 
 /// A time of our clock, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::store) struct Micros(pub(in crate::store) DateTime<Utc>);
+pub(crate) struct Micros(pub(crate) DateTime<Utc>);
 
 impl From<Micros> for DateTime<Utc> {
     fn from(micros: Micros) -> Self {
@@ -125,11 +125,11 @@ impl FromSql for Micros {
 
 /// A number of bytes or rows. SQLite has signed integers only: what is beyond them is stored as the greatest one.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct Count(pub(in crate::store) u64);
+pub(crate) struct Count(pub(crate) u64);
 
 impl Count {
     /// The limit of a query.
-    pub(in crate::store) fn of_rows(rows: usize) -> Self {
+    pub(crate) fn of_rows(rows: usize) -> Self {
         Self(rows as u64)
     }
 }
@@ -172,7 +172,7 @@ macro_rules! texts {
         }
     )*};
 }
-pub(in crate::store) use texts;
+pub(crate) use texts;
 
 texts! {
     Capability: Self::as_str, |text| Self::parse(text, &mut Oddities::default()), "a capability";
@@ -211,7 +211,7 @@ impl FromSql for RequestedIntent {
 }
 
 /// Digests as a `hash` attribute has them.
-pub(in crate::store) struct DigestList<T>(pub(in crate::store) T);
+pub(crate) struct DigestList<T>(pub(crate) T);
 
 impl<T: AsRef<[Digest]>> ToSql for DigestList<T> {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
@@ -231,7 +231,7 @@ impl FromSql for DigestList<Vec<Digest>> {
 
 /// Digests in half the bytes of a [`DigestList`]: for each one a byte for the algorithm, and its own. None at all are an empty
 /// text. For `resource`, which has a row for each of millions; the queries of other tables compare the text.
-pub(in crate::store) struct PackedDigests<'a>(pub(in crate::store) &'a [Digest]);
+pub(crate) struct PackedDigests<'a>(pub(crate) &'a [Digest]);
 
 /// The byte of each algorithm. Databases have them: they never change.
 const ALGORITHMS: [(u8, Algorithm); 5] = [
@@ -269,7 +269,7 @@ fn unpacked(mut bytes: &[u8]) -> Option<Vec<Digest>> {
 }
 
 /// Digests as a `hash` attribute has them, from a column of either form.
-pub(in crate::store) struct HashAttribute(pub(in crate::store) String);
+pub(crate) struct HashAttribute(pub(crate) String);
 
 impl FromSql for HashAttribute {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -287,10 +287,10 @@ fn digests(hash_attribute: &str) -> Vec<Digest> {
 }
 
 /// A [`ContentInfo`] as the columns `length`, `media_type` and `hashes` have it.
-pub(in crate::store) struct ContentColumns<'a> {
-    pub(in crate::store) length: Option<Count>,
-    pub(in crate::store) media_type: Option<&'a str>,
-    pub(in crate::store) hashes: DigestList<&'a [Digest]>,
+pub(crate) struct ContentColumns<'a> {
+    pub(crate) length: Option<Count>,
+    pub(crate) media_type: Option<&'a str>,
+    pub(crate) hashes: DigestList<&'a [Digest]>,
 }
 
 impl<'a> From<&'a ContentInfo> for ContentColumns<'a> {
@@ -304,12 +304,12 @@ impl<'a> From<&'a ContentInfo> for ContentColumns<'a> {
 }
 
 /// What the columns `length`, `media_type` and `hashes` of a row state.
-pub(in crate::store) fn content_info(row: &Row<'_>) -> Result<ContentInfo> {
+pub(crate) fn content_info(row: &Row<'_>) -> Result<ContentInfo> {
     content_info_of(row, ["length", "media_type", "hashes"])
 }
 
 /// The same of these columns.
-pub(in crate::store) fn content_info_of(
+pub(crate) fn content_info_of(
     row: &Row<'_>,
     [length, media_type, hashes]: [impl RowIndex; 3],
 ) -> Result<ContentInfo> {
@@ -323,7 +323,7 @@ pub(in crate::store) fn content_info_of(
 }
 
 /// URIs of hubs with spaces between them, which none of them can contain.
-pub(in crate::store) struct HubList<T>(pub(in crate::store) T);
+pub(crate) struct HubList<T>(pub(crate) T);
 
 impl<T: AsRef<[HubUri]>> ToSql for HubList<T> {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
@@ -341,7 +341,7 @@ impl FromSql for HubList<Vec<HubUri>> {
 }
 
 /// Related resources (section 14) as JSON; NULL where there are none.
-pub(in crate::store) struct LinkList<T>(pub(in crate::store) T);
+pub(crate) struct LinkList<T>(pub(crate) T);
 
 const LINKS: &str = "the links of a resource";
 

@@ -21,7 +21,7 @@ use super::values::{
 use crate::store::ids::{ResourceId, SetId};
 
 /// How many announced versions of one resource wait.
-pub(in crate::store) const MAX_WAITING: usize = 1000;
+pub(crate) const MAX_WAITING: usize = 1000;
 /// The code of a version that the Source has replaced before it was fetched, and that is nowhere else.
 pub const VERSION_MISSED: &str = "version-missed";
 /// The code of a version that is stored, and of which the Source has served other bytes. The error of the mirror has the same.
@@ -122,22 +122,22 @@ impl VersionTask {
 }
 
 /// A version that is announced, or named by a TimeMap, or a TimeMap.
-pub(in crate::store) struct NewVersion<'a> {
-    pub(in crate::store) resource: ResourceId,
-    pub(in crate::store) source: &'a str,
-    pub(in crate::store) at: SourceTime,
-    pub(in crate::store) kind: VersionKind,
-    pub(in crate::store) content: &'a ContentInfo,
-    pub(in crate::store) encoding: Option<&'a str>,
-    pub(in crate::store) links: &'a [Link],
+pub(crate) struct NewVersion<'a> {
+    pub(crate) resource: ResourceId,
+    pub(crate) source: &'a str,
+    pub(crate) at: SourceTime,
+    pub(crate) kind: VersionKind,
+    pub(crate) content: &'a ContentInfo,
+    pub(crate) encoding: Option<&'a str>,
+    pub(crate) links: &'a [Link],
     /// Whether it waits for the resource's own task.
-    pub(in crate::store) waits: bool,
-    pub(in crate::store) now: DateTime<Utc>,
+    pub(crate) waits: bool,
+    pub(crate) now: DateTime<Utc>,
 }
 
 impl<'a> NewVersion<'a> {
     /// The reading of a TimeMap.
-    pub(in crate::store) fn time_map(
+    pub(crate) fn time_map(
         resource: ResourceId,
         source: &'a str,
         links: &'a [Link],
@@ -163,28 +163,20 @@ impl<'a> NewVersion<'a> {
 }
 
 /// Whether a version is stored.
-pub(in crate::store) fn is_stored(
-    sql: &Connection,
-    resource: ResourceId,
-    at: SourceTime,
-) -> Result<bool> {
+pub(crate) fn is_stored(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM version WHERE resource_id = ?1 AND at = ?2")?
         .exists(params![resource, Column(&at)])
 }
 
 /// Whether a version is to be stored, or was given up.
-pub(in crate::store) fn is_known(
-    sql: &Connection,
-    resource: ResourceId,
-    at: SourceTime,
-) -> Result<bool> {
+pub(crate) fn is_known(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM version_task WHERE resource_id = ?1 AND at = ?2")?
         .exists(params![resource, Column(&at)])
 }
 
 /// What became of a version that is to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum PutVersion {
+pub(crate) enum PutVersion {
     /// Something is to be done.
     Put,
     /// It is stored, or the same is to be stored already.
@@ -194,7 +186,7 @@ pub(in crate::store) enum PutVersion {
 }
 
 /// Has a version stored, unless it is stored, or the same is to be stored already, or too many are: then that is reported.
-pub(in crate::store) fn put(sql: &Connection, version: &NewVersion<'_>) -> Result<PutVersion> {
+pub(crate) fn put(sql: &Connection, version: &NewVersion<'_>) -> Result<PutVersion> {
     if is_stored(sql, version.resource, version.at)? {
         return Ok(PutVersion::Known);
     }
@@ -293,7 +285,7 @@ fn is_pending(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<
 
 /// The time of the version that a TimeMap names, whose times are whole seconds: of one that was announced within that second, or the
 /// same.
-pub(in crate::store) fn time_in_second(
+pub(crate) fn time_in_second(
     sql: &Connection,
     resource: ResourceId,
     at: SourceTime,
@@ -328,7 +320,7 @@ fn announced(sql: &Connection, resource: ResourceId) -> Result<usize> {
 }
 
 /// Records that a version is nowhere any more, unless it is stored or waits to be.
-pub(in crate::store) fn put_missed(
+pub(crate) fn put_missed(
     sql: &Connection,
     resource: ResourceId,
     source: &str,
@@ -349,7 +341,7 @@ pub(in crate::store) fn put_missed(
 }
 
 /// Records that the Source has served other bytes than those of a stored version.
-pub(in crate::store) fn put_conflict(
+pub(crate) fn put_conflict(
     sql: &Connection,
     resource: ResourceId,
     source: &str,
@@ -366,10 +358,7 @@ pub(in crate::store) fn put_conflict(
 }
 
 /// The time of the version that a pending update of a resource announces, if that is the only place of it.
-pub(in crate::store) fn pending_time(
-    sql: &Connection,
-    resource: ResourceId,
-) -> Result<Option<SourceTime>> {
+pub(crate) fn pending_time(sql: &Connection, resource: ResourceId) -> Result<Option<SourceTime>> {
     let found: Option<Option<SourceTime>> = sql
         .prepare_cached(
             "SELECT COALESCE(lastmod, changed_at) FROM task WHERE resource_id = ?1 AND kind <> 'deleted' AND unconfirmed = 0
@@ -381,7 +370,7 @@ pub(in crate::store) fn pending_time(
 }
 
 /// Lets the versions of a resource be fetched that wait for its task; not that of `except`. Returns whether there are any.
-pub(in crate::store) fn release(
+pub(crate) fn release(
     sql: &Connection,
     resource: ResourceId,
     except: Option<SourceTime>,
@@ -395,11 +384,7 @@ pub(in crate::store) fn release(
 }
 
 /// The versions of a resource that wait for its task are not wanted, as the resource is not. `served`: its type.
-pub(in crate::store) fn unselect_waiting(
-    sql: &Connection,
-    resource: ResourceId,
-    served: &str,
-) -> Result<()> {
+pub(crate) fn unselect_waiting(sql: &Connection, resource: ResourceId, served: &str) -> Result<()> {
     sql.prepare_cached(
         "UPDATE version_task SET state = 'unwanted', error_code = NULL, error_message = ?2
          WHERE resource_id = ?1 AND state = 'waiting'",
@@ -409,7 +394,7 @@ pub(in crate::store) fn unselect_waiting(
 }
 
 /// Records that a version is not wanted: it is served in that type, which is not selected.
-pub(in crate::store) fn unselect(
+pub(crate) fn unselect(
     sql: &Connection,
     resource: ResourceId,
     at: SourceTime,
@@ -424,7 +409,7 @@ pub(in crate::store) fn unselect(
 }
 
 /// The types in which the versions of a Source are served that are not wanted.
-pub(in crate::store) fn unwanted_types(sql: &Connection, source: &str) -> Result<Vec<String>> {
+pub(crate) fn unwanted_types(sql: &Connection, source: &str) -> Result<Vec<String>> {
     sql.prepare_cached(
         "SELECT DISTINCT error_message FROM version_task WHERE source = ?1 AND state = 'unwanted' AND error_message IS NOT NULL",
     )?
@@ -433,7 +418,7 @@ pub(in crate::store) fn unwanted_types(sql: &Connection, source: &str) -> Result
 }
 
 /// Has the versions of a Source fetched that were not wanted because of that type.
-pub(in crate::store) fn reselect(
+pub(crate) fn reselect(
     sql: &Connection,
     source: &str,
     served: &str,
@@ -448,11 +433,7 @@ pub(in crate::store) fn reselect(
 }
 
 /// Whether versions of a Source wait for tasks that are no more, or for a time that only a clock has shown that was set back.
-pub(in crate::store) fn any_overdue(
-    sql: &Connection,
-    source: &str,
-    now: DateTime<Utc>,
-) -> Result<bool> {
+pub(crate) fn any_overdue(sql: &Connection, source: &str, now: DateTime<Utc>) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM version_task WHERE source = ?1 AND state = 'waiting'
                AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = version_task.resource_id AND task.state = 'ready'))
@@ -462,11 +443,7 @@ pub(in crate::store) fn any_overdue(
 }
 
 /// Lets the versions of a Source be fetched for which [`any_overdue`] holds.
-pub(in crate::store) fn release_overdue(
-    sql: &Connection,
-    source: &str,
-    now: DateTime<Utc>,
-) -> Result<()> {
+pub(crate) fn release_overdue(sql: &Connection, source: &str, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE version_task SET state = 'ready' WHERE source = ?1 AND state = 'waiting'
            AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = version_task.resource_id AND task.state = 'ready')",
@@ -480,7 +457,7 @@ pub(in crate::store) fn release_overdue(
 }
 
 /// Tries again now what has failed of a Source; returns how many. What is nowhere stays, and what is stored otherwise.
-pub(in crate::store) fn retry(sql: &Connection, source: &str, now: DateTime<Utc>) -> Result<usize> {
+pub(crate) fn retry(sql: &Connection, source: &str, now: DateTime<Utc>) -> Result<usize> {
     sql.prepare_cached(
         "UPDATE version_task SET state = 'ready', attempts = 0, not_before = ?2
          WHERE source = ?1 AND state IN ('ready', 'failed') AND error_code NOT IN (?3, ?4)",
@@ -489,11 +466,7 @@ pub(in crate::store) fn retry(sql: &Connection, source: &str, now: DateTime<Utc>
 }
 
 /// Records that a version is stored.
-pub(in crate::store) fn set_stored(
-    sql: &Connection,
-    resource: ResourceId,
-    at: SourceTime,
-) -> Result<()> {
+pub(crate) fn set_stored(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<()> {
     // Its resource may have been forgotten meanwhile.
     sql.prepare_cached(
         "INSERT OR IGNORE INTO version (resource_id, at) SELECT id, ?2 FROM resource WHERE id = ?1",
@@ -503,11 +476,7 @@ pub(in crate::store) fn set_stored(
 }
 
 /// Deletes what is to be done.
-pub(in crate::store) fn delete(
-    sql: &Connection,
-    resource: ResourceId,
-    at: SourceTime,
-) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<()> {
     sql.prepare_cached("DELETE FROM version_task WHERE resource_id = ?1 AND at = ?2")?
         .execute(params![resource, Column(&at)])
         .map(drop)
@@ -526,7 +495,7 @@ pub struct VersionFailure {
     pub counts: bool,
 }
 
-pub(in crate::store) fn fail(
+pub(crate) fn fail(
     sql: &Connection,
     task: &VersionTask,
     failure: &VersionFailure,
@@ -553,7 +522,7 @@ pub(in crate::store) fn fail(
 }
 
 /// What is due of a Source, the longest due first.
-pub(in crate::store) fn due(
+pub(crate) fn due(
     sql: &Connection,
     source: &str,
     now: DateTime<Utc>,
@@ -580,7 +549,7 @@ pub(in crate::store) fn due(
 }
 
 /// When the first of what is ready is, or was, due. `after`: of what is due later than that.
-pub(in crate::store) fn next_due(
+pub(crate) fn next_due(
     sql: &Connection,
     source: &str,
     after: Option<DateTime<Utc>>,
@@ -601,7 +570,7 @@ pub(in crate::store) fn next_due(
 }
 
 /// The greatest time of a stored version of a resource that is before `at`.
-pub(in crate::store) fn stored_before(
+pub(crate) fn stored_before(
     sql: &Connection,
     resource: ResourceId,
     at: SourceTime,
@@ -624,10 +593,7 @@ pub struct WaitingVersion {
 }
 
 /// What is to be stored of a resource, by time.
-pub(in crate::store) fn waiting(
-    sql: &Connection,
-    resource: ResourceId,
-) -> Result<Vec<WaitingVersion>> {
+pub(crate) fn waiting(sql: &Connection, resource: ResourceId) -> Result<Vec<WaitingVersion>> {
     sql.prepare_cached(
         "SELECT at, state, error_code, error_message, not_before FROM version_task
          WHERE resource_id = ?1 AND state <> 'unwanted' ORDER BY at",
@@ -656,7 +622,7 @@ pub struct VersionCounts {
     pub failed: u64,
 }
 
-pub(in crate::store) fn counts(sql: &Connection, source: &str) -> Result<VersionCounts> {
+pub(crate) fn counts(sql: &Connection, source: &str) -> Result<VersionCounts> {
     sql.prepare_cached(
         "SELECT COUNT(*) FILTER (WHERE state IN ('waiting', 'ready')), COUNT(*) FILTER (WHERE state = 'failed') FROM version_task WHERE source = ?1",
     )?
@@ -669,7 +635,7 @@ pub(in crate::store) fn counts(sql: &Connection, source: &str) -> Result<Version
 }
 
 /// The last error of what was given up of a Source: code, message and when.
-pub(in crate::store) fn last_failure(
+pub(crate) fn last_failure(
     sql: &Connection,
     source: &str,
 ) -> Result<Option<(String, String, DateTime<Utc>)>> {
@@ -696,7 +662,7 @@ pub struct VersionedResource {
     pub links: Vec<Link>,
 }
 
-pub(in crate::store) fn resource(
+pub(crate) fn resource(
     sql: &Connection,
     source: &str,
     uri: &ResourceUri,

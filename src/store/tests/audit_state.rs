@@ -84,12 +84,13 @@ async fn paths_are_those_of_the_database() {
     let published = world.due().await.into_iter().map(|task| {
         let is_moved = task.uri == uri("b");
         let publication = publication(task, "x");
-        TaskResult::Published(match is_moved {
-            true => Publication {
+        TaskResult::Published(if is_moved {
+            Publication {
                 path: "example.org/elsewhere".to_owned(),
                 ..publication
-            },
-            false => publication,
+            }
+        } else {
+            publication
         })
     });
     world.complete(published.collect()).await;

@@ -63,9 +63,10 @@ async fn set_that_ends_leaves_nothing_but_its_files() {
     assert_eq!(world.rows("source_set", "baseline <> 'missing'").await, 0);
     // What is executed still is published, or goes once it is given up.
     for task in pending {
-        let result = match task.uri.as_str().ends_with("pending") {
-            true => published(task, "1"),
-            false => failed(task, None),
+        let result = if task.uri.as_str().ends_with("pending") {
+            published(task, "1")
+        } else {
+            failed(task, None)
         };
         world.complete(vec![result]).await;
     }

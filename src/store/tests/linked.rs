@@ -89,9 +89,10 @@ async fn resource_that_is_listed_too_is_requested_once_and_stays() {
         let world = World::new().await;
         let owner = || with_linked(created("b", -1), vec![alternate("x", Some("1"))]);
         let own = || with_content(created("x", -1), "1");
-        let both = match listed_first {
-            true => vec![own(), owner()],
-            false => vec![owner(), own()],
+        let both = if listed_first {
+            vec![own(), owner()]
+        } else {
+            vec![owner(), own()]
         };
         world.list(world.set, 10, both).await;
         assert_eq!(world.due_names().await, ["created b", "created x"]);
@@ -213,9 +214,12 @@ async fn many_links_that_vanish_at_once_are_held_back() {
     let world = World::new().await;
     let names: Vec<String> = (0..120).map(|n| format!("r{n}")).collect();
     let list = |is_linking: bool| {
-        let entries = names.iter().map(|name| match is_linking {
-            true => linking(created(name, -1), &[&format!("{name}.pdf")]),
-            false => created(name, -1),
+        let entries = names.iter().map(|name| {
+            if is_linking {
+                linking(created(name, -1), &[&format!("{name}.pdf")])
+            } else {
+                created(name, -1)
+            }
         });
         entries.collect::<Vec<_>>()
     };

@@ -421,20 +421,22 @@ async fn resource_is_absent_although_an_undated_update_of_it_has_failed() {
             code: "timeout",
             ..failure_of(None)
         };
-        let result = match is_answered {
-            true => failed_as_absent(task),
-            false => TaskResult::Failed {
+        let result = if is_answered {
+            failed_as_absent(task)
+        } else {
+            TaskResult::Failed {
                 task,
                 failure: timed_out,
-            },
+            }
         };
         world.complete(vec![result]).await;
         let retry = world.store.retry_failed(world.set, SOURCE, world.now, None);
         retry.await.unwrap();
         world.list(world.set, 30, Vec::new()).await;
-        let expected = match is_answered {
-            true => ["deleted a"],
-            false => ["updated a"],
+        let expected = if is_answered {
+            ["deleted a"]
+        } else {
+            ["updated a"]
         };
         assert_eq!(world.due_names().await, expected);
     }

@@ -40,9 +40,10 @@ async fn resource_is_found_by_any_spelling_and_has_the_last_one_of_the_source() 
             };
             world.announce(vec![again]).await;
             world.work("y").await;
-            let shown = match unconfirmed {
-                true => first.to_owned(),
-                false => parsed(last).to_string(),
+            let shown = if unconfirmed {
+                first.to_owned()
+            } else {
+                parsed(last).to_string()
             };
             for reopened in [false, true] {
                 if reopened {

@@ -62,9 +62,10 @@ impl World {
         let results = due.into_iter().map(|task| {
             let at = task.lastmod.unwrap();
             TaskResult::Published(Publication {
-                stored_version: match is_stored {
-                    true => StoredVersion::Stored(at),
-                    false => StoredVersion::Due(at),
+                stored_version: if is_stored {
+                    StoredVersion::Stored(at)
+                } else {
+                    StoredVersion::Due(at)
                 },
                 ..publication(task, content)
             })

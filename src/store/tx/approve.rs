@@ -20,7 +20,7 @@ use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
 /// How many tasks one transaction changes.
-pub(in crate::store) const TASKS_A_STEP: usize = if cfg!(test) { 50 } else { 2000 };
+pub(crate) const TASKS_A_STEP: usize = if cfg!(test) { 50 } else { 2000 };
 
 /// What a person decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -308,9 +308,12 @@ fn deleted_later(sql: &Connection, task: &Task) -> Result<Option<ResourceState>,
     let listed_at = source_set::newest_list_at(sql, task.set)?;
     Ok(state.filter(|state| {
         let deleted = state.known.as_ref().filter(|known| known.deleted);
-        deleted.is_some_and(|known| match task.origin.is_listing() {
-            true => state.announced_by != task.set && known.latest_change() >= listed_at,
-            false => task.changed_at <= known.changed_at,
+        deleted.is_some_and(|known| {
+            if task.origin.is_listing() {
+                state.announced_by != task.set && known.latest_change() >= listed_at
+            } else {
+                task.changed_at <= known.changed_at
+            }
         })
     }))
 }
@@ -333,17 +336,19 @@ fn leave_deleted(
 
 /// What a resource that is deleted has linked to is deleted with it, unless a newer task creates the resource again.
 fn end_links(sql: &Connection, now: DateTime<Utc>, task: &Task) -> Result<(), StoreError> {
-    match membership::sets_of(sql, task.resource)?.is_empty() {
-        true => end_with_owner(sql, now, task),
-        false => Ok(()),
+    if membership::sets_of(sql, task.resource)?.is_empty() {
+        end_with_owner(sql, now, task)
+    } else {
+        Ok(())
     }
 }
 
 /// An attempt before this one may have published a file whose record was lost.
 fn request_removal_if_doubted(sql: &Connection, task: &Task) -> Result<(), StoreError> {
-    match task.live_doubted {
-        true => doubt_and_restore(sql, task.resource).map(drop),
-        false => Ok(()),
+    if task.live_doubted {
+        doubt_and_restore(sql, task.resource).map(drop)
+    } else {
+        Ok(())
     }
 }
 

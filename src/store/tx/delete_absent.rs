@@ -73,9 +73,10 @@ fn delete_absent(
             Some(known) => {
                 let covered = context.unbroken;
                 let is_refuted = known.is_some_and(|it| it.is_refuted_by_absence(at, covered));
-                match is_refuted {
-                    true => EntryOutcome::Contradiction,
-                    false => EntryOutcome::Task,
+                if is_refuted {
+                    EntryOutcome::Contradiction
+                } else {
+                    EntryOutcome::Task
                 }
             }
         });

@@ -69,13 +69,13 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
         self.trim_set(set, now).await?;
-        self.for_each_resource(
-            set,
-            |tx, set, (resource, is_unfetched)| match is_unfetched {
-                true => remove_unfetched(tx, set, resource),
-                false => Ok(()),
-            },
-        )
+        self.for_each_resource(set, |tx, set, (resource, is_unfetched)| {
+            if is_unfetched {
+                remove_unfetched(tx, set, resource)
+            } else {
+                Ok(())
+            }
+        })
         .await?;
         self.trim_set(set, now).await
     }

@@ -266,12 +266,13 @@ fn ingest_change(
                 return put_task(sql, context, state.id, change);
             };
             // Which of the two is newer is not known. What the Source answers now is: an older entry states nothing about that.
-            let content = match change.changed_at < known.changed_at {
-                true => ContentInfo {
+            let content = if change.changed_at < known.changed_at {
+                ContentInfo {
                     media_type: change.content.media_type.clone(),
                     ..ContentInfo::default()
-                },
-                false => change.content.clone(),
+                }
+            } else {
+                change.content.clone()
             };
             let asked = Change {
                 content,

@@ -263,10 +263,13 @@ fn ingest_listed_entry(
             };
             let is_contradiction = known
                 .is_some_and(|known| known.is_refuted_by(&entry.announced(), at, context.unbroken));
-            Ok(match put_task(sql, context, state.id, &change)? {
-                true if is_contradiction => EntryOutcome::Contradiction,
-                true => EntryOutcome::Task,
-                false => EntryOutcome::Known,
+            let is_put = put_task(sql, context, state.id, &change)?;
+            Ok(if !is_put {
+                EntryOutcome::Known
+            } else if is_contradiction {
+                EntryOutcome::Contradiction
+            } else {
+                EntryOutcome::Task
             })
         }
         Decision::Done => {
@@ -276,9 +279,10 @@ fn ingest_listed_entry(
             };
             if !is_checked {
                 // This also drops a deletion that was held back.
-                match state.is_deletion_pending() {
-                    true => drop(state.drop_deletion(sql, context, &entry.uri)?),
-                    false => state.drop_task(sql, context)?,
+                if state.is_deletion_pending() {
+                    state.drop_deletion(sql, context, &entry.uri)?;
+                } else {
+                    state.drop_task(sql, context)?;
                 }
             }
             state.set_links(sql, context, entry)?;

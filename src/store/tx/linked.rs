@@ -46,9 +46,10 @@ impl ResourceState {
         }
         // What does not fit may be what was named before.
         let may_name_more = change.unconfirmed || change.has_cut_links;
-        let before = match may_name_more {
-            true => Vec::new(),
-            false => linked::named_by(sql, self.id, context.set)?,
+        let before = if may_name_more {
+            Vec::new()
+        } else {
+            linked::named_by(sql, self.id, context.set)?
         };
         for before in before {
             let is_named = |link: &Link| LinkedAs::names(link, &before.uri);
@@ -129,9 +130,10 @@ impl ResourceState {
         match decision {
             Decision::Task => {
                 state.join_linked(sql, context)?;
-                let since = match is_listed {
-                    true => context.unbroken,
-                    false => owner.changed_at,
+                let since = if is_listed {
+                    context.unbroken
+                } else {
+                    owner.changed_at
                 };
                 if put_task_since(sql, context, state.id, &named, since)? {
                     context.has_restored.set(true);

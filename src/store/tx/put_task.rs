@@ -146,9 +146,10 @@ impl RequestedAgain<'_> {
     }
 
     fn kind(&self) -> ChangeKind {
-        match self.is_live {
-            true => ChangeKind::Updated,
-            false => ChangeKind::Created,
+        if self.is_live {
+            ChangeKind::Updated
+        } else {
+            ChangeKind::Created
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::store::{Store, StoreError, Wake};
 
 /// How many deliveries of a channel are remembered. One that is forgotten and repeated is compared with the coverage, as any
 /// other.
-pub(in crate::store) const MOST_REMEMBERED: i64 = 10_000;
+pub(crate) const MOST_REMEMBERED: i64 = 10_000;
 /// How long a delivery is remembered.
 const REMEMBERED_FOR: TimeDelta = TimeDelta::days(30);
 /// How long a delivery is remembered that states no time: the same bytes may report another change later.

@@ -49,18 +49,20 @@ impl StateToRestore {
         let Some(applied) = resource::applied_without_task(sql, resource)? else {
             return Ok(None);
         };
-        let kind = match applied.deleted {
-            true => ChangeKind::Deleted,
-            false => ChangeKind::Updated,
+        let kind = if applied.deleted {
+            ChangeKind::Deleted
+        } else {
+            ChangeKind::Updated
         };
         // A digest that we computed ourselves may be that of other bytes than the Source has by now.
         let is_ours = |hash: &Digest| hash.algorithm() == Algorithm::Sha256;
-        let content = match is_announced || !applied.content.hashes.iter().all(is_ours) {
-            true => applied.content,
-            false => ContentInfo {
+        let content = if is_announced || !applied.content.hashes.iter().all(is_ours) {
+            applied.content
+        } else {
+            ContentInfo {
                 media_type: applied.content.media_type,
                 ..ContentInfo::default()
-            },
+            }
         };
         Ok(Some(Self(Change {
             uri: uri.clone(),
@@ -119,7 +121,7 @@ pub(super) fn request_removal_of_unrecorded(
 
 /// Marks the file of a resource as in doubt: a task whose result is not known may have changed it. If the resource has no task, nothing else
 /// would replace the file: it gets one that restores what was applied. Returns the label of the Source if it has got one.
-pub(in crate::store) fn doubt_and_restore(
+pub(crate) fn doubt_and_restore(
     sql: &Connection,
     id: ResourceId,
 ) -> Result<Option<String>, StoreError> {

@@ -95,9 +95,10 @@ pub(super) fn announce_only(
     let is_known = |known: &LocalState| {
         !known.deleted && at.is_some() && [known.lastmod, known.changed_at].contains(&at)
     };
-    let decision = match state.known.as_ref().is_some_and(is_known) {
-        true => Decision::Done,
-        false => Decision::Older,
+    let decision = if state.known.as_ref().is_some_and(is_known) {
+        Decision::Done
+    } else {
+        Decision::Older
     };
     announce(sql, context, &state, change, decision)
 }

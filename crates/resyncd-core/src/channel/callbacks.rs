@@ -93,9 +93,10 @@ impl Callbacks {
             (one, other) => one.is_some() != other.is_some(),
         };
         if self.next.is_some() {
-            return match differ(&self.next, &before.next) {
-                true => CallbackChange::NextIsNew,
-                false => CallbackChange::Same,
+            return if differ(&self.next, &before.next) {
+                CallbackChange::NextIsNew
+            } else {
+                CallbackChange::Same
             };
         }
         let is_replaced = before.next.is_some() && self.own == before.next;

@@ -67,9 +67,10 @@ impl Channel {
         }
         if self.lease.handle_timeout(now) {
             self.lease.begin_attempt(now);
-            return match self.is_unwanted {
-                true => ConnectionStep::Leave,
-                false => ConnectionStep::Open,
+            return if self.is_unwanted {
+                ConnectionStep::Leave
+            } else {
+                ConnectionStep::Open
             };
         }
         ConnectionStep::WaitUntil(self.next_deadline(now))

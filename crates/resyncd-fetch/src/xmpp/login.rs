@@ -108,9 +108,10 @@ pub(super) async fn log_in(
     }
     let mut early = Vec::new();
     let own = bind(&mut stream, credentials.resource, &mut early).await?;
-    let managed = match has_management {
-        true => manage(&mut stream, &mut early).await?,
-        false => None,
+    let managed = if has_management {
+        manage(&mut stream, &mut early).await?
+    } else {
+        None
     };
     Ok(Login {
         stream,
@@ -184,9 +185,10 @@ async fn authenticate(
         proof.check(&decoded(&last)?)?;
         stream.send(&format!("<response xmlns='{SASL}'/>"))?;
         last = stream.read().await?;
-        return match last.is(SASL, "success") {
-            true => Ok(()),
-            false => Err(not_authenticated(&last)),
+        return if last.is(SASL, "success") {
+            Ok(())
+        } else {
+            Err(not_authenticated(&last))
         };
     }
     if !last.is(SASL, "success") {
@@ -201,9 +203,10 @@ fn decoded(element: &StanzaElement) -> Result<Vec<u8>, XmppError> {
 }
 
 fn not_authenticated(answer: &StanzaElement) -> XmppError {
-    match answer.is(SASL, "failure") {
-        true => XmppError::Authentication(condition(answer, SASL)),
-        false => unexpected(answer),
+    if answer.is(SASL, "failure") {
+        XmppError::Authentication(condition(answer, SASL))
+    } else {
+        unexpected(answer)
     }
 }
 

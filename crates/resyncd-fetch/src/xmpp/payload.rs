@@ -83,9 +83,10 @@ impl StanzaPayload {
     }
 
     fn check_length(&self) -> Result<(), StanzaFault> {
-        match self.text.len() > self.limit {
-            true => Err(StanzaFault::TooLong(self.limit)),
-            false => Ok(()),
+        if self.text.len() > self.limit {
+            Err(StanzaFault::TooLong(self.limit))
+        } else {
+            Ok(())
         }
     }
 }
@@ -149,9 +150,10 @@ impl TrackNamespace for Prefixes {
         &self,
         namespace: Namespace<'static>,
     ) -> Result<Option<&NcNameStr>, PrefixError> {
-        match namespace == *self.current() {
-            true => Ok(None),
-            false => self.get_prefix(namespace).map(Some),
+        if namespace == *self.current() {
+            Ok(None)
+        } else {
+            self.get_prefix(namespace).map(Some)
         }
     }
 

@@ -47,9 +47,10 @@ pub(super) async fn addresses_of(domain: &str) -> Vec<ServerAddress> {
     for server in name_servers(&text.unwrap_or_default()) {
         let asking = tokio::time::timeout(NAME_SERVER_TIMEOUT, ask(server, domain, AGAIN_AFTER));
         if let Ok(Some(records)) = asking.await {
-            return match records.is_empty() {
-                true => itself,
-                false => ordered(records, random_share),
+            return if records.is_empty() {
+                itself
+            } else {
+                ordered(records, random_share)
             };
         }
     }
@@ -82,9 +83,10 @@ async fn ask(
     again_after: [Duration; 2],
 ) -> Option<Vec<SrvRecord>> {
     let (id, question) = question(domain)?;
-    let any: IpAddr = match server.is_ipv4() {
-        true => [0; 4].into(),
-        false => [0_u16; 8].into(),
+    let any: IpAddr = if server.is_ipv4() {
+        [0; 4].into()
+    } else {
+        [0_u16; 8].into()
     };
     let socket = UdpSocket::bind((any, 0)).await.ok()?;
     socket.connect(server).await.ok()?;

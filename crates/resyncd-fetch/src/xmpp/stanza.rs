@@ -362,9 +362,10 @@ mod tests {
             let document = item.document.clone()?;
             Some(document.map(|it| String::from_utf8(it.to_vec()).unwrap()))
         };
-        match element.is_item() {
-            true => vec![of_item(element)],
-            false => element.children.iter().flat_map(documents).collect(),
+        if element.is_item() {
+            vec![of_item(element)]
+        } else {
+            element.children.iter().flat_map(documents).collect()
         }
     }
 

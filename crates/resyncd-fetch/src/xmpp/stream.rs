@@ -59,11 +59,12 @@ impl XmlStream {
 
     /// The connection alone. Fails if something was received that belongs to the stream: somebody has put it before what follows.
     pub(super) fn into_connection(self) -> Result<AnyConnection, XmppError> {
-        match self.has_received_more() {
-            false => Ok(self.connection),
-            true => Err(XmppError::Protocol(
+        if self.has_received_more() {
+            Err(XmppError::Protocol(
                 "something was received before TLS began".to_owned(),
-            )),
+            ))
+        } else {
+            Ok(self.connection)
         }
     }
 
@@ -91,9 +92,10 @@ impl XmlStream {
             return Err(XmppError::Protocol("it is no stream of XMPP".to_owned()));
         }
         let features = self.read().await?;
-        match features.is(STREAM, "features") {
-            true => Ok(features),
-            false => Err(unexpected(&features)),
+        if features.is(STREAM, "features") {
+            Ok(features)
+        } else {
+            Err(unexpected(&features))
         }
     }
 
@@ -115,11 +117,12 @@ impl XmlStream {
     /// Fails if more was received since then than may wait while something else is awaited.
     pub(super) fn check_received_since(&self, then: u64) -> Result<(), XmppError> {
         let most = self.limit.saturating_mul(2) as u64;
-        match self.received - then > most {
-            true => Err(XmppError::Protocol(format!(
+        if self.received - then > most {
+            Err(XmppError::Protocol(format!(
                 "{most} bytes were received, and no answer"
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 

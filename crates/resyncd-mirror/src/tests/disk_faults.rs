@@ -41,9 +41,10 @@ impl World {
     }
 
     fn stage(&self, bytes: &str, is_unnamed: bool) -> Result<CompletedFile, MirrorError> {
-        let mut staged = match is_unnamed {
-            true => self.mirror.stage_of_many()?,
-            false => self.mirror.stage()?,
+        let mut staged = if is_unnamed {
+            self.mirror.stage_of_many()?
+        } else {
+            self.mirror.stage()?
         };
         if let Err(error) = staged.write(bytes.as_bytes()) {
             assert!(

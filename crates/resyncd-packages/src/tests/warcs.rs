@@ -292,9 +292,10 @@ fn manifest_may_be_a_record_of_any_kind_or_the_one_that_the_dump_names() {
             let case = format!("{kind} {uri} {contents:?}");
             assert_eq!(package.makes_manifest(), is_made, "{case}");
             let names = named(&package);
-            let expected = match is_made {
-                true => names.iter().any(|(uri, _)| uri == URI),
-                false => names[0].0 == "http://example.org/named",
+            let expected = if is_made {
+                names.iter().any(|(uri, _)| uri == URI)
+            } else {
+                names[0].0 == "http://example.org/named"
             };
             assert!(expected, "{case}: {names:?}");
             assert_eq!(read(&package, URI).unwrap(), b"one", "{case}");

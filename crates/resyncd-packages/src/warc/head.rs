@@ -184,9 +184,10 @@ fn read_line(input: &mut io::Take<impl BufRead>) -> Result<Option<String>, Packa
         .read_until(b'\n', &mut line)
         .map_err(PackageError::of_decoder)?;
     let Some(text) = line.strip_suffix(b"\n") else {
-        return match line.is_empty() {
-            true => Ok(None),
-            false => Err(damaged("cut short, or a header is too long")),
+        return if line.is_empty() {
+            Ok(None)
+        } else {
+            Err(damaged("cut short, or a header is too long"))
         };
     };
     let text = text.strip_suffix(b"\r").unwrap_or(text);

@@ -48,9 +48,10 @@ impl RecordFile {
     pub(super) fn stream(&self, at: u64) -> Stream {
         let length = self.length.saturating_sub(at);
         let section = Section::new(Arc::clone(&self.file), at, length);
-        match self.is_gzip {
-            false => Stream::Plain(section),
-            true => Stream::Gzip(Box::new(BufReader::new(GzDecoder::new(section)))),
+        if self.is_gzip {
+            Stream::Gzip(Box::new(BufReader::new(GzDecoder::new(section))))
+        } else {
+            Stream::Plain(section)
         }
     }
 }
@@ -173,9 +174,10 @@ impl Read for Bounded {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.decoder.read(bytes)?;
         self.read += read as u64;
-        match is_out_of_proportion(self.read, self.packed) {
-            true => Err(PackageError::Expansion.into()),
-            false => Ok(read),
+        if is_out_of_proportion(self.read, self.packed) {
+            Err(PackageError::Expansion.into())
+        } else {
+            Ok(read)
         }
     }
 }
@@ -324,9 +326,10 @@ pub(super) fn parse_digest(text: &str) -> Option<Digest> {
     let (algorithm, value) = text.split_once(':')?;
     let algorithm = Algorithm::parse(algorithm)?;
     let value = value.trim().trim_end_matches('=').to_ascii_uppercase();
-    let coding = match value.len() == 2 * algorithm.digest_length() {
-        true => HEXUPPER,
-        false => BASE32_NOPAD,
+    let coding = if value.len() == 2 * algorithm.digest_length() {
+        HEXUPPER
+    } else {
+        BASE32_NOPAD
     };
     Digest::new(algorithm, &coding.decode(value.as_bytes()).ok()?)
 }

@@ -127,9 +127,10 @@ pub(super) fn damaged(document: Vec<u8>) -> Vec<u8> {
 
 /// A document with one more entry, which names nothing.
 pub(super) fn nameless(document: Vec<u8>) -> Vec<u8> {
-    let (entry, end) = match document.windows(13).any(|it| it == b"<sitemapindex") {
-        true => ("<sitemap></sitemap>", "</sitemapindex>"),
-        false => ("<url></url>", "</urlset>"),
+    let (entry, end) = if document.windows(13).any(|it| it == b"<sitemapindex") {
+        ("<sitemap></sitemap>", "</sitemapindex>")
+    } else {
+        ("<url></url>", "</urlset>")
     };
     replaced(document, end, &format!("{entry}{end}"))
 }

@@ -164,9 +164,10 @@ fn link_of_an_older_representation_is_not_followed() {
             let at = world.owner_changes(0).await;
             let requests = world.requests_after(&[naming(0, at, link.clone())]).await;
             assert_eq!((requests, version(world, LINKED)), (1, Some(2)));
-            let (time, version_no) = match is_later {
-                true => (world.linked_changes().await, 3),
-                false => (before, 1),
+            let (time, version_no) = if is_later {
+                (world.linked_changes().await, 3)
+            } else {
+                (before, 1)
             };
             link.modified = Some(time);
             link.content.hashes = vec![digest(LINKED, version_no)];
@@ -197,12 +198,11 @@ fn link_of_a_resource_that_is_being_fetched_counts_if_it_is_later() {
             announce(world, &[naming(0, at, describedby())]).await;
             world.pass(100).await;
             world.linked_changes().await;
-            let entry = match is_later {
-                true => {
-                    let at = world.owner_changes(1).await;
-                    naming(1, at, describedby())
-                }
-                false => naming(1, earlier, describedby()),
+            let entry = if is_later {
+                let at = world.owner_changes(1).await;
+                naming(1, at, describedby())
+            } else {
+                naming(1, earlier, describedby())
             };
             announce(world, &[entry]).await;
             world.pass(20_000).await;

@@ -179,9 +179,10 @@ fn notification_is_repeated_only_if_it_states_a_time() {
                 let first = deliver(world, channel, body.clone()).await;
                 world.pass(1000).await;
                 let second = deliver(world, channel, body).await;
-                let expected = match is_dated {
-                    true => Receipt::Known,
-                    false => Receipt::Stored,
+                let expected = if is_dated {
+                    Receipt::Known
+                } else {
+                    Receipt::Stored
                 };
                 assert_eq!((first, second), (Receipt::Stored, expected), "{kind:?}");
                 world.pass(1000).await;
@@ -226,9 +227,10 @@ fn notification_for_another_set_is_rejected() {
             let fault = record.fault.map(|fault| fault.kind);
             let is_polled = world.requests().change_lists > before;
             let found = (counts, fault, version(world, 2), is_polled);
-            let expected = match is_rejected {
-                true => ((0, 1), Some(DeliveryFaultKind::Misdirected), Some(1), true),
-                false => ((1, 0), None, Some(2), false),
+            let expected = if is_rejected {
+                ((0, 1), Some(DeliveryFaultKind::Misdirected), Some(1), true)
+            } else {
+                ((1, 0), None, Some(2), false)
             };
             assert_eq!(found, expected, "{up}");
         });
@@ -253,12 +255,11 @@ fn framework_notification_leads_to_the_documents_that_it_names() {
     let own = "set0/capabilitylist.xml";
     for is_hint in [false, true] {
         begun(habits(ChangeLists::Open), settings(), async |world| {
-            let channel = match is_hint {
-                false => channel(world, 0, &FRAMEWORK).await,
-                true => {
-                    let pushed = "ws://source.example/pushed";
-                    add_channel(world, &FRAMEWORK, Transport::Websocket, pushed).await
-                }
+            let channel = if is_hint {
+                let pushed = "ws://source.example/pushed";
+                add_channel(world, &FRAMEWORK, Transport::Websocket, pushed).await
+            } else {
+                channel(world, 0, &FRAMEWORK).await
             };
             let mut entry = Entry::new(uri(own));
             entry.md.capability = Some(CapabilityList);
@@ -303,12 +304,11 @@ fn framework_notification_leads_to_the_documents_that_it_names() {
 fn hints_of_new_documents_do_not_set_the_pace_of_the_polls() {
     for is_hint in [false, true] {
         begun(habits(ChangeLists::Open), settings(), async |world| {
-            let channel = match is_hint {
-                false => channel(world, 0, &FRAMEWORK).await,
-                true => {
-                    let pushed = "ws://source.example/pushed";
-                    add_channel(world, &FRAMEWORK, Transport::Websocket, pushed).await
-                }
+            let channel = if is_hint {
+                let pushed = "ws://source.example/pushed";
+                add_channel(world, &FRAMEWORK, Transport::Websocket, pushed).await
+            } else {
+                channel(world, 0, &FRAMEWORK).await
             };
             let mut polls = Vec::new();
             for pause in [100, 100, 5000] {

@@ -30,9 +30,10 @@ fn entries(
             world.changed_at(resource),
         );
         let version = world.stage.scene().source.content(resource).unwrap();
-        let hash = match has_digests {
-            true => format!("<rs:md hash=\"{}\"/>", digest(resource, version)),
-            false => String::new(),
+        let hash = if has_digests {
+            format!("<rs:md hash=\"{}\"/>", digest(resource, version))
+        } else {
+            String::new()
         };
         format!("<url><loc>{uri}</loc><lastmod>{at}</lastmod>{hash}</url>")
     };

@@ -33,7 +33,7 @@ pub(super) const TABLE: &str = "
 
 /// Whether a resource exists at the Source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::audit_db) enum Presence {
+pub(crate) enum Presence {
     Absent,
     Present,
     Unknown,
@@ -97,17 +97,13 @@ const EXPECTATION: &str =
     FROM expected LEFT JOIN known ON known.identity = expected.identity";
 
 /// How many files are expected.
-pub(in crate::store::audit_db) fn count(sql: &Connection) -> Result<u64> {
+pub(crate) fn count(sql: &Connection) -> Result<u64> {
     sql.prepare_cached("SELECT COUNT(*) FROM expected WHERE present = 1")?
         .query_row([], |row| Ok(row.get::<_, Count>(0)?.0))
 }
 
 /// The expected files after an id.
-pub(in crate::store::audit_db) fn after(
-    sql: &Connection,
-    after: i64,
-    limit: usize,
-) -> Result<Vec<Expectation>> {
+pub(crate) fn after(sql: &Connection, after: i64, limit: usize) -> Result<Vec<Expectation>> {
     sql.prepare_cached(&format!(
         "{EXPECTATION} WHERE expected.id > ?1 AND expected.present = 1 ORDER BY expected.id LIMIT ?2"
     ))?
@@ -116,11 +112,7 @@ pub(in crate::store::audit_db) fn after(
 }
 
 /// As [`after`], those with links.
-pub(in crate::store::audit_db) fn linked_after(
-    sql: &Connection,
-    after: i64,
-    limit: usize,
-) -> Result<Vec<Expectation>> {
+pub(crate) fn linked_after(sql: &Connection, after: i64, limit: usize) -> Result<Vec<Expectation>> {
     sql.prepare_cached(&format!(
         "{EXPECTATION} WHERE expected.id > ?1 AND expected.present = 1 AND expected.links IS NOT NULL
          ORDER BY expected.id LIMIT ?2"
@@ -129,25 +121,25 @@ pub(in crate::store::audit_db) fn linked_after(
     .collect()
 }
 
-pub(in crate::store::audit_db) fn get(sql: &Connection, id: i64) -> Result<Option<Expectation>> {
+pub(crate) fn get(sql: &Connection, id: i64) -> Result<Option<Expectation>> {
     sql.prepare_cached(&format!("{EXPECTATION} WHERE expected.id = ?1"))?
         .query_row([id], Expectation::from_row)
         .optional()
 }
 
 /// What an entry of a document states.
-pub(in crate::store::audit_db) struct Statement<'a> {
-    pub(in crate::store::audit_db) set: u32,
+pub(crate) struct Statement<'a> {
+    pub(crate) set: u32,
     /// The number of the document.
-    pub(in crate::store::audit_db) document: i64,
-    pub(in crate::store::audit_db) presence: Presence,
-    pub(in crate::store::audit_db) stated_at: SourceTime,
-    pub(in crate::store::audit_db) entry: &'a Change,
+    pub(crate) document: i64,
+    pub(crate) presence: Presence,
+    pub(crate) stated_at: SourceTime,
+    pub(crate) entry: &'a Change,
 }
 
 /// Replaces an earlier statement and returns `true`. One of the same time is replaced, too, unless it is of the same document
 /// and that has the newest entry first.
-pub(in crate::store::audit_db) fn update_if_later(
+pub(crate) fn update_if_later(
     sql: &Connection,
     statement: &Statement<'_>,
     newest_first: bool,
@@ -181,7 +173,7 @@ pub(in crate::store::audit_db) fn update_if_later(
 
 /// Removes what is stated of a resource's bytes and returns `true`, if anything is stated of it. After a deletion it is unknown
 /// whether the resource is present.
-pub(in crate::store::audit_db) fn make_uncertain(
+pub(crate) fn make_uncertain(
     sql: &Connection,
     uri: &ResourceUri,
     is_deleted: bool,
@@ -196,11 +188,7 @@ pub(in crate::store::audit_db) fn make_uncertain(
 }
 
 /// Inserts a statement, unless there is one about the resource.
-pub(in crate::store::audit_db) fn insert(
-    sql: &Connection,
-    statement: &Statement<'_>,
-    path: &str,
-) -> Result<()> {
+pub(crate) fn insert(sql: &Connection, statement: &Statement<'_>, path: &str) -> Result<()> {
     let entry = statement.entry;
     let content = ContentColumns::from(&entry.content);
     sql.prepare_cached(
@@ -239,17 +227,17 @@ fn links_of(entry: &Change) -> Vec<Link> {
 }
 
 /// A present resource whose entry links to others that are wanted.
-pub(in crate::store::audit_db) struct LinkingResource {
-    pub(in crate::store::audit_db) id: i64,
-    pub(in crate::store::audit_db) set: u32,
-    pub(in crate::store::audit_db) document: i64,
-    pub(in crate::store::audit_db) stated_at: SourceTime,
-    pub(in crate::store::audit_db) changed_at: Option<SourceTime>,
-    pub(in crate::store::audit_db) links: Vec<Link>,
+pub(crate) struct LinkingResource {
+    pub(crate) id: i64,
+    pub(crate) set: u32,
+    pub(crate) document: i64,
+    pub(crate) stated_at: SourceTime,
+    pub(crate) changed_at: Option<SourceTime>,
+    pub(crate) links: Vec<Link>,
 }
 
 /// The next of them after an id.
-pub(in crate::store::audit_db) fn linking_after(
+pub(crate) fn linking_after(
     sql: &Connection,
     after: i64,
     limit: usize,
@@ -271,22 +259,19 @@ pub(in crate::store::audit_db) fn linking_after(
     .collect()
 }
 
-pub(in crate::store::audit_db) fn has_path(sql: &Connection, path: &str) -> Result<bool> {
+pub(crate) fn has_path(sql: &Connection, path: &str) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM expected WHERE path = ?1")?
         .exists([path])
 }
 
 /// The resource that has a path.
-pub(in crate::store::audit_db) struct ExpectedOwner {
-    pub(in crate::store::audit_db) uri: String,
-    pub(in crate::store::audit_db) set: u32,
-    pub(in crate::store::audit_db) may_be_present: bool,
+pub(crate) struct ExpectedOwner {
+    pub(crate) uri: String,
+    pub(crate) set: u32,
+    pub(crate) may_be_present: bool,
 }
 
-pub(in crate::store::audit_db) fn at_path(
-    sql: &Connection,
-    path: &str,
-) -> Result<Option<ExpectedOwner>> {
+pub(crate) fn at_path(sql: &Connection, path: &str) -> Result<Option<ExpectedOwner>> {
     sql.prepare_cached(
         "SELECT uri, set_number, present <> 0 FROM expected WHERE path = ?1 ORDER BY present DESC LIMIT 1",
     )?
@@ -302,7 +287,7 @@ pub(in crate::store::audit_db) fn at_path(
 
 /// Resources that the state database does not have, at paths that it has given to others. There are hardly any: their URIs
 /// differ in the scheme alone, and have a port.
-pub(in crate::store::audit_db) fn displaced(sql: &Connection) -> Result<Vec<(i64, ResourceUri)>> {
+pub(crate) fn displaced(sql: &Connection) -> Result<Vec<(i64, ResourceUri)>> {
     sql.prepare(
         "SELECT id, uri FROM expected
          WHERE EXISTS (SELECT 1 FROM known WHERE known.path = expected.path AND known.identity <> expected.identity)
@@ -312,14 +297,14 @@ pub(in crate::store::audit_db) fn displaced(sql: &Connection) -> Result<Vec<(i64
     .collect()
 }
 
-pub(in crate::store::audit_db) fn set_path(sql: &Connection, id: i64, path: &str) -> Result<()> {
+pub(crate) fn set_path(sql: &Connection, id: i64, path: &str) -> Result<()> {
     sql.prepare_cached("UPDATE expected SET path = ?2 WHERE id = ?1")?
         .execute(params![id, path])?;
     Ok(())
 }
 
 /// Removes what is not selected.
-pub(in crate::store::audit_db) fn delete_unselected(sql: &Connection) -> Result<()> {
+pub(crate) fn delete_unselected(sql: &Connection) -> Result<()> {
     sql.execute(
         "DELETE FROM expected WHERE EXISTS (SELECT 1 FROM known WHERE known.identity = expected.identity AND known.unselected)",
         [],
@@ -328,7 +313,7 @@ pub(in crate::store::audit_db) fn delete_unselected(sql: &Connection) -> Result<
 }
 
 /// Takes paths from `known`, and the state of resources of which a later change was applied.
-pub(in crate::store::audit_db) fn merge_known(sql: &Connection) -> Result<()> {
+pub(crate) fn merge_known(sql: &Connection) -> Result<()> {
     sql.execute_batch(
         "UPDATE expected SET path = known.path FROM known WHERE known.identity = expected.identity AND known.path IS NOT NULL;
          UPDATE expected SET present = NOT known.deleted, stated_at = known.changed_at, changed_at = known.changed_at,
@@ -339,10 +324,7 @@ pub(in crate::store::audit_db) fn merge_known(sql: &Connection) -> Result<()> {
 }
 
 /// Inserts the live resources of `known` that changed after a time and that no document names.
-pub(in crate::store::audit_db) fn insert_known_after(
-    sql: &Connection,
-    since: SourceTime,
-) -> Result<()> {
+pub(crate) fn insert_known_after(sql: &Connection, since: SourceTime) -> Result<()> {
     sql.execute(
         "INSERT INTO expected (identity, uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
                                hashes, path, links)

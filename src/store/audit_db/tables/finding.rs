@@ -146,7 +146,7 @@ impl Finding {
     }
 }
 
-pub(in crate::store::audit_db) fn insert(sql: &Connection, finding: &Finding) -> Result<()> {
+pub(crate) fn insert(sql: &Connection, finding: &Finding) -> Result<()> {
     sql.prepare_cached(
         "INSERT INTO finding (kind, set_number, uri, path, expected, differs, length, hashes, code, message)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -167,11 +167,7 @@ pub(in crate::store::audit_db) fn insert(sql: &Connection, finding: &Finding) ->
 }
 
 /// The findings after an id.
-pub(in crate::store::audit_db) fn after(
-    sql: &Connection,
-    after: i64,
-    limit: usize,
-) -> Result<Vec<Finding>> {
+pub(crate) fn after(sql: &Connection, after: i64, limit: usize) -> Result<Vec<Finding>> {
     sql.prepare_cached(
         "SELECT id, kind, is_repaired, set_number, uri, path, expected, differs, length, hashes, code, message
          FROM finding WHERE id > ?1 ORDER BY id LIMIT ?2",
@@ -181,7 +177,7 @@ pub(in crate::store::audit_db) fn after(
 }
 
 /// Stores the kind, outcome and error of a finding.
-pub(in crate::store::audit_db) fn update(sql: &Connection, finding: &Finding) -> Result<()> {
+pub(crate) fn update(sql: &Connection, finding: &Finding) -> Result<()> {
     sql.prepare_cached(
         "UPDATE finding SET kind = ?2, is_repaired = ?3, code = ?4, message = ?5 WHERE id = ?1",
     )?
@@ -195,7 +191,7 @@ pub(in crate::store::audit_db) fn update(sql: &Connection, finding: &Finding) ->
     Ok(())
 }
 
-pub(in crate::store::audit_db) fn delete(sql: &Connection, id: i64) -> Result<()> {
+pub(crate) fn delete(sql: &Connection, id: i64) -> Result<()> {
     sql.prepare_cached("DELETE FROM finding WHERE id = ?1")?
         .execute([id])?;
     Ok(())

@@ -27,7 +27,7 @@ pub(super) const TABLE: &str = "
 
 /// Copies a row. `wanted`: whether the configuration includes the resource; `is_unselected`: whether it was not selected, as its type
 /// was when it was served.
-pub(in crate::store::audit_db) fn insert(
+pub(crate) fn insert(
     sql: &Connection,
     row: &StoredResource,
     wanted: bool,
@@ -57,16 +57,13 @@ pub(in crate::store::audit_db) fn insert(
 }
 
 /// The resource that has a path.
-pub(in crate::store::audit_db) struct KnownOwner {
-    pub(in crate::store::audit_db) uri: String,
-    pub(in crate::store::audit_db) wanted: bool,
-    pub(in crate::store::audit_db) live: bool,
+pub(crate) struct KnownOwner {
+    pub(crate) uri: String,
+    pub(crate) wanted: bool,
+    pub(crate) live: bool,
 }
 
-pub(in crate::store::audit_db) fn at_path(
-    sql: &Connection,
-    path: &str,
-) -> Result<Option<KnownOwner>> {
+pub(crate) fn at_path(sql: &Connection, path: &str) -> Result<Option<KnownOwner>> {
     sql.prepare_cached("SELECT uri, wanted, applied AND NOT deleted FROM known WHERE path = ?1")?
         .query_row([path], |row| {
             Ok(KnownOwner {

@@ -17,7 +17,7 @@ pub(super) const TABLE: &str = "
 ";
 
 /// Adds a document and returns its id; `None` if it is there.
-pub(in crate::store::audit_db) fn insert(
+pub(crate) fn insert(
     sql: &Connection,
     set: u32,
     capability: &Capability,

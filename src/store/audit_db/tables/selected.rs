@@ -15,11 +15,7 @@ pub(super) const TABLES: &str = "
 ";
 
 /// Stores what an entry lacks and gives, in place of what an earlier one of its resource did.
-pub(in crate::store::audit_db) fn record(
-    sql: &Connection,
-    entry: &Change,
-    standing: Standing,
-) -> Result<()> {
+pub(crate) fn record(sql: &Connection, entry: &Change, standing: Standing) -> Result<()> {
     let uri = &*entry.uri.identity();
     for clear in [
         "DELETE FROM lacking WHERE uri = ?1",
@@ -54,7 +50,7 @@ pub(in crate::store::audit_db) fn record(
 }
 
 /// Removes the expectations of resources that lack something that no record gives them.
-pub(in crate::store::audit_db) fn drop_unselected(sql: &Connection) -> Result<()> {
+pub(crate) fn drop_unselected(sql: &Connection) -> Result<()> {
     for criterion in [Criteria::COLLECTION, Criteria::PROFILE] {
         sql.execute(
             "DELETE FROM expected WHERE identity IN (

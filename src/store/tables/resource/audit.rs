@@ -12,23 +12,23 @@ use crate::store::tables::mirrored_path;
 use crate::store::tables::values::{Count, DigestList, HashAttribute, LinkList, Micros, column};
 
 /// A row as an audit copies it.
-pub(in crate::store) struct StoredResource {
-    pub(in crate::store) uri: ResourceUri,
-    pub(in crate::store) path: Option<String>,
-    pub(in crate::store) length: Option<i64>,
-    pub(in crate::store) media_type: Option<String>,
-    pub(in crate::store) hashes: String,
-    pub(in crate::store) lastmod: Option<SourceTime>,
-    pub(in crate::store) changed_at: Option<SourceTime>,
-    pub(in crate::store) applied: bool,
-    pub(in crate::store) deleted: bool,
-    pub(in crate::store) links: Vec<Link>,
+pub(crate) struct StoredResource {
+    pub(crate) uri: ResourceUri,
+    pub(crate) path: Option<String>,
+    pub(crate) length: Option<i64>,
+    pub(crate) media_type: Option<String>,
+    pub(crate) hashes: String,
+    pub(crate) lastmod: Option<SourceTime>,
+    pub(crate) changed_at: Option<SourceTime>,
+    pub(crate) applied: bool,
+    pub(crate) deleted: bool,
+    pub(crate) links: Vec<Link>,
     /// The type and the links of its task, if that was not selected.
-    pub(in crate::store) unselected: Option<(Option<String>, Vec<Link>)>,
+    pub(crate) unselected: Option<(Option<String>, Vec<Link>)>,
 }
 
 /// Passes all resources of a Source to `visit`, at most `rows` at a time.
-pub(in crate::store) fn visit(
+pub(crate) fn visit(
     sql: &Connection,
     source: &str,
     rows: usize,
@@ -54,9 +54,10 @@ pub(in crate::store) fn visit(
             changed_at: column(row, 6)?,
             applied: row.get(7)?,
             deleted: row.get(8)?,
-            unselected: match row.get(9)? {
-                true => Some((row.get(10)?, row.get::<_, LinkList<_>>(11)?.0)),
-                false => None,
+            unselected: if row.get(9)? {
+                Some((row.get(10)?, row.get::<_, LinkList<_>>(11)?.0))
+            } else {
+                None
             },
             links: row.get::<_, LinkList<_>>(12)?.0,
         })
@@ -90,7 +91,7 @@ pub struct KnownFile {
 }
 
 /// The file of a resource, by its URI or, without one, by its path.
-pub(in crate::store) fn known_file(
+pub(crate) fn known_file(
     sql: &Connection,
     source: &str,
     uri: Option<&ResourceUri>,

@@ -8,11 +8,11 @@ use crate::store::tables::values::Count;
 use crate::store::unreadable::UnreadableRows;
 
 /// Some rows of resources, in the order of the listing.
-pub(in crate::store) struct ListedRows<K> {
+pub(crate) struct ListedRows<K> {
     /// Those that the mirror has.
-    pub(in crate::store) live: Vec<ResourceView>,
+    pub(crate) live: Vec<ResourceView>,
     /// The last row, also if the mirror does not have it; `None`: there are no more.
-    pub(in crate::store) last: Option<K>,
+    pub(crate) last: Option<K>,
 }
 
 impl<K> ListedRows<K> {
@@ -33,7 +33,7 @@ impl<K> ListedRows<K> {
 }
 
 /// The next rows of a Source, by their identity: at most so many, also if the mirror has none of them.
-pub(in crate::store) fn of_source(
+pub(crate) fn of_source(
     sql: &Connection,
     source: &str,
     after: &str,
@@ -49,7 +49,7 @@ pub(in crate::store) fn of_source(
 }
 
 /// The next resources of a set, by row.
-pub(in crate::store) fn of_set(
+pub(crate) fn of_set(
     sql: &Connection,
     set: SetId,
     after: ResourceId,

@@ -37,7 +37,7 @@ pub enum UnconfirmedState {
 
 impl UnconfirmedState {
     /// Whether the statement was applied.
-    pub(in crate::store) fn is_applied(self) -> bool {
+    pub(crate) fn is_applied(self) -> bool {
         matches!(self, Self::Live | Self::Deleted)
     }
 }
@@ -53,7 +53,7 @@ const IS_UNSERVED: &str = "
 
 /// What only a hub has stated for a time from `from` to before `until`, and what was not compared yet: up to `most` statements that were
 /// applied to resources without a task, the oldest first, and as many of resources that the Source does not serve.
-pub(in crate::store) fn find(
+pub(crate) fn find(
     sql: &Connection,
     set: SetId,
     from: SourceTime,
@@ -83,9 +83,12 @@ pub(in crate::store) fn find(
             })?
             .collect::<Result<Vec<_>>>()
     };
-    let mut found = select(applied, |live| match live {
-        true => UnconfirmedState::Live,
-        false => UnconfirmedState::Deleted,
+    let mut found = select(applied, |live| {
+        if live {
+            UnconfirmedState::Live
+        } else {
+            UnconfirmedState::Deleted
+        }
     })?;
     found.extend(select(&unserved, |live| UnconfirmedState::Unserved {
         live,
@@ -94,7 +97,7 @@ pub(in crate::store) fn find(
 }
 
 /// Whether the Source does not serve a resource, as its task of that time has found.
-pub(in crate::store) fn is_unserved(
+pub(crate) fn is_unserved(
     sql: &Connection,
     set: SetId,
     id: ResourceId,
@@ -108,14 +111,14 @@ pub(in crate::store) fn is_unserved(
 }
 
 /// Stores that what only a hub has stated was compared.
-pub(in crate::store) fn set_compared(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(crate) fn set_compared(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached("UPDATE resource SET compared = 1 WHERE id = ?1")?
         .execute([id])
         .map(drop)
 }
 
 /// Stores that the Source itself has stated what only a hub had stated.
-pub(in crate::store) fn set_confirmed(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(crate) fn set_confirmed(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached("UPDATE resource SET unconfirmed = 0 WHERE id = ?1")?
         .execute([id])
         .map(drop)
@@ -123,7 +126,7 @@ pub(in crate::store) fn set_confirmed(sql: &Connection, id: ResourceId) -> Resul
 
 /// Stores until when a hub had stated changes of a task's resource when the Source was asked for it. Nothing, if the Source has
 /// stated the change itself.
-pub(in crate::store) fn set_answered(sql: &Connection, task: &Task) -> Result<()> {
+pub(crate) fn set_answered(sql: &Connection, task: &Task) -> Result<()> {
     if !task.unconfirmed {
         return Ok(());
     }

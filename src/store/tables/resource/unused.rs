@@ -24,16 +24,16 @@ const IS_UNUSED: &str = "
 
 /// Which rows are unused.
 #[derive(Clone, Debug)]
-pub(in crate::store) struct UnusedRule {
+pub(crate) struct UnusedRule {
     /// Deletions that were applied before this are old.
-    pub(in crate::store) deleted_before: DateTime<Utc>,
+    pub(crate) deleted_before: DateTime<Utc>,
     /// The labels of the Sources whose deletions remove the files, as a JSON array.
-    pub(in crate::store) deleting: String,
+    pub(crate) deleting: String,
 }
 
 impl UnusedRule {
     /// The rule by which a deletion is never old.
-    pub(in crate::store) fn without_deletions() -> Self {
+    pub(crate) fn without_deletions() -> Self {
         Self {
             deleted_before: DateTime::UNIX_EPOCH,
             deleting: "[]".to_owned(),
@@ -43,17 +43,17 @@ impl UnusedRule {
 
 /// Rows of a range of ids whose use has changed.
 #[derive(Debug, Default)]
-pub(in crate::store) struct FoundRows {
+pub(crate) struct FoundRows {
     /// Those that are unused, and since when that is known.
-    pub(in crate::store) unused: Vec<(ResourceId, Option<DateTime<Utc>>)>,
+    pub(crate) unused: Vec<(ResourceId, Option<DateTime<Utc>>)>,
     /// Those that were unused and are used again.
-    pub(in crate::store) used: Vec<ResourceId>,
+    pub(crate) used: Vec<ResourceId>,
     /// The last id of the range; `None`: there are no rows behind `after`.
-    pub(in crate::store) last: Option<ResourceId>,
+    pub(crate) last: Option<ResourceId>,
 }
 
 /// Looks at up to `most` rows after one.
-pub(in crate::store) fn find(
+pub(crate) fn find(
     sql: &Connection,
     after: ResourceId,
     most: usize,
@@ -84,11 +84,7 @@ pub(in crate::store) fn find(
 }
 
 /// Stores since when a row is known to be unused; `None`: it is used.
-pub(in crate::store) fn mark(
-    sql: &Connection,
-    id: ResourceId,
-    since: Option<DateTime<Utc>>,
-) -> Result<()> {
+pub(crate) fn mark(sql: &Connection, id: ResourceId, since: Option<DateTime<Utc>>) -> Result<()> {
     sql.prepare_cached("UPDATE resource SET unused_since = ?2 WHERE id = ?1")?
         .execute(params![id, since.map(Micros)])
         .map(drop)
@@ -96,7 +92,7 @@ pub(in crate::store) fn mark(
 
 /// Removes a row that is unused still, and returns its Source. The last row of all stays, so that no id is used twice: the result
 /// of a task may arrive after its row was removed.
-pub(in crate::store) fn remove(
+pub(crate) fn remove(
     sql: &Connection,
     id: ResourceId,
     rule: &UnusedRule,

@@ -13,11 +13,7 @@ use crate::store::tables::resource::IS_DOUBTED;
 use crate::store::tables::values::{Column, Micros, column};
 
 /// The hosts that have tasks of a state. Each costs one look-up in the index, whatever the number of tasks.
-pub(in crate::store) fn authorities(
-    sql: &Connection,
-    source: &str,
-    state: TaskState,
-) -> Result<Vec<String>> {
+pub(crate) fn authorities(sql: &Connection, source: &str, state: TaskState) -> Result<Vec<String>> {
     sql.prepare_cached(
         "WITH RECURSIVE host (name) AS (
              SELECT MIN(authority) FROM task WHERE source = ?1 AND state = ?2
@@ -31,7 +27,7 @@ pub(in crate::store) fn authorities(
 }
 
 /// The tasks of a host in that state that are due, the longest due first: at most `limit`, without those in progress.
-pub(in crate::store) fn due_of_host(
+pub(crate) fn due_of_host(
     sql: &Connection,
     source: &str,
     (authority, state): (&str, TaskState),
@@ -61,7 +57,7 @@ pub(in crate::store) fn due_of_host(
 }
 
 /// When the first ready task of a host is due.
-pub(in crate::store) fn first_due(
+pub(crate) fn first_due(
     sql: &Connection,
     source: &str,
     authority: &str,
@@ -75,7 +71,7 @@ pub(in crate::store) fn first_due(
 }
 
 /// When the first task of a host in that state is due that is not due yet.
-pub(in crate::store) fn next_due(
+pub(crate) fn next_due(
     sql: &Connection,
     source: &str,
     (authority, state): (&str, TaskState),
@@ -94,7 +90,7 @@ pub(in crate::store) fn next_due(
 }
 
 /// The task of a resource that may be executed, with its state and when it is due.
-pub(in crate::store) fn of_resource(
+pub(crate) fn of_resource(
     sql: &Connection,
     source: &str,
     uri: &ResourceUri,
@@ -112,7 +108,7 @@ pub(in crate::store) fn of_resource(
 }
 
 /// The resources of a set whose tasks are given up and not due, and that are not wanted.
-pub(in crate::store) fn unwanted_at_rest(
+pub(crate) fn unwanted_at_rest(
     sql: &Connection,
     set: SetId,
     now: DateTime<Utc>,

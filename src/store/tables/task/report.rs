@@ -62,7 +62,7 @@ pub struct HeldBackTask {
 }
 
 /// The tasks of a Source that were given up, of resources after that one: at most `limit`, in the order of their resources.
-pub(in crate::store) fn given_up(
+pub(crate) fn given_up(
     sql: &Connection,
     source: &str,
     after: ResourceId,
@@ -102,10 +102,7 @@ pub(in crate::store) fn given_up(
 }
 
 /// When the first task of a set was given up of those that were not completed since, and are not unavailable; `None`: there are none.
-pub(in crate::store) fn first_given_up(
-    sql: &Connection,
-    set: SetId,
-) -> Result<Option<DateTime<Utc>>> {
+pub(crate) fn first_given_up(sql: &Connection, set: SetId) -> Result<Option<DateTime<Utc>>> {
     let first: Option<Micros> = sql
         .prepare_cached(
             "SELECT MIN(given_up_since) FROM task WHERE set_id = ?1 AND given_up_since IS NOT NULL AND state <> 'unavailable'",
@@ -116,16 +113,17 @@ pub(in crate::store) fn first_given_up(
 
 /// The deletions of a Source that are held back, or those that were rejected, of resources after that one: at most `limit`, in
 /// the order of their resources.
-pub(in crate::store) fn held_back(
+pub(crate) fn held_back(
     sql: &Connection,
     source: &str,
     is_rejected: bool,
     after: ResourceId,
     limit: usize,
 ) -> Result<Vec<HeldBackTask>> {
-    let deletions = match is_rejected {
-        true => "task INDEXED BY task_rejected WHERE state = 'rejected' AND kind = 'deleted'",
-        false => "task INDEXED BY task_held WHERE state = 'held'",
+    let deletions = if is_rejected {
+        "task INDEXED BY task_rejected WHERE state = 'rejected' AND kind = 'deleted'"
+    } else {
+        "task INDEXED BY task_held WHERE state = 'held'"
     };
     let goes = linked::deleted_with_owners("task.set_id", "'undecided', 'held', 'ready', 'failed'");
     // Only what is on the page is looked up: a million may be held back.
@@ -144,10 +142,11 @@ pub(in crate::store) fn held_back(
     ))?
     .query_map(params![source, after, Count::of_rows(limit)], |row| {
         let uri: ResourceUri = column(row, "uri")?;
-        let path = match row.get("is_live")? {
-            true => mirrored_path::of(row.get("path")?, &uri),
-            false => None,
-        };
+        let path = if row.get("is_live")? {
+mirrored_path::of(row.get("path")?, &uri)
+            } else {
+None
+            };
         let length = row.get::<_, Option<Count>>("length")?.map(u64::from);
         Ok(HeldBackTask {
             resource: row.get("resource_id")?,
@@ -187,7 +186,7 @@ pub struct PlannedTask {
 
 /// The tasks of a Source, of resources after that one: at most `limit`, in the order of their resources; not those that a person
 /// has rejected, nor those that are unavailable.
-pub(in crate::store) fn planned(
+pub(crate) fn planned(
     sql: &Connection,
     source: &str,
     after: ResourceId,

@@ -10,7 +10,7 @@ use crate::store::tables::identity::Identity;
 use crate::store::tables::values::{Column, Micros};
 
 /// The last error of a resource's task, code and message, or else its state; `None`: it has no task.
-pub(in crate::store) fn error_of(
+pub(crate) fn error_of(
     sql: &Connection,
     source: &str,
     uri: &ResourceUri,
@@ -40,7 +40,7 @@ pub struct CountedFailure {
 }
 
 /// The first resource of a set whose task has that state and error code, and the error with the resource's URI.
-pub(in crate::store) fn first_failure(
+pub(crate) fn first_failure(
     sql: &Connection,
     set: SetId,
     state: TaskState,
@@ -62,8 +62,8 @@ pub(in crate::store) fn first_failure(
 }
 
 /// An error of the first of several tasks.
-pub(in crate::store) struct FirstFailure {
-    pub(in crate::store) resource: ResourceId,
-    pub(in crate::store) message: String,
-    pub(in crate::store) at: DateTime<Utc>,
+pub(crate) struct FirstFailure {
+    pub(crate) resource: ResourceId,
+    pub(crate) message: String,
+    pub(crate) at: DateTime<Utc>,
 }

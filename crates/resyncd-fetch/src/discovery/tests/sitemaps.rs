@@ -422,12 +422,11 @@ async fn change_set_that_no_sitemap_names_is_no_list_of_a_sites_pages() {
             ("/robots.txt", "Sitemap: /map.xml".into()),
             ("/sitemap.xml", long()),
         ];
-        match is_certain {
-            true => check_nothing(&pages, "/set.xml", "no-source-description").await,
+        if is_certain {
+            check_nothing(&pages, "/set.xml", "no-source-description").await;
+        } else {
             // It may be a Sitemap whose entries state changes, as in example 3.4 of the draft.
-            false => {
-                check_implied(&pages, "/set.xml", &["/set.xml"]).await;
-            }
+            check_implied(&pages, "/set.xml", &["/set.xml"]).await;
         }
     }
 }
