@@ -288,6 +288,9 @@ async fn failed_discovery_reports_its_reason() {
         ("well-known", ".well-known/resourcesync"),
         ("robots", "robots.txt"),
         ("sitemap", "sitemap.xml"),
+        ("sitemap", "sitemap_index.xml"),
+        ("sitemap", "wp-sitemap.xml"),
+        ("sitemap", "sitemap.xml.gz"),
     ] {
         let line = format!(
             "\n  {reason} {}{path}: the server answered with status 404",
@@ -301,7 +304,7 @@ async fn failed_discovery_reports_its_reason() {
     assert_eq!(json["error"]["code"], "no-source-description");
     assert_eq!(json["url"], source.url());
     let tried = json["tried"].as_array().unwrap();
-    assert_eq!(tried.len(), 5, "{tried:#?}");
+    assert_eq!(tried.len(), 8, "{tried:#?}");
     assert_eq!(tried[0]["code"], "not-found");
 }
 
