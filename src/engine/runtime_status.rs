@@ -43,7 +43,6 @@ impl SourceState {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SourceFacts {
     pub(super) state: SourceState,
-    /// Its `at` is when it began.
     pub(super) error: Option<StatusError>,
     /// Since when the Source fails, whatever the error.
     pub(super) failing_since: Option<String>,
@@ -72,7 +71,7 @@ pub(super) struct SetFacts {
     pub(super) held_notifications: u64,
     /// The error of the last database access.
     pub(super) database_error: Option<StatusError>,
-    /// The error of the last poll. Its `at` is when it began.
+    /// The error of the last poll.
     pub(super) failing: Option<StatusError>,
     /// Since when polls fail, whatever the error.
     pub(super) failing_since: Option<String>,
@@ -189,7 +188,7 @@ impl RuntimeStatus {
     pub(super) fn fail_source(&self, name: &str, error: StatusError) {
         self.change_source(name, |facts| {
             facts.state = SourceState::Failing;
-            begin_or_continue(&mut facts.error, &mut facts.failing_since, error);
+            note_failure(&mut facts.error, &mut facts.failing_since, error);
         });
     }
 
@@ -208,7 +207,7 @@ impl RuntimeStatus {
     pub(super) fn fail_set(&self, set: SetId, error: StatusError) -> bool {
         let mut is_news = false;
         self.note_set(set, |facts| {
-            is_news = begin_or_continue(&mut facts.failing, &mut facts.failing_since, error);
+            is_news = note_failure(&mut facts.failing, &mut facts.failing_since, error);
         });
         is_news
     }
@@ -360,7 +359,7 @@ impl RuntimeStatus {
     ) {
         self.change_source(source, |facts| {
             facts.state = SourceState::Failing;
-            begin_or_continue(&mut facts.error, &mut facts.failing_since, error);
+            note_failure(&mut facts.error, &mut facts.failing_since, error);
             let since = facts.mirror_error.take().map(|before| before.at);
             facts.mirror_error = Some(StatusError {
                 at: since.unwrap_or_else(|| mirror_error.at.clone()),
@@ -398,22 +397,15 @@ impl RuntimeStatus {
     }
 }
 
-/// Shows an error, since it began: while its code is the same it is the same error. Returns whether the message is news.
-fn begin_or_continue(
+/// Shows an error, and since when something fails. Returns whether the message is news.
+fn note_failure(
     shown: &mut Option<StatusError>,
     failing_since: &mut Option<String>,
     error: StatusError,
 ) -> bool {
     failing_since.get_or_insert_with(|| error.at.clone());
-    let before = shown.take().filter(|before| before.code == error.code);
-    let is_news = before
-        .as_ref()
-        .is_none_or(|before| before.message != error.message);
-    *shown = Some(StatusError {
-        at: before.map_or(error.at, |before| before.at),
-        ..error
-    });
-    is_news
+    let before = shown.replace(error.clone());
+    before.is_none_or(|before| (before.code, before.message) != (error.code, error.message))
 }
 
 #[cfg(test)]
@@ -429,7 +421,7 @@ mod tests {
             status.note_unopened_mirror(name, error(second), error(second));
             let (facts, mirror_error) = status.source_and_mirror(name);
             assert_eq!(facts.state, SourceState::Failing);
-            assert_eq!(facts.error.unwrap().at, error(1).at);
+            assert_eq!(facts.error.unwrap().at, error(second).at);
             assert_eq!(mirror_error.unwrap().at, error(1).at);
         }
         status.note_opened_mirror(name);
