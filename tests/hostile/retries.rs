@@ -6,7 +6,7 @@ use std::time::Duration;
 use resyncd_testkit::{Fault, SampleSource};
 use rusqlite::Connection;
 
-use crate::support::{NAME, Rig, SET, resources};
+use crate::support::{NAME, Rig, SET, resources, soon};
 
 const PATH: &str = "/set1/res/r0001.txt";
 
@@ -32,6 +32,11 @@ impl FailingStatement {
             error.is_some_and(|error| error.message.contains("failed by a test"))
         })
         .await;
+        self.end();
+    }
+
+    /// Ends the failure.
+    fn end(self) {
         self.0.execute_batch("DROP TRIGGER failing").unwrap();
     }
 }
@@ -65,10 +70,12 @@ async fn retry_of_a_failed_resource_survives_a_database_error() {
         set.failed == 1 && set.next_poll_at.is_some()
     })
     .await;
-    let step = "BEFORE UPDATE OF state ON task WHEN OLD.state = 'failed'";
-    let failing = FailingStatement::start(&rig, step);
+    let failing = FailingStatement::start(&rig, "BEFORE DELETE ON task");
     rig.source.heal(PATH);
-    rig.operator.poll(NAME).await;
-    failing.allow(&rig).await;
+    let hits = rig.source.hits(PATH);
+    rig.operator.retry(NAME).await;
+    // What was fetched can't be recorded.
+    soon("requested", rig.source.wait_for_hits(PATH, hits + 1)).await;
+    failing.end();
     rig.settled().await;
 }
