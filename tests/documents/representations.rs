@@ -104,12 +104,16 @@ async fn page_in_place_of_a_file_is_reported_where_no_type_is_stated() {
     let is_reported = |error: &StatusError| error.code == "type-mismatch";
     let files = ["/a.pdf", "/b", "/old.php"];
     let pages = ["/c", "/d.html", "/e.jsp", "/File:Photo.jpg"];
+    // Its server calls everything a page.
+    let careless = "/f.csv";
     let entries: String = files
         .iter()
         .chain(&pages)
+        .chain([&careless])
         .map(|path| listed(path))
         .collect();
     let site = Site::with_lists(&resource_list(&entries)).await;
+    site.put_bytes(careless, &html, b"a,<html>".to_vec());
     for path in files {
         let pdf = [("content-type", "application/pdf")];
         site.put_bytes(path, &pdf, b"%PDF".to_vec());
@@ -126,6 +130,7 @@ async fn page_in_place_of_a_file_is_reported_where_no_type_is_stated() {
             ("/c", pages),
             ("/d.html", pages),
             ("/e.jsp", pages),
+            (careless, "a,<html>"),
             ("/old.php", "%PDF"),
         ];
         expected.extend(more);
@@ -154,7 +159,7 @@ async fn page_in_place_of_a_file_is_reported_where_no_type_is_stated() {
     follower.poll().await;
     let set = follower
         .until("reported", |set| {
-            set.resources == 8
+            set.resources == 9
                 && set.pending + set.failed == 5
                 && set.error.as_ref().is_some_and(is_reported)
         })

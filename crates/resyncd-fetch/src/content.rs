@@ -207,6 +207,8 @@ pub struct Content<'a> {
     memento_datetime: Option<SourceTime>,
     media_type: Option<String>,
     coding: Option<String>,
+    /// Bytes that were received, and that [`chunk`](Self::chunk) has not returned.
+    first: Option<Bytes>,
     received: u64,
     /// How many bytes were received before those of this answer.
     before: u64,
@@ -298,6 +300,9 @@ impl Content<'_> {
 
     /// The next bytes; `None` at the end of a body of the announced length. After an error the received bytes are unusable.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
         loop {
             match self.receive().await {
                 Err(error) if !self.resume_after(&error).await => return Err(error),
@@ -305,6 +310,14 @@ impl Content<'_> {
                 received => return received,
             }
         }
+    }
+
+    /// The bytes that [`chunk`](Self::chunk) returns next.
+    pub async fn first_bytes(&mut self) -> Result<&[u8], FetchError> {
+        if self.first.is_none() {
+            self.first = self.chunk().await?;
+        }
+        Ok(self.first.as_deref().unwrap_or_default())
     }
 
     /// The next bytes of this answer.
@@ -427,6 +440,7 @@ impl Client {
                 .map(SourceTime::from),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
             coding: answer.content_coding(),
+            first: None,
             received: 0,
             before: 0,
             pace: ThroughputGuard::new(self.timeout().saturating_mul(TIMEOUTS)),

@@ -166,7 +166,7 @@ async fn download_checked(
         let sent = content.as_ref().map(Content::last_modified);
         reject_former(context, task, candidate, sent)?;
     }
-    let Some(content) = content else {
+    let Some(mut content) = content else {
         return Ok(FetchOutcome::NotModified);
     };
     check.check(content.memento_datetime())?;
@@ -185,7 +185,7 @@ async fn download_checked(
     }
     if !source.source.allow_type_mismatch {
         let secrets = source.client.redaction();
-        reject_page(&content, &candidate.expected, task, secrets)?;
+        reject_page(&mut content, &candidate.expected, task, secrets).await?;
     }
     let version = content.version().filter(|_| candidate.is_own);
     let media_type = task
@@ -290,9 +290,10 @@ const FILES: [&str; 28] = [
 const PAGES: [&str; 3] = ["htm", "html", "xhtml"];
 
 /// Rejects a web page in place of a file where no digest decides: it is one for signing in, or of an error. A file is what is stated to be
-/// of another type, or was served in another one before, or has the name of one.
-fn reject_page(
-    content: &Content<'_>,
+/// of another type, or was served in another one before, or has the name of one. Where no type is stated the bytes must be those of a page,
+/// too: some servers call everything a page of which they know no type.
+async fn reject_page(
+    content: &mut Content<'_>,
     expected: &Expected,
     task: &Task,
     secrets: &Redaction,
@@ -322,13 +323,33 @@ fn reject_page(
         let named = extension(&task.uri).filter(|_| has_extension(&FILES));
         (named.map(|it| format!(".{it}")), "is its name")
     };
-    match other.filter(|other| !is_page(other)) {
-        Some(other) => Err(TaskError::TypeMismatch {
+    let Some(other) = other.filter(|other| !is_page(other)) else {
+        return Ok(());
+    };
+    let is_stated = task.content.media_type.is_some();
+    if is_stated || content.coding().is_some() || begins_page(content.first_bytes().await?) {
+        return Err(TaskError::TypeMismatch {
             other: secrets.excerpt(&other, LONGEST_TYPE),
             how,
-        }),
-        None => Ok(()),
+        });
     }
+    Ok(())
+}
+
+/// Whether these are the first bytes of a web page.
+fn begins_page(bytes: &[u8]) -> bool {
+    const TAGS: [&str; 6] = [
+        "<!doctype html",
+        "<html",
+        "<head>",
+        "<body",
+        "<script",
+        "<meta ",
+    ];
+    let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]);
+    let begin = begin.trim_start_matches('\u{feff}').trim_start();
+    let begin = begin.to_ascii_lowercase();
+    begin.starts_with('<') && TAGS.iter().any(|tag| begin.contains(tag))
 }
 
 /// The extension of the name of a resource, in lower case. A name with a colon is that of a page about a file, as wikis have them.
