@@ -18,7 +18,8 @@
 //! | [`resourcesync`] | documents: reader, writer, datetimes, intervals, digests, links | everything else |
 //! | [`websub`] | WebSub forms and signatures, for subscriber and hub | everything else |
 //! | [`resyncd_core`] | decides: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease; what a set offers, which resources are selected | XML, HTTP, paths, SQL, serde, a clock |
-//! | [`resyncd_fetch`] | outbound: guard, client, documents, content, packages, hub requests, WebSockets, XMPP, web hooks, discovery | coverage, mirror paths, SQL, the configuration, a clock |
+//! | [`resyncd_fetch`] | outbound: guard, client, documents, content, packages, hub requests, web hooks, discovery | coverage, mirror paths, SQL, the configuration, a clock |
+//! | [`resyncd_channels`] | WebSockets, sessions of the XMPP account | what a message means, coverage, SQL, the configuration |
 //! | [`resyncd_mirror`] | files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`resyncd_packages`] | the members of ZIP, tar and WARC, with bounds, and their manifest | everything else |
 //! | [`resyncd_testkit`] | a sample Source with its hub, for the demo, tests and benchmarks | the Destination |

@@ -198,7 +198,11 @@ async fn without_daemon(
     let secrets = SharedRedaction::new(&config.redaction());
     let rejections = RejectionCounters::default();
     let listener = RunningListener::start_callback(bound, &config, &store, rejections, secrets);
-    let ending = EndingSource::unfollowed(name, &client, config.callback.public_url.as_ref());
+    let ending = EndingSource::unfollowed(
+        name,
+        &config.transports(client),
+        config.callback.public_url.as_ref(),
+    );
     let followed = config.sources.iter();
     let request = ForgetRequest {
         name: name.clone(),

@@ -160,6 +160,7 @@ async fn without_daemon(
     let former = former.map_err(|error| failed(error.into()))?;
     let selected = select(&config, former, names)?;
     let client = config.client().map_err(|error| failed(error.into()))?;
+    let transports = config.transports(client);
     let bound = bind_callback(&mut config).await.map_err(failed)?;
     let (secrets, rejections) = (
         SharedRedaction::new(&config.redaction()),
@@ -172,8 +173,8 @@ async fn without_daemon(
     for name in &selected {
         let configured = config.sources.iter().find(|source| source.name == *name);
         let source = match configured {
-            Some(source) => EndingSource::of(source, &client, public_url),
-            None => EndingSource::unfollowed(name, &client, public_url),
+            Some(source) => EndingSource::of(source, &transports, public_url),
+            None => EndingSource::unfollowed(name, &transports, public_url),
         };
         results.extend(end_subscriptions(&store, &source).await);
     }

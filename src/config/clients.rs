@@ -1,5 +1,6 @@
 //! The clients of a configuration.
 
+use resyncd_channels::Transports;
 use resyncd_fetch::{Client, FetchError};
 
 use super::{Config, Source};
@@ -12,8 +13,13 @@ impl Config {
     /// [`FetchError::Setup`] if TLS can't be set up.
     pub fn client(&self) -> Result<Client, FetchError> {
         let client = Client::new(&self.http, clock::now)?;
-        let client = client.with_max_uri_bytes(self.limits.uri);
-        Ok(client.with_xmpp_account(self.xmpp.clone()))
+        Ok(client.with_max_uri_bytes(self.limits.uri))
+    }
+
+    /// What channels of no Source are opened and ended with, by the client of all requests.
+    #[must_use]
+    pub fn transports(&self, client: Client) -> Transports {
+        Transports::new(client, self.xmpp.clone())
     }
 }
 

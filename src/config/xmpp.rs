@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use resourcesync::draft::MAX_JID_PART;
-use resyncd_fetch::{XmppAccount, XmppPassword};
+use resyncd_channels::{XmppAccount, XmppPassword};
 
 use super::environment::Environment;
 use super::fault::FaultKind;

@@ -414,7 +414,7 @@ fn lacking(context: &ChannelContext, offer: &Offer) -> Option<LackingKey> {
         .filter(|_| offer.capability.is_channel())?;
     let protocol = context.protocol_error(offer);
     let has_url = context.rules.callback_base.is_some();
-    let has_account = context.client.has_xmpp_account();
+    let has_account = context.transports.xmpp_account().is_some();
     LackingKey::all_of(transport, protocol, has_url, has_account).next()
 }
 

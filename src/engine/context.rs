@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use resourcesync::uri::BaseUri;
+use resyncd_channels::Transports;
 use resyncd_fetch::Client;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,8 @@ pub(super) struct SourceContext {
     pub(super) streams_per_host: usize,
     pub(super) store: Arc<Store>,
     pub(super) client: Client,
+    /// What channels are opened with.
+    pub(super) transports: Transports,
     pub(super) runtime_status: Arc<RuntimeStatus>,
     /// What is counted for `GET /metrics`.
     pub(super) counters: SourceCounters,

@@ -423,7 +423,7 @@ mod tests {
             delete_files: bool,
             mirrors: &[(&str, &Path)],
         ) -> Result<Forgotten, ForgetError> {
-            let ending = EndingSource::unfollowed(NAME, &self.source.context.client, None);
+            let ending = EndingSource::unfollowed(NAME, &self.source.context.transports, None);
             let mirrors = mirrors.iter();
             let request = ForgetRequest {
                 name: NAME.to_owned(),

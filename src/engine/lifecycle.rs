@@ -12,6 +12,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
+use resyncd_channels::Transports;
 use resyncd_core::ResourceUri;
 use resyncd_fetch::Client;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -95,7 +96,7 @@ struct SharedParts {
     connections_per_host: usize,
     streams_per_host: usize,
     /// For what belongs to no Source of the configuration.
-    client: Client,
+    transports: Transports,
     public_url: Option<Url>,
     package_permits: SharedPermits,
     /// Whether channels are subscribed to.
@@ -149,7 +150,7 @@ impl Engine {
         workers.spawn(heartbeats.watched("log of activity", logging));
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),
-            client: client.clone(),
+            transports: engine.shared.transports.clone(),
             runtime_status: Arc::clone(&engine.runtime_status),
             public_url: engine.shared.public_url.as_ref().map(Url::to_string),
             followed: engine.followed.subscribe(),
@@ -184,7 +185,7 @@ impl Engine {
                 limits: config.limits.clone(),
                 connections_per_host: config.http.connections_per_host,
                 streams_per_host: config.http.streams_per_host,
-                client: client.clone(),
+                transports: config.transports(client.clone()),
                 public_url: config.callback.public_url.clone(),
                 package_permits: SharedPermits::default(),
                 subscribes,
@@ -224,12 +225,15 @@ impl Engine {
             limits,
             connections_per_host,
             streams_per_host,
-            client,
+            transports,
             public_url,
             package_permits,
             subscribes,
         } = &self.shared;
         let counters = self.counters.of_source(&source.name);
+        let client = source
+            .client(transports.client(), limits.third_party_requests)
+            .with_counters(Arc::new(counters.clone()));
         let versions = source.versions.clone();
         let own_connections = source.pace.connections_per_host;
         Arc::new(SourceContext {
@@ -238,9 +242,8 @@ impl Engine {
             connections_per_host: own_connections.unwrap_or(*connections_per_host),
             streams_per_host: own_connections.unwrap_or(*streams_per_host),
             store: Arc::clone(&self.store),
-            client: source
-                .client(client, limits.third_party_requests)
-                .with_counters(Arc::new(counters.clone())),
+            transports: transports.for_source(client.clone()),
+            client,
             counters,
             runtime_status: Arc::clone(&self.runtime_status),
             public_url: public_url.clone(),
@@ -292,7 +295,7 @@ impl Engine {
     pub(super) fn hook_handles(&self) -> HookHandles {
         HookHandles {
             store: Arc::clone(&self.store),
-            client: self.shared.client.clone(),
+            client: self.shared.transports.client().clone(),
             runtime_status: Arc::clone(&self.runtime_status),
             heartbeats: self.heartbeats.clone(),
         }
@@ -348,7 +351,7 @@ impl Engine {
     /// The names of the workers that have taken no step for long, although they have something to do. To be called from time to time.
     pub fn stalled_workers(&self) -> Vec<String> {
         // A request may take that time, and is tried again.
-        let limit = STALLED.max(self.shared.client.timeout().saturating_mul(5));
+        let limit = STALLED.max(self.shared.transports.client().timeout().saturating_mul(5));
         self.heartbeats.stalled(clock::now().mono, limit)
     }
 
@@ -390,7 +393,7 @@ impl Engine {
         status
             .attention
             .extend(public_url.as_ref().map(attention::of_public_url));
-        let mut loads = self.shared.client.host_loads();
+        let mut loads = self.shared.transports.client().host_loads();
         for context in self.sources.contexts() {
             // Others share their limits.
             if context.source.pace.connections_per_host.is_some() {
@@ -569,8 +572,11 @@ impl Engine {
                 .collect(),
         };
         let store = Arc::clone(&self.store);
-        let ending =
-            EndingSource::unfollowed(name, &self.shared.client, self.shared.public_url.as_ref());
+        let ending = EndingSource::unfollowed(
+            name,
+            &self.shared.transports,
+            self.shared.public_url.as_ref(),
+        );
         let (result, forgotten) = oneshot::channel();
         // It goes on if the request for it is cut off.
         let forgetting = async move {
@@ -802,15 +808,15 @@ impl Operations for Engine {
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>> {
         let found = self.source(source).map(|source| source.context);
         let (name, public_url) = (source.to_owned(), self.shared.public_url.as_ref());
-        let client = &self.shared.client;
+        let transports = &self.shared.transports;
         async move {
             let Some(context) = found else {
-                let ending = EndingSource::unfollowed(&name, client, public_url);
+                let ending = EndingSource::unfollowed(&name, transports, public_url);
                 let ended = end_subscriptions(&self.store, &ending).await;
                 return Some(ended).filter(|ended| !ended.is_empty());
             };
             context.retired.cancel();
-            let ending = EndingSource::of(&context.source, client, public_url);
+            let ending = EndingSource::of(&context.source, transports, public_url);
             Some(end_subscriptions(&self.store, &ending).await)
         }
         .boxed()

@@ -13,6 +13,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, SourceTime};
+use resyncd_channels::XmppAccount;
 use resyncd_core::{
     ChannelState, Coverage, DeliveryFault, DeliveryFaultKind, Gap, HubUri, TopicUri, one_line,
 };
@@ -549,7 +550,7 @@ fn channel_attention(
     let needs = ChannelNeeds {
         transport: channel.transport,
         topic: channel.topic.as_str(),
-        server: context.client.xmpp_server(),
+        server: context.transports.xmpp_account().map(XmppAccount::host),
         hub: denying_hub(channel).unwrap_or(channel.hub_name()),
         state: channel.lease.state,
         unverified_since: channel.unverified_since,

@@ -2,7 +2,7 @@
 
 use resyncd::config::Config;
 use resyncd::status::{ChannelStatus, SetStatus};
-use resyncd_fetch::{XmppAccount, XmppPassword};
+use resyncd_channels::{XmppAccount, XmppPassword};
 use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 
 use crate::support::{Files, NAME, Rig, difference, eventually, files, path_of};

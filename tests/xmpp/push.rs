@@ -2,7 +2,7 @@
 
 use resyncd::config::Config;
 use resyncd::status::UnsubscribeResult;
-use resyncd_fetch::XmppPassword;
+use resyncd_channels::XmppPassword;
 use resyncd_testkit::Fault;
 
 use crate::support::{NAME, eventually};

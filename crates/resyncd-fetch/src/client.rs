@@ -16,25 +16,23 @@ use resourcesync::uri::{
     BaseUri, MAX_URI_BYTES, ReferenceError, resolve_reference, without_userinfo,
 };
 use resyncd_core::{Now, Redaction, http_form};
+use rustls::ClientConfig;
 use url::Url;
 
 use super::chain_cookies::ChainCookies;
 use super::connections::{Connections, HttpVersion, Route};
 use super::guard::{Guard, GuardedResolver, NameLookup, system_lookup, trusted_host_of};
 use super::network::HttpNetwork;
-use super::node_limits::NodeLimits;
 use super::pace::{Pace, PaceLimits};
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry::JITTER;
 use super::retry_after::retry_after;
 use super::server_trust::ServerTrust;
-use super::socket_limits::SocketLimits;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
 use crate::HttpSettings;
 use crate::credentials::Credentials;
 use crate::observer::{BytesObserver, RequestObserver};
-use crate::xmpp::XmppAccount;
 
 /// What time it is.
 pub type Clock = fn() -> Now;
@@ -67,12 +65,8 @@ pub struct Client {
     counters: Option<Arc<dyn RequestObserver>>,
     retries: Bounds,
     package_retries: Bounds,
-    sockets: SocketLimits,
-    nodes: NodeLimits,
     /// The maximum length of a URI, in bytes.
     max_uri_bytes: usize,
-    /// The account for PubSub services.
-    xmpp: Option<Arc<XmppAccount>>,
     /// What answers requests in place of connections.
     network: Option<Arc<dyn HttpNetwork>>,
     clock: Clock,
@@ -192,10 +186,7 @@ impl Client {
             counters: None,
             retries: Bounds::DOCUMENT,
             package_retries: Bounds::PACKAGE,
-            sockets: SocketLimits::default(),
-            nodes: NodeLimits::default(),
             max_uri_bytes: MAX_URI_BYTES,
-            xmpp: None,
             network: None,
             clock,
             jitter: JITTER,
@@ -279,8 +270,6 @@ impl Client {
         let third_parties = ThirdParties::new(urls, own, per_hour, self.clock);
         Self {
             third_parties: Some(Arc::new(third_parties)),
-            sockets: SocketLimits::default(),
-            nodes: self.nodes.of_source(),
             ..self.with_credentials(credentials)
         }
     }
@@ -294,13 +283,6 @@ impl Client {
         if let Some(most) = limits.connections_per_host {
             self.permits = Arc::new(Permits::new(most, most, self.clock));
         }
-        self
-    }
-
-    /// The same client with the account for PubSub services.
-    #[must_use]
-    pub fn with_xmpp_account(mut self, account: Option<XmppAccount>) -> Self {
-        self.xmpp = account.map(Arc::new);
         self
     }
 
@@ -321,36 +303,12 @@ impl Client {
         self.max_uri_bytes
     }
 
-    /// The limits of WebSockets.
-    pub(super) fn socket_limits(&self) -> &SocketLimits {
-        &self.sockets
-    }
-
-    /// The limits of the sessions of the account for PubSub services.
-    pub(super) fn node_limits(&self) -> &NodeLimits {
-        &self.nodes
-    }
-
-    /// The account for PubSub services.
-    pub(super) fn xmpp(&self) -> Option<&XmppAccount> {
-        self.xmpp.as_deref()
-    }
-
-    /// Whether there is an account for PubSub services.
-    pub fn has_xmpp_account(&self) -> bool {
-        self.xmpp.is_some()
-    }
-
-    /// The server of the XMPP account, if there is one: the host that is configured, or else the domain.
-    pub fn xmpp_server(&self) -> Option<&str> {
-        let account = self.xmpp.as_deref()?;
-        let host = account.server.as_ref().map(|(host, _)| host);
-        Some(host.unwrap_or(&account.domain))
-    }
-
-    /// Which certificates of servers are trusted.
-    pub(super) fn trust(&self) -> &ServerTrust {
-        self.connections.trust()
+    /// TLS for connections that are none of HTTP: the same authorities are trusted.
+    ///
+    /// # Errors
+    /// If TLS can't be set up.
+    pub fn tls(&self) -> Result<ClientConfig, rustls::Error> {
+        self.connections.trust().tls(None)
     }
 
     /// How much of the pauses between tries is random.

@@ -357,8 +357,11 @@ impl From<io::Error> for FetchError {
     }
 }
 
-/// The text of an error of TLS, with advice where a key of the configuration may help.
-pub(super) fn tls_text(error: &rustls::Error) -> String {
+/// The text of an error of a connection over TLS, with advice where a key of the configuration may help.
+pub fn tls_text(error: &(dyn Error + 'static)) -> String {
+    let Some(error) = find::<rustls::Error>(error) else {
+        return error.to_string();
+    };
     let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
     if *error == unknown {
         format!(
@@ -384,7 +387,7 @@ fn hint_of_status(status: u16) -> &'static str {
 }
 
 /// Searches the causes of an error for a type. An `io::Error` hides the error that it wraps from `source`.
-pub(super) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<E>() {

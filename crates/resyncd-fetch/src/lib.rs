@@ -1,4 +1,4 @@
-//! What resyncd requests of others: the guarded client, documents, content, packages, topics and their hubs, WebSockets, XMPP, discovery.
+//! What resyncd requests of others: the guarded client, documents, content, packages, topics and their hubs, discovery.
 //!
 //! | module | what it has |
 //! |---|---|
@@ -29,8 +29,7 @@
 //! | `document_summaries`, `entry_counts` | what the documents of a Source have, for `discover` |
 //! | | **channels and hooks** |
 //! | `topic`, `hub` | the hubs of a topic; requests to a hub, or to an interface of a Source |
-//! | `socket`, `socket_limits` | a WebSocket; how many a Source may have |
-//! | `xmpp`, `node_limits` | a session of the XMPP account; how many there may be |
+//! | `upgrade` | a connection that speaks another protocol after its first answer |
 //! | `webhook`, `webhook_request` | requests of web hooks |
 //!
 //! Invariants:
@@ -49,7 +48,7 @@
 //! state of a set. What time it is its caller says.
 //!
 //! Specification: ANSI/NISO Z39.99-2014, sections 6.3 (discovery), 11 and 13 (packages); WebSub, sections 4 (topics) and 5.1 (requests
-//! to hubs); RFC 9110; RFC 6455 (WebSockets); RFC 6120 and XEP-0060 (XMPP PubSub).
+//! to hubs); RFC 9110.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -74,7 +73,6 @@ mod hub;
 mod link_header;
 mod link_tags;
 mod network;
-mod node_limits;
 mod observer;
 mod pace;
 mod package_download;
@@ -86,17 +84,15 @@ mod retry;
 mod retry_after;
 mod server_trust;
 mod settings;
-mod socket;
-mod socket_limits;
 mod spool;
 mod third_parties;
 mod time_map;
 mod topic;
+mod upgrade;
 mod validators;
 mod web_page;
 mod webhook;
 mod webhook_request;
-mod xmpp;
 
 #[cfg(test)]
 mod test_site;
@@ -111,7 +107,7 @@ pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError,
 pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, TriedParts};
 pub use entry_counts::{EntryCounts, Tally};
-pub use error::{FetchError, SizeLimit};
+pub use error::{FetchError, SizeLimit, tls_text};
 pub use guard::is_public;
 pub use host::{
     address_of, is_at_or_below, is_in_the_clear, is_localhost, is_own_machine, is_private_name,
@@ -121,7 +117,6 @@ pub use http_date::{format_http_date, parse_http_date};
 pub use hub::HubAnswer;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use network::HttpNetwork;
-pub use node_limits::SessionPermit;
 pub use observer::{BytesObserver, RequestObserver};
 pub use pace::PaceLimits;
 pub use package_download::PartialPackage;
@@ -130,12 +125,8 @@ pub use probe::AnswerStart;
 pub use proxies::{Proxies, ProxyException};
 pub use retry::{Bounds, pause};
 pub use settings::HttpSettings;
-pub use socket::{Socket, SocketError, SocketMessage};
 pub use time_map::{TimeMap, parse_time_map};
 pub use topic::TopicLinks;
+pub use upgrade::UpgradeAnswer;
 pub use webhook::{WebhookAnswer, WebhookReceiver};
 pub use webhook_request::{FeedNews, WebhookRequest};
-pub use xmpp::{
-    NodeEvent, NodeItem, NodeMemory, NodeResumption, NodeSession, XmppAccount, XmppError,
-    XmppPassword,
-};

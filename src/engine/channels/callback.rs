@@ -90,7 +90,12 @@ async fn request(context: &ChannelContext, channel: &ChannelRecord) -> Result<()
     let callback = format!("{base}{}", channel.keys(CallbackSlot::Own).token);
     let _work = context.asks(channel);
     let interface = channel.topic.url();
-    match context.client.register_callback(interface, &callback).await {
+    match context
+        .transports
+        .client()
+        .register_callback(interface, &callback)
+        .await
+    {
         Ok(HubAnswer::Accepted { .. }) => Ok(()),
         Ok(HubAnswer::Refused {
             status,

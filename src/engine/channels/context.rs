@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use resyncd_channels::Transports;
 use resyncd_core::{ChannelFailure, ChannelRules, Offer};
-use resyncd_fetch::Client;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -33,7 +33,7 @@ pub(super) struct ChannelContext {
     /// Whether subscriptions are begun, renewed and ended; false for a single run without hubs.
     pub(super) subscribes: bool,
     pub(super) store: Arc<Store>,
-    pub(super) client: Client,
+    pub(super) transports: Transports,
     pub(super) runtime_status: Arc<RuntimeStatus>,
     /// Whether the drivers move.
     pub(super) heartbeats: Heartbeats,
@@ -61,7 +61,7 @@ impl ChannelContext {
             subscribes: context.subscribes,
             ends_only: false,
             store: Arc::clone(&context.store),
-            client: context.client.clone(),
+            transports: context.transports.clone(),
             runtime_status: Arc::clone(&context.runtime_status),
             heartbeats: context.heartbeats.clone(),
             counters: Some(context.counters.clone()),
@@ -74,7 +74,7 @@ impl ChannelContext {
     pub(super) fn of_unfollowed(
         source: String,
         store: Arc<Store>,
-        client: Client,
+        transports: Transports,
         runtime_status: Arc<RuntimeStatus>,
         callback_base: Option<String>,
         stop: CancellationToken,
@@ -96,7 +96,7 @@ impl ChannelContext {
             subscribes: true,
             ends_only: true,
             store,
-            client,
+            transports,
             runtime_status,
             heartbeats: Heartbeats::default(),
             counters: None,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use resyncd_channels::Transports;
 use resyncd_core::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules, Transport};
-use resyncd_fetch::Client;
 use url::Url;
 
 use super::context::rules_of;
@@ -24,27 +24,28 @@ const ENDING_TIME: Duration = Duration::from_secs(30);
 pub struct EndingSource {
     /// Its label.
     pub name: String,
-    client: Client,
+    transports: Transports,
     rules: ChannelRules,
 }
 
 impl EndingSource {
     /// One of the configuration.
     #[must_use]
-    pub fn of(source: &config::Source, client: &Client, public_url: Option<&Url>) -> Self {
+    pub fn of(source: &config::Source, transports: &Transports, public_url: Option<&Url>) -> Self {
         Self {
             name: source.name.clone(),
-            client: client.with_credentials(&source.credentials),
+            transports: transports
+                .with_client(transports.client().with_credentials(&source.credentials)),
             rules: rules_of(source, public_url),
         }
     }
 
     /// One that is only in the database.
     #[must_use]
-    pub fn unfollowed(name: &str, client: &Client, public_url: Option<&Url>) -> Self {
+    pub fn unfollowed(name: &str, transports: &Transports, public_url: Option<&Url>) -> Self {
         Self {
             name: name.to_owned(),
-            client: client.clone(),
+            transports: transports.clone(),
             rules: ChannelRules {
                 hub: None,
                 lease_seconds: 0,
@@ -107,7 +108,7 @@ impl EndingSource {
         let leaving = store.change_channel(channel.id, true, move |channel| channel.leave(now));
         leaving.await.map_err(|error| error.to_string())?;
         let ended = Nodes::of(channel, 0)
-            .unsubscribe(&self.client, channel)
+            .unsubscribe(&self.transports, channel)
             .await;
         ended.map_err(|error| error.to_string())?;
         let ended = store.change_channel(channel.id, true, Channel::ended);
@@ -129,10 +130,10 @@ impl EndingSource {
             }
             let event = match step.action {
                 ChannelAction::ReadTopic(topic) => {
-                    read_topic(&self.client, &self.name, &topic).await
+                    read_topic(self.transports.client(), &self.name, &topic).await
                 }
                 ChannelAction::SendRequest(request) => {
-                    send_request(&self.client, &record, &request).await
+                    send_request(self.transports.client(), &record, &request).await
                 }
                 ChannelAction::WaitUntil(time) => {
                     wait(&mut wakes, channel.id, time, now).await;

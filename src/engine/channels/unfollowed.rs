@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use resyncd_fetch::Client;
+use resyncd_channels::Transports;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ const AT_ONCE: usize = 16;
 #[derive(Clone)]
 pub(crate) struct Unfollowed {
     pub(crate) store: Arc<Store>,
-    pub(crate) client: Client,
+    pub(crate) transports: Transports,
     pub(crate) runtime_status: Arc<RuntimeStatus>,
     pub(crate) public_url: Option<String>,
     /// What is followed: a reload changes it.
@@ -104,7 +104,7 @@ impl Unfollowed {
         let context = ChannelContext::of_unfollowed(
             source,
             Arc::clone(&self.store),
-            self.client.clone(),
+            self.transports.clone(),
             Arc::clone(&self.runtime_status),
             self.public_url.clone(),
             self.stop.clone(),
@@ -176,7 +176,7 @@ mod tests {
         let stop = CancellationToken::new();
         let unfollowed = Unfollowed {
             store: Arc::clone(store),
-            client: source.context.client.clone(),
+            transports: source.context.transports.clone(),
             runtime_status: Arc::clone(&source.context.runtime_status),
             public_url: Some(base),
             followed,

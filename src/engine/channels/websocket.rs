@@ -3,7 +3,7 @@
 //! Nothing outlives a connection.
 
 use bytes::Bytes;
-use resyncd_fetch::{Socket, SocketError, SocketMessage};
+use resyncd_channels::{Socket, SocketError, SocketMessage};
 
 use super::connection::{Connection, ConnectionFailure, Connector, Message};
 use super::context::ChannelContext;
@@ -20,8 +20,8 @@ impl Connector for Websockets {
         context: &ChannelContext,
         channel: &ChannelRecord,
     ) -> Result<Socket, ConnectionFailure> {
-        let (client, limit) = (&context.client, context.longest_message);
-        let opening = client.open_socket(&channel.topic, limit);
+        let limit = context.longest_message;
+        let opening = context.transports.open_socket(&channel.topic, limit);
         opening.await.map_err(ConnectionFailure::from)
     }
 

@@ -86,7 +86,7 @@ pub(super) async fn drive_to_end(
     context: &ChannelContext,
     channel: &ChannelRecord,
 ) -> Result<(), Panicked> {
-    let (store, client) = (&context.store, &context.client);
+    let (store, client) = (&context.store, context.transports.client());
     let mut wakes = store.wakes();
     let stored = StoredMachine::new(store, channel, context.rules.clone());
     let mut stored = stored.that_ends_only(context.ends_only);

@@ -9,8 +9,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use resyncd_fetch::{
-    Client, NodeEvent, NodeItem, NodeMemory, NodeSession, SessionPermit, XmppError,
+use resyncd_channels::{
+    NodeEvent, NodeItem, NodeMemory, NodeSession, SessionPermit, Transports, XmppError,
 };
 
 use super::connection::{Connection, ConnectionFailure, Connector, Message};
@@ -60,11 +60,11 @@ impl Nodes {
     /// Ends the subscription: one attempt.
     pub(super) async fn unsubscribe(
         &self,
-        client: &Client,
+        transports: &Transports,
         channel: &ChannelRecord,
     ) -> Result<(), XmppError> {
         let resource = &self.memory.resource;
-        match client.leave_node(&channel.topic, resource).await {
+        match transports.leave_node(&channel.topic, resource).await {
             // Nothing is subscribed to without a node, or without an account. One that was taken out of the configuration may come back:
             // until then the service delivers to it.
             Err(XmppError::NoNode) => Ok(()),
@@ -98,7 +98,9 @@ impl Connector for Nodes {
         context: &ChannelContext,
         channel: &ChannelRecord,
     ) -> Result<OpenNode, ConnectionFailure> {
-        let opening = context.client.open_node(&channel.topic, &mut self.memory);
+        let opening = context
+            .transports
+            .open_node(&channel.topic, &mut self.memory);
         let opened = opening.await;
         self.resumptions = match opened {
             Err(_) if self.resumptions + 1 < MOST_RESUMPTIONS => self.resumptions + 1,
@@ -145,7 +147,7 @@ impl Connector for Nodes {
         context: &ChannelContext,
         channel: &ChannelRecord,
     ) -> Result<(), ConnectionFailure> {
-        Ok(self.unsubscribe(&context.client, channel).await?)
+        Ok(self.unsubscribe(&context.transports, channel).await?)
     }
 }
 

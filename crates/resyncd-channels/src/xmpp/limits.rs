@@ -9,15 +9,15 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many sessions listen to nodes: ejabberd allows ten of an account unless configured otherwise (`max_user_sessions`).
-pub(super) const MOST_SESSIONS: usize = 8;
+pub(crate) const MOST_SESSIONS: usize = 8;
 /// How many of them are of one Source: it must not take the place of all others.
-pub(super) const MOST_OF_SOURCE: usize = 4;
+pub(crate) const MOST_OF_SOURCE: usize = 4;
 /// How many sessions end subscriptions, beside them.
 const MOST_ENDINGS: usize = 2;
 
 /// The sessions of one Source. Clones share the limits; all Sources share those of the account, and the addresses.
 #[derive(Clone)]
-pub(super) struct NodeLimits {
+pub(crate) struct NodeLimits {
     account: Arc<Semaphore>,
     endings: Arc<Semaphore>,
     source: Arc<Semaphore>,
@@ -39,7 +39,7 @@ impl Default for NodeLimits {
 
 impl NodeLimits {
     /// Those of another Source.
-    pub(super) fn of_source(&self) -> Self {
+    pub(crate) fn of_source(&self) -> Self {
         Self {
             source: Arc::new(Semaphore::new(MOST_OF_SOURCE)),
             ..self.clone()
@@ -47,7 +47,7 @@ impl NodeLimits {
     }
 
     /// Remembers the address of a session that has asked for a resource.
-    pub(super) fn note_address(&self, resource: &str, address: &str) {
+    pub(crate) fn note_address(&self, resource: &str, address: &str) {
         let assigned = address.split_once('/').map(|(_, resource)| resource);
         let mut addresses = self.addresses.lock();
         if assigned == Some(resource) {
@@ -58,12 +58,12 @@ impl NodeLimits {
     }
 
     /// The address of the last session that has asked for a resource, if its server has assigned another one.
-    pub(super) fn address(&self, resource: &str) -> Option<String> {
+    pub(crate) fn address(&self, resource: &str) -> Option<String> {
         self.addresses.lock().get(resource).cloned()
     }
 
     /// The permit of a session that listens; `None`: there are as many as there may be.
-    pub(super) fn session_permit(&self) -> Option<SessionPermit> {
+    pub(crate) fn session_permit(&self) -> Option<SessionPermit> {
         Some(SessionPermit {
             _source: Arc::clone(&self.source).try_acquire_owned().ok()?,
             _account: Arc::clone(&self.account).try_acquire_owned().ok()?,
@@ -71,7 +71,7 @@ impl NodeLimits {
     }
 
     /// Waits for the permit of a session that ends a subscription.
-    pub(super) async fn ending_permit(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn ending_permit(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.
         Arc::clone(&self.endings).acquire_owned().await.ok()
     }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// How many a Source may have.
-pub(super) const MOST_SOCKETS: usize = 256;
+pub(crate) const MOST_SOCKETS: usize = 256;
 /// How many of them may have a long message in memory, or a part of one.
-pub(super) const MOST_LONG: usize = 4;
+pub(crate) const MOST_LONG: usize = 4;
 
 /// The WebSockets of one Source. Clones share the limits.
 #[derive(Clone)]
-pub(super) struct SocketLimits {
+pub(crate) struct SocketLimits {
     /// One permit for each that is open.
-    pub(super) open: Arc<Semaphore>,
+    pub(crate) open: Arc<Semaphore>,
     /// One permit for each long message, from its middle until it is dropped.
-    pub(super) long: Arc<Semaphore>,
+    pub(crate) long: Arc<Semaphore>,
 }
 
 impl Default for SocketLimits {

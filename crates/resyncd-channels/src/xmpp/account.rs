@@ -18,6 +18,13 @@ pub struct XmppAccount {
 impl XmppAccount {
     /// The port of a server that is named without one, or found without an SRV record (RFC 6120, section 3.2.2).
     pub const DEFAULT_PORT: u16 = 5222;
+
+    /// The host that is configured, or else the domain.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let configured = self.server.as_ref().map(|(host, _)| host);
+        configured.unwrap_or(&self.domain)
+    }
 }
 
 /// The password of an account. It is not shown.

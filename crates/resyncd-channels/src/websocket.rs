@@ -8,6 +8,8 @@
 //!
 //! Must not know what a message means.
 
+pub(crate) mod limits;
+
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,9 +20,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use reqwest::header::{CONNECTION, UPGRADE};
-use reqwest::{Response, StatusCode, Upgraded};
+use reqwest::Upgraded;
+use reqwest::header::{CONNECTION, HeaderMap, UPGRADE};
 use resyncd_core::{Redaction, TopicUri};
+use resyncd_fetch::{FetchError, SizeLimit, UpgradeAnswer};
 use sha1::{Digest, Sha1};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
@@ -30,10 +33,9 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::PollSemaphore;
 
-use super::client::{Client, Follow};
-use super::permits::Pool;
-use super::socket_limits::{MOST_SOCKETS, SocketLimits};
-use super::{FetchError, SizeLimit};
+use limits::{MOST_SOCKETS, SocketLimits};
+
+use crate::Transports;
 
 /// How often the server is sent a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -118,45 +120,38 @@ impl SocketError {
     }
 }
 
-impl Client {
+impl Transports {
     /// Opens the WebSocket of a channel. `limit`: the longest message, in bytes.
     ///
     /// # Errors
     /// [`SocketError`] if the server does not open it.
     pub async fn open_socket(&self, uri: &TopicUri, limit: u64) -> Result<Socket, SocketError> {
-        let limits = self.socket_limits();
-        let place = Arc::clone(&limits.open).try_acquire_owned();
+        let place = Arc::clone(&self.sockets.open).try_acquire_owned();
         let place = place.map_err(|_| SocketError::TooMany)?;
         let key = fresh_key()?;
-        let answer = self
-            .ask(
-                Pool::Sockets,
-                &uri.http_form(),
-                Follow::All,
-                |_| Ok(()),
-                |http, url| {
-                    http.get(url)
-                        .header(CONNECTION, "Upgrade")
-                        .header(UPGRADE, "websocket")
-                        .header("sec-websocket-version", "13")
-                        .header("sec-websocket-key", &key)
-                },
-            )
-            .await?;
-        let status = answer.response.status();
-        if status != StatusCode::SWITCHING_PROTOCOLS {
-            if status.is_client_error() || status.is_server_error() {
-                return Err(answer.into_error().await.into());
+        let (client, url) = (self.client(), uri.http_form());
+        let asking = client.upgrade(&url, |request| {
+            request
+                .header(CONNECTION, "Upgrade")
+                .header(UPGRADE, "websocket")
+                .header("sec-websocket-version", "13")
+                .header("sec-websocket-key", &key)
+        });
+        let upgraded = match asking.await? {
+            UpgradeAnswer::Switched {
+                headers,
+                connection,
+            } => {
+                check_answer(&headers, &key)?;
+                connection
             }
-            let text = format!("the server answered with status {}", status.as_u16());
-            answer.drain().await;
-            return Err(SocketError::Refused(text));
-        }
-        check_answer(&answer.response, &key)?;
-        let upgrading = tokio::time::timeout(self.timeout(), answer.response.upgrade());
-        let upgraded = upgrading.await.map_err(|_| FetchError::Timeout)?;
-        let upgraded = upgraded.map_err(|error| FetchError::from_transport(&error))?;
-        let mut socket = Socket::over(upgraded, limit, limits, self.redaction().clone()).await;
+            UpgradeAnswer::Kept(status) => {
+                let text = format!("the server answered with status {status}");
+                return Err(SocketError::Refused(text));
+            }
+        };
+        let redaction = client.redaction().clone();
+        let mut socket = Socket::over(upgraded, limit, &self.sockets, redaction).await;
         socket.place = Some(place);
         Ok(socket)
     }
@@ -170,9 +165,9 @@ fn fresh_key() -> Result<String, FetchError> {
 }
 
 /// Whether the server has understood the request (RFC 6455, section 4.1).
-fn check_answer(response: &Response, key: &str) -> Result<(), SocketError> {
+fn check_answer(headers: &HeaderMap, key: &str) -> Result<(), SocketError> {
     let header = |name: &str| {
-        let value = response.headers().get(name);
+        let value = headers.get(name);
         value.and_then(|value| value.to_str().ok())
     };
     let names = |name: &str, wanted: &str| {

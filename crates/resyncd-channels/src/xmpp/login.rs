@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use resyncd_fetch::tls_text;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
@@ -17,7 +18,6 @@ use super::names::{BIND, CLIENT, SASL, SM, STANZA_ERRORS, TLS};
 use super::scram::{Mechanism, Scram};
 use super::stanza::AROUND;
 use super::stream::{AnyConnection, XmlStream, condition, escaped, shown, unexpected};
-use crate::error::{find, tls_text};
 
 /// The longest stanza before the server has proved who it is, in bytes.
 const LONGEST_BEFORE: usize = 64 << 10;
@@ -135,10 +135,7 @@ async fn encrypt(
     let name = name.map_err(|error| XmppError::Tls(error.to_string()))?;
     let connector = TlsConnector::from((credentials.tls)()?);
     let connection = connector.connect(name, connection).await;
-    let connection = connection.map_err(|error| {
-        let found = find::<rustls::Error>(&error);
-        XmppError::Tls(found.map_or_else(|| error.to_string(), tls_text))
-    })?;
+    let connection = connection.map_err(|error| XmppError::Tls(tls_text(&error)))?;
     Ok(XmlStream::new(Box::new(connection), LONGEST_BEFORE))
 }
 

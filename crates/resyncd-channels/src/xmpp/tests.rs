@@ -1,7 +1,10 @@
 //! Against a scripted server at the other end of a connection in memory.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use chrono::Utc;
+use resyncd_core::Now;
+use resyncd_fetch::{Client, HttpSettings};
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -10,7 +13,6 @@ use tokio::net::TcpListener;
 
 use super::stream::AnyConnection;
 use super::*;
-use crate::{HttpSettings, test_site};
 
 #[path = "../../../../tests/support/xmpp_end.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
@@ -35,13 +37,17 @@ fn account(domain: &str) -> XmppAccount {
 }
 
 /// A client whose server is at this address.
-fn client_of(server: SocketAddr) -> Client {
+fn client_of(server: SocketAddr) -> Transports {
     let account = XmppAccount {
         server: Some((server.ip().to_string(), server.port())),
         ..account("example.org")
     };
-    let client = Client::new(&HttpSettings::default(), test_site::now).unwrap();
-    client.with_xmpp_account(Some(account))
+    let now = || Now {
+        wall: Utc::now(),
+        mono: Instant::now(),
+    };
+    let client = Client::new(&HttpSettings::default(), now).unwrap();
+    Transports::new(client, Some(account))
 }
 
 /// The other end.

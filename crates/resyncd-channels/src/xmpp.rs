@@ -18,6 +18,7 @@ mod account;
 mod connecting_tests;
 mod element;
 mod error;
+pub(crate) mod limits;
 mod login;
 mod names;
 mod node;
@@ -46,8 +47,9 @@ use resyncd_core::TopicUri;
 use srv::{ServerAddress, addresses_of};
 use tokio::net::TcpStream;
 
-use super::client::Client;
-use super::node_limits::SessionPermit;
+pub use limits::SessionPermit;
+
+use crate::Transports;
 
 /// How many addresses of a place are tried.
 const MOST_ADDRESSES: usize = 8;
@@ -69,7 +71,7 @@ pub struct NodeMemory {
     pub unanswered: Vec<String>,
 }
 
-impl Client {
+impl Transports {
     /// Subscribes to the node of a channel, or resumes the session that is subscribed. The flag states which. The permit is that of
     /// the session, for as long as it is open.
     ///
@@ -80,10 +82,7 @@ impl Client {
         topic: &TopicUri,
         memory: &mut NodeMemory,
     ) -> Result<(NodeSession, bool, SessionPermit), XmppError> {
-        let permit = self
-            .node_limits()
-            .session_permit()
-            .ok_or(XmppError::TooMany)?;
+        let permit = self.nodes.session_permit().ok_or(XmppError::TooMany)?;
         let opened = self.begin_node(name_of(topic)?, memory).await;
         // A session that was not reached can still be resumed.
         if !matches!(&opened, Err(error) if error.is_of_connection()) {
@@ -107,7 +106,7 @@ impl Client {
         let login = self.log_in(resource, *limit, Some(&name.service), resumption);
         let login = login.await?;
         let is_resumed = login.is_resumed;
-        self.node_limits().note_address(resource, &login.own);
+        self.nodes.note_address(resource, &login.own);
         let mut session = NodeSession::begin(login, name, known, memory.newest).await?;
         if !is_resumed {
             session.ask_for(memory.unanswered.iter().cloned())?;
@@ -120,14 +119,14 @@ impl Client {
     /// # Errors
     /// [`XmppError`] if the service does not confirm it.
     pub async fn leave_node(&self, topic: &TopicUri, resource: &str) -> Result<(), XmppError> {
-        let _permit = self.node_limits().ending_permit().await;
+        let _permit = self.nodes.ending_permit().await;
         // Somebody may have asked for it while the driver tries: one session must not displace the other.
         static ENDINGS: AtomicU32 = AtomicU32::new(1);
         let number = ENDINGS.fetch_add(1, Ordering::Relaxed);
         let name_of_end = format!("{resource}-end-{number}");
         let login = self.log_in(&name_of_end, 0, None, None);
         let session = NodeSession::over(login.await?, name_of(topic)?);
-        let assigned = self.node_limits().address(resource);
+        let assigned = self.nodes.address(resource);
         let own = assigned.unwrap_or_else(|| session.own_with(resource));
         session.end_subscription_of(&own).await
     }
@@ -139,13 +138,13 @@ impl Client {
         service: Option<&str>,
         resumption: Option<&Resumption>,
     ) -> Result<Login, XmppError> {
-        let account = self.xmpp().ok_or(XmppError::NoAccount)?;
+        let account = self.xmpp_account().ok_or(XmppError::NoAccount)?;
         let opening = async {
             let (connection, address) = connect(account).await?;
             let credentials = LoginCredentials {
                 account,
                 tls: &|| {
-                    let tls = self.trust().tls(None).map(Arc::new);
+                    let tls = self.client().tls().map(Arc::new);
                     tls.map_err(|error| XmppError::Tls(error.to_string()))
                 },
                 resource,
@@ -155,7 +154,7 @@ impl Client {
             let security = security_of(account, address);
             log_in(Box::new(connection), security, &credentials, resumption).await
         };
-        let opened = tokio::time::timeout(self.timeout(), opening).await;
+        let opened = tokio::time::timeout(self.client().timeout(), opening).await;
         opened.unwrap_or_else(|_| Err(XmppError::Unreachable("timeout".to_owned())))
     }
 }
@@ -168,8 +167,7 @@ fn name_of(topic: &TopicUri) -> Result<NodeName, XmppError> {
 /// Whether the server of an account needs TLS, at this address. A name may resolve to loopback because whoever answers for the DNS
 /// likes to, and then another user of this machine is the server: only what can mean nothing else is exempt.
 fn security_of(account: &XmppAccount, address: IpAddr) -> Security {
-    let name = account.server.as_ref().map(|(host, _)| host.as_str());
-    let name = name.unwrap_or(&account.domain);
+    let name = account.host();
     let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
     let is_local = match name.parse::<IpAddr>() {
         Ok(literal) => is_loopback(literal),

@@ -1,7 +1,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::socket_limits::MOST_LONG;
+use crate::websocket::limits::MOST_LONG;
 
 /// Ends a test that would hang. The clock of these tests moves only while nothing else can.
 const LIMIT: Duration = Duration::from_secs(3600);

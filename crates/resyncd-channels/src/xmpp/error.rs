@@ -3,9 +3,9 @@
 use std::io;
 
 use super::element::StanzaFault;
+use super::limits::{MOST_OF_SOURCE, MOST_SESSIONS};
 use super::scram::ScramError;
 use super::stanza::StanzaError;
-use crate::node_limits::{MOST_OF_SOURCE, MOST_SESSIONS};
 
 /// Why a node can't be listened to, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
