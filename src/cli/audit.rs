@@ -394,6 +394,7 @@ pub(super) fn summary_text(summary: &Summary) -> String {
         mended,
         deleted,
         adopted,
+        pending,
         ..
     } = summary.sums.left();
     let verdict = if summary.is_in_sync() {
@@ -409,6 +410,7 @@ pub(super) fn summary_text(summary: &Summary) -> String {
         (mended - deleted, "repaired"),
         (deleted, "deleted"),
         (adopted, "adopted"),
+        (pending, "pending in the daemon"),
     ] {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));

@@ -14,7 +14,7 @@ use super::context::AuditContext;
 use super::files::{ExpectedFile, FileState, examine};
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
-use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles};
+use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles, Store};
 
 /// How many findings are checked at once.
 const PAGE: usize = 256;
@@ -25,7 +25,7 @@ const CHECKS: u32 = 4;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl AuditContext {
-    /// Drops the findings that a daemon has repaired since the audit began.
+    /// Drops the findings that a daemon has repaired since the audit began, and marks those that a running one has still pending.
     pub(super) async fn recheck(
         &self,
         audit_db: &Arc<AuditDb>,
@@ -41,10 +41,10 @@ impl AuditContext {
                 reader: Arc::clone(reader),
                 progress: Arc::clone(&self.progress),
                 began,
+                is_last: check == CHECKS,
             };
             let checking = tokio::task::spawn_blocking(move || recheck.check());
-            let pending = checking.await.map_err(|_| EngineError::Interrupted)??;
-            if !pending || check == CHECKS {
+            if checking.await.map_err(|_| EngineError::Interrupted)?? {
                 break;
             }
             tokio::time::sleep(PAUSE).await;
@@ -99,33 +99,43 @@ struct Recheck {
     reader: Arc<MirrorReader>,
     progress: Arc<Progress>,
     began: DateTime<Utc>,
+    /// Whether the findings are not checked again.
+    is_last: bool,
 }
 
 impl Recheck {
-    /// Checks every finding; returns whether a daemon is about to repair some.
+    /// Checks every finding; returns whether that is final. It is not while a running daemon is about to repair some.
     fn check(&self) -> Result<bool, EngineError> {
         let Some(known) = KnownFiles::open(&self.state)? else {
-            return Ok(false);
+            return Ok(true);
         };
-        let waiting = known.has_deliveries(&self.source)?;
-        let mut pending = false;
+        let has_daemon = !Store::is_free(&self.state);
+        let is_behind = has_daemon && known.is_behind(&self.source)?;
+        let mut is_final = true;
         let mut after = 0;
         while let Some(page) = self.audit_db.next_findings(&mut after, PAGE)? {
-            let mut settled = Vec::new();
-            for finding in &page {
+            let (mut settled, mut pending) = (Vec::new(), Vec::new());
+            for finding in page {
                 let (Some(path), uri) = (finding.path.as_deref(), finding.uri.as_deref()) else {
                     continue;
                 };
                 let file = known.of(&self.source, uri, Some(path))?;
-                if self.is_settled(finding, path, file.as_ref()) {
+                let is_pending = has_daemon && file.as_ref().is_some_and(|file| file.pending);
+                if self.is_settled(&finding, path, file.as_ref()) {
                     settled.push(finding.id);
+                } else if is_pending && self.is_last {
+                    pending.push(Finding {
+                        kind: FindingKind::Pending,
+                        ..finding
+                    });
                 } else {
-                    pending |= waiting || file.is_some_and(|file| file.pending);
+                    is_final &= self.is_last || !(is_pending || is_behind);
                 }
             }
             self.audit_db.drop_findings(&settled)?;
+            self.audit_db.change_findings(&pending)?;
         }
-        Ok(pending)
+        Ok(is_final)
     }
 
     fn is_settled(&self, finding: &Finding, path: &str, known: Option<&KnownFile>) -> bool {

@@ -111,7 +111,7 @@ impl RepairJob<'_> {
                 FindingKind::Missing | FindingKind::Altered | FindingKind::Unknown => {
                     self.restore(&mut measures, finding).await?;
                 }
-                FindingKind::Extra | FindingKind::Unreachable => {}
+                FindingKind::Extra | FindingKind::Unreachable | FindingKind::Pending => {}
             }
         }
         let now = clock::now().wall;
@@ -244,7 +244,7 @@ impl RepairJob<'_> {
             let had_task = match finding.kind {
                 FindingKind::Missing | FindingKind::Altered => true,
                 FindingKind::Extra => self.repair.options.delete_extra && finding.code.is_none(),
-                FindingKind::Unreachable | FindingKind::Unknown => false,
+                FindingKind::Unreachable | FindingKind::Unknown | FindingKind::Pending => false,
             };
             let is_mended = finding.outcome == FindingOutcome::Repaired;
             let uri = finding.uri.as_deref().filter(|_| had_task && !is_mended);

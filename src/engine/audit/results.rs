@@ -133,6 +133,8 @@ pub struct Sums {
     pub(super) corrected: u64,
     /// Files with the right bytes that had no record, or another time.
     pub adopted: u64,
+    /// Differences that are none yet, as a running daemon has them pending.
+    pub pending: u64,
 }
 
 impl Summary {
@@ -163,6 +165,7 @@ impl Sums {
             FindingKind::Altered => &mut self.altered,
             FindingKind::Extra => &mut self.extra,
             FindingKind::Unreachable => &mut self.unreachable,
+            FindingKind::Pending => &mut self.pending,
             FindingKind::Unknown => {
                 self.adopted += u64::from(finding.outcome == FindingOutcome::Repaired);
                 return;
@@ -175,7 +178,7 @@ impl Sums {
             FindingKind::Missing => self.fetched += is_mended,
             FindingKind::Altered => self.corrected += is_mended,
             FindingKind::Extra => self.deleted += is_mended,
-            FindingKind::Unreachable | FindingKind::Unknown => {}
+            FindingKind::Unreachable | FindingKind::Unknown | FindingKind::Pending => {}
         }
         // Lists are no files, and extra files were not expected.
         let is_wrong = finding.expected.is_some();
@@ -197,5 +200,6 @@ impl AddAssign for Sums {
         self.fetched += other.fetched;
         self.corrected += other.corrected;
         self.adopted += other.adopted;
+        self.pending += other.pending;
     }
 }

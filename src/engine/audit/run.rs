@@ -244,7 +244,7 @@ impl Audit {
         while let Some(page) = comparison.audit_db.next_findings(&mut after, PAGE)? {
             for finding in page {
                 sums.count(&finding);
-                if finding.kind == FindingKind::Unknown {
+                if matches!(finding.kind, FindingKind::Unknown | FindingKind::Pending) {
                     continue;
                 }
                 let set = finding

@@ -10,7 +10,7 @@ use url::Url;
 use crate::store::StoreError;
 use crate::store::schema::{BUSY_TIMEOUT, DATABASE, check_number};
 use crate::store::tables::resource::audit::{self, KnownFile};
-use crate::store::tables::{inbox, source_set};
+use crate::store::tables::{gap, inbox, source_set};
 
 /// The state database, to look single files up.
 pub struct KnownFiles {
@@ -24,9 +24,10 @@ impl KnownFiles {
         Ok(connection.map(|connection| Self { connection }))
     }
 
-    /// Whether the inbox has a delivery for a Source: its changes are not known yet.
-    pub fn has_deliveries(&self, source: &str) -> Result<bool, StoreError> {
-        Ok(inbox::has_any(&self.connection, source)?)
+    /// Whether there are changes of a Source that are not known yet: a delivery is in the inbox, or there is a gap.
+    pub fn is_behind(&self, source: &str) -> Result<bool, StoreError> {
+        let sql = &self.connection;
+        Ok(inbox::has_any(sql, source)? || gap::has_any(sql, source)?)
     }
 
     /// The time of the newest Resource List of a set that was read completely.

@@ -6,6 +6,14 @@ use rusqlite::{Connection, Result, params};
 use super::values::{Column, Micros, column, interval};
 use crate::store::ids::SetId;
 
+/// Whether a set of a Source has a gap.
+pub(crate) fn has_any(sql: &Connection, source: &str) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM gap JOIN source_set ON source_set.id = gap.set_id WHERE source_set.source = ?1",
+    )?
+    .exists([source])
+}
+
 /// The gaps of a set, oldest first.
 pub(crate) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Gap>> {
     sql.prepare_cached(

@@ -84,6 +84,7 @@ fn every_word_is_read_as_it_was_stored() {
         FindingKind::Altered,
         FindingKind::Unreachable,
         FindingKind::Unknown,
+        FindingKind::Pending,
     ]);
     check_all(Transport::ALL);
     for intent in [None, Some(Intent::Subscribe), Some(Intent::Unsubscribe)] {

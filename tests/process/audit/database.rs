@@ -104,6 +104,40 @@ async fn audit_of_a_running_daemon_is_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_running_daemon_has_pending_is_no_difference() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let configured = fs::read_to_string(&home.config).unwrap();
+    let patient = configured.replace("[http]\n", "[http]\ntimeout = \"1h\"\n");
+    fs::write(&home.config, patient).unwrap();
+    let running = home.run();
+    home.settled(&source).await;
+    source.fail("/set1/res/r0000.txt", Fault::Slow(3600 * SECOND), 1);
+    source.update(SET, "r0000.txt", "requested, not answered");
+    source.notify_and_publish(SET).await.unwrap();
+    home.until("it is pending", |set| set.pending == 1).await;
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 0, &[]);
+    let (_, summary) = lines(&output);
+    assert_eq!(
+        (&summary["pending"], &summary["right"]),
+        (&1.into(), &2.into()),
+        "{summary}"
+    );
+    let output = home.run_command(&["audit"]);
+    assert!(
+        text(&output.stdout).contains(
+            "2 right, 0 missing, 0 altered, 0 extra, 0 unreachable, 1 pending in the daemon"
+        ),
+        "{output:?}"
+    );
+    assert_eq!(running.stop().await.code(), Some(0));
+    // Nobody works on it.
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["altered r0000.txt length,digest"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lost_mirror_is_made_anew_only_when_that_is_requested() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");

@@ -35,6 +35,8 @@ pub enum FindingKind {
     Unreachable,
     /// The bytes are correct, but the database does not have them, or the file has another time.
     Unknown,
+    /// It is missing, extra or altered, and a running daemon has not worked on it yet.
+    Pending,
 }
 
 impl FindingKind {
@@ -46,6 +48,7 @@ impl FindingKind {
             Self::Altered => "altered",
             Self::Unreachable => "unreachable",
             Self::Unknown => "unknown",
+            Self::Pending => "pending",
         }
     }
 
@@ -56,6 +59,7 @@ impl FindingKind {
             Self::Altered,
             Self::Unreachable,
             Self::Unknown,
+            Self::Pending,
         ];
         all.into_iter().find(|kind| kind.code() == code)
     }

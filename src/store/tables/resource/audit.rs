@@ -86,7 +86,7 @@ pub struct KnownFile {
     pub applied_at: Option<DateTime<Utc>>,
     /// Whether it was deleted.
     pub deleted: bool,
-    /// Whether it has a task that is ready.
+    /// Whether it has a task that is ready and has not failed.
     pub pending: bool,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn known_file(
     let find = |condition: &str, name: &str| {
         sql.prepare_cached(&format!(
             "SELECT path, length, hashes, lastmod, applied_at, deleted,
-                 EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id AND task.state = 'ready'), uri
+                 EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id AND task.state = 'ready' AND task.attempts = 0), uri
              FROM resource WHERE source = ?1 AND {condition}"
         ))?
         .query_row(params![source, name], |row| {
