@@ -364,6 +364,7 @@ impl Client {
             url.set_fragment(None);
             let mut is_signed_in = true;
             let mut cookies = ChainCookies::default();
+            let may_lose_tls = matches!(follow, Follow::Verified) && self.credentials.is_empty();
             for _ in 0..=MOST_REDIRECTS {
                 if url.as_str().len() > self.max_uri_bytes {
                     return Err(FetchError::LongUri);
@@ -429,7 +430,7 @@ impl Client {
                         uri: &url,
                         max_bytes: self.max_uri_bytes,
                     };
-                    let next = redirect_target(base, pool, &response)?;
+                    let next = redirect_target(base, pool, may_lose_tls, &response)?;
                     is_followed = next.origin() == url.origin();
                 }
                 if !is_followed {
@@ -448,8 +449,8 @@ impl Client {
                     uri: &url,
                     max_bytes: self.max_uri_bytes,
                 };
-                let next = redirect_target(base, pool, &response)?;
-                if matches!(follow, Follow::All) {
+                let next = redirect_target(base, pool, may_lose_tls, &response)?;
+                if matches!(follow, Follow::All | Follow::Verified) {
                     cookies.store(&url, response.headers());
                 }
                 drain(response).await;
@@ -527,6 +528,9 @@ impl fmt::Debug for Client {
 pub(super) enum Follow {
     /// All of them: a GET stays a GET.
     All,
+    /// The same, also from https to http: a digest proves what is received. Not for a Source with credentials, whose resources are for
+    /// nobody else to see.
+    Verified,
     /// Only those that preserve the method and the body (307, 308).
     SameMethod,
     /// The same, and only those to the origin itself.
@@ -538,7 +542,7 @@ pub(super) enum Follow {
 impl Follow {
     fn follows(self, status: StatusCode) -> bool {
         match self {
-            Self::All => matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308),
+            Self::All | Self::Verified => matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308),
             Self::SameMethod | Self::SameOrigin => matches!(status.as_u16(), 307 | 308),
             Self::Never => false,
         }
@@ -645,7 +649,12 @@ fn text_of_header(value: &[u8]) -> Cow<'_, str> {
     }
 }
 
-fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result<Url, FetchError> {
+fn redirect_target(
+    base: BaseUri<'_>,
+    pool: Pool,
+    may_lose_tls: bool,
+    response: &Response,
+) -> Result<Url, FetchError> {
     let location = response
         .headers()
         .get(LOCATION)
@@ -661,7 +670,7 @@ fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result
         // Some servers name another WebSocket as such.
         next = http_form(&next);
     }
-    if base.uri.scheme() == "https" && next.scheme() == "http" {
+    if base.uri.scheme() == "https" && next.scheme() == "http" && !may_lose_tls {
         return Err(FetchError::RedirectDowngrade(next.to_string()));
     }
     Ok(next)
@@ -671,12 +680,15 @@ fn redirect_target(base: BaseUri<'_>, pool: Pool, response: &Response) -> Result
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use reqwest::Request;
     use resyncd_core::ResourceUri;
 
     use super::*;
-    use crate::AllowedHosts;
     use crate::proxies::{Proxies, ProxyException};
     use crate::test_site::{self, TestSite};
+    use crate::{AllowedHosts, Wanted};
 
     async fn get(client: &Client, url: &str) -> Result<Answer, FetchError> {
         let url = Url::parse(url).unwrap();
@@ -789,6 +801,7 @@ mod tests {
             redirect_target(
                 (&Url::parse("https://example.com/a/b").unwrap()).into(),
                 pool,
+                false,
                 &Response::from(response),
             )
         };
@@ -816,6 +829,53 @@ mod tests {
         );
     }
 
+    /// Redirects from https to http and back.
+    struct Detour;
+
+    impl HttpNetwork for Detour {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            assert!(!request.headers().contains_key("authorization"));
+            let answer = axum::http::Response::builder();
+            let answer = match request.url().as_str() {
+                "https://example.com/a" => answer
+                    .status(302)
+                    .header("location", "http://example.com/b"),
+                "http://example.com/b" => answer
+                    .status(302)
+                    .header("location", "https://example.com/c"),
+                "https://example.com/c" => answer,
+                other => panic!("{other}"),
+            };
+            std::future::ready(Ok(answer.body("content").unwrap().into())).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn redirect_leads_from_https_to_http_only_where_a_digest_proves_the_bytes() {
+        let client = test_site::client().with_network(Arc::new(Detour));
+        let uri = ResourceUri::parse("https://example.com/a").unwrap();
+        let mut credentials = Credentials::default();
+        credentials.extract(Url::parse("https://user:password@example.net/").unwrap());
+        let private = client.with_credentials(&credentials);
+        for (client, is_verified, expected) in [
+            (&client, true, Ok("https://example.com/c")),
+            (&client, false, Err("redirect-downgrade")),
+            (&private, true, Err("redirect-downgrade")),
+        ] {
+            let wanted = Wanted {
+                is_verified,
+                ..Wanted::default()
+            };
+            let hosts = AllowedHosts::any();
+            let answer = client.get_representation(&uri, &hosts, None, None, wanted);
+            let answer = answer
+                .await
+                .map(|content| content.unwrap().url().to_string());
+            let answer = answer.as_deref().map_err(FetchError::code);
+            assert_eq!(answer, expected, "{is_verified}");
+        }
+    }
+
     #[test]
     fn redirects_may_lead_to_bytes_that_are_not_ascii() {
         let target = |location: &[u8]| {
@@ -825,7 +885,13 @@ mod tests {
                 .body("")
                 .unwrap();
             let base = Url::parse("https://example.com/a/b").unwrap();
-            redirect_target((&base).into(), Pool::Documents, &Response::from(response)).unwrap()
+            redirect_target(
+                (&base).into(),
+                Pool::Documents,
+                false,
+                &Response::from(response),
+            )
+            .unwrap()
         };
         for (location, expected) in [
             ("/caf\u{e9}.pdf".as_bytes(), "/caf%C3%A9.pdf"),

@@ -85,7 +85,8 @@ pub struct Wanted<'a> {
     pub as_of: Option<SourceTime>,
     /// Whether caches are to ask the server again.
     pub past_caches: bool,
-    /// Whether the caller compares the bytes with a digest: then parts may be joined that no validator proves to be of one version.
+    /// Whether the caller compares the bytes with a digest: then parts may be joined that no validator proves to be of one version, and a
+    /// redirect may lead from https to http.
     pub is_verified: bool,
 }
 
@@ -149,7 +150,11 @@ impl ContentRequest<'_> {
         let asking = self.client.ask(
             Pool::Content,
             self.uri.url(),
-            Follow::All,
+            if self.wanted.is_verified {
+                Follow::Verified
+            } else {
+                Follow::All
+            },
             |url| self.hosts.check(url),
             |http, url| {
                 let mut request = http.get(url.clone()).header(ACCEPT, &accept);
