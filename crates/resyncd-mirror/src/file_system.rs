@@ -6,12 +6,13 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::io::{Errno, Result};
 
-use super::fault_injection::{Call, inject_fault};
+use super::disk::{DiskCall, DiskObserver};
 
 /// From how many files, or folders, on one sync of the file system replaces the fsync of each.
 ///
@@ -38,6 +39,7 @@ pub(super) struct FileSystem {
     /// The kernel reports an error of write-back once through each open handle, also one from before it was opened unless that was
     /// reported to somebody. So it is opened before anything is staged, and stays open: no error of ours is reported elsewhere only.
     handle: OwnedFd,
+    pub(super) disk: Arc<dyn DiskObserver>,
     /// Whether [`sync`](Self::sync) may replace the fsync of each file: whether it reports all errors.
     pub(super) replaces_fsync: bool,
     /// ext4: it drops the bytes of a file for which it can't allocate blocks, and reports that to an fsync at most, if that is what
@@ -53,7 +55,7 @@ pub(super) struct FileSystem {
 
 impl FileSystem {
     /// The file system of an open folder.
-    pub(super) fn of(handle: OwnedFd) -> Result<Self> {
+    pub(super) fn of(handle: OwnedFd, disk: Arc<dyn DiskObserver>) -> Result<Self> {
         let kind = kind(&handle)?;
         let is_checked = matches!(kind, Some(EXT4 | XFS | BTRFS));
         Ok(Self {
@@ -63,6 +65,7 @@ impl FileSystem {
             drops_bytes: kind == Some(EXT4),
             hides_shutdown: kind == Some(XFS),
             handle,
+            disk,
             failures: AtomicU64::new(0),
             syncing: Mutex::default(),
         })
@@ -79,7 +82,7 @@ impl FileSystem {
     /// It may succeed where nothing is written any more, because the file system has become read-only after an error, or ext4 was
     /// shut down. So it is followed by the fsync of a folder that was altered last, which fails there.
     pub(super) fn sync(&self) -> Result<()> {
-        let injected = inject_fault(Call::Syncfs);
+        let injected = self.disk.before(DiskCall::Syncfs, b"");
         let _syncing = self.syncing.lock();
         let synced = injected.and_then(|()| sync_all(&self.handle));
         if synced.is_err() {

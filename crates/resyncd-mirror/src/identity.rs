@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::MirrorError;
-use super::fault_injection::{Call, inject_fault};
+use super::disk::{DiskCall, DiskObserver};
 use super::tree::{FolderTree, sync_entries};
 use crate::mirror_path::OWN_FOLDER;
 
@@ -86,37 +86,39 @@ pub(super) fn create(tree: &FolderTree) -> Result<MirrorId, MirrorError> {
     let mut random = [0_u8; RANDOM];
     getrandom::fill(&mut random).map_err(|_| failed(Errno::IO))?;
     let id = MirrorId::of(random);
-    write(&own, &id).map_err(failed)?;
+    write(&own, &id, &*tree.disk).map_err(failed)?;
     // The own folder may be new.
     let top = tree.folder("").map_err(failed)?;
-    sync_entries(&top).map_err(failed)?;
+    sync_entries(&top, "", &*tree.disk).map_err(failed)?;
     Ok(id)
 }
 
-fn write(own: &OwnedFd, id: &MirrorId) -> rustix::io::Result<()> {
+fn write(own: &OwnedFd, id: &MirrorId, disk: &dyn DiskObserver) -> rustix::io::Result<()> {
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    inject_fault(Call::Create)?;
+    disk.before(DiskCall::Create, b"")?;
     let file = openat(own, UNFINISHED, flags, Mode::from_raw_mode(0o644))?;
     let mut file = std::fs::File::from(file);
     let errno = |error: std::io::Error| super::error::errno(&error);
-    inject_fault(Call::Write)?;
+    disk.before(DiskCall::Write, b"")?;
     writeln!(file, "{id}").map_err(errno)?;
-    inject_fault(Call::Fsync)?;
+    disk.before(DiskCall::Fsync, b"")?;
     file.sync_all().map_err(errno)?;
-    inject_fault(Call::Rename)?;
+    disk.before(DiskCall::Rename, b"")?;
     renameat(own, UNFINISHED, own, FILE)?;
-    sync_entries(own)
+    sync_entries(own, OWN_FOLDER, disk)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
     fn id_is_made_once_and_read_again() {
         let folder = tempfile::tempdir().unwrap();
-        let tree = FolderTree::open(folder.path()).unwrap();
+        let tree = FolderTree::open(folder.path(), Arc::new(())).unwrap();
         assert_eq!(read(&tree).unwrap(), None);
         let own = folder.path().join(OWN_FOLDER);
         std::fs::create_dir(&own).unwrap();

@@ -16,7 +16,8 @@
 //! | `packages` | the folder of packages in progress |
 //! | `file_lock` | locks that keep other processes out |
 //! | `error` | why an operation failed |
-//! | `fault_injection`, `tests` | for tests: I/O errors and crashes at each call; the mirror on a real file system |
+//! | `disk` | the calls that change the disk, and their observer |
+//! | `tests` | the mirror on a real file system, with I/O errors at planned calls |
 //!
 //! Invariants:
 //! - A published file is complete: all its bytes were on disk before the rename, and what is reported as done survives a power
@@ -30,8 +31,8 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod disk;
 mod error;
-mod fault_injection;
 mod file_lock;
 mod file_system;
 mod identity;
@@ -50,8 +51,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use disk::{DiskCall, DiskObserver};
 pub use error::{CASE_INSENSITIVE, MirrorError, NOT_MOUNTED};
-use fault_injection::{Call, inject_fault};
 pub use file_lock::FileLock;
 pub use identity::MirrorId;
 pub use mirror_path::{
@@ -83,8 +84,6 @@ pub struct Mirror {
     /// Its lock also serializes changes of the tree, so that no folder is pruned while another call fills it. It is not held
     /// while the file system is synced.
     unsynced: Mutex<UnsyncedFolders>,
-    #[cfg(test)]
-    unsyncable: Mutex<std::collections::BTreeSet<String>>,
 }
 
 impl Mirror {
@@ -101,12 +100,25 @@ impl Mirror {
     /// # Errors
     /// [`MirrorError::NotMounted`] if the mirror that is there has no id, or another one.
     pub fn open_known(root: &Path, known: Option<&MirrorId>) -> Result<Self, MirrorError> {
+        Self::open_observed(root, known, Arc::new(()))
+    }
+
+    /// As [`open_known`](Self::open_known) if an id is known, else as [`open`](Self::open), with an observer of the disk.
+    ///
+    /// # Errors
+    /// As those have.
+    pub fn open_observed(
+        root: &Path,
+        known: Option<&MirrorId>,
+        disk: Arc<dyn DiskObserver>,
+    ) -> Result<Self, MirrorError> {
         let shown = root.display().to_string();
         if let Some(known) = known {
             Self::check_id(root, known)?;
         }
-        create_root(root).map_err(|error| MirrorError::classify_io("creating", &shown, &error))?;
-        let tree = FolderTree::open(root)
+        create_root(root, &*disk)
+            .map_err(|error| MirrorError::classify_io("creating", &shown, &error))?;
+        let tree = FolderTree::open(root, disk)
             .map_err(|errno| MirrorError::classify("opening", &shown, errno))?;
         let (staging, unclean) = StagingDir::open(&tree, root)?;
         if unclean {
@@ -124,8 +136,6 @@ impl Mirror {
             tree,
             staging: Arc::new(staging),
             unsynced: Mutex::default(),
-            #[cfg(test)]
-            unsyncable: Mutex::default(),
         })
     }
 
@@ -134,7 +144,7 @@ impl Mirror {
     /// # Errors
     /// [`MirrorError::NotMounted`] if a folder is not the mirror with this id.
     pub fn check_id(root: &Path, known: &MirrorId) -> Result<(), MirrorError> {
-        let found = match FolderTree::open(root) {
+        let found = match FolderTree::open(root, Arc::new(())) {
             Ok(tree) => identity::read(&tree)?,
             Err(Errno::NOENT) => None,
             Err(errno) => {
@@ -223,10 +233,6 @@ impl Mirror {
 
     /// Syncs the entries of a folder to disk. `opened` is the folder, if it is open.
     fn sync_folder(&self, folder: &str, opened: Option<&OwnedFd>) -> rustix::io::Result<()> {
-        #[cfg(test)]
-        if self.unsyncable.lock().contains(folder) {
-            return Err(rustix::io::Errno::IO);
-        }
         self.tree.sync(folder, opened)
     }
 }
@@ -240,12 +246,12 @@ impl Drop for Mirror {
 }
 
 /// Creates the mirror's folder and its parents, and syncs them to disk.
-fn create_root(root: &Path) -> io::Result<()> {
+fn create_root(root: &Path, disk: &dyn DiskObserver) -> io::Result<()> {
     let missing = root.ancestors().take_while(|folder| {
         !folder.as_os_str().is_empty() && matches!(folder.try_exists(), Ok(false))
     });
     let missing: Vec<&Path> = missing.collect();
-    inject_fault(Call::CreateFolder)?;
+    disk.before(DiskCall::CreateFolder, b"")?;
     fs::create_dir_all(root)?;
     for folder in missing {
         match folder.parent() {

@@ -11,8 +11,8 @@ use resourcesync::SourceTime;
 use rustix::fs::{AtFlags, Dir, FileType, linkat};
 use rustix::io::Errno;
 
+use super::disk::DiskCall;
 use super::error::errno;
-use super::fault_injection::{Call, inject_fault};
 use super::staged::CompletedFile;
 use super::tree::kind;
 use super::{Mirror, MirrorError, MirrorReader};
@@ -47,7 +47,7 @@ impl Mirror {
         let folder = other.tree.folder(path.folder()).map_err(failed)?;
         if kind(&folder, path.name()).map_err(failed)? == Some(FileType::RegularFile) {
             let linking = |staging: &rustix::fd::OwnedFd, name: &str| {
-                inject_fault(Call::Create)?;
+                self.tree.disk.before(DiskCall::Create, b"")?;
                 linkat(&folder, path.name(), staging, name, AtFlags::empty())
             };
             match CompletedFile::linked(&self.staging, linking) {
@@ -177,7 +177,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::fault_injection::FaultPlan;
+    use crate::tests::planned_faults::{FaultPlan, open_faulty};
 
     fn path(text: &str) -> MirrorPath {
         MirrorPath::parse(text).unwrap()
@@ -240,13 +240,13 @@ mod tests {
     fn copies_are_bounded_where_files_cannot_be_linked() {
         let folder = tempfile::tempdir().unwrap();
         let [mirror, versions] =
-            ["mirror", "versions"].map(|name| Mirror::open(&folder.path().join(name)).unwrap());
+            ["mirror", "versions"].map(|name| open_faulty(&folder.path().join(name)).unwrap());
         fs::create_dir(folder.path().join("mirror/h")).unwrap();
         fs::write(folder.path().join("mirror/h/a"), "bytes").unwrap();
         let mut most = 9;
         let mut staged = |is_linked: bool| {
             let on_another = FaultPlan {
-                of: &[Call::Create],
+                of: &[DiskCall::Create],
                 after: 0,
                 errno: Errno::XDEV,
                 lasting: false,

@@ -17,7 +17,7 @@ impl Mirror {
         let failed = |errno| MirrorError::classify("creating", PACKAGES, errno);
         let own = self.tree.folder(OWN_FOLDER).map_err(failed)?;
         // Not readable by those who may read the mirror: packages are not part of it.
-        create_folder(&own, "packages", 0o700).map_err(failed)?;
+        create_folder(&own, "packages", 0o700, &*self.tree.disk).map_err(failed)?;
         self.tree.folder(PACKAGES).map_err(failed)?;
         Ok(self.root.join(PACKAGES))
     }
@@ -33,7 +33,7 @@ impl Mirror {
             let stem = name.split(|byte| *byte == b'.').next();
             std::str::from_utf8(stem.unwrap_or_default()).is_ok_and(retain)
         };
-        sweep(&folder, retained).map_err(failed)
+        sweep(&folder, retained, &*self.tree.disk).map_err(failed)
     }
 }
 

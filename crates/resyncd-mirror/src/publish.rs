@@ -13,7 +13,7 @@ use resyncd_core::ErrorClass;
 use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 
-use super::fault_injection::{Call, inject_fault};
+use super::disk::DiskCall;
 use super::file_system::SYNC_TOGETHER;
 use super::staged::OpenFile;
 use super::tree::{Alterations, UnsyncedFolders, ancestors, kind, split};
@@ -298,7 +298,8 @@ impl Mirror {
             Ok(None | Some(FileType::Directory)) => Ok(false),
             Ok(Some(FileType::RegularFile)) => {
                 unsynced.record(path.folder(), failures);
-                inject_fault(Call::Unlink)
+                let disk = &self.tree.disk;
+                disk.before(DiskCall::Unlink, b"")
                     .and_then(|()| unlinkat(&folder, path.name(), AtFlags::empty()))
                     .map(|()| true)
             }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ impl MirrorReader {
     pub fn open(root: &Path) -> Result<Self, MirrorError> {
         let failed =
             |errno| MirrorError::classify_lookup("opening", &root.display().to_string(), errno);
-        let tree = FolderTree::open(root).map_err(failed)?;
+        let tree = FolderTree::open(root, Arc::new(())).map_err(failed)?;
         Ok(Self { tree })
     }
 

@@ -23,8 +23,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::MirrorError;
+use super::disk::DiskCall;
 use super::error::errno;
-use super::fault_injection::{Call, inject_fault};
 use super::file_system::{FileSystem, SYNC_TOGETHER};
 use super::tree::{FolderTree, create_folder, sweep, sync_entries};
 use super::unnamed::{link_unnamed, links_unnamed, open_unnamed, reopen};
@@ -90,7 +90,7 @@ impl StagingDir {
     pub(super) fn open(tree: &FolderTree, root: &Path) -> Result<(Self, bool), MirrorError> {
         let failed = |errno| MirrorError::classify("opening", OWN_FOLDER, errno);
         let top = tree.folder("").map_err(failed)?;
-        create_folder(&top, OWN_FOLDER, 0o755).map_err(failed)?;
+        create_folder(&top, OWN_FOLDER, 0o755, &*tree.disk).map_err(failed)?;
         let own = tree.folder(OWN_FOLDER).map_err(failed)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = openat(&own, LOCK, flags, Mode::from_raw_mode(0o644)).map_err(failed)?;
@@ -101,16 +101,17 @@ impl StagingDir {
             TryLockError::Error(error) => MirrorError::classify_io("locking", OWN_FOLDER, &error),
         })?;
         refuse_folded_names(tree, root)?;
-        let file_system = FileSystem::of(top).map_err(failed)?;
+        let file_system = FileSystem::of(top, Arc::clone(&tree.disk)).map_err(failed)?;
         // Incomplete files are not for those who may read the mirror.
-        create_folder(&own, "work", 0o700).map_err(failed)?;
+        create_folder(&own, "work", 0o700, &*tree.disk).map_err(failed)?;
         let folder = tree.folder(STAGING_FOLDER).map_err(failed)?;
-        sweep(&folder, |_| false)
+        sweep(&folder, |_| false, &*tree.disk)
             .map_err(|errno| MirrorError::classify("sweeping", STAGING_FOLDER, errno))?;
 
         let io = |error| MirrorError::classify_io("writing", ".resyncd/lock", &error);
         let unclean = lock.metadata().map_err(io)?.len() > 0;
-        inject_fault(Call::Write).map_err(|errno| io(errno.into()))?;
+        let written = tree.disk.before(DiskCall::Write, b"");
+        written.map_err(|errno| io(errno.into()))?;
         (&*lock).write_all(b"in use\n").map_err(io)?;
         let staging = Self {
             links_unnamed: file_system.replaces_fsync && links_unnamed(&folder),
@@ -157,7 +158,7 @@ impl StagingDir {
         self.file_system.sync()?;
         // It fails where the file system was shut down. And without a journal ext4 has the disk write its cache before it has
         // written all: this does it again.
-        sync_entries(&self.folder)
+        sync_entries(&self.folder, STAGING_FOLDER, &*self.file_system.disk)
     }
 
     /// Gives a file its first or another name in the folder of staged files.
@@ -181,7 +182,7 @@ impl StagingDir {
         if !self.file_system.hides_shutdown {
             return Ok(());
         }
-        inject_fault(Call::Fsync)?;
+        self.file_system.disk.before(DiskCall::Fsync, b"")?;
         self.lock.sync_all().map_err(|error| errno(&error))
     }
 
@@ -205,8 +206,9 @@ impl StagedName {
 
     /// Gives an unnamed file a name in the folder of staged files.
     fn give_to(&mut self, file: &File) -> Result<(), Errno> {
+        let disk = &self.staging.file_system.disk;
         let link = |folder: &OwnedFd, name: &str| {
-            inject_fault(Call::Link)?;
+            disk.before(DiskCall::Link, b"")?;
             link_unnamed(file, folder, name)
         };
         self.name = Some(self.staging.link(link)?);
@@ -224,7 +226,9 @@ impl Drop for StagedName {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             // A file that can't be removed is removed at the next start.
-            let _ = inject_fault(Call::Unlink)
+            let disk = &self.staging.file_system.disk;
+            let _ = disk
+                .before(DiskCall::Unlink, b"")
                 .and_then(|()| unlinkat(&self.staging.folder, name, AtFlags::empty()));
         }
     }
@@ -250,7 +254,7 @@ impl Staged {
         staging.file_system.check_inodes().map_err(not_created)?;
         let mut created = None;
         let name = staging.link(|folder, name| {
-            inject_fault(Call::Create)?;
+            staging.file_system.disk.before(DiskCall::Create, b"")?;
             created = Some(openat(folder, name, flags, Mode::from_raw_mode(0o644))?);
             Ok(())
         });
@@ -267,7 +271,8 @@ impl Staged {
         }
         let failures = staging.file_system.failures();
         staging.file_system.check_inodes().map_err(not_created)?;
-        inject_fault(Call::Create).map_err(not_created)?;
+        let disk = &staging.file_system.disk;
+        disk.before(DiskCall::Create, b"").map_err(not_created)?;
         let file = open_unnamed(&staging.folder).map_err(not_created)?;
         Ok(Self::of(staging, file, None, failures))
     }
@@ -287,20 +292,14 @@ impl Staged {
 
     /// Appends bytes. After an error the file can't be finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), MirrorError> {
-        let written = inject_fault(Call::Write).map_err(io::Error::from);
+        let disk = &self.name.staging.file_system.disk;
+        let written = disk.before(DiskCall::Write, bytes).map_err(io::Error::from);
         let written = written.and_then(|()| self.file.write_all(bytes));
         self.length += bytes.len() as u64;
         written.map_err(|error| {
             self.failed = true;
             self.name.error("writing", &error)
         })
-    }
-
-    /// Leaves a hole where its bytes were.
-    #[cfg(test)]
-    pub(super) fn drop_bytes(&self) {
-        self.file.set_len(0).unwrap();
-        self.file.set_len(self.length).unwrap();
     }
 
     /// Its bytes so far, from the beginning. What is written next is written behind what was read.
@@ -327,7 +326,8 @@ impl Staged {
             return Err(name.error("finishing", &Errno::IO.into()));
         }
         if let Some(lastmod) = lastmod {
-            inject_fault(Call::Date)
+            let disk = &name.staging.file_system.disk;
+            disk.before(DiskCall::Date, b"")
                 .map_err(io::Error::from)
                 .and_then(|()| file.set_modified(file_time(lastmod)))
                 .map_err(|error| name.error("dating", &error))?;
@@ -363,7 +363,7 @@ fn not_created(errno: Errno) -> MirrorError {
 
 /// Syncs a staged file to disk.
 fn sync(file: &File, file_system: &FileSystem) -> Result<(), Errno> {
-    inject_fault(Call::Fsync)?;
+    file_system.disk.before(DiskCall::Fsync, b"")?;
     file.sync_all().map_err(|error| errno(&error))?;
     file_system.check_blocks(file)
 }
@@ -540,7 +540,8 @@ impl CompletedFile {
             return Ok(false);
         };
         record();
-        inject_fault(Call::Link)?;
+        let disk = &self.name.staging.file_system.disk;
+        disk.before(DiskCall::Link, name.as_bytes())?;
         match link_unnamed(&it.file, folder, name) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
@@ -554,7 +555,8 @@ impl CompletedFile {
             self.name.give_to(&it.file)?;
         }
         let own = self.name.name.as_ref().ok_or(Errno::NOENT)?;
-        inject_fault(Call::Rename)?;
+        let disk = &self.name.staging.file_system.disk;
+        disk.before(DiskCall::Rename, name.as_bytes())?;
         renameat(&self.name.staging.folder, own, folder, name)
     }
 
@@ -578,6 +580,14 @@ impl fmt::Debug for CompletedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Staged {
+        /// Leaves a hole where its bytes were.
+        pub(crate) fn drop_bytes(&self) {
+            self.file.set_len(0).unwrap();
+            self.file.set_len(self.length).unwrap();
+        }
+    }
 
     #[test]
     fn completed_files_get_a_share_of_the_file_descriptors() {

@@ -1,17 +1,19 @@
 //! The mirror on a real file system.
 
 mod disk_faults;
+pub(crate) mod planned_faults;
 
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::Ordering;
 
+use planned_faults::{FaultPlan, before_call, fail_syncs_of, open_faulty, record_calls};
 use proptest::prelude::*;
 use resourcesync::SourceTime;
 use resyncd_core::ErrorClass;
 use tempfile::TempDir;
 
-use super::fault_injection::{Call, FaultPlan, before_call, record_calls};
+use super::DiskCall as Call;
 use super::file_system::SYNC_TOGETHER;
 use super::staged::{OpenFiles, SYNC_ALONE};
 use super::*;
@@ -32,7 +34,7 @@ impl World {
     fn new() -> Self {
         let base = tempfile::tempdir().unwrap();
         fs::create_dir(base.path().join("outside")).unwrap();
-        let mirror = Mirror::open(&base.path().join("mirror")).unwrap();
+        let mirror = open_faulty(&base.path().join("mirror")).unwrap();
         let mut world = Self { mirror, base };
         // Whatever file system the tests run on.
         world.let_sync_replace_fsync(true);
@@ -106,10 +108,6 @@ impl World {
     fn remove(&self, at: &str) -> Result<bool, &'static str> {
         let result = self.mirror.remove(&[path(at)]).pop().unwrap();
         result.map_err(|error| error.code())
-    }
-
-    fn fail_syncs_of(&self, folders: &[&str]) {
-        *self.mirror.unsyncable.lock() = folders.iter().map(|&f| f.to_owned()).collect();
     }
 
     fn staged_files(&self) -> usize {
@@ -412,7 +410,7 @@ fn failed_folder_sync_fails_every_file_below_it_and_no_other() {
         let staged = names.iter().map(|at| (world.completed(at), path(at)));
         staged.collect()
     };
-    world.fail_syncs_of(&["h/a"]);
+    fail_syncs_of(&["h/a"]);
     let answers = world
         .mirror
         .publish(batch(&["h/a/1", "h/b/1", "h/a/c/1", "h/a/2"]));
@@ -424,7 +422,7 @@ fn failed_folder_sync_fails_every_file_below_it_and_no_other() {
     // The entry of h/a/c in h/a may not be on disk, although no folder is created now.
     let answers = world.mirror.publish(batch(&["h/a/c/1", "h/b/2"]));
     assert_eq!(codes(&answers), ["io", "ok"]);
-    world.fail_syncs_of(&[]);
+    fail_syncs_of(&[]);
     let answers = world.mirror.publish(batch(&["h/a/c/1"]));
     assert_eq!(codes(&answers), ["ok"]);
     assert!(world.mirror.unsynced.lock().is_empty());
@@ -435,10 +433,10 @@ fn unsynced_removal_is_not_reported_by_the_next_call_either() {
     let world = World::new();
     world.publish("h/a/1").unwrap();
     world.publish("h/b").unwrap();
-    world.fail_syncs_of(&["h"]);
+    fail_syncs_of(&["h"]);
     assert_eq!(world.remove("h/a/1"), Err("io"));
     assert_eq!(world.remove("h/a/1"), Err("io"));
-    world.fail_syncs_of(&[]);
+    fail_syncs_of(&[]);
     assert_eq!(world.remove("h/a/1"), Ok(false));
     assert_eq!(world.files(), ["h/b"]);
 }
@@ -446,11 +444,11 @@ fn unsynced_removal_is_not_reported_by_the_next_call_either() {
 #[test]
 fn entry_of_a_file_is_synced_after_its_sync_has_failed() {
     let world = World::new();
-    world.fail_syncs_of(&["h/a"]);
+    fail_syncs_of(&["h/a"]);
     assert!(world.publish("h/a/1").is_err());
     let file = path("h/a/1");
     assert!(world.mirror.sync_entry(&file).is_err());
-    world.fail_syncs_of(&[]);
+    fail_syncs_of(&[]);
     assert_eq!(world.mirror.sync_entry(&file), Ok(()));
     assert!(world.mirror.unsynced.lock().is_empty());
 }
@@ -698,7 +696,7 @@ fn failed_sync_also_concerns_folders_that_are_synced_later() {
     };
     // None has failed: no folder is synced by itself, but for the last.
     let world = Arc::new(World::new());
-    world.fail_syncs_of(&["h/7"]);
+    fail_syncs_of(&["h/7"]);
     let answers = world.mirror.publish(world.batch(FILES, true));
     assert_eq!(codes(&answers), with_failed(None));
 
@@ -708,12 +706,12 @@ fn failed_sync_also_concerns_folders_that_are_synced_later() {
     before_call(Call::Syncfs, 1, move || fail_sync(&other));
     let answers = world.mirror.publish(batch);
     assert_eq!(codes(&answers), with_failed(Some(7)));
-    world.fail_syncs_of(&[]);
+    fail_syncs_of(&[]);
     assert_eq!(codes(&[world.publish("h/7/more")]), ["ok"]);
     assert!(world.mirror.unsynced.lock().is_empty());
 
     // A folder that an earlier call has not synced.
-    world.fail_syncs_of(&["h/8"]);
+    fail_syncs_of(&["h/8"]);
     assert!(world.publish("h/8/more").is_err());
     fail_sync(&world);
     let answers = world.mirror.publish(world.batch(FILES, true));
@@ -729,7 +727,7 @@ fn mirror_is_changed_while_its_file_system_is_synced() {
     before_call(Call::Syncfs, 1, move || {
         assert!(other.mirror.unsynced.try_lock().is_some(), "others wait");
         other.publish("h/5/meanwhile").unwrap();
-        other.fail_syncs_of(&["h/3"]);
+        fail_syncs_of(&["h/3"]);
         assert!(other.publish("h/3/meanwhile").is_err());
     });
     let answers = world.mirror.publish(batch);
@@ -737,7 +735,7 @@ fn mirror_is_changed_while_its_file_system_is_synced() {
     let mut expected = ["ok"; SYNC_TOGETHER];
     expected[3] = "io";
     assert_eq!(codes(&answers), expected);
-    world.fail_syncs_of(&[]);
+    fail_syncs_of(&[]);
     world.publish("h/3/again").unwrap();
     assert!(world.mirror.unsynced.lock().is_empty());
     assert!(world.at("h/3/meanwhile").exists() && world.at("h/5/meanwhile").exists());

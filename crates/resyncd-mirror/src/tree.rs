@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fsync, mkdirat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result, retry_on_intr};
 
-use super::fault_injection::{Call, inject_fault};
+use super::disk::{DiskCall, DiskObserver};
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -72,17 +73,19 @@ impl UnsyncedFolders {
 /// A tree of folders, accessed by its open root. Folders are named by their path below it; the root itself is `""`.
 pub(super) struct FolderTree {
     root: OwnedFd,
+    pub(super) disk: Arc<dyn DiskObserver>,
     /// Whether paths are looked up one name at a time, because the kernel offers nothing else.
     pub(super) walks: AtomicBool,
 }
 
 impl FolderTree {
     /// Opens an existing folder as the root. The root is configured, so that it may be a symlink.
-    pub(super) fn open(root: &Path) -> Result<Self> {
+    pub(super) fn open(root: &Path, disk: Arc<dyn DiskObserver>) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         Ok(Self {
             root,
+            disk,
             walks: AtomicBool::new(false),
         })
     }
@@ -160,7 +163,7 @@ impl FolderTree {
         for path in missing.into_iter().rev() {
             let (parent, name) = split(path);
             record(parent)?;
-            create_folder(&at, name, 0o755)?;
+            create_folder(&at, name, 0o755, &*self.disk)?;
             at = openat(&at, name, FOLDER, Mode::empty())?;
         }
         Ok(at)
@@ -169,7 +172,7 @@ impl FolderTree {
     /// Removes a folder if it is empty; returns whether it did.
     pub(super) fn remove_empty(&self, folder: &str) -> Result<bool> {
         let (parent, name) = split(folder);
-        inject_fault(Call::RemoveFolder)?;
+        self.disk.before(DiskCall::RemoveFolder, b"")?;
         match unlinkat(self.folder(parent)?, name, AtFlags::REMOVEDIR) {
             Ok(()) => Ok(true),
             // BUSY: a mount point.
@@ -181,8 +184,8 @@ impl FolderTree {
     /// Syncs the entries of a folder to disk. `opened` is the folder, if it is open.
     pub(super) fn sync(&self, folder: &str, opened: Option<&OwnedFd>) -> Result<()> {
         match opened {
-            Some(opened) => sync_entries(opened),
-            None => sync_entries(&self.folder(folder)?),
+            Some(opened) => sync_entries(opened, folder, &*self.disk),
+            None => sync_entries(&self.folder(folder)?, folder, &*self.disk),
         }
     }
 
@@ -198,9 +201,9 @@ impl FolderTree {
     }
 }
 
-/// Syncs the entries of an open folder to disk.
-pub(super) fn sync_entries(folder: &OwnedFd) -> Result<()> {
-    inject_fault(Call::Fsync)?;
+/// Syncs the entries of an open folder, which is at a path, to disk.
+pub(super) fn sync_entries(folder: &OwnedFd, path: &str, disk: &dyn DiskObserver) -> Result<()> {
+    disk.before(DiskCall::Fsync, path.as_bytes())?;
     match retry_on_intr(|| fsync(folder)) {
         // Some network file systems can't sync folders: what they have acknowledged is as safe as possible.
         Err(Errno::INVAL) => Ok(()),
@@ -236,8 +239,13 @@ pub(super) fn kind(folder: &OwnedFd, name: &str) -> Result<Option<FileType>> {
 }
 
 /// Creates a folder in an open one, unless it exists.
-pub(super) fn create_folder(parent: &OwnedFd, name: &str, mode: u32) -> Result<()> {
-    inject_fault(Call::CreateFolder)?;
+pub(super) fn create_folder(
+    parent: &OwnedFd,
+    name: &str,
+    mode: u32,
+    disk: &dyn DiskObserver,
+) -> Result<()> {
+    disk.before(DiskCall::CreateFolder, b"")?;
     match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
@@ -245,7 +253,11 @@ pub(super) fn create_folder(parent: &OwnedFd, name: &str, mode: u32) -> Result<(
 }
 
 /// Removes every file in an open folder whose name is not retained; returns their number.
-pub(super) fn sweep(folder: &OwnedFd, retained: impl Fn(&[u8]) -> bool) -> Result<usize> {
+pub(super) fn sweep(
+    folder: &OwnedFd,
+    retained: impl Fn(&[u8]) -> bool,
+    disk: &dyn DiskObserver,
+) -> Result<usize> {
     let mut removed = 0;
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
@@ -253,7 +265,7 @@ pub(super) fn sweep(folder: &OwnedFd, retained: impl Fn(&[u8]) -> bool) -> Resul
         if matches!(name.to_bytes(), b"." | b"..") || retained(name.to_bytes()) {
             continue;
         }
-        inject_fault(Call::Unlink)?;
+        disk.before(DiskCall::Unlink, b"")?;
         match unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) => removed += 1,
             // A foreign folder is not removed. (PERM is the POSIX error for it, ISDIR that of Linux.)
@@ -310,7 +322,7 @@ mod tests {
         symlink("a", root.join("h/in")).unwrap();
         symlink("file", root.join("h/link")).unwrap();
         symlink("/proc/self/root", root.join("h/magic")).unwrap();
-        let tree = FolderTree::open(&root).unwrap();
+        let tree = FolderTree::open(&root, Arc::new(())).unwrap();
         let file = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for (path, folder_is_found, file_is_found) in [
             ("", true, true),

@@ -223,7 +223,7 @@ fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
                 let root = mirror.root().to_owned();
                 drop(mirror);
                 let world = World {
-                    mirror: Mirror::open(&root).unwrap(),
+                    mirror: open_faulty(&root).unwrap(),
                     base,
                 };
                 assert_eq!(world.staged_files(), 0, "{context}");
@@ -254,14 +254,14 @@ fn mirror_that_fails_to_open_can_be_opened_later() {
                 injected: 0,
             }
             .begin();
-            let opened = Mirror::open(&root);
+            let opened = open_faulty(&root);
             let injected = FaultPlan::end();
             assert_eq!(opened.is_err(), injected > 0, "{errno:?} at call {after}");
             if let Err(error) = &opened {
                 assert_eq!(error.class(), ErrorClass::Fatal, "{error:?}");
             }
             drop(opened);
-            let mirror = Mirror::open(&root);
+            let mirror = open_faulty(&root);
             assert_eq!(mirror.err(), None, "{errno:?} at call {after}");
             assert_eq!(fs::read_dir(root.join(".resyncd/work")).unwrap().count(), 0);
             if injected == 0 {
@@ -282,7 +282,7 @@ fn calls_to_open(root: &Path) -> usize {
             injected: 0,
         };
         planned.begin();
-        let opened = Mirror::open(root);
+        let opened = open_faulty(root);
         // The drop must succeed, or the mirror would seem to belong to a killed process.
         let injected = FaultPlan::end();
         (opened.is_ok(), injected)
@@ -294,9 +294,9 @@ fn calls_to_open(root: &Path) -> usize {
 fn folders_of_a_killed_process_are_synced() {
     let base = tempfile::tempdir().unwrap();
     let root = base.path().join("mirror");
-    drop(Mirror::open(&root).unwrap());
+    drop(open_faulty(&root).unwrap());
     let clean = calls_to_open(&root);
-    drop(Mirror::open(&root).unwrap());
+    drop(open_faulty(&root).unwrap());
     fs::write(root.join(".resyncd/lock"), "in use\n").unwrap();
     let unclean = calls_to_open(&root);
     assert_eq!(unclean, clean + 1, "the file system is synced");
