@@ -65,18 +65,12 @@ impl Colours {
 }
 
 #[cfg(test)]
-impl Colours {
-    /// All.
-    pub(super) const ALL: Self = Self(true);
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn states_and_levels_are_coloured_and_stay_words() {
-        let (all, none) = (Colours::ALL, Colours::NONE);
+        let (all, none) = (Colours(true), Colours::NONE);
         assert_eq!(all.state("gap", "gap   "), "\u{1b}[31mgap   \u{1b}[0m");
         assert_eq!(all.state("unknown", "unknown"), "unknown");
         assert_eq!(none.state("gap", "gap   "), "gap   ");

@@ -467,18 +467,6 @@ impl Drop for Permit {
 }
 
 #[cfg(test)]
-impl Permits {
-    /// The requests of a pool that are in progress, of all hosts together.
-    pub(super) fn in_progress(&self, pool: Pool) -> usize {
-        let hosts = self.hosts.lock();
-        let hosts = hosts.values();
-        hosts
-            .map(|host| host.state.lock().pools[pool as usize].in_progress)
-            .sum()
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use std::pin::pin;
 
@@ -486,6 +474,17 @@ mod tests {
 
     use super::*;
     use crate::test_site;
+
+    impl Permits {
+        /// The requests of a pool that are in progress, of all hosts together.
+        pub(crate) fn in_progress(&self, pool: Pool) -> usize {
+            let hosts = self.hosts.lock();
+            let hosts = hosts.values();
+            hosts
+                .map(|host| host.state.lock().pools[pool as usize].in_progress)
+                .sum()
+        }
+    }
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()

@@ -79,17 +79,13 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new() -> Self {
-        Self {
-            work: MAX_WORK,
-            added: MAX_ADDED,
-        }
+        Self::of_work(MAX_WORK)
     }
 
-    #[cfg(test)]
     pub(super) fn of_work(work: usize) -> Self {
         Self {
             work,
-            ..Self::new()
+            added: MAX_ADDED,
         }
     }
 
