@@ -130,3 +130,5 @@ pub mod metrics;
 mod random;
 pub mod status;
 pub mod store;
+#[cfg(test)]
+mod test_clock;

@@ -14,11 +14,13 @@
 #[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use resourcesync::SourceTime;
 use resyncd::clock;
+use resyncd_core::Now;
 use resyncd_testkit::{ChannelHub, Fault, HubEvent, HubOptions, SampleOptions, Verifying};
 use support::{FeedLine, NAME, Rig, SET, resources, soon, time};
 use tokio::sync::{Mutex, MutexGuard};
@@ -27,6 +29,22 @@ const PATH: &str = "/set1/res/r0001.txt";
 const LIST: &str = "/set1/changelist.xml";
 
 static CLOCK: Mutex<()> = Mutex::const_new(());
+/// By how much the wall clock is wrong, in microseconds.
+static SET_BY: AtomicI64 = AtomicI64::new(0);
+
+/// Moves the wall clock of this process by `from_right` from the correct time, as an operator or a time server may do.
+fn set_wall(from_right: TimeDelta) {
+    let micros = from_right.num_microseconds().unwrap();
+    SET_BY.store(micros, Ordering::Relaxed);
+    clock::replace(|| {
+        let now = clock::system();
+        let set_by = TimeDelta::microseconds(SET_BY.load(Ordering::Relaxed));
+        Now {
+            wall: now.wall + set_by,
+            ..now
+        }
+    });
+}
 
 /// Exclusive access to the clock; dropping it sets the clock right.
 struct ClockGuard(#[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
@@ -39,7 +57,7 @@ impl ClockGuard {
 
 impl Drop for ClockGuard {
     fn drop(&mut self) {
-        clock::set_wall(TimeDelta::zero());
+        set_wall(TimeDelta::zero());
     }
 }
 
@@ -139,7 +157,7 @@ async fn daemon_keeps_working_when_its_clock_is_set_also_while_it_is_stopped() {
         running.source.notify_and_publish(SET).await.unwrap();
         stopped.stop_daemon().await;
 
-        clock::set_wall(days(by));
+        set_wall(days(by));
         stopped.start_daemon().await;
         let what = format!("set by {by} days");
         let of_running = async {
@@ -153,7 +171,7 @@ async fn daemon_keeps_working_when_its_clock_is_set_also_while_it_is_stopped() {
         };
         tokio::join!(of_running, of_stopped);
         stopped.stop_daemon().await;
-        clock::set_wall(TimeDelta::zero());
+        set_wall(TimeDelta::zero());
         stopped.start_daemon().await;
         let what = format!("set right after {by} days");
         let of_running = async {
@@ -193,7 +211,7 @@ async fn longer_downtime_is_followed_by_a_new_subscription() {
     let requests = rig.hub().counts().requested;
     rig.stop_daemon().await;
     assert_eq!(rig.hub().forget(rig.changes().as_str()), 1);
-    clock::set_wall(TimeDelta::seconds(90));
+    set_wall(TimeDelta::seconds(90));
     rig.start_daemon().await;
     let asked = rig
         .hub()
@@ -229,7 +247,7 @@ async fn subscription_that_is_not_verified_is_reported() {
     };
     rig.until("in sync", |set| set.state == "in-sync").await;
     assert_eq!(rig.channel().await.error, None);
-    clock::set_wall(TimeDelta::seconds(61));
+    set_wall(TimeDelta::seconds(61));
     // A verification of something else is counted, and wakes the channel.
     let query = "hub.mode=subscribe&hub.challenge=c&hub.topic=http%3A%2F%2Fother.example%2F";
     let url = format!("{}?{query}", request.callback);

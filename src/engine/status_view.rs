@@ -812,9 +812,9 @@ mod tests {
     async fn status_of_many_sources_wakes_a_reader_once() {
         let source = followed().await;
         for sources in [0, 1, 100] {
-            let before = source.store.queries_handed_over();
+            let before = source.store.commit_hook().queries();
             assert_eq!(status_of(&source, sources).await.sources.len(), sources);
-            assert_eq!(source.store.queries_handed_over() - before, 1);
+            assert_eq!(source.store.commit_hook().queries() - before, 1);
         }
     }
 }

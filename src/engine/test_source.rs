@@ -32,7 +32,7 @@ impl TestSource {
     /// A Source at that URL; `client` changes the client for its requests.
     pub(super) fn new(url: &Url, client: impl FnOnce(Client) -> Client) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open_hooked(folder.path()).unwrap();
         let source = Source::new(NAME, url.clone(), folder.path().join("mirror"));
         let config = Config::new(folder.path(), vec![source]);
         let client = client(Client::new(&config.http, crate::clock::now).unwrap());

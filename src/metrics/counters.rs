@@ -185,14 +185,10 @@ impl SourceCounters {
     /// waits for what may take any time.
     #[must_use]
     pub fn steps(&self) -> Option<u64> {
-        let Steps {
-            taken,
-            queued,
-            waiting,
-        } = &*self.own;
-        if waiting.load(Ordering::Relaxed) > 0 {
+        if self.waits() > 0 {
             return None;
         }
+        let Steps { taken, queued, .. } = &*self.own;
         let all = match queued.load(Ordering::Relaxed) {
             0 => 0,
             _ => self.all.steps.load(Ordering::Relaxed),
@@ -204,6 +200,12 @@ impl SourceCounters {
     #[must_use]
     pub fn wait(&self) -> CountedWait {
         CountedWait::new(&self.own, |steps| &steps.waiting)
+    }
+
+    /// How many waits there are that may take any time.
+    #[must_use]
+    pub fn waits(&self) -> usize {
+        self.own.waiting.load(Ordering::Relaxed)
     }
 
     /// Counts the tasks whose results were committed together.
@@ -258,16 +260,6 @@ impl SourceCounters {
         if let Some(counts) = self.all.sets.lock().get_mut(&key) {
             change(counts);
         }
-    }
-}
-
-#[cfg(test)]
-impl SourceCounters {
-    /// How many changes of a set were counted; `None`: nothing is counted for it.
-    pub(crate) fn changes(&self, set: i64) -> Option<u64> {
-        let key = (Arc::clone(&self.source), set);
-        let sets = self.all.sets.lock();
-        sets.get(&key).map(|counts| counts.changes.values().sum())
     }
 }
 
@@ -361,6 +353,15 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    impl SourceCounters {
+        /// How many changes of a set were counted; `None`: nothing is counted for it.
+        pub(crate) fn changes(&self, set: i64) -> Option<u64> {
+            let key = (Arc::clone(&self.source), set);
+            let sets = self.all.sets.lock();
+            sets.get(&key).map(|counts| counts.changes.values().sum())
+        }
+    }
 
     fn lines(counters: &Counters) -> Vec<String> {
         let mut samples = Samples::default();

@@ -21,7 +21,8 @@
 //! | `feed_line` | an entry of the feed as readers get it |
 //! | `gap_history` | the gaps that were closed, for people |
 //! | `audit_db` | the temporary database of an audit |
-//! | `commit_hook`, `test_database` | for tests: failures and the end of the process at a commit; what else they do to a database |
+//! | `observer` | who sees the steps of a store, and may fail them |
+//! | `commit_hook`, `test_database` | for tests: an observer that lets steps fail and the process end; what else they do to a database |
 //! | `tests` | tests with a database |
 //!
 //! Invariants:
@@ -51,6 +52,7 @@ mod feed_readers;
 mod folder;
 mod gap_history;
 mod ids;
+mod observer;
 mod process_start;
 mod query_threads;
 mod reads;
@@ -64,6 +66,7 @@ mod wake;
 mod write_health;
 mod writer;
 
+use std::any::type_name;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,6 +86,7 @@ use feed_readers::FeedReaders;
 pub use gap_history::ClosedGap;
 use gap_history::GapHistory;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
+pub use observer::{Observer, Step};
 use process_start::begin_process;
 use query_threads::{Lane, QueryThreads};
 pub use reads::excerpt::{FeedExcerpt, FeedSearch};
@@ -165,8 +169,7 @@ pub struct Store {
     /// Whether this process, if it ends now, ends in order.
     ends_in_order: Arc<AtomicBool>,
     _lock: FileLock,
-    #[cfg(test)]
-    commit_hook: Arc<commit_hook::CommitHook>,
+    observer: Arc<dyn Observer>,
 }
 
 impl Store {
@@ -196,6 +199,17 @@ impl Store {
     /// # Errors
     /// [`StoreError::Locked`], [`StoreError::OtherSchema`], or an error of the system.
     pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
+        Self::open_observed(folder, Arc::new(()))
+    }
+
+    /// As [`open`](Self::open), with an observer.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_observed(
+        folder: &Path,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Arc<Self>, StoreError> {
         let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
         folder::prepare(folder).map_err(folder_error)?;
         let lock = folder::lock(folder)?;
@@ -224,8 +238,6 @@ impl Store {
         };
         let (wakes, _) = broadcast::channel(4096);
         let write_health = Arc::new(WriteHealth::default());
-        #[cfg(test)]
-        let commit_hook = Arc::default();
         let ends_in_order = Arc::new(AtomicBool::new(true));
         let writer = Writer::start(
             connection,
@@ -233,8 +245,7 @@ impl Store {
             wakes.clone(),
             Arc::clone(&damage),
             Arc::clone(&write_health),
-            #[cfg(test)]
-            Arc::clone(&commit_hook),
+            Arc::clone(&observer),
         );
         let writer = writer.map_err(StoreError::Thread)?;
         let query_threads = QueryThreads::start(&path, Arc::clone(&damage))?;
@@ -258,8 +269,7 @@ impl Store {
             unreadable,
             ends_in_order,
             _lock: lock,
-            #[cfg(test)]
-            commit_hook,
+            observer,
         }))
     }
 
@@ -304,19 +314,23 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        #[cfg(test)]
-        self.commit_hook.try_query()?;
-        self.query_threads.run(lane, query).await
+        let observer = Arc::clone(&self.observer);
+        let observed = move |sql: &Connection| {
+            observer.observe(Step::Query(type_name::<F>()))?;
+            query(sql)
+        };
+        self.query_threads.run(lane, observed).await
     }
 
     /// Runs a query on the calling thread, which may block.
-    fn read_blocking<T>(
-        &self,
-        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        #[cfg(test)]
-        self.commit_hook.try_query()?;
-        self.query_threads.run_blocking(query)
+    fn read_blocking<T, F>(&self, query: F) -> Result<T, StoreError>
+    where
+        F: FnOnce(&Connection) -> Result<T, StoreError>,
+    {
+        self.query_threads.run_blocking(|sql| {
+            self.observer.observe(Step::Query(type_name::<F>()))?;
+            query(sql)
+        })
     }
 
     /// Runs a job on the writer's thread and returns when it is on disk.
@@ -384,42 +398,6 @@ impl Store {
     pub async fn serves_workers(&self) {
         // An error is an answer.
         let _ = self.read(|_| Ok(())).await;
-    }
-}
-
-#[cfg(test)]
-impl Store {
-    /// How many queries were handed to a thread that reads.
-    pub(crate) fn queries_handed_over(&self) -> usize {
-        self.query_threads.handed_over()
-    }
-
-    /// Occupies the threads that answer hubs and watchers.
-    pub(crate) fn occupy_lookups(&self) -> query_threads::OccupiedQueryThreads {
-        self.query_threads.occupy(&[Lane::Lookups])
-    }
-
-    /// Occupies the thread that writes until the sender is dropped.
-    pub(crate) async fn occupy_writer(&self) -> std::sync::mpsc::Sender<()> {
-        let (release, released) = std::sync::mpsc::channel::<()>();
-        let (begun, begins) = tokio::sync::oneshot::channel();
-        drop(self.begin_write(move |_| {
-            let _ = begun.send(());
-            let _ = released.recv();
-            Ok(())
-        }));
-        begins.await.unwrap();
-        release
-    }
-
-    /// Occupies the threads that answer the workers.
-    pub(crate) fn occupy_workers(&self) -> query_threads::OccupiedQueryThreads {
-        self.query_threads.occupy(&[Lane::Work])
-    }
-
-    /// Occupies the threads that read the status and the feed.
-    pub(crate) fn occupy_reports(&self) -> query_threads::OccupiedQueryThreads {
-        self.query_threads.occupy(&[Lane::Reports])
     }
 }
 

@@ -10,8 +10,6 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-#[cfg(test)]
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -71,9 +69,6 @@ pub(super) struct QueryThreads {
     reports: ReaderPool,
     blocking: SharedConnections,
     damage: Arc<Damage>,
-    /// How many queries were handed to a thread.
-    #[cfg(test)]
-    handed_over: AtomicUsize,
 }
 
 impl QueryThreads {
@@ -85,8 +80,6 @@ impl QueryThreads {
             reports: ReaderPool::start(Lane::Reports, database)?,
             blocking: SharedConnections::of(database),
             damage,
-            #[cfg(test)]
-            handed_over: AtomicUsize::default(),
         })
     }
 
@@ -104,8 +97,6 @@ impl QueryThreads {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        #[cfg(test)]
-        self.handed_over.fetch_add(1, Ordering::SeqCst);
         let (sender, answer) = oneshot::channel();
         // Dropped with this future.
         let caller = Arc::new(());
@@ -229,15 +220,9 @@ impl ReaderPool {
         for _ in 0..lane.threads() {
             let queue = Arc::clone(&pool.queue);
             let mut reader = Reader::of(database);
-            #[cfg(test)]
-            let clock = crate::clock::simulated::installed();
             let thread = std::thread::Builder::new()
                 .name(lane.name().into())
                 .spawn(move || {
-                    #[cfg(test)]
-                    if let Some(clock) = clock {
-                        clock.install();
-                    }
                     while let Some(job) = queue.next() {
                         job(&mut reader);
                     }
@@ -316,39 +301,10 @@ impl SharedConnections {
     }
 }
 
-/// Occupies every thread that reads until it is dropped.
 #[cfg(test)]
-pub(crate) struct OccupiedQueryThreads(
-    #[expect(dead_code, reason = "dropped")] Vec<std::sync::mpsc::Sender<()>>,
-);
-
-#[cfg(test)]
-impl QueryThreads {
-    /// How many queries were handed to a thread.
-    pub(super) fn handed_over(&self) -> usize {
-        self.handed_over.load(Ordering::SeqCst)
-    }
-
-    /// Occupies the threads of these lanes.
-    pub(super) fn occupy(&self, lanes: &[Lane]) -> OccupiedQueryThreads {
-        let mut releases = Vec::new();
-        for &lane in lanes {
-            for _ in 0..lane.threads() {
-                let (release, released) = std::sync::mpsc::channel::<()>();
-                self.pool(lane).push(Box::new(move |_| {
-                    let _ = released.recv();
-                }));
-                releases.push(release);
-            }
-        }
-        OccupiedQueryThreads(releases)
-    }
-}
-
-#[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::mem::ManuallyDrop;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use super::*;
@@ -359,6 +315,28 @@ mod tests {
     const ENDLESS: &str =
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
     const LANES: [Lane; 3] = [Lane::Lookups, Lane::Work, Lane::Reports];
+
+    /// Occupies every thread of some lanes until it is dropped.
+    pub(crate) struct OccupiedQueryThreads(
+        #[expect(dead_code, reason = "dropped")] Vec<std::sync::mpsc::Sender<()>>,
+    );
+
+    impl QueryThreads {
+        /// Occupies the threads of these lanes.
+        pub(in crate::store) fn occupy(&self, lanes: &[Lane]) -> OccupiedQueryThreads {
+            let mut releases = Vec::new();
+            for &lane in lanes {
+                for _ in 0..lane.threads() {
+                    let (release, released) = std::sync::mpsc::channel::<()>();
+                    self.pool(lane).push(Box::new(move |_| {
+                        let _ = released.recv();
+                    }));
+                    releases.push(release);
+                }
+            }
+            OccupiedQueryThreads(releases)
+        }
+    }
 
     fn store() -> (tempfile::TempDir, Arc<Store>) {
         let folder = tempfile::tempdir().unwrap();

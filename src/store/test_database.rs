@@ -5,6 +5,9 @@ use std::path::Path;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, params};
 
+use super::Store;
+use super::query_threads::Lane;
+use super::query_threads::tests::OccupiedQueryThreads;
 use super::schema::DATABASE;
 use super::tables::values::Micros;
 
@@ -96,5 +99,35 @@ pub(crate) struct TestLock<'a>(&'a Connection);
 impl Drop for TestLock<'_> {
     fn drop(&mut self) {
         self.0.execute_batch("ROLLBACK").unwrap();
+    }
+}
+
+impl Store {
+    /// Occupies the threads that answer hubs and watchers.
+    pub(crate) fn occupy_lookups(&self) -> OccupiedQueryThreads {
+        self.query_threads.occupy(&[Lane::Lookups])
+    }
+
+    /// Occupies the thread that writes until the sender is dropped.
+    pub(crate) async fn occupy_writer(&self) -> std::sync::mpsc::Sender<()> {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        drop(self.begin_write(move |_| {
+            let _ = begun.send(());
+            let _ = released.recv();
+            Ok(())
+        }));
+        begins.await.unwrap();
+        release
+    }
+
+    /// Occupies the threads that answer the workers.
+    pub(crate) fn occupy_workers(&self) -> OccupiedQueryThreads {
+        self.query_threads.occupy(&[Lane::Work])
+    }
+
+    /// Occupies the threads that read the status and the feed.
+    pub(crate) fn occupy_reports(&self) -> OccupiedQueryThreads {
+        self.query_threads.occupy(&[Lane::Reports])
     }
 }

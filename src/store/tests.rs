@@ -178,7 +178,7 @@ fn failure_of(retry_at: Option<DateTime<Utc>>) -> TaskFailure {
 impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open_hooked(folder.path()).unwrap();
         let set = begin(&store, "capabilitylist.xml").await;
         let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         Self {
@@ -192,7 +192,7 @@ impl World {
     /// The same after the process has ended and the database was opened again.
     fn reopened(self) -> Self {
         drop(self.store);
-        let store = Store::open(self.folder.path()).unwrap();
+        let store = Store::open_hooked(self.folder.path()).unwrap();
         Self { store, ..self }
     }
 

@@ -4,6 +4,7 @@
 //! rolled back and begun again. With a savepoint, SQLite would copy each page before it is changed, and write the copies of many pages
 //! to a file.
 
+use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -15,6 +16,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
 use super::error::StoreError;
+use super::observer::{Observer, Step};
 use super::tables::process;
 use super::wake::Wake;
 use super::write_health::WriteHealth;
@@ -35,6 +37,7 @@ pub(super) struct Tx<'a> {
     has_write_failed: bool,
     damage: &'a Damage,
     write_health: &'a WriteHealth,
+    observer: &'a dyn Observer,
     /// The error on which SQLite has rolled back the complete transaction, as it does when the disk is full.
     aborted: Option<Arc<rusqlite::Error>>,
 }
@@ -75,27 +78,19 @@ impl Writer {
         wakes: broadcast::Sender<Wake>,
         damage: Arc<Damage>,
         write_health: Arc<WriteHealth>,
-        #[cfg(test)] hook: Arc<super::commit_hook::CommitHook>,
+        observer: Arc<dyn Observer>,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        #[cfg(test)]
-        let clock = crate::clock::simulated::installed();
-
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || {
-                #[cfg(test)]
-                if let Some(clock) = clock {
-                    clock.install();
-                }
                 let writing = Writes {
                     connection,
                     ends_in_order,
                     wakes,
                     damage,
                     write_health,
-                    #[cfg(test)]
-                    hook,
+                    observer,
                 };
                 writing.work(&queue);
                 writing.end();
@@ -236,10 +231,10 @@ impl Drop for Writer {
 
 /// Runs a job so that its failure undoes nothing but its own writes. If the transaction is gone the job is not run: its writes
 /// would be committed although its caller gets an error.
-fn isolated<T>(
-    tx: &mut Tx<'_>,
-    job: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+fn isolated<T, F>(tx: &mut Tx<'_>, job: F) -> Result<T, StoreError>
+where
+    F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError>,
+{
     if tx.sql.is_autocommit() {
         return Err(StoreError::Closed);
     }
@@ -249,7 +244,12 @@ fn isolated<T>(
     }
     let woken = (tx.wakes.len(), tx.feed);
     // A panic fails the one job, no more: the thread commits those of all Sources.
-    let outcome = catch_unwind(AssertUnwindSafe(|| job(tx))).unwrap_or(Err(StoreError::Panicked));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let done = job(tx)?;
+        tx.observer.observe(Step::Job(type_name::<F>(), tx.sql))?;
+        Ok(done)
+    }));
+    let outcome = outcome.unwrap_or(Err(StoreError::Panicked));
     if tx.sql.is_autocommit() {
         return Err(abort(tx, outcome.err()));
     }
@@ -303,31 +303,14 @@ struct Writes {
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
-    #[cfg(test)]
-    hook: Arc<super::commit_hook::CommitHook>,
+    observer: Arc<dyn Observer>,
 }
 
 impl Writes {
     fn work(&self, queue: &mpsc::Receiver<WriteJob>) {
         while let Ok(first) = queue.recv() {
             let jobs = std::iter::once(first).chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
-            #[cfg(test)]
-            if !self.hook.begin() {
-                // The process has ended: no job is done, and no caller is answered. All at once, so that none of the next process
-                // is among them.
-                drop(jobs.collect::<Vec<WriteJob>>());
-                continue;
-            }
-            #[cfg(test)]
-            let before = self.connection.total_changes();
             let (replies, outcome) = self.commit(jobs);
-            #[cfg(test)]
-            if outcome.is_ok() {
-                let has_changes = self.connection.total_changes() != before;
-                if !self.hook.committed(&self.connection, has_changes) {
-                    continue;
-                }
-            }
             if let Ok(woken) = &outcome {
                 for wake in woken {
                     // There may be no receiver.
@@ -345,10 +328,6 @@ impl Writes {
 
     /// Records that the process ends in order, if it does. Without the record the next process doubts what had a task.
     fn end(&self) {
-        #[cfg(test)]
-        if self.hook.is_stopped() {
-            return;
-        }
         if self.ends_in_order.load(Ordering::SeqCst) {
             let _ = process::end(&self.connection);
         }
@@ -361,16 +340,7 @@ impl Writes {
     ) -> (Vec<Reply>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
         let connection = &self.connection;
         let changes = connection.total_changes();
-        let begin = || execute(connection, BEGIN);
-        #[cfg(test)]
-        let begin = || {
-            if self.hook.fails_commit() {
-                Err(rusqlite::Error::InvalidQuery)
-            } else {
-                begin()
-            }
-        };
-        let begun = begin();
+        let begun = execute(connection, BEGIN);
         let mut tx = Tx {
             sql: connection,
             wakes: Vec::new(),
@@ -380,12 +350,14 @@ impl Writes {
             has_write_failed: false,
             damage: &self.damage,
             write_health: &self.write_health,
+            observer: &*self.observer,
         };
         let replies: Vec<Reply> = jobs.map(|job| job(&mut tx)).collect();
         let outcome = match tx.aborted {
             Some(error) => Err(error),
             None => begun
                 .and_then(|()| execute(connection, "COMMIT"))
+                .and_then(|()| self.observer.observe(Step::Committed(connection)))
                 .map_err(Arc::new),
         };
         if outcome.is_err() && !connection.is_autocommit() {

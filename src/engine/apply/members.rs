@@ -66,10 +66,7 @@ impl PackageMember {
 /// All members on offer for the tasks of one Source.
 #[derive(Default)]
 pub(crate) struct Members {
-    offered: Mutex<HashMap<ResourceUri, Vec<Arc<PackageMember>>>>,
-    /// Notified when an ingestion begins to wait for the executor.
-    #[cfg(test)]
-    ingestion_waits: tokio::sync::Notify,
+    pub(super) offered: Mutex<HashMap<ResourceUri, Vec<Arc<PackageMember>>>>,
 }
 
 impl Members {
@@ -112,22 +109,6 @@ impl Members {
         let members = self.offered.lock();
         let offered = members.get(&member.uri);
         offered.is_some_and(|offered| offered.iter().any(|other| Arc::ptr_eq(other, member)))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn has_offer(&self, uri: &ResourceUri) -> bool {
-        self.offered.lock().contains_key(uri)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn note_waiting(&self) {
-        self.ingestion_waits.notify_one();
-    }
-
-    /// Returns once an ingestion waits for the executor.
-    #[cfg(test)]
-    pub(crate) async fn ingestion_waits(&self) {
-        self.ingestion_waits.notified().await;
     }
 
     pub(crate) fn withdraw(&self, member: &Arc<PackageMember>) {

@@ -6,9 +6,15 @@ use resyncd_mirror::Mirror;
 
 use super::context::ApplyContext;
 use super::execute::execute;
+use super::members::Members;
 use super::publisher::{ExecutedTask, publish};
 use crate::engine::context::SourceContext;
 use crate::store::{Task, TaskResult};
+
+/// Whether members are on offer.
+pub(crate) fn has_offers(members: &Members) -> bool {
+    !members.offered.lock().is_empty()
+}
 
 /// Steps through the tasks of a Source.
 pub(crate) struct Stepper(Arc<ApplyContext>);

@@ -24,8 +24,6 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::fetch_document;
 use crate::store::SetId;
-#[cfg(test)]
-use crate::store::Store;
 
 /// How many documents are fetched ahead. Each may take as much disk as one document may.
 pub(super) const AHEAD: usize = 2;
@@ -85,13 +83,13 @@ impl FetchAhead {
             unconditional,
         );
         let fetching = maybe_done(AbortOnDropHandle::new(tokio::spawn(fetching)));
-        #[cfg(test)]
-        let fetching = at_once_if_simulated(&self.context.store, fetching).await;
         self.begun.push(EarlyDocument {
             uri,
             asked_at,
             fetching,
         });
+        // It is requested before the list in hand is read further.
+        tokio::task::yield_now().await;
     }
 
     /// The document whose turn it is, if it was requested. To drop it ends the request.
@@ -149,20 +147,6 @@ async fn fetch(
     let limit = context.limits.document;
     let fetched = fetch_document(&context.client, &uri, known.as_ref(), limit).await;
     Some(EarlyAnswer { known, fetched })
-}
-
-/// In a simulation one thing happens at a time: a document that is fetched ahead has arrived before anything else happens. That the
-/// database fails meanwhile means nothing.
-#[cfg(test)]
-async fn at_once_if_simulated<F: Future + Unpin>(
-    store: &Store,
-    mut fetching: MaybeDone<F>,
-) -> MaybeDone<F> {
-    if clock::simulated::installed().is_some() {
-        let _unfailing = store.without_failures();
-        (&mut fetching).await;
-    }
-    fetching
 }
 
 #[cfg(test)]

@@ -62,8 +62,6 @@ pub(super) async fn ingest_changes(
         });
         sum.add(ingested.await?);
         begins = false;
-        #[cfg(test)]
-        let _unfailing = batch.is_last.then(|| context.store.without_failures());
         let tried = offering.wait_for_tasks().await;
         // What the document proves is committed with the last batch: the members that nobody waits for any more are fetched by
         // their own URIs.

@@ -119,7 +119,7 @@ impl SetState {
                 record: changed.record,
             };
             self.fetch_parts_ahead(uri, walk.upcoming(AHEAD), leaves_out, &mut ahead)
-                .await;
+                .await?;
             let ingested = self.ingest_list_part(uri, list, None, at, &mut parts).await;
             self.note_part_failure(uri, ingested, &mut dead, &mut failures)?;
             named = 1;
@@ -243,7 +243,7 @@ impl SetState {
                 let at = own.map_or(at, |own| own.min(at));
                 let changed = ChangedDocument { read, record };
                 self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts.leaves_out, ahead)
-                    .await;
+                    .await?;
                 self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
                     .await?;
                 parts.bad_entries += bad_entries;
@@ -253,7 +253,7 @@ impl SetState {
                 parts.note_unchanged_page(list, &part);
                 follow_page_after(&part, &list.uri, walk)?;
                 self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts.leaves_out, ahead)
-                    .await;
+                    .await?;
             }
             (None, None) => {}
         }
@@ -269,20 +269,14 @@ impl SetState {
         upcoming: Vec<Child>,
         leaves_out: bool,
         ahead: &mut FetchAhead,
-    ) {
+    ) -> Result<(), EngineError> {
         ahead.retain(upcoming.iter().map(|next| &next.uri));
         for next in upcoming {
             // What is known of the part in hand is not committed yet.
             if next.uri == *current || ahead.has_begun(&next.uri) {
                 continue;
             }
-            #[cfg(test)]
-            let _unfailing = self.context.store.without_failures();
-            let part = self.context.store.part(self.record.id, &next.uri).await;
-            // The error occurs again when the turn of the part comes.
-            let Ok(part) = part else {
-                return;
-            };
+            let part = self.context.store.part(self.record.id, &next.uri).await?;
             let known = part.map(|part| part.known);
             let is_ruled_out = leaves_out && self.rules_out(&next);
             match plan_part(known, next.modified, is_ruled_out, clock::now().wall) {
@@ -290,6 +284,7 @@ impl SetState {
                 plan => ahead.begin(next.uri, plan == PartPlan::Read).await,
             }
         }
+        Ok(())
     }
 
     /// Ingests the entries of a part. Fails if some of them are damaged, once the others are ingested: the part names resources that

@@ -174,8 +174,6 @@ impl Offering {
     /// Waits for a change of the Source's tasks; `false` if the work on the Source ends.
     async fn woken(&self, wakes: &mut Receiver<Wake>) -> bool {
         let _waiting = self.context.counters.wait();
-        #[cfg(test)]
-        self.context.members.note_waiting();
         loop {
             tokio::select! {
                 () = self.context.stop.cancelled() => return false,

@@ -24,8 +24,8 @@ use super::promises::Witness;
 use super::source::{
     Boundary, Content, Fault, Notification, RESOURCES, ResourceNo, SetNo, SimulatedDocument, Source,
 };
-use crate::clock::simulated::SimulatedClock;
 use crate::store::Receipt;
+use crate::test_clock::SimulatedClock;
 
 /// What the Destination has requested, and what it was made to do.
 #[derive(Clone, Copy, Debug, Default)]

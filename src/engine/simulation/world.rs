@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use chrono::DateTime;
 use resyncd_core::{Limits, Now};
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use super::daemon::{Daemon, Filtering, Inside};
 use super::documents::Target;
@@ -17,12 +18,12 @@ use super::network::Network;
 use super::source::{Boundary, EPOCH_SECONDS, EXCLUDED, Habits, RESOURCES, Source};
 use super::stage::{Order, Requests, Scene, Stage};
 use crate::clock;
-use crate::clock::simulated::SimulatedClock;
 use crate::config::{self, Baseline};
 use crate::engine::set::worker::Command;
 use crate::status::SetStatus;
 use crate::store::commit_hook::{Snapshot, TaskSnapshot};
 use crate::store::{BaselineState, Store, StoreError, Wake};
+use crate::test_clock::SimulatedClock;
 
 /// The Destination's configuration, and what its world is like.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +125,32 @@ fn empty_database() -> &'static [u8] {
     })
 }
 
+/// What else of the daemon works while a worker waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitsFor {
+    /// A document that is fetched ahead arrives before anything else happens.
+    EarlyDocument,
+    /// The executor has the members of a package.
+    Executor,
+}
+
+/// What a worker waits for that was polled just now. It is polled together with the worker.
+fn waits_for(inside: &Inside) -> Poll<WaitsFor> {
+    let context = &inside.context;
+    if spawned_tasks() > 0 {
+        Poll::Ready(WaitsFor::EarlyDocument)
+    } else if context.counters.waits() > 1 {
+        // One is that of the package.
+        Poll::Ready(WaitsFor::Executor)
+    } else {
+        Poll::Pending
+    }
+}
+
+fn spawned_tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
 /// Lets a worker work. While it waits for the members of a package, the executor works, and where nothing is due for the executor, time
 /// passes.
 async fn work_with_executor<T>(
@@ -134,13 +161,21 @@ async fn work_with_executor<T>(
     let mut working = std::pin::pin!(working);
     let mut rounds = 0;
     loop {
-        tokio::select! {
+        let waits_for = std::future::poll_fn(|_| waits_for(inside));
+        let waits_for = tokio::select! {
             biased;
             worked = &mut working => return Ok(worked),
-            () = inside.context.members.ingestion_waits() => {}
-        }
+            waits_for = waits_for => waits_for,
+        };
         // Only what a worker asks of the database may fail.
         let could_fail = stage.let_database_fail(false);
+        if waits_for == WaitsFor::EarlyDocument {
+            while spawned_tasks() > 0 {
+                tokio::task::yield_now().await;
+            }
+            stage.let_database_fail(could_fail);
+            continue;
+        }
         let mut wakes = inside.store.wakes();
         let mut have_tasks_changed = || {
             let wakes = std::iter::from_fn(|| wakes.try_recv().ok());
@@ -198,7 +233,7 @@ impl World {
             trace: Default::default(),
         };
         let stage = Stage::new(scene, clock);
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open_hooked(folder.path()).unwrap();
         let watching = Arc::downgrade(&stage);
         store.commit_hook().watch(move |database| {
             if let Some(stage) = watching.upgrade() {

@@ -344,9 +344,9 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::clock::simulated::SimulatedClock;
     use crate::engine::test_source::TestSource;
     use crate::store::{Change, VersionRule};
+    use crate::test_clock::SimulatedClock;
 
     /// Waits for a version that nothing stores, as where its resource is never fetched. Returns whether the wait ends.
     async fn ends(clock: Arc<SimulatedClock>) -> bool {

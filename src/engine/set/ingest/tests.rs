@@ -12,6 +12,7 @@ use zip::write::SimpleFileOptions;
 use super::{DocumentChanges, NeededMembers, ingest_changes};
 use crate::clock;
 use crate::engine::apply::executor::Executor;
+use crate::engine::apply::stepping::has_offers;
 use crate::engine::set::entry_batches::EntrySource;
 use crate::engine::set::package_files::OpenedPackage;
 use crate::engine::test_source::{NAME, TestSource};
@@ -119,8 +120,7 @@ async fn ingest_all() -> Vec<String> {
     for result in ingesting.join_all().await {
         assert_eq!(result.tasks, 1);
     }
-    let is_offered = |number| context.members.has_offer(&resource(number));
-    assert!(!(0..SETS).any(is_offered), "offers are withdrawn");
+    assert!(!has_offers(&context.members), "offers are withdrawn");
     context.stop.cancel();
     executor.await.unwrap().unwrap();
     let file = |number| context.source.mirror.join(format!("example.org/{number}"));

@@ -1,0 +1,32 @@
+//! The observer of a store: it sees each step, and may fail it.
+
+use std::any::Any;
+
+use rusqlite::Connection;
+
+/// A step of a store. A query or a job is named by the type of its closure, in which the name of its use case stands.
+pub enum Step<'a> {
+    /// A query begins.
+    Query(&'static str),
+    /// A job has made its changes, which are not committed yet.
+    Job(&'static str, &'a Connection),
+    /// A transaction is on disk.
+    Committed(&'a Connection),
+}
+
+/// Observes the steps of a store, each on the thread that takes it.
+pub trait Observer: Any + Send + Sync {
+    /// An error, or a panic, becomes that of the step: a query is not made, a job is undone, and the callers of a transaction get the error
+    /// although it is on disk.
+    ///
+    /// # Errors
+    /// What is to be the error of the step.
+    fn observe(&self, step: Step<'_>) -> rusqlite::Result<()>;
+}
+
+/// Of a store that is not observed.
+impl Observer for () {
+    fn observe(&self, _: Step<'_>) -> rusqlite::Result<()> {
+        Ok(())
+    }
+}
