@@ -132,3 +132,5 @@ pub mod status;
 pub mod store;
 #[cfg(test)]
 mod test_clock;
+#[cfg(test)]
+mod test_log;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use axum::http;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use reqwest::{Request, Response};
 use resyncd_fetch::{Client, FetchError, HttpNetwork};
-use resyncd_mirror::Mirror;
+use resyncd_mirror::{DiskCall, DiskObserver, Mirror};
 use url::Url;
 
 use super::Engine;
@@ -24,6 +25,7 @@ pub(super) struct TestSource {
     pub(super) store: Arc<Store>,
     pub(super) context: Arc<SourceContext>,
     pub(super) mirror: Arc<Mirror>,
+    pub(super) disk: Arc<TestDisk>,
     #[expect(dead_code, reason = "dropped last")]
     folder: tempfile::TempDir,
 }
@@ -38,11 +40,13 @@ impl TestSource {
         let client = client(Client::new(&config.http, crate::clock::now).unwrap());
         let engine = Engine::new(&config, Arc::clone(&store), &client, false);
         let context = engine.sources.contexts().remove(0);
-        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+        let disk = Arc::new(TestDisk::default());
+        let mirror = Mirror::open_observed(&context.source.mirror, None, Arc::clone(&disk) as _);
         Self {
             store,
             context,
-            mirror,
+            mirror: Arc::new(mirror.unwrap()),
+            disk,
             folder,
         }
     }
@@ -70,6 +74,27 @@ impl TestSource {
             end: None,
         });
         assert_eq!(applied.await.unwrap().tasks, number);
+    }
+}
+
+type IsFatal = Box<dyn Fn(DiskCall, &[u8]) -> bool + Send>;
+
+/// The disk of the mirror, which may panic.
+#[derive(Default)]
+pub(super) struct TestDisk(Mutex<Option<IsFatal>>);
+
+impl TestDisk {
+    /// Lets calls panic.
+    pub(super) fn panic_at(&self, is_fatal: impl Fn(DiskCall, &[u8]) -> bool + Send + 'static) {
+        *self.0.lock() = Some(Box::new(is_fatal));
+    }
+}
+
+impl DiskObserver for TestDisk {
+    fn before(&self, call: DiskCall, of: &[u8]) -> rustix::io::Result<()> {
+        let is_fatal = self.0.lock().as_ref().is_some_and(|it| it(call, of));
+        assert!(!is_fatal, "a test");
+        Ok(())
     }
 }
 

@@ -327,8 +327,6 @@ impl Executor {
     /// Starts as many downloads as there may be.
     fn dispatch(&mut self) {
         while let Some(task) = self.next_task() {
-            #[cfg(test)]
-            tests::panic_once(&task);
             *self.busy.entry(task.authority.clone()).or_default() += 1;
             let context = Arc::clone(&self.context);
             let executing = async move {
@@ -409,22 +407,16 @@ mod tests {
     use resyncd_core::ResourceUri;
     use resyncd_fetch::{FetchError, HttpNetwork};
     use tokio::sync::oneshot;
+    use tracing::Level;
     use url::Url;
 
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
-    use crate::store::Change;
+    use crate::store::{Change, Step};
+    use crate::test_log::PanickingLog;
 
-    /// The executor panics the first time that it begins a task of this resource.
-    const RESOURCE: &str = "https://example.org/panic-of-an-executor";
-    static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
-
-    pub(super) fn panic_once(task: &Task) {
-        let is_due = task.uri.as_str() == RESOURCE && !HAS_PANICKED.swap(true, Ordering::SeqCst);
-        assert!(!is_due, "a test");
-    }
 
     /// Sends that it was asked for something, and does not answer.
     struct Silent(mpsc::UnboundedSender<()>);
@@ -646,11 +638,19 @@ mod tests {
             client.with_network(Arc::new(Silent(requests)))
         });
         let context = &source.context;
+        let uri = "https://example.org/resource";
         let created = Change {
             kind: ChangeKind::Created,
-            ..Change::deletion(ResourceUri::parse(RESOURCE).unwrap(), None)
+            ..Change::deletion(ResourceUri::parse(uri).unwrap(), None)
         };
         source.announce(vec![created]).await;
+        // It logs that the tasks can't be read, the first time.
+        let log = PanickingLog::of("resyncd::engine::apply::executor", Level::ERROR);
+        let may_read = AtomicBool::new(false);
+        source.store.commit_hook().panic_at(move |step| {
+            let is_reading = matches!(step, Step::Query(name) if name.contains("::due_tasks"));
+            is_reading && !may_read.swap(true, Ordering::SeqCst)
+        });
         let executing = tokio::spawn(execute_tasks(
             Arc::clone(context),
             Arc::clone(&source.mirror),
@@ -666,8 +666,8 @@ mod tests {
         );
         assert!(heartbeats.stalled(now, LIMIT).is_empty());
         let stalled = heartbeats.stalled(now + LIMIT, LIMIT);
-        assert_eq!(stalled, [format!("download of {RESOURCE} (Source {NAME})")]);
-        assert!(HAS_PANICKED.load(Ordering::SeqCst));
+        assert_eq!(stalled, [format!("download of {uri} (Source {NAME})")]);
+        assert_eq!(log.panics(), 1);
         let error = context.runtime_status.source(NAME).executor_error;
         assert!(error.is_none(), "it works again");
         context.stop.cancel();

@@ -79,8 +79,6 @@ impl ExecutedTask {
 
     /// The same with the bytes in a staged file. It may block.
     fn written(self, mirror: &Mirror) -> Self {
-        #[cfg(test)]
-        tests::panic_while_written(&self.task);
         match self.into_file(mirror) {
             Ok((task, file, description)) => Self::fetched(task, file, description),
             Err(executed) => executed,
@@ -422,10 +420,6 @@ async fn commit_results(context: &ApplyContext, results: Vec<TaskResult>) -> Res
 }
 
 async fn complete(context: &ApplyContext, results: Arc<Vec<TaskResult>>) -> Result<(), StoreError> {
-    #[cfg(test)]
-    if results.iter().any(tests::panics_the_store) {
-        return Err(StoreError::Panicked);
-    }
     let store = &context.source.store;
     store.complete(clock::now().wall, results).await
 }
@@ -597,8 +591,6 @@ pub(super) fn publish(
     deletes: bool,
     finished: Vec<ExecutedTask>,
 ) -> Vec<TaskResult> {
-    #[cfg(test)]
-    tests::panic_while_published(&finished);
     if let Err(error) = mirror.check_place() {
         return refused(finished, &error);
     }
@@ -909,11 +901,12 @@ fn failed(task: Task, error: &MirrorError) -> TaskResult {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use resourcesync::ChangeKind;
     use resyncd_core::ResourceUri;
     use resyncd_fetch::{Client, HttpSettings};
-    use resyncd_mirror::made_path;
+    use resyncd_mirror::{DiskCall, made_path};
     use tokio::task::JoinHandle;
     use url::Url;
 
@@ -922,35 +915,19 @@ mod tests {
     use crate::engine::test_source::{NAME, TestSource};
     use crate::store::{Change, TasksInProgress};
 
-    /// The publication of a resource with this path panics.
+    /// The disk panics when it gets the file of a resource with this path.
     const WHILE_PUBLISHED: &str = "/panic-while-published";
-    /// The file of a resource with this path panics while it is written before its batch is published.
+    /// The disk panics when it gets the bytes of a resource with this path, the first time.
     const WHILE_WRITTEN: &str = "/panic-while-written";
     /// The store panics when it is to store that a resource with this path was published.
     const WHILE_STORED: &str = "/panic-while-stored";
     /// The store panics whatever it is to store about a resource with this path.
     const WHATEVER_IS_STORED: &str = "/panic-whatever-is-stored";
+    const STORED: &str = "SELECT 1 FROM resource LEFT JOIN task ON task.resource_id = resource.id
+        WHERE (uri LIKE '%/panic-while-stored' AND applied_at IS NOT NULL)
+           OR (uri LIKE '%/panic-whatever-is-stored' AND (applied_at IS NOT NULL OR error_code IS NOT NULL))";
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
-
-    pub(super) fn panic_while_written(task: &Task) {
-        assert!(task.uri.url().path() != WHILE_WRITTEN, "a test");
-    }
-
-    pub(super) fn panic_while_published(finished: &[ExecutedTask]) {
-        let mut paths = finished.iter().map(|it| it.task.uri.url().path());
-        assert!(!paths.any(|path| path == WHILE_PUBLISHED), "a test");
-    }
-
-    pub(super) fn panics_the_store(result: &TaskResult) -> bool {
-        match result {
-            TaskResult::Published(Publication { task, .. }) => {
-                [WHILE_STORED, WHATEVER_IS_STORED].contains(&task.uri.url().path())
-            }
-            TaskResult::Failed { task, .. } => task.uri.url().path() == WHATEVER_IS_STORED,
-            _ => false,
-        }
-    }
 
     fn uri(path: &str) -> ResourceUri {
         ResourceUri::parse(&format!("https://example.org{path}")).unwrap()
@@ -1010,6 +987,16 @@ mod tests {
             };
             let changes = paths.iter().map(|path| created(path.as_ref()));
             source.announce(changes.collect()).await;
+            source.store.commit_hook().panic_after(STORED);
+            let was_written = AtomicBool::new(false);
+            source.disk.panic_at(move |call, of| match call {
+                DiskCall::Write => {
+                    of.ends_with(WHILE_WRITTEN.as_bytes())
+                        && !was_written.swap(true, Ordering::SeqCst)
+                }
+                DiskCall::Rename => *of == WHILE_PUBLISHED.as_bytes()[1..],
+                _ => false,
+            });
             let (source_context, mirror) = (Arc::clone(&source.context), &source.mirror);
             let context = ApplyContext::new(source_context, Arc::clone(mirror), true);
             let context = Arc::new(context);
@@ -1054,7 +1041,13 @@ mod tests {
             let due = self.due().await;
             // The publisher receives nothing before this awaits something.
             for task in &due {
-                self.finish(task, staged(&self.source.mirror, task.uri.as_str()));
+                let text = task.uri.as_str();
+                let fetched = if text.ends_with(WHILE_WRITTEN) {
+                    in_memory(text)
+                } else {
+                    staged(&self.source.mirror, text)
+                };
+                self.finish(task, fetched);
             }
             self.commit(due.len()).await;
             due.len()

@@ -108,8 +108,6 @@ impl SetState {
             let now = clock::now();
             let mut trial = self.sequencer.clone();
             self.processing = Processing::Held;
-            #[cfg(test)]
-            tests::panic_if_held(&self.record, &trial);
             let ready = trial.next_ready(now);
             let gap = match ready {
                 Some(_) => None,
@@ -203,8 +201,6 @@ impl SetState {
             Ok(document) => document,
             Err(error) => return self.reject(&delivery, channel, &error).await,
         };
-        #[cfg(test)]
-        super::notification::panic_in_order(&document)?;
         let (set, topic) = (self.record.id, channel.topic.url());
         note_notification(&self.context, set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
@@ -462,31 +458,27 @@ impl SetState {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
     use std::time::Duration;
 
     use chrono::TimeDelta;
-    use resourcesync::{Entry, Head, Root, SourceTime, write_document};
+    use resourcesync::{Entry, Head, Link, Root, SourceTime, write_document};
     use resyncd_core::{Pacing, ResourceUri, TopicUri, Transport};
     use tokio::sync::mpsc;
+    use tracing::Level;
     use url::Url;
 
     use super::*;
     use crate::engine::restarts::{Panicked, catch_panic};
-    use crate::engine::set::notification::{IN_ORDER, IN_THE_STORE, PANIC};
     use crate::engine::set::package_files::PackageFiles;
     use crate::engine::set::worker::SetWorker;
     use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::store::{CallbackKeys, ChannelId, Receipt, SetRecord};
+    use crate::test_clock;
+    use crate::test_log::PanickingLog;
 
-    /// Ordering the held notifications of the set with this path of its Capability List panics.
-    const WHEN_HELD: &str = "/panic-when-held";
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
-
-    pub(super) fn panic_if_held(set: &SetRecord, sequencer: &Sequencer) {
-        let is_fatal = set.capability_list.path() == WHEN_HELD;
-        assert!(!is_fatal || sequencer.held() == 0, "a test");
-    }
 
     /// A change notification of the creation of a resource with that path.
     fn notification(path: &str) -> Vec<u8> {
@@ -503,6 +495,21 @@ pub(super) mod tests {
         let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
         (head.md.from, head.md.until) = interval.unzip();
         write_document(&head, [&entry])
+    }
+
+    /// A notification with an entry that can't be read.
+    fn damaged_notification() -> Vec<u8> {
+        let text = String::from_utf8(notification("/damaged")).unwrap();
+        let damaged = "<url><loc>http://[&</loc></url></urlset>";
+        text.replace("</urlset>", damaged).into_bytes()
+    }
+
+    /// A notification that may be for another set: the database is asked.
+    fn notification_of_another() -> Vec<u8> {
+        let other = "https://example.org/another/capabilitylist.xml";
+        let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
+        head.links.push(Link::new("up", other.parse().unwrap()));
+        write_document(&head, &[])
     }
 
     /// A set with a channel. Its Source has no document.
@@ -615,22 +622,47 @@ pub(super) mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn delivery_that_panics_is_rejected_and_the_next_one_is_applied() {
-        let bodies = [
-            PANIC.as_bytes().to_vec(),
-            notification(PANIC),
-            notification("/fine"),
-        ];
-        let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
-        receiving.state().await.work_inbox().await.unwrap();
-        receiving.check(2).await;
+    /// A panic comes from a clock that the threads read on which deliveries are read: at its first reading, or a later one.
+    #[test]
+    fn delivery_whose_reading_panics_is_rejected_and_the_next_one_is_applied() {
+        // A message over a connection is not planned: its document is read, and then its changes.
+        for (is_message, readings) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+            let left = Arc::new(AtomicI64::new(i64::MAX));
+            let of_threads = Arc::clone(&left);
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .on_thread_start(move || {
+                    let left = Arc::clone(&of_threads);
+                    test_clock::install(move || {
+                        assert!(left.fetch_sub(1, Ordering::SeqCst) > 0, "a test");
+                        clock::system()
+                    });
+                })
+                .build();
+            runtime.unwrap().block_on(async {
+                let fatal = notification("/fatal");
+                let receiving = if is_message {
+                    Receiving::over_a_connection(fatal).await
+                } else {
+                    Receiving::of("/capabilitylist.xml", [fatal]).await
+                };
+                left.store(readings, Ordering::SeqCst);
+                receiving.state().await.work_inbox().await.unwrap();
+                assert!(left.load(Ordering::SeqCst) < 0, "it has panicked");
+                left.store(i64::MAX, Ordering::SeqCst);
+                receiving.receive(notification("/fine")).await;
+                receiving.state().await.work_inbox().await.unwrap();
+                receiving.check(1).await;
+            });
+        }
     }
 
     #[tokio::test]
     async fn delivery_at_which_the_worker_panics_is_rejected_in_the_end() {
-        let bodies = [notification(IN_ORDER), notification("/fine")];
+        let bodies = [damaged_notification(), notification("/fine")];
         let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
+        // It logs that the notification is damaged.
+        let log = PanickingLog::of("resyncd::engine::set::inbox", Level::WARN);
         let (_sender, mut commands) = mpsc::channel(1);
         let mut panics = 0;
         loop {
@@ -645,7 +677,7 @@ pub(super) mod tests {
             panics += 1;
             assert!(panics <= MOST_PANICS, "it is never rejected");
         }
-        assert_eq!(panics, MOST_PANICS);
+        assert_eq!((panics, log.panics()), (MOST_PANICS, MOST_PANICS));
         receiving.check(1).await;
     }
 
@@ -664,8 +696,10 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn delivery_at_which_the_store_panics_is_rejected_in_the_end() {
-        let bodies = [notification(IN_THE_STORE), notification("/fine")];
+        let bodies = [notification_of_another(), notification("/fine")];
         let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
+        let hook = receiving.source.store.commit_hook();
+        hook.panic_at_query("::names_another");
         assert_eq!(panics(&receiving, MOST_PANICS).await, MOST_PANICS);
         receiving.check(1).await;
     }
@@ -679,10 +713,16 @@ pub(super) mod tests {
             notification_of("/earlier", Some((at(180), at(240)))),
             notification("/fine"),
         ];
-        let receiving = Receiving::of(WHEN_HELD, bodies).await;
-        drop(receiving.state_read(at(0)).await);
-        let most = 2 * MOST_PANICS;
-        assert_eq!(panics(&receiving, most).await, most);
+        let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
+        let mut state = receiving.state_read(at(0)).await;
+        state.work_inbox().await.unwrap();
+        assert_eq!(state.sequencer.held(), 2);
+        // As after a panic of the sequencer, which reads nothing that could panic in its place.
+        state.processing = Processing::Held;
+        for _ in 0..MOST_PANICS {
+            state.count_panic();
+        }
+        receiving.state().await.work_inbox().await.unwrap();
         receiving.check(2).await;
     }
 
@@ -692,12 +732,15 @@ pub(super) mod tests {
         for commits in 0..5 {
             let now = clock::now().wall;
             let at = |seconds: i64| SourceTime::from(now + TimeDelta::seconds(seconds));
-            let bodies = [
-                notification_of(PANIC, Some((at(60), at(120)))),
-                notification_of("/fine", Some((at(0), at(60)))),
-            ];
-            let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
+            let early = notification_of("/early", Some((at(60), at(120))));
+            let receiving = Receiving::of("/capabilitylist.xml", [early]).await;
             let mut state = receiving.state_read(at(0)).await;
+            state.work_inbox().await.unwrap();
+            let held: Vec<i64> = state.sequencer.held_ids().collect();
+            let panics = held.iter().map(|&id| (id, MOST_PANICS));
+            state.context.delivery_panics.lock().extend(panics);
+            let fine = notification_of("/fine", Some((at(0), at(60))));
+            receiving.receive(fine).await;
             let hook = receiving.source.store.commit_hook();
             hook.let_fail(true);
             hook.fail_after(commits);

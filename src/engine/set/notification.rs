@@ -53,28 +53,6 @@ impl NotificationBounds {
     }
 }
 
-/// A delivery that ends with it, or has an entry with this path, makes the reader panic.
-#[cfg(test)]
-pub(super) const PANIC: &str = "/panic";
-/// Ordering a delivery that has an entry with this path panics.
-#[cfg(test)]
-pub(super) const IN_ORDER: &str = "/panic-in-order";
-/// The store panics while a delivery is processed that has an entry with this path.
-#[cfg(test)]
-pub(super) const IN_THE_STORE: &str = "/panic-in-the-store";
-
-#[cfg(test)]
-pub(super) fn panic_in_order(document: &Document) -> Result<(), EngineError> {
-    let entries = &document.entries;
-    let has = |path: &str| entries.iter().any(|entry| entry.loc.path() == path);
-    assert!(!has(IN_ORDER), "a test");
-    if has(IN_THE_STORE) {
-        Err(EngineError::Panicked("a test".to_owned()))
-    } else {
-        Ok(())
-    }
-}
-
 /// What is news in a notification.
 pub(super) struct News {
     /// The changes, the oldest first, and then those that appeared late.
@@ -103,8 +81,6 @@ impl News {
         filter: &NewsFilter,
         untrusted: Option<&UntrustedNames>,
     ) -> Result<Self, EngineError> {
-        #[cfg(test)]
-        assert!(entries.iter().all(|entry| entry.loc.path() != PANIC));
         let now = clock::now().wall;
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
         let newest_first = order.is_newest_first();
@@ -194,8 +170,6 @@ pub(super) fn parse_delivery(
     kind: &Capability,
     bounds: NotificationBounds,
 ) -> Result<Document, EngineError> {
-    #[cfg(test)]
-    assert!(!body.ends_with(PANIC.as_bytes()));
     let document = if body.starts_with(&GZIP_MAGIC) {
         let plain = unzip(body, bounds.unzipped).map_err(|error| EngineError::Fetch {
             uri: format!("a notification of {}", base.uri),

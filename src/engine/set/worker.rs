@@ -24,10 +24,6 @@ use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
 /// a poll.
 const SUBSCRIBE_FIRST: Duration = Duration::from_secs(3);
 
-/// The loading of a set panics whose Capability List has this path.
-#[cfg(test)]
-pub(crate) const PANIC: &str = "/panic-while-loading";
-
 /// What a worker may be asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -48,8 +44,6 @@ impl SetWorker {
         packages: Arc<PackageFiles>,
         record: SetRecord,
     ) -> Result<Self, EngineError> {
-        #[cfg(test)]
-        assert_ne!(record.capability_list.path(), PANIC, "a test");
         Ok(Self {
             state: SetState::load(context, packages, record).await?,
             watchdog: PushWatchdog::default(),

@@ -543,11 +543,21 @@ mod tests {
 
     use super::*;
     use crate::engine::runtime_status::SourceState;
-    use crate::engine::set::worker::PANIC;
     use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::store::Store;
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
+    /// A set whose loading panics.
+    const FATAL: &str = "https://example.org/fatal";
+
+    /// Has the store panic where the set is loaded.
+    fn panic_while_loading(store: &Store) {
+        store.commit_hook().panic_after(
+            "SELECT 1 FROM source_set
+             WHERE capability_list = 'https://example.org/fatal' AND read_filter IS NOT NULL",
+        );
+    }
 
     #[tokio::test(start_paused = true)]
     async fn discoveries_that_notifications_request_have_a_pause_between_them() {
@@ -688,7 +698,8 @@ mod tests {
         let (source, requested) = silent_source(false);
         drop(source.mirror);
         let store = &source.store;
-        let fatal = Url::parse(&format!("https://example.org{PANIC}")).unwrap();
+        panic_while_loading(store);
+        let fatal = Url::parse(FATAL).unwrap();
         let fatal = store.begin_set(NAME, &fatal).await.unwrap().id;
         let other = Url::parse("https://example.org/set").unwrap();
         store.begin_set(NAME, &other).await.unwrap();
@@ -707,7 +718,8 @@ mod tests {
             let set = Url::parse(set).unwrap();
             store.begin_set(NAME, &set).await.unwrap().id.0
         };
-        let fatal = begin(&format!("https://example.org{PANIC}")).await;
+        panic_while_loading(store);
+        let fatal = begin(FATAL).await;
         let ended = begin("https://example.org/ended").await;
         let now = clock::now().wall;
         let ending = store.end_set(NAME, SetId(ended), now);
