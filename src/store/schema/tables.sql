@@ -65,6 +65,7 @@ CREATE TABLE part (
     uri TEXT NOT NULL,
     filter TEXT,
     doubted INTEGER NOT NULL DEFAULT 0,
+    misdated INTEGER NOT NULL DEFAULT 0,
     stated_at INTEGER,
     asked_at INTEGER,
     read INTEGER NOT NULL DEFAULT 0,
