@@ -221,7 +221,12 @@ fn publish(
             state.restore(sql, task, now)?;
         }
     }
-    Ok(task::complete(sql, task)?)
+    task::complete(sql, task)?;
+    if task.live && publication.path != task.path {
+        // Its former path has a file yet. What is published in doubt removes it.
+        doubt_and_restore(sql, task.resource)?;
+    }
+    Ok(())
 }
 
 /// Ends the membership in the set that announced the deletion. If the set has left no other set meanwhile, the next try removes
