@@ -69,7 +69,7 @@ async fn later_change_in_the_database_replaces_the_statement_of_a_list() {
     assert!(newer.pending && !newer.deleted);
     let gone = files.of(SOURCE, None, Some("example.org/gone")).unwrap();
     assert!(gone.unwrap().deleted);
-    assert!(!files.has_deliveries(SOURCE).unwrap());
+    assert!(!files.is_behind(SOURCE).unwrap());
 }
 
 #[tokio::test]
