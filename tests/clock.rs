@@ -266,3 +266,78 @@ async fn subscription_that_is_not_verified_is_reported() {
     })
     .await;
 }
+
+/// Serves an index of two lists that has the same time of both, of that day in January 2026, or one of these lists.
+fn put_lists(rig: &Rig, path: &str, day: u32, names: &[&str]) {
+    let namespaces = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
+    let head = "<rs:md capability=\"resourcelist\"/>";
+    let lastmod = format!("<lastmod>2026-01-{day:02}T10:07:31Z</lastmod>");
+    let document = if path == INDEX {
+        let entries: String = [A, B]
+            .map(|path| rig.source.base().join(path).unwrap())
+            .map(|loc| format!("<sitemap><loc>{loc}</loc>{lastmod}</sitemap>"))
+            .concat();
+        format!("<sitemapindex {namespaces}>{head}{entries}</sitemapindex>")
+    } else {
+        let entries: String = names
+            .iter()
+            .map(|name| format!("<url><loc>{}</loc>{lastmod}</url>", rig.uri(name)))
+            .collect();
+        format!("<urlset {namespaces}>{head}{entries}</urlset>")
+    };
+    rig.source.put_document(path, "application/xml", document);
+}
+
+const INDEX: &str = "/set1/resourcelist.xml";
+const A: &str = "/set1/a.xml";
+const B: &str = "/set1/b.xml";
+
+/// A Source that never changes the times in its index.
+#[tokio::test(flavor = "multi_thread")]
+async fn index_that_has_hidden_news_is_not_believed_any_more() {
+    let _guard = ClockGuard::take().await;
+    let options = SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..resources(4)
+    };
+    let source = resyncd_testkit::SampleSource::start(options).await.unwrap();
+    source.fail(INDEX, Fault::Status(503), usize::MAX);
+    let rig = Rig::follow(source, |config| {
+        config.sources[0].poll_interval = Duration::from_secs(1);
+    })
+    .await;
+    let polled = async || {
+        let hits = rig.source.hits(INDEX);
+        soon("polled", rig.source.wait_for_hits(INDEX, hits + 2)).await;
+    };
+    let until = async |names: usize, notices: &[&str]| {
+        rig.until("in sync", |set| {
+            let codes = set.notices.iter().map(|notice| notice.code.as_str());
+            set.state == "in-sync" && set.resources == names as u64 && codes.eq(notices.to_vec())
+        })
+        .await;
+    };
+    put_lists(&rig, A, 5, &["r0000.txt"]);
+    put_lists(&rig, B, 5, &["r0001.txt"]);
+    put_lists(&rig, INDEX, 5, &[]);
+    rig.source.heal(INDEX);
+    until(2, &[]).await;
+
+    put_lists(&rig, A, 5, &["r0000.txt", "r0002.txt"]);
+    let hits = rig.source.hits(A);
+    polled().await;
+    assert_eq!(rig.source.hits(A), hits, "it is believed");
+    clock::set_wall(days(2));
+    until(3, &["misdated-parts"]).await;
+
+    put_lists(&rig, B, 5, &["r0001.txt", "r0003.txt"]);
+    until(4, &["misdated-parts"]).await;
+
+    put_lists(&rig, INDEX, 6, &[]);
+    until(4, &[]).await;
+    polled().await;
+    let hits = [A, B].map(|path| rig.source.hits(path));
+    polled().await;
+    assert_eq!([A, B].map(|path| rig.source.hits(path)), hits);
+}

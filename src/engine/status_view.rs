@@ -354,6 +354,12 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
             ));
         }
     }
+    if numbers.doubts_lastmod {
+        let message = "lists state new times (`lastmod`) of resources that have not changed: these times are not believed, and at most \
+            `undated_per_day` resources are requested again within a day";
+        let notice = StatusError::new("doubted-lastmod", message, now);
+        facts.notices.add(notice, 1);
+    }
     let needs = SetNeeds {
         held_deletions: numbers.held_deletions,
         held_since: numbers.held_since,

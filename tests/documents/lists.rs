@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use resourcesync::{Algorithm, Digest};
 use resyncd::config::Filter;
+use resyncd::status::SetStatus;
 
 use crate::documents::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
@@ -55,6 +56,90 @@ async fn resource_list_with_from_has_the_time_of_its_newest_entry() {
         document("urlset", &md, &entry(path, &lastmod))
     };
     check_baseline(list, "/list.xml wrong-interval=1").await;
+}
+
+const FOUR: [&str; 4] = ["/a", "/b", "/c", "/d"];
+
+/// A list of that day in March 2026 whose generator states the time of the request for each entry.
+fn list_of_requests(day: u32) -> String {
+    let time = format!("2026-03-{day:02}T00:00:00Z");
+    let entries: String = FOUR
+        .iter()
+        .map(|path| entry(path, &format!("<lastmod>{time}</lastmod>")))
+        .collect();
+    document(
+        "urlset",
+        &format!("capability=\"resourcelist\" at=\"{time}\""),
+        &entries,
+    )
+}
+
+/// Follows four resources without validators, of which a second list has stated new times, although none has changed.
+async fn with_times_of_requests(per_day: u64) -> Follower {
+    let site = without_change_list(&list_of_requests(1)).await;
+    FOUR.iter().for_each(|path| site.put(path, path));
+    let follower = Follower::start_with(site, "/", |source| source.undated_per_day = per_day).await;
+    follower
+        .until_mirrored(&FOUR.map(|path| (path, path)))
+        .await;
+    follower.site.put("/list.xml", &list_of_requests(2));
+    follower.poll().await;
+    let set = until_of_day(&follower, 2).await;
+    assert_eq!(hits_of_four(&follower), [2; 4]);
+    assert_eq!(notices(&set), ["doubted-lastmod"]);
+    follower
+}
+
+async fn until_of_day(follower: &Follower, day: u32) -> SetStatus {
+    let until = format!("2026-03-{day:02}T00:00:00Z");
+    follower
+        .until("in sync", |set| {
+            set.state == "in-sync" && set.synced_until.as_ref() == Some(&until) && set.undated == 0
+        })
+        .await
+}
+
+fn hits_of_four(follower: &Follower) -> [usize; 4] {
+    FOUR.map(|path| follower.site.hits(path))
+}
+
+fn notices(set: &SetStatus) -> Vec<&str> {
+    let codes = set.notices.iter().map(|notice| notice.code.as_str());
+    codes.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_of_requests_are_not_taken_for_modifications() {
+    let follower = with_times_of_requests(2).await;
+    follower.site.put("/a", "altered");
+    follower.site.put("/list.xml", &list_of_requests(3));
+    follower.poll().await;
+    let is_checked = |set: &SetStatus| set.undated == 2 && set.pending == 0;
+    let set = follower.until("two checked", is_checked).await;
+    assert_eq!(set.state, "in-sync");
+    assert_eq!(set.synced_until.as_deref(), Some("2026-03-02T00:00:00Z"));
+    assert_eq!(notices(&set), ["doubted-lastmod"]);
+    assert_eq!(hits_of_four(&follower), [3, 3, 2, 2]);
+    assert_eq!(follower.mirrored()[0].1, "altered");
+    // The others come first, and not on this day.
+    follower.site.put("/list.xml", &list_of_requests(4));
+    follower.poll().await;
+    let set = follower.until("planned", |set| set.undated == 4).await;
+    assert_eq!((set.state.as_str(), set.pending), ("in-sync", 0));
+    assert_eq!(hits_of_four(&follower), [3, 3, 2, 2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_are_believed_again_once_copies_differ() {
+    let follower = with_times_of_requests(1000).await;
+    FOUR.iter()
+        .for_each(|path| follower.site.put(path, "altered"));
+    follower.site.put("/list.xml", &list_of_requests(3));
+    follower.poll().await;
+    let set = until_of_day(&follower, 3).await;
+    assert_eq!(notices(&set), [""; 0]);
+    assert_eq!(hits_of_four(&follower), [3; 4]);
+    assert!(follower.mirrored().iter().all(|page| page.1 == "altered"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

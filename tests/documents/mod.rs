@@ -39,6 +39,7 @@
 //! | packages whose manifest is only linked as `contents` | tests/destination: `dumps`, `change_dumps` (`contents`) |
 //! | `at` that is the time of writing, without `from` | tests/destination: `change_lists::time_at_which_a_list_was_written_…` |
 //! | no digest and no length | [`lists`]: `newer_lastmod_…` |
+//! | `lastmod` that is the time of the request | [`lists`]: `times_of_requests_…` |
 //! | stylesheets, comments, other vocabularies | [`lists`]: `foreign_markup_…` |
 //! | a no-break space between attributes; a bare `&`; a Latin-1 byte; another encoding than the declared one | [`damage`]: `damaged_…`, `latin1_…` |
 //! | no Sitemap namespace, Google's 0.84, `http://sitemaps.org/` | [`damage`]: `sitemap_without_namespace_…`, and the tests of `resourcesync::reader` |

@@ -108,7 +108,7 @@ pub use sequencer::{
 };
 pub use span::Span;
 pub use transport::{Transport, http_form};
-pub use undated::{CheckRules, is_undated, may_have_changed};
+pub use undated::{CheckRules, DOUBTED_FROM, DOUBTED_MOST, is_undated, may_have_changed};
 pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, identity};
 pub use validators::{ServedVersion, Validators};
 pub use version_name::{Memento, parse_version_name, version_name};

@@ -4,6 +4,10 @@
 //! each new version of its list one conditional request does. The requests are spread over the time until the next poll, and their
 //! number a day is limited.
 //!
+//! Some generators state the time of the request as `lastmod` of each entry. It is noticed by the copies that were fetched because of
+//! their `lastmod` alone: once [more of them](DOUBTED_FROM) have turned out equal than different, a `lastmod` that moves states no more
+//! than a URI alone.
+//!
 //! Must not know how requests are made, nor the store.
 //!
 //! Specification: core, section 10.1 (only `loc` is required); sitemaps.org, `changefreq`.
@@ -14,6 +18,11 @@ use resourcesync::{ContentInfo, SourceTime};
 
 /// The time between two requests, unless they would not fit into the spread.
 const PACE: TimeDelta = TimeDelta::milliseconds(100);
+
+/// By how many more copies must have turned out equal than different for `lastmod` to be doubted.
+pub const DOUBTED_FROM: u32 = 3;
+/// The most that is counted of that: a Source that states real times from now on is soon believed again.
+pub const DOUBTED_MOST: u32 = 10;
 
 /// How undated entries are checked.
 #[derive(Clone, Copy, Debug)]

@@ -57,8 +57,8 @@ pub use file_lock::FileLock;
 pub use identity::MirrorId;
 pub use mirror_path::{
     BadPath, MirrorPath, OWN_FOLDER, first_path, is_plain_path, made_folder, made_path,
-    other_of_plain_path, path_if_blocked, plain_path, publication_path, publication_paths,
-    uris_of_plain_path,
+    other_of_plain_path, path_if_blocked, path_if_freed, plain_path, publication_path,
+    publication_paths, uris_of_plain_path,
 };
 use parking_lot::Mutex;
 pub use publish::PublishError;

@@ -9,8 +9,9 @@
 //!   stays with the resource, also after a deletion. For an audit, which may know no records, its database calls it.
 //! - When an audit then reads the records, they come first: a resource that has none and whose plain path they give to another one
 //!   has the made path, as it would by [`first_path`].
-//! - When a file is published, [`publication_path`] and [`path_if_blocked`]: in the mirror something may be in the way. The path that the
-//!   publisher has used is recorded; the versions of the resource are stored below the same [two paths](publication_paths).
+//! - When a file is published, [`publication_path`] and [`path_if_blocked`]: in the mirror something may be in the way. Once that is gone,
+//!   [`path_if_freed`] leads back. The path that the publisher has used is recorded; the versions of the resource are stored below the same
+//!   [two paths](publication_paths).
 //!
 //! All others use the recorded path. The tables leave it out where it is the plain one.
 //!
@@ -297,6 +298,17 @@ pub fn path_if_blocked(blocked: &str, uri: &ResourceUri) -> Option<MirrorPath> {
     (made.as_str() != blocked).then_some(made)
 }
 
+/// The plain path of a resource that has the made one because something in the mirror was in the way: it may be gone. `None`: it has the
+/// plain one, there is none, or another resource may have it, of the other scheme.
+#[must_use]
+pub fn path_if_freed(recorded: &str, uri: &ResourceUri) -> Option<MirrorPath> {
+    // Nearly every path: the other one takes a digest.
+    if is_plain_path(recorded, uri) || made_path(uri).as_str() != recorded {
+        return None;
+    }
+    plain_path(uri).filter(|_| other_of_plain_path(uri).is_none())
+}
+
 /// Both, in this order. After a crash there may be a file at each of them, of which only one has a record. The versions of the resource
 /// are stored below them.
 pub fn publication_paths(
@@ -478,6 +490,23 @@ mod tests {
             let paths = publication_paths(recorded, &uri);
             let paths: Vec<String> = paths.map(|path| path.to_string()).collect();
             assert_eq!(paths, expected, "{recorded:?}");
+        }
+    }
+
+    #[test]
+    fn plain_path_is_for_no_other_resource_where_it_may_be_free_again() {
+        for (text, plain) in [
+            ("http://h/a", Some("h/a")),
+            ("https://h/a", Some("h/a")),
+            ("http://h:8080/a", None),
+            ("http://h/a%3Fb", None),
+        ] {
+            let uri = uri(text);
+            let freed = path_if_freed(made_path(&uri).as_str(), &uri);
+            assert_eq!(freed.as_ref().map(MirrorPath::as_str), plain, "{text}");
+            for recorded in ["h/a", "h/b", "", "../a"] {
+                assert_eq!(path_if_freed(recorded, &uri), None, "{recorded:?} {text}");
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use resourcesync::SourceTime;
 use resyncd_mirror::{
     CompletedFile, Mirror, MirrorError, MirrorPath, file_time, made_folder, path_if_blocked,
-    publication_path,
+    path_if_freed, publication_path,
 };
 use tokio::sync::mpsc;
 
@@ -639,12 +639,12 @@ fn refused(finished: Vec<ExecutedTask>, error: &MirrorError) -> Vec<TaskResult> 
 }
 
 /// Where the mirror may have a file of a task's resource without a record, beside the path that the resource has: the plain path
-/// was blocked when the file was published, and a crash lost the record. `None` where every file has its record.
+/// was blocked, or free again, when the file was published, and a crash lost the record. `None` where every file has its record.
 fn unrecorded_path(task: &Task, path: &str) -> Option<MirrorPath> {
     if has_certain_record(task) {
         None
     } else {
-        path_if_blocked(path, &task.uri)
+        path_if_blocked(path, &task.uri).or_else(|| path_if_freed(path, &task.uri))
     }
 }
 
@@ -665,7 +665,7 @@ fn remove_unrecorded(mirror: &Mirror, results: Vec<TaskResult>) -> Vec<TaskResul
     };
     let path = |result: &TaskResult| match result {
         TaskResult::Published(Publication { task, path, .. }) if may_exist(task) => {
-            path_if_blocked(path, &task.uri)
+            unrecorded_path(task, path)
         }
         _ => None,
     };
@@ -749,7 +749,8 @@ fn publish_files(
                 continue;
             }
         };
-        let path = publication_path(&task.path, &task.uri);
+        let path = freed_path(&task, &description)
+            .unwrap_or_else(|| publication_path(&task.path, &task.uri));
         let placed = PlacedFile {
             task,
             description,
@@ -774,6 +775,18 @@ fn publish_files(
             },
         ));
     }
+}
+
+/// The plain path of a resource that has the made one, if it may be free by now. A file goes there that has new bytes, because the feed
+/// states its path with them; where the mirror has one at the made path that is certain, because it is in doubt until that one is removed.
+fn freed_path(task: &Task, description: &Description) -> Option<MirrorPath> {
+    let moves = !task.live || has_certain_record(task) && !has_bytes(task, description);
+    path_if_freed(&task.path, &task.uri).filter(|_| moves)
+}
+
+fn has_bytes(task: &Task, description: &Description) -> bool {
+    let recorded = task.recorded_file();
+    recorded.is_some_and(|file| file.has_bytes(description.length, &description.hashes))
 }
 
 /// Publishes files; returns those whose path is blocked.
@@ -808,6 +821,7 @@ fn published(placed: PlacedFile) -> TaskResult {
         description,
         path,
     } = placed;
+    let same = has_bytes(&task, &description);
     let Description {
         length,
         media_type,
@@ -817,8 +831,6 @@ fn published(placed: PlacedFile) -> TaskResult {
         version,
         is_patched,
     } = description;
-    let recorded = task.recorded_file();
-    let same = recorded.is_some_and(|file| file.has_bytes(length, &hashes));
     TaskResult::Published(Publication {
         task,
         path: path.to_string(),
@@ -1179,6 +1191,90 @@ mod tests {
         let results = publish(mirror, true, vec![executed(fetched())]);
         assert!(matches!(&results[..], [TaskResult::Published(it)] if it.path != task.path));
         assert_eq!(std::fs::read(&made).unwrap(), b"a");
+        publishing.end().await;
+    }
+
+    #[tokio::test]
+    async fn resource_gets_its_own_path_once_that_is_free() {
+        let mut publishing = Publishing::of(&["/a/b"]).await;
+        let (plain, made) = ("example.org/a/b", made_path(&uri("/a/b")).to_string());
+        let root = publishing.source.mirror.root().to_owned();
+        let in_the_way = root.join("example.org/a");
+        std::fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
+        std::fs::write(&in_the_way, "").unwrap();
+        let path = async |publishing: &Publishing| {
+            let recorded = publishing.source.store.resource(&uri("/a/b")).await;
+            recorded.unwrap().unwrap().path.unwrap()
+        };
+        let update = async |publishing: &mut Publishing, second: i64| {
+            let changed_at = SourceTime::from_micros(second * 1_000_000);
+            let change = Change {
+                kind: ChangeKind::Updated,
+                ..Change::deletion(uri("/a/b"), Some(changed_at))
+            };
+            publishing.source.announce(vec![change]).await;
+            assert_eq!(publishing.execute().await, 1);
+        };
+        assert_eq!(publishing.execute().await, 1);
+        update(&mut publishing, 1).await;
+        assert_eq!(path(&publishing).await, made);
+        assert_eq!(publishing.due().await.len(), 0);
+
+        std::fs::remove_file(&in_the_way).unwrap();
+        update(&mut publishing, 2).await;
+        assert_eq!(path(&publishing).await, plain);
+        assert!(root.join(plain).exists());
+        let due = publishing.due().await;
+        assert!(due.len() == 1 && due[0].live_doubted, "{due:?}");
+        assert_eq!(publishing.execute().await, 1);
+        assert!(!root.join(&made).exists());
+        update(&mut publishing, 3).await;
+        assert_eq!(path(&publishing).await, plain);
+        assert_eq!(publishing.due().await.len(), 0);
+        publishing.end().await;
+    }
+
+    /// The record follows the file, and what is published in doubt removes the other one. A kill may come between any two steps.
+    #[tokio::test]
+    async fn file_at_the_made_path_gives_way_to_one_at_the_plain_path() {
+        let publishing = Publishing::of(&["/a"]).await;
+        let mirror = &publishing.source.mirror;
+        let due = publishing.due().await;
+        let (plain, made) = (due[0].path.clone(), made_path(&uri("/a")).to_string());
+        let task = |path: &str, live_doubted| Task {
+            live: true,
+            live_doubted,
+            path: path.to_owned(),
+            ..due[0].clone()
+        };
+        let fetched = || TaskOutcome::Fetched(Box::new(staged(mirror, "a")));
+        let both = [&plain, &made];
+        for (what, task, outcome, remain) in [
+            ("new version", task(&made, false), fetched(), &both[..]),
+            ("recorded", task(&plain, true), fetched(), &both[..1]),
+            ("not recorded", task(&made, true), fetched(), &both[1..]),
+            ("deleted", task(&plain, true), TaskOutcome::Remove, &[]),
+            (
+                "not recorded, deleted",
+                task(&made, true),
+                TaskOutcome::Remove,
+                &[],
+            ),
+        ] {
+            for path in both {
+                let path = mirror.root().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, "former").unwrap();
+            }
+            let results = publish(mirror, true, vec![ExecutedTask { task, outcome }]);
+            let found = both
+                .into_iter()
+                .filter(|path| mirror.root().join(path).exists());
+            assert!(found.eq(remain.iter().copied()), "{what}");
+            if let [TaskResult::Published(published)] = &results[..] {
+                assert_eq!(&published.path, remain[0], "{what}");
+            }
+        }
         publishing.end().await;
     }
 

@@ -1,5 +1,7 @@
 //! The parts of a Resource List: the lists that its index names, or its pages, or the one list that it is. Parts that have not
 //! changed since they were read last are not read again, and those that the index rules out by what it states of them are left out.
+//! An index that was caught stating that a part with news is unchanged is not believed: all parts are requested, until it states another time
+//! of that part.
 
 use resourcesync::{Capability, DocumentSummary, Head, SourceTime};
 use resyncd_core::{PartPlan, plan_part, unchanged_proof};
@@ -42,6 +44,8 @@ pub(super) struct ListParts {
     pub(super) pages: Option<PageTimes>,
     /// Whether they are the parts of an index.
     are_of_index: bool,
+    /// Whether the times that the index states for them are not believed.
+    are_misdated: bool,
     /// Whether a part may still be the one that names the Change Set or the dump (version 0.1): neither the index nor a part that was
     /// read so far does.
     may_name: bool,
@@ -95,6 +99,11 @@ impl SetState {
         let mut parts = ListParts {
             leaves_out,
             are_of_index: summary.is_index,
+            are_misdated: self
+                .context
+                .store
+                .has_misdated_parts(self.record.id)
+                .await?,
             may_name: summary.is_index && !summary.head.names_documents(),
             ..ListParts::default()
         };
@@ -118,7 +127,7 @@ impl SetState {
                 read: list,
                 record: changed.record,
             };
-            self.fetch_parts_ahead(uri, walk.upcoming(AHEAD), leaves_out, &mut ahead)
+            self.fetch_parts_ahead(uri, walk.upcoming(AHEAD), &parts, &mut ahead)
                 .await?;
             let ingested = self.ingest_list_part(uri, list, None, at, &mut parts).await;
             self.note_part_failure(uri, ingested, &mut dead, &mut failures)?;
@@ -150,6 +159,8 @@ impl SetState {
             parts.names_any || parts.has_left_out || self.unchanged_parts_name_any().await?;
         // The time of an index is that of all its lists, that of a page only its own.
         parts.may_change_unseen &= stated.is_none() || parts.pages.is_some();
+        parts.are_misdated = self.note_misdated_parts().await?;
+        parts.may_change_unseen |= parts.are_misdated;
         Ok(parts)
     }
 
@@ -194,7 +205,7 @@ impl SetState {
         let part = self.context.store.part(set, &list.uri).await?;
         let is_ruled_out = parts.leaves_out && self.rules_out(list);
         let known = part.as_ref().map(|part| part.known);
-        let plan = plan_part(known, list.modified, is_ruled_out, now);
+        let plan = plan_part(known, parts.believed(list.modified), is_ruled_out, now);
         if plan == PartPlan::LeftOut {
             parts.has_left_out = true;
             return Ok(());
@@ -215,6 +226,9 @@ impl SetState {
             asked_at,
         };
         let unconditional = plan == PartPlan::Read;
+        let announced = known.and_then(|known| known.announced);
+        let is_stated_unchanged =
+            plan == PartPlan::Revalidate && announced.is_some() && announced == list.modified;
         let changed =
             poll_early_document(&self.context, set, &list.uri, unconditional, early).await?;
         if let Some(changed) = changed.as_ref().filter(|_| is_stated) {
@@ -242,17 +256,22 @@ impl SetState {
                 let own = read.summary.head.md.at.filter(|_| list.is_page);
                 let at = own.map_or(at, |own| own.min(at));
                 let changed = ChangedDocument { read, record };
-                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts.leaves_out, ahead)
+                let found = self.found;
+                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts, ahead)
                     .await?;
                 self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
                     .await?;
+                if is_stated_unchanged && self.found > found {
+                    parts.are_misdated = true;
+                    self.context.store.note_misdated(set, &list.uri).await?;
+                }
                 parts.bad_entries += bad_entries;
             }
             (None, Some(part)) => {
                 parts.add_unchanged(&part, Some(stated));
                 parts.note_unchanged_page(list, &part);
                 follow_page_after(&part, &list.uri, walk)?;
-                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts.leaves_out, ahead)
+                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts, ahead)
                     .await?;
             }
             (None, None) => {}
@@ -267,7 +286,7 @@ impl SetState {
         &self,
         current: &Url,
         upcoming: Vec<Child>,
-        leaves_out: bool,
+        parts: &ListParts,
         ahead: &mut FetchAhead,
     ) -> Result<(), EngineError> {
         ahead.retain(upcoming.iter().map(|next| &next.uri));
@@ -278,8 +297,9 @@ impl SetState {
             }
             let part = self.context.store.part(self.record.id, &next.uri).await?;
             let known = part.map(|part| part.known);
-            let is_ruled_out = leaves_out && self.rules_out(&next);
-            match plan_part(known, next.modified, is_ruled_out, clock::now().wall) {
+            let is_ruled_out = parts.leaves_out && self.rules_out(&next);
+            let modified = parts.believed(next.modified);
+            match plan_part(known, modified, is_ruled_out, clock::now().wall) {
                 PartPlan::LeftOut | PartPlan::Repeated | PartPlan::Unchanged => {}
                 plan => ahead.begin(next.uri, plan == PartPlan::Read).await,
             }
@@ -346,6 +366,16 @@ impl SetState {
         }
     }
 
+    /// Shows whether the times are not believed that the index states for its parts, and returns it.
+    async fn note_misdated_parts(&self) -> Result<bool, EngineError> {
+        let store = &self.context.store;
+        let are_misdated = store.has_misdated_parts(self.record.id).await?;
+        let message = "the index of a Resource List has stated an unchanged time of a part with news: all its parts are requested at \
+            each poll, until it states another time of that part";
+        self.note("misdated-parts", are_misdated.then(|| message.to_owned()));
+        Ok(are_misdated)
+    }
+
     async fn unchanged_parts_name_any(&self) -> Result<bool, EngineError> {
         let store = &self.context.store;
         Ok(store.unchanged_parts_name_resources(self.record.id).await?)
@@ -369,6 +399,11 @@ fn follow_page_after(part: &Part, uri: &Url, walk: &mut DocumentWalk) -> Result<
 }
 
 impl ListParts {
+    /// The time that the index states for a part, if it is believed.
+    fn believed(&self, modified: Option<SourceTime>) -> Option<SourceTime> {
+        modified.filter(|_| !self.are_misdated)
+    }
+
     fn add_unchanged(&mut self, part: &Part, asked: Option<PartEvidence>) {
         self.has_read = true;
         self.bad_entries += part.bad_entries;

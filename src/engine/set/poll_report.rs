@@ -94,7 +94,7 @@ impl SetState {
     }
 
     /// Shows what is notable but no error, or that it is over; logs it when it is news.
-    fn note(&self, code: &'static str, message: Option<String>) {
+    pub(super) fn note(&self, code: &'static str, message: Option<String>) {
         let runtime_status = &self.context.runtime_status;
         let Some(message) = message else {
             runtime_status.note_set(self.record.id, |facts| facts.notices.clear(code));

@@ -52,6 +52,12 @@ impl Store {
         self.read(move |sql| Ok(part::get(sql, set, &uri)?)).await
     }
 
+    /// Whether an index has stated the same time as before of a part that had news, and has not stated another one since.
+    pub async fn has_misdated_parts(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+        self.read(move |sql| Ok(part::any_misdated(sql, set)?))
+            .await
+    }
+
     /// Whether a set has resources of which this reading does not show whether they are absent: several parts named them, no part
     /// that was read does any more, and others were skipped.
     pub async fn has_uncertain_resources(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {

@@ -32,6 +32,8 @@ pub struct SetStatistics {
     pub pending: u64,
     /// Resources of which it is not known whether they have changed: their entries state nothing, and they are requested again.
     pub undated: u64,
+    /// Whether a `lastmod` that has moved is not believed.
+    pub doubts_lastmod: bool,
     /// Changes that were given up for now.
     pub failed: u64,
     /// Changes of resources that the Source has refused, or lacked, for a week.
@@ -88,6 +90,7 @@ pub(super) fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, 
         bytes: totals.bytes,
         pending: counts.ready.saturating_sub(counts.checks) + counts.undecided,
         undated: counts.checks,
+        doubts_lastmod: source_set::doubts_lastmod(sql, set)?,
         failed: counts.failed,
         unavailable: counts.unavailable,
         given_up_since: report::first_given_up(sql, set)?,

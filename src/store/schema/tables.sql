@@ -23,6 +23,7 @@ CREATE TABLE source_set (
     -- In days since 1970.
     checks_on INTEGER NOT NULL DEFAULT 0,
     checks INTEGER NOT NULL DEFAULT 0,
+    equal_copies INTEGER NOT NULL DEFAULT 0,
     was_read INTEGER NOT NULL DEFAULT 0,
     reading_at INTEGER,
     held_since INTEGER,
@@ -64,6 +65,7 @@ CREATE TABLE part (
     uri TEXT NOT NULL,
     filter TEXT,
     doubted INTEGER NOT NULL DEFAULT 0,
+    misdated INTEGER NOT NULL DEFAULT 0,
     stated_at INTEGER,
     asked_at INTEGER,
     read INTEGER NOT NULL DEFAULT 0,

@@ -2,7 +2,8 @@
 //!
 //! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `stated_at` the time that
 //! the index stated for it, if that is proof; `read` and `unchanged` the generations in which it was last read, or last found
-//! unchanged; `doubted` is set when a resource that it names was deleted since; `bad_entries` how many of its entries could not be read;
+//! unchanged; `misdated` is set when the part had news at an unchanged `stated_at`, until that changes; `doubted` is set when a resource
+//! that it names was deleted since; `bad_entries` how many of its entries could not be read;
 //! `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
 
 use std::ops::RangeInclusive;
@@ -107,7 +108,7 @@ pub(crate) fn end(
 ) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET filter = ?2, stated_at = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7, page_newest = ?8,
-                read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
+                misdated = misdated AND stated_at IS ?3, read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
     )?
     .execute(params![
         part,
@@ -126,6 +127,7 @@ pub(crate) fn end(
 pub(crate) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET unchanged = (SELECT generation FROM source_set WHERE id = part.set_id),
+                misdated = misdated AND (?2 IS NULL OR stated_at IS ?3),
                 stated_at = CASE WHEN ?2 IS NULL THEN stated_at ELSE ?3 END, asked_at = COALESCE(?2, asked_at)
          WHERE id = ?1",
     )?
@@ -161,6 +163,19 @@ pub(crate) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part
         })
     })
     .optional()
+}
+
+/// Notes that a part had news although its index has stated the same time of it as before.
+pub(crate) fn set_misdated(sql: &Connection, set: SetId, uri: &Url) -> Result<()> {
+    sql.prepare_cached("UPDATE part SET misdated = 1 WHERE set_id = ?1 AND uri = ?2")?
+        .execute(params![set, uri])
+        .map(drop)
+}
+
+/// Whether there is such a part of which the index has stated no other time since.
+pub(crate) fn any_misdated(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM part WHERE set_id = ?1 AND misdated = 1")?
+        .exists([set])
 }
 
 /// The parts with entries that can't be read, at most so many, and how many those are of each.

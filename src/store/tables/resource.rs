@@ -476,6 +476,22 @@ pub struct Publication {
     pub stored_version: StoredVersion,
 }
 
+impl Publication {
+    /// Whether all bytes of a file that the mirror has were fetched because of its `lastmod` alone: its list states nothing else of it, and
+    /// the server did not answer that it is not modified. A change of another document counts only if it was one.
+    pub(crate) fn is_copy_of_lastmod(&self) -> bool {
+        let task = &self.task;
+        let content = &task.content;
+        (task.origin == Origin::ResourceList || self.has_new_bytes && !task.origin.is_of_person())
+            && task.live
+            && !task.live_doubted
+            && task.changed_at.is_some()
+            && content.length.is_none()
+            && content.hashes.is_empty()
+            && (self.version.is_some() || task.live_version.is_none())
+    }
+}
+
 /// What becomes of a published file as a version of its resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredVersion {

@@ -1,11 +1,13 @@
 //! `source_set`: the sets of each Source, and how far they have been read.
+//!
+//! Column: `equal_copies` is by how many more copies that were fetched because of their `lastmod` were equal than different.
 
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, Oddities, SourceTime};
-use resyncd_core::{HubUri, Offer};
+use resyncd_core::{DOUBTED_FROM, DOUBTED_MOST, HubUri, Offer};
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
@@ -350,6 +352,24 @@ pub(crate) fn checks_on(sql: &Connection, set: SetId, day: i64) -> Result<u64> {
 pub(crate) fn set_checks(sql: &Connection, set: SetId, day: i64, checks: u64) -> Result<()> {
     let set_checks = "UPDATE source_set SET checks_on = ?2, checks = ?3 WHERE id = ?1";
     update(sql, set_checks, params![set, day, Count(checks)])
+}
+
+/// Counts a copy that was fetched because of its `lastmod` alone.
+pub(crate) fn count_copy(sql: &Connection, set: SetId, is_equal: bool) -> Result<()> {
+    let count = if is_equal {
+        "UPDATE source_set SET equal_copies = equal_copies + 1 WHERE id = ?1 AND equal_copies < ?2"
+    } else {
+        "UPDATE source_set SET equal_copies = equal_copies - 1 WHERE id = ?1 AND equal_copies BETWEEN 1 AND ?2"
+    };
+    sql.prepare_cached(count)?
+        .execute(params![set, DOUBTED_MOST])
+        .map(drop)
+}
+
+/// Whether a `lastmod` of a list of the set that has moved is not believed.
+pub(crate) fn doubts_lastmod(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM source_set WHERE id = ?1 AND equal_copies >= ?2")?
+        .exists(params![set, DOUBTED_FROM])
 }
 
 /// The last resource that the search for absent ones has passed in this reading.

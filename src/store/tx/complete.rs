@@ -192,7 +192,10 @@ fn publish(
     let before = before.live_length;
     // An impossible time is not stored, so that a list that states it, or another one, is compared again.
     let latest = latest_plausible(now);
-    let lastmod = publication.lastmod.filter(|&lastmod| lastmod <= latest);
+    // What a list states counts, also where it was not believed.
+    let stated = task.changed_at.filter(|_| task.origin.is_listing());
+    let lastmod = stated.or(publication.lastmod);
+    let lastmod = lastmod.filter(|&lastmod| lastmod <= latest);
     let is_relinked =
         !publication.has_new_bytes && resource::has_other_links(sql, task.resource, &task.links)?;
     if note_published(sql, publication, now)? {
@@ -203,6 +206,9 @@ fn publish(
         return Ok(());
     }
     totals.count_file(sql, task.resource, before, publication.length)?;
+    if publication.is_copy_of_lastmod() {
+        source_set::count_copy(sql, task.set, !publication.has_new_bytes)?;
+    }
     let length = Some(publication.length);
     if is_relinked {
         append_to_feed(tx, task, LINKED, now, &publication.path, length, false)?;
@@ -215,7 +221,12 @@ fn publish(
             state.restore(sql, task, now)?;
         }
     }
-    Ok(task::complete(sql, task)?)
+    task::complete(sql, task)?;
+    if task.live && publication.path != task.path {
+        // Its former path has a file yet. What is published in doubt removes it.
+        doubt_and_restore(sql, task.resource)?;
+    }
+    Ok(())
 }
 
 /// Ends the membership in the set that announced the deletion. If the set has left no other set meanwhile, the next try removes

@@ -11,7 +11,7 @@ use super::ingest::{BatchResult, EntryOutcome};
 use super::list_deletion::delete_expired;
 use super::membership::{MembershipUpdates, PartAssignment};
 use super::put_task::put_task;
-use super::undated::{UndatedChecks, is_planned};
+use super::undated::{UndatedChecks, is_planned, plan_doubted};
 use super::versions::announce;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
@@ -213,7 +213,7 @@ fn ingest_listed_entry(
     context: &BatchContext<'_>,
     at: SourceTime,
     parts: Option<&mut PartAssignment<'_>>,
-    checks: Option<&mut UndatedChecks>,
+    mut checks: Option<&mut UndatedChecks>,
     entry: &Change,
 ) -> Result<EntryOutcome, StoreError> {
     if entry.kind == ChangeKind::Deleted {
@@ -252,6 +252,9 @@ fn ingest_listed_entry(
     }
     announce(sql, context, &state, entry, decision)?;
     match decision {
+        Decision::Task if plan_doubted(sql, context, checks.as_deref_mut(), &state, entry)? => {
+            Ok(EntryOutcome::Known)
+        }
         Decision::Task => {
             let kind = match known {
                 Some(known) if !known.deleted => ChangeKind::Updated,

@@ -41,6 +41,13 @@ impl Store {
         .await
     }
 
+    /// Notes that a part had news although its index has stated the same time of it as before.
+    pub async fn note_misdated(self: &Arc<Self>, set: SetId, uri: &Url) -> Result<(), StoreError> {
+        let uri = uri.clone();
+        self.write(move |tx| Ok(part::set_misdated(tx.sql, set, &uri)?))
+            .await
+    }
+
     /// Deletes the parts that the Resource List, now read completely, does not name any more.
     pub async fn delete_unnamed_parts(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
         self.write(move |tx| {

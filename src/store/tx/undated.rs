@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::put_task::put_task_at;
-use crate::store::change::Change;
+use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::resource::ResourceState;
@@ -19,6 +19,41 @@ pub(super) fn is_planned(state: &ResourceState, entry: &Change) -> bool {
     is_undated(entry.lastmod, &entry.content)
         && state.is_pending_of_own_list
         && state.pending.as_ref().is_some_and(is_update)
+}
+
+/// Plans the check of a resource whose entry states nothing but another `lastmod` than before, where the times of the set are doubted.
+/// Returns whether one is planned, now or before; if not, the entry counts as it is. `checks`: `None`, if the list is not new.
+pub(super) fn plan_doubted(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    checks: Option<&mut UndatedChecks>,
+    state: &ResourceState,
+    entry: &Change,
+) -> Result<bool, StoreError> {
+    let known = state.known.as_ref();
+    let is_certain = known.is_some_and(|known| !known.deleted && !known.is_doubted);
+    let states_time_only = entry.lastmod.is_some() && is_undated(None, &entry.content);
+    if !is_certain
+        || !states_time_only
+        || context.origin != Origin::ResourceList
+        || !source_set::doubts_lastmod(sql, context.set)?
+    {
+        return Ok(false);
+    }
+    // The time of the change stays: it is recorded once the check has ended, so that the same entry is no news any more.
+    let undated = Change {
+        lastmod: None,
+        ..entry.clone()
+    };
+    if is_planned(state, &undated) {
+        return Ok(true);
+    }
+    match checks {
+        // It was planned when the list was new.
+        None => Ok(true),
+        Some(_) if state.pending.is_some() => Ok(false),
+        Some(checks) => checks.put(sql, context, state, &undated),
+    }
 }
 
 /// The checks of one batch of entries.
@@ -65,6 +100,17 @@ impl UndatedChecks {
         {
             return Ok(false);
         }
+        self.put(sql, context, state, entry)
+    }
+
+    /// Returns whether the check is made at all.
+    fn put(
+        &mut self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        state: &ResourceState,
+        entry: &Change,
+    ) -> Result<bool, StoreError> {
         let Some(due) = self.rules.next(context.now, self.used) else {
             return Ok(false);
         };
