@@ -179,6 +179,8 @@ pub struct Source {
     pub reorder_window: Duration,
     /// How fast its documents and resources are requested.
     pub pace: PaceLimits,
+    /// Whether robots.txt is obeyed where nothing but sitemaps is followed.
+    pub robots: bool,
     /// The lease to request; whole seconds.
     pub lease: Duration,
     /// The document that the baseline reads.

@@ -322,8 +322,8 @@ pub struct SetStatus {
     pub pending: u64,
     /// Changes that were given up for now: they are tried again with growing pauses.
     pub failed: u64,
-    /// Resources that the Source has refused, or lacked, for a week. They are requested once a day, and do not keep the set from being in
-    /// sync.
+    /// Resources that the Source has refused, or lacked, for a week, or that its robots.txt disallows. They are tried once a day, and do
+    /// not keep the set from being in sync.
     #[serde(default)]
     pub unavailable: u64,
     /// Deletions that wait for approval.
@@ -534,7 +534,7 @@ pub struct FailedResource {
     pub since: String,
     /// When it is tried again.
     pub next_try_at: Option<String>,
-    /// Whether the Source has refused the resource, or lacked it, for a week.
+    /// Whether the Source has refused the resource, or lacked it, for a week, or its robots.txt disallows it.
     #[serde(default)]
     pub unavailable: bool,
 }

@@ -87,7 +87,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 77] = [
+const KEYS: [(&str, &str); 78] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -132,6 +132,7 @@ const KEYS: [(&str, &str); 77] = [
     ("source.requests_per_second", "0"),
     ("source.bandwidth", "\"0\""),
     ("source.connections_per_host", "0"),
+    ("source.robots", "true"),
     ("source.lease", "\"10d\""),
     ("source.baseline", "\"auto\""),
     ("source.allow_type_mismatch", "false"),
@@ -228,6 +229,7 @@ sets = ["http://b.example/1.xml", "http://b.example/2.xml"]
 notifications = false
 poll_interval = "1h"
 reorder_window = "0s"
+robots = false
 lease = "1d"
 baseline = "dump"
 allow_type_mismatch = true
@@ -281,6 +283,7 @@ representations = ["Application/PDF"]
     assert!(!source.notifications);
     assert_eq!(source.poll_interval, Duration::from_secs(3600));
     assert_eq!(source.reorder_window, Duration::ZERO);
+    assert!(!source.robots);
     assert_eq!(source.lease, Duration::from_secs(86_400));
     assert_eq!(source.baseline, Baseline::Dump);
     assert!(source.allow_type_mismatch);

@@ -297,7 +297,7 @@ fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>, colours: Colours) -> V
     ));
     if set.unavailable > 0 {
         lines.push(format!(
-            "    {} resources unavailable: the Source has refused or lacked them for a week",
+            "    {} resources unavailable: the Source has refused or lacked them for a week, or its robots.txt disallows them",
             set.unavailable
         ));
     }

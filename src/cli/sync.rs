@@ -281,6 +281,11 @@ fn print_source(source: &SourceStatus) {
             (set.pending, "changes are not applied yet", "pending"),
             (set.failed, "resources can't be fetched", "resources-failed"),
             (
+                set.unavailable,
+                "resources are unavailable: refused or lacking for a week, or disallowed by robots.txt",
+                "resources-unavailable",
+            ),
+            (
                 set.held_deletions,
                 "deletions are held back until `resyncd approve`",
                 "deletions-held",

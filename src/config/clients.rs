@@ -25,13 +25,22 @@ impl Config {
 
 impl Source {
     /// The same client for the requests of this Source, at its pace, with at most so many requests per hour to a
-    /// host that is not its own.
+    /// host that is not its own. It obeys robots.txt, if the configuration says so.
     #[must_use]
     pub fn client(&self, shared: &Client, per_hour: u32) -> Client {
         let hub = self.hub.as_ref().map(|hub| hub.url());
         let urls = [&self.url].into_iter().chain(&self.sets).chain(hub);
-        shared
-            .for_source(urls, &self.hosts, &self.credentials, per_hour)
-            .with_pace(&self.pace)
+        let client = shared.for_source(urls, &self.hosts, &self.credentials, per_hour);
+        self.obeying_robots(client.with_pace(&self.pace))
+    }
+
+    /// The same client, which obeys robots.txt, if the configuration says so.
+    #[must_use]
+    pub fn obeying_robots(&self, client: Client) -> Client {
+        if self.robots {
+            client.with_robots(&self.name)
+        } else {
+            client
+        }
     }
 }

@@ -123,6 +123,7 @@ impl Source {
             poll_interval: Duration::from_secs(15 * 60),
             reorder_window: Duration::from_secs(5),
             pace: PaceLimits::default(),
+            robots: true,
             lease: Duration::from_secs(10 * 24 * 60 * 60),
             baseline: Baseline::Auto,
             allow_type_mismatch: false,

@@ -119,6 +119,7 @@ fn read_source(
         connections_per_host: connections.filter(|connections| *connections > 0),
         bandwidth: bandwidth.filter(|bytes| *bytes > 0),
     };
+    assign(&mut source.robots, section.flag("robots"));
     let lease = section.text("lease", DURATION, parse_lease);
     assign(&mut source.lease, lease);
     let baseline = section.text("baseline", BASELINES, parse_baseline);

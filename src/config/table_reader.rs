@@ -82,6 +82,7 @@ const KEYS: [(&str, &[&str]); 11] = [
             "requests_per_second",
             "connections_per_host",
             "bandwidth",
+            "robots",
             "lease",
             "baseline",
             "allow_type_mismatch",

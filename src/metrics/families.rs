@@ -103,7 +103,7 @@ families! {
     SET_FAILED: Gauge "resyncd_set_failed_changes" ["source", "set"]
         "Changes that were given up for now, to be tried again with growing pauses.";
     SET_UNAVAILABLE: Gauge "resyncd_set_unavailable_resources" ["source", "set"]
-        "Resources that the Source has refused or lacked for a week: they are requested once a day, and do not count against in-sync.";
+        "Resources that the Source has refused or lacked for a week, or that its robots.txt disallows: they are requested once a day, and do not count against in-sync.";
     SET_HELD: Gauge "resyncd_set_held_deletions" ["source", "set"]
         "Deletions that wait for approval.";
     SET_UNDATED: Gauge "resyncd_set_undated_resources" ["source", "set"]

@@ -39,6 +39,7 @@ mod pages;
 mod patches;
 mod paths;
 mod related_examples;
+mod robots;
 mod selection;
 mod shared;
 mod sitemaps;

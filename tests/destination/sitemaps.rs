@@ -10,10 +10,10 @@ use resyncd_testkit::{Fault, SampleSource};
 
 use crate::support::{NAME, Rig, SET, eventually, files, only_pages, path_of, resources};
 
-const SITEMAP: &str = "/sitemap.xml";
+pub(super) const SITEMAP: &str = "/sitemap.xml";
 
 /// A sitemap of pages and their times.
-fn sitemap(source: &SampleSource, head: &str, pages: &[(&str, &str)]) -> String {
+pub(super) fn sitemap(source: &SampleSource, head: &str, pages: &[(&str, &str)]) -> String {
     let mut xml = format!(
         r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">{head}"#
     );
@@ -28,12 +28,12 @@ fn sitemap(source: &SampleSource, head: &str, pages: &[(&str, &str)]) -> String 
     xml + "</urlset>"
 }
 
-fn put(source: &SampleSource, path: &str, text: impl Into<String>) {
+pub(super) fn put(source: &SampleSource, path: &str, text: impl Into<String>) {
     source.put_document(path, "text/plain", text.into());
 }
 
 /// A site of these pages. The content of each is its path.
-async fn site(pages: &[&str]) -> SampleSource {
+pub(super) async fn site(pages: &[&str]) -> SampleSource {
     let source = SampleSource::start(only_pages()).await.unwrap();
     for path in ["/", "/.well-known/resourcesync"] {
         source.fail(path, Fault::Status(404), usize::MAX);
@@ -44,7 +44,7 @@ async fn site(pages: &[&str]) -> SampleSource {
     source
 }
 
-fn every_second(config: &mut Config) {
+pub(super) fn every_second(config: &mut Config) {
     config.sources[0].poll_interval = Duration::from_secs(1);
 }
 
@@ -60,7 +60,7 @@ async fn followed() -> Rig {
     rig
 }
 
-const FOUR: [(&str, &str); 4] = [
+pub(super) const FOUR: [(&str, &str); 4] = [
     ("/a", "2026-01-01"),
     ("/b", "2026-01-02T08:00:00Z"),
     ("/c", "2026-01-03"),
@@ -77,7 +77,7 @@ async fn sets(rig: &Rig) -> Vec<SetStatus> {
 }
 
 /// Waits until the set of a sitemap satisfies a condition.
-async fn until(
+pub(super) async fn until(
     rig: &Rig,
     path: &str,
     what: &str,
@@ -109,7 +109,7 @@ async fn until_source(rig: &Rig, state: &str) -> SourceStatus {
 }
 
 /// Waits until the mirror holds exactly these pages.
-async fn until_files(rig: &Rig, pages: &[&str]) {
+pub(super) async fn until_files(rig: &Rig, pages: &[&str]) {
     let base = rig.source.base();
     let wanted: Vec<String> = pages
         .iter()
@@ -127,7 +127,7 @@ async fn until_files(rig: &Rig, pages: &[&str]) {
 }
 
 /// Waits until a page in the mirror has these bytes.
-async fn until_holds(rig: &Rig, page: &str, bytes: &str) {
+pub(super) async fn until_holds(rig: &Rig, page: &str, bytes: &str) {
     let path = path_of(&rig.source.base().join(page).unwrap());
     eventually("page updated", Some(rig.wakes()), async || {
         let found = files(&rig.config.sources[0].mirror).remove(&path);

@@ -220,6 +220,39 @@ async fn mirror_in_sync_has_no_findings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_robots_txt_disallows_is_unreachable_and_not_requested() {
+    let source = SampleSource::start(only_pages()).await.unwrap();
+    for path in ["/", "/.well-known/resourcesync"] {
+        source.fail(path, Fault::Status(404), usize::MAX);
+    }
+    let put = |path: &str, text: &str| source.put_document(path, "text/plain", text.to_owned());
+    put("/robots.txt", "User-agent: *\nDisallow: /private/");
+    put(
+        "/sitemap.xml",
+        r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>/a</loc></url><url><loc>/private/b</loc></url></urlset>"#,
+    );
+    put("/a", "a");
+    put("/private/b", "b");
+    let home = Home::new(&source.url(), "");
+    let output = home.run_command(&["sync"]);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("1 resources are unavailable"), "{shown}");
+    for arguments in [&["audit", "--json"][..], &["audit", "--json", "--repair"]] {
+        let output = home.run_command(arguments);
+        let (lines, _) = lines(&output);
+        let finding = lines.iter().find(|line| line["type"] == "finding");
+        let finding = finding.unwrap_or_else(|| panic!("{output:?}"));
+        let is_named = finding.to_string().contains("disallowed-by-robots");
+        assert!(is_named, "{finding}");
+    }
+    assert_eq!(source.hits("/private/b"), 0);
+    // Once the operator wants it.
+    let all = Home::new(&source.url(), "robots = false");
+    all.run_command(&["sync"]);
+    assert!(source.hits("/private/b") > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn deviations_are_found_and_repaired() {
     let source = SampleSource::start(resources(8)).await.unwrap();
     let home = Home::new(&source.url(), "");

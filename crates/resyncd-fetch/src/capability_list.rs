@@ -43,6 +43,8 @@ pub struct CapabilityList {
     pub uri: Url,
     /// The Source Description that its `up` link refers to.
     pub description: Option<Url>,
+    /// Whether it is a sitemap with nothing of ResourceSync, neither of 1.0 nor of the draft of version 0.1.
+    pub is_plain_sitemap: bool,
     /// What it offers, in its order; a capability may occur several times.
     pub capabilities: Vec<Offer>,
     /// The channels that it offers over transports that are not supported.
@@ -81,6 +83,8 @@ impl CapabilityList {
         // The others are offered.
         let is_unsupported = |it: &&PushInterface| it.as_node().is_none() && !is_web(&it.href);
         let interfaces = head.interfaces.iter().filter(is_unsupported);
+        let is_draft =
+            head.names_documents() || !head.interfaces.is_empty() || head.md.modified.is_some();
         let interfaces = interfaces.map(|interface| UnsupportedChannel {
             capability: Capability::ChangeNotification,
             uri: interface.href.clone(),
@@ -89,6 +93,7 @@ impl CapabilityList {
         Self {
             uri: uri.clone(),
             description: None,
+            is_plain_sitemap: head.md.capability.is_none() && !is_draft,
             capabilities: Offer::of_sitemap(uri, head),
             unsupported_channels: interfaces.take(MAX_UNSUPPORTED).collect(),
             described_by: Vec::new(),
@@ -372,6 +377,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
         Some(Capability::CapabilityList) => Ok(DocumentRole::Set(Box::new(CapabilityList {
             uri: uri.clone(),
             description: web_links(&head, "up").into_iter().next(),
+            is_plain_sitemap: false,
             capabilities: offers(&head, &entries, &mut oddities),
             unsupported_channels: unsupported_channels(&entries),
             described_by: describing(&head.links),

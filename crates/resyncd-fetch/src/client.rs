@@ -27,6 +27,7 @@ use super::pace::{Pace, PaceLimits};
 use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::retry::JITTER;
 use super::retry_after::retry_after;
+use super::robots::RobotsFiles;
 use super::server_trust::ServerTrust;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
@@ -61,6 +62,8 @@ pub struct Client {
     third_parties: Option<Arc<ThirdParties>>,
     /// `None`: the requests may be made as fast as the hosts answer.
     pace: Option<Arc<Pace>>,
+    /// `None`: no robots.txt is asked for.
+    pub(super) robots: Option<Arc<RobotsFiles>>,
     /// `None`: the requests are not counted.
     counters: Option<Arc<dyn RequestObserver>>,
     retries: Bounds,
@@ -183,6 +186,7 @@ impl Client {
             )),
             third_parties: None,
             pace: None,
+            robots: None,
             counters: None,
             retries: Bounds::DOCUMENT,
             package_retries: Bounds::PACKAGE,
@@ -311,6 +315,16 @@ impl Client {
         self.connections.trust().tls(None)
     }
 
+    /// The `User-Agent` header.
+    pub(super) fn user_agent(&self) -> &str {
+        &self.connections.http().user_agent
+    }
+
+    /// What time it is.
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// How much of the pauses between tries is random.
     pub(super) fn jitter(&self) -> f64 {
         self.jitter
@@ -332,9 +346,12 @@ impl Client {
     }
 
     /// How many requests for resources the host of a URL gets at once: it depends on the version of HTTP that the host
-    /// speaks, and on how it copes.
+    /// speaks, and on how it copes. One that wants a pause between two requests gets one at a time.
     pub fn at_once(&self, url: &Url) -> usize {
-        self.permits.at_once(url)
+        match &self.robots {
+            Some(robots) if robots.has_delay(url) => 1,
+            _ => self.permits.at_once(url),
+        }
     }
 
     /// Whether the host of a URL is slowed down: it gets no more requests than are needed.
@@ -375,6 +392,10 @@ impl Client {
                     self.guard.check_unresolved(&url)?;
                 }
                 allowed(&url)?;
+                let rules = match &self.robots {
+                    Some(robots) => robots.admit(self, pool, &url).await?,
+                    None => None,
+                };
                 let counted = match &self.third_parties {
                     Some(third_parties) => third_parties.wait(pool, &url).await?,
                     None => None,
@@ -382,6 +403,9 @@ impl Client {
                 let queued = self.counters.as_ref().map(|counters| counters.queue());
                 if let Some(pace) = &self.pace {
                     pace.wait_for_request().await;
+                }
+                if let Some(rules) = rules {
+                    rules.wait_for_request().await;
                 }
                 let mut permit = self.permits.acquire(pool, &url).await;
                 drop(queued);

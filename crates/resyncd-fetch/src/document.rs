@@ -30,7 +30,7 @@ const FIRST_BYTES: usize = 4 << 10;
 /// The maximum number of links of all `Link` headers.
 const MAX_LINKS: usize = 100;
 
-/// The maximum time for a document in time-outs: a server that sends single bytes must not hold the connection forever.
+/// The maximum time for the body of a document in time-outs: a server that sends single bytes must not hold the connection forever.
 const TIMEOUTS_PER_DOCUMENT: u32 = 30;
 
 /// The result of a request for a document.
@@ -172,16 +172,12 @@ impl Client {
         limit: u64,
         page: u64,
     ) -> Result<DocumentAnswer, FetchError> {
-        let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
-        self.retry(|| async move {
-            let whole = self.try_document(uri, known, limit, page);
-            let done = tokio::time::timeout(longest, whole).await;
-            done.unwrap_or(Err(FetchError::Timeout))
-        })
-        .await
+        self.retry(|| self.try_document(uri, known, limit, page))
+            .await
     }
 
-    async fn try_document(
+    /// The same without retries.
+    pub(super) async fn try_document(
         &self,
         uri: &Url,
         known: Option<&Validators>,
@@ -235,8 +231,11 @@ impl Client {
         // thread of the program is. Dropping it ends the request.
         let spooling =
             AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, page, is_deflated)));
-        let spooled = spooling
+        // The wait for its turn does not count, however slow the Source may be requested.
+        let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
+        let spooled = tokio::time::timeout(longest, spooling)
             .await
+            .map_err(|_| FetchError::Timeout)?
             .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
         Ok(DocumentAnswer::Document(Box::new(FetchedDocument {
             url,
@@ -311,10 +310,15 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use reqwest::{Request, Response};
+    use resyncd_core::Now;
     use sha2::{Digest, Sha256};
 
     use super::*;
     use crate::test_site::{self, TestSite};
+    use crate::{HttpNetwork, PaceLimits};
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -331,6 +335,37 @@ mod tests {
             DocumentAnswer::Document(document) => Ok(*document),
             DocumentAnswer::NotModified => panic!("nothing was known"),
         }
+    }
+
+    /// Answers at once.
+    struct Answering;
+
+    impl HttpNetwork for Answering {
+        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            let response = axum::http::Response::new("http://example.com/");
+            std::future::ready(Ok(response.into())).boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_of_a_document_for_its_turn_does_not_count_as_a_time_out() {
+        let paused = || Now {
+            mono: tokio::time::Instant::now().into_std(),
+            ..test_site::now()
+        };
+        let pace = PaceLimits {
+            requests_per_second: Some(0.001),
+            ..PaceLimits::default()
+        };
+        let client = Client::new(&test_site::http(), paused).unwrap();
+        let client = client.with_network(Arc::new(Answering)).with_pace(&pace);
+        let began = tokio::time::Instant::now();
+        let url = Url::parse("https://example.com/sitemap.txt").unwrap();
+        for _ in 0..2 {
+            client.get_document(&url, None, 1000).await.unwrap();
+        }
+        let longest = client.timeout() * TIMEOUTS_PER_DOCUMENT;
+        assert!(began.elapsed() > longest);
     }
 
     #[tokio::test]

@@ -70,6 +70,16 @@ pub enum FetchError {
     /// The configuration does not allow resources from this host.
     #[error("resources may not be fetched from {0}: it is not among the hosts of the Source")]
     ForbiddenHost(String),
+    /// The robots.txt of a site without ResourceSync disallows the resource.
+    #[error(
+        "robots.txt of {host} disallows it for {agent}; `robots = false` in the configuration of the Source requests it nevertheless"
+    )]
+    Disallowed {
+        /// The host.
+        host: String,
+        /// The product token of this client.
+        agent: String,
+    },
     /// A port of another protocol than HTTP, which the configuration does not state.
     #[error(
         "port {0} is one of another protocol than HTTP, and the configuration of the Source does not state it"
@@ -168,6 +178,7 @@ impl FetchError {
             Self::Setup(_) => "http-client",
             Self::ForbiddenAddress(_) => "forbidden-address",
             Self::ForbiddenHost(_) => "forbidden-host",
+            Self::Disallowed { .. } => "disallowed-by-robots",
             Self::ForbiddenPort(_) => "forbidden-port",
             Self::Scheme(_) => "scheme",
             Self::Dns(_) => "dns",
@@ -216,6 +227,7 @@ impl FetchError {
             Self::Setup(_)
             | Self::ForbiddenAddress(_)
             | Self::ForbiddenHost(_)
+            | Self::Disallowed { .. }
             | Self::ForbiddenPort(_)
             | Self::Scheme(_)
             | Self::Status { .. }
@@ -276,6 +288,7 @@ impl FetchError {
             Self::Io(message) => Self::Io(beginning(message)),
             Self::RedirectDowngrade(target) => Self::RedirectDowngrade(redact(target)),
             error @ (Self::Setup(_)
+            | Self::Disallowed { .. }
             | Self::ForbiddenPort(_)
             | Self::Timeout
             | Self::TooSlow { .. }
@@ -477,11 +490,16 @@ mod tests {
             is_full: true,
             message: text(),
         };
+        let disallowed = FetchError::Disallowed {
+            host: text(),
+            agent: text(),
+        };
         for (error, class) in [
             (FetchError::Setup(text()), Unusable),
             (FetchError::ForbiddenAddress(text()), Unusable),
             (FetchError::ForbiddenHost(text()), Unusable),
             (FetchError::ForbiddenPort(25), Unusable),
+            (disallowed, Unusable),
             (FetchError::Scheme(text()), Unusable),
             (FetchError::Dns(text()), Retry),
             (FetchError::Connect(text()), Retry),

@@ -11,6 +11,7 @@
 //! | `server_trust` | which certificates of servers are trusted |
 //! | `permits`, `host_limit` | how many requests a host gets at once; how that number changes |
 //! | `pace` | how fast a Source may be requested |
+//! | `robots` | what robots.txt allows, and how fast |
 //! | `third_parties` | how many requests a Source can cause to hosts that are not its own |
 //! | `retry`, `retry_after` | tries and pauses; the pause that a server asks for |
 //! | `error` | why a request failed, and its class |
@@ -82,6 +83,7 @@ mod proxies;
 mod ranges;
 mod retry;
 mod retry_after;
+mod robots;
 mod server_trust;
 mod settings;
 mod spool;

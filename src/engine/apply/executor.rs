@@ -22,7 +22,7 @@ use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::engine::versions::worker::store_versions;
-use crate::store::{DueTasks, ResourceId, StoreError, Task, TasksInProgress, Wake};
+use crate::store::{DueTasks, ResourceId, SetRecord, StoreError, Task, TasksInProgress, Wake};
 
 /// How many tasks of a host are queued at most. When half of what was queued has been started, more are read, if there are more.
 const AHEAD: usize = 256;
@@ -39,6 +39,7 @@ const FINISHED: usize = 512;
 
 /// Executes the tasks of a Source, and stores its versions, until it is stopped.
 pub(crate) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
+    disregard_robots_of_sets(&context).await;
     let Some(versions) = context.versions.clone() else {
         return execute_restarting(context, mirror).await;
     };
@@ -47,6 +48,23 @@ pub(crate) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirro
     let executing = execute_restarting(Arc::clone(&context), Arc::clone(&mirror));
     tokio::join!(executing, storing);
     versions.close();
+}
+
+/// Has robots.txt disregarded if the known sets of the Source have ResourceSync documents: tasks are executed before these are read.
+async fn disregard_robots_of_sets(context: &SourceContext) {
+    match context.store.sets(context.name()).await {
+        Ok(sets) => {
+            let is_followed = |set: &SetRecord| context.source.wants_set(&set.capability_list);
+            let mut followed = sets.iter().filter(|set| is_followed(set));
+            if followed.any(SetRecord::has_resourcesync) {
+                context.client.disregard_robots();
+            }
+        }
+        Err(error) => {
+            // It is reported where the sets are loaded, which disregards it as well.
+            tracing::debug!(code = error.code(), source = context.name(), %error, "database error; sets not read");
+        }
+    }
 }
 
 /// Executes tasks. An executor that panics is replaced after a pause.

@@ -32,7 +32,7 @@ use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::rest_unless_stopped;
 use crate::status::StatusError;
 use crate::store::{
-    Publication, ResourceId, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
+    Publication, ResourceId, SourceAnswer, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
 };
 
 /// How many tasks are published at once at most.
@@ -498,7 +498,9 @@ fn report(context: &ApplyContext, results: &[TaskResult]) {
                     continue;
                 }
                 report_disk_ok(context, task);
-                let is_first = *is_given_up && !task.was_given_up;
+                // What robots.txt states is logged once for all.
+                let is_disallowed = failure.answer == Some(SourceAnswer::Disallowed);
+                let is_first = *is_given_up && !task.was_given_up && !is_disallowed;
                 if is_first {
                     tracing::warn!(code, source, %uri, error = message, "resource given up; trying again with growing pauses");
                 } else {

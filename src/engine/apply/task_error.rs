@@ -40,6 +40,8 @@ const ONE_TRY: Bounds = Bounds {
 };
 /// The pause before a deletion that waits for another set is tried again, unless that set is read before.
 const SET_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// The pause before a resource is tried again that robots.txt disallows: that is requested once a day.
+const ROBOTS_PAUSE: TimeDelta = TimeDelta::days(1);
 /// The pause after a disk error.
 const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 /// The pause after a result that the mirror can't have, as one whose path is not possible.
@@ -126,6 +128,7 @@ impl TaskError {
     /// The failure of the task, with the time of its retry. A full disk does not count as a try.
     pub(crate) fn into_failure(self, task: &Task, client: &Client) -> TaskFailure {
         let answer = match &self {
+            Self::Fetch(FetchError::Disallowed { .. }) => Some(SourceAnswer::Disallowed),
             Self::Fetch(error) if error.is_absent() => Some(SourceAnswer::Absent),
             Self::Fetch(error) if error.is_refusal() => Some(SourceAnswer::Refused),
             Self::Fetch(_) | Self::AwaitsSet(_) | Self::Interrupted | Self::Panicked => None,
@@ -164,6 +167,7 @@ impl TaskError {
                 .get(task.attempts as usize)
                 .map_or_else(|| growing(&TRIES), |wait| after(*wait)),
             Self::StillServed => growing(&TRIES_IF_ABSENT),
+            Self::Fetch(FetchError::Disallowed { .. }) => (ROBOTS_PAUSE, true),
             Self::Fetch(error) if error.is_absent() => growing(&TRIES_IF_ABSENT),
             Self::Fetch(error) if error.is_refusal() => growing(&TRIES_IF_REFUSED),
             Self::Fetch(error) if error.class() == ErrorClass::Retry => growing(&TRIES),

@@ -128,6 +128,12 @@ impl AuditContext {
                     continue;
                 }
             };
+            if !list.is_plain_sitemap {
+                self.client.disregard_robots();
+                if let Some(repair) = &self.repair {
+                    repair.context.client.disregard_robots();
+                }
+            }
             if !list.is_implied() {
                 // An entry that can't be read may name a list.
                 documents.is_complete &=

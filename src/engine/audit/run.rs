@@ -45,7 +45,7 @@ impl Audit {
                     source: source.clone(),
                     limits: config.limits.clone(),
                     state: config.state_dir.clone(),
-                    client: client.with_credentials(&source.credentials),
+                    client: source.obeying_robots(client.with_credentials(&source.credentials)),
                     repair: None,
                     originals: false,
                     progress: Arc::default(),

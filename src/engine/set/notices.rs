@@ -35,7 +35,11 @@ pub(crate) fn note_document(
 }
 
 /// Records what a Capability List states beside the offers: its oddities, what describes the set, and channels that can't be used.
+/// robots.txt does not count where there is more than a sitemap.
 pub(crate) fn note_capability_list(context: &SourceContext, set: SetId, list: &CapabilityList) {
+    if !list.is_plain_sitemap {
+        context.client.disregard_robots();
+    }
     note_document(context, set, &list.uri, None, &list.oddities);
     let notice = unsupported_transport(list);
     let mut is_news = false;

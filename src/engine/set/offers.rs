@@ -119,6 +119,10 @@ impl SetState {
         if offers == self.record.offers {
             return Ok(());
         }
+        if offers.len() > 1 {
+            // A part of a sitemap names a Change Set or a dump.
+            self.context.client.disregard_robots();
+        }
         let is_gone = |old: &&Offer| offers.iter().all(|offer| offer.uri != old.uri);
         for gone in self.record.offers.iter().filter(is_gone) {
             let (context, nothing) = (&self.context, Oddities::default());

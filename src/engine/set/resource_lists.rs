@@ -42,6 +42,9 @@ impl SetState {
         unconditional: bool,
     ) -> Result<(), EngineError> {
         let set = self.record.id;
+        if self.record.is_implied() {
+            self.context.client.read_robots(uri).await;
+        }
         let filter = self.context.source.filter.fingerprint();
         let asked = trusted_check_times(clock::now().wall);
         let has_unproven = self

@@ -394,8 +394,8 @@ impl SetView {
             ),
             (
                 set.unavailable,
-                "resource is unavailable: the Source has refused or lacked it for a week",
-                "resources are unavailable: the Source has refused or lacked them for a week",
+                "resource is unavailable: the Source has refused or lacked it for a week, or its robots.txt disallows it",
+                "resources are unavailable: the Source has refused or lacked them for a week, or its robots.txt disallows them",
             ),
             (set.unread, "entry can't be read", "entries can't be read"),
             (set.dead_parts, "part can't be read", "parts can't be read"),

@@ -88,6 +88,13 @@ impl SetRecord {
         self.is_implied() && !self.names_document()
     }
 
+    /// Whether its documents show that it is not followed by a plain sitemap. A Resource List without a Capability List shows it only when
+    /// it is read.
+    pub fn has_resourcesync(&self) -> bool {
+        let is_read = !self.offers.is_empty();
+        is_read && !(self.is_implied() && self.offers.len() == 1)
+    }
+
     /// Whether a Change Set or a dump is offered besides the first document.
     pub fn names_document(&self) -> bool {
         let mut others = self.offers.iter().skip(1);

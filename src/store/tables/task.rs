@@ -171,7 +171,8 @@ pub(crate) enum TaskState {
     Ready,
     /// Given up for now: due with pauses that grow.
     Failed,
-    /// An update that the Source has refused, or lacked, for [`UNAVAILABLE_AFTER`]: due once a day. Its `since` does not count.
+    /// An update that the Source has refused, or lacked, for [`UNAVAILABLE_AFTER`], or that its robots.txt disallows: due once a day. Its
+    /// `since` does not count.
     Unavailable,
     /// A deletion that waits for approval.
     HeldBack,
@@ -603,6 +604,8 @@ pub enum SourceAnswer {
     Absent,
     /// That it is not served (another 4xx that does not pass by itself).
     Refused,
+    /// In its robots.txt, that it is not to be requested.
+    Disallowed,
     /// A representation, which could not be used.
     Served,
 }
@@ -642,13 +645,18 @@ pub(crate) fn fail(
     };
     let is_refused = matches!(
         failure.answer,
-        Some(SourceAnswer::Absent | SourceAnswer::Refused)
+        Some(SourceAnswer::Absent | SourceAnswer::Refused | SourceAnswer::Disallowed)
     );
+    // What robots.txt states holds at once.
+    let unavailable_since = match failure.answer {
+        Some(SourceAnswer::Disallowed) => now,
+        _ => now - UNAVAILABLE_AFTER,
+    };
     let is_served = failure.answer == Some(SourceAnswer::Served);
     sql.prepare_cached(
         "UPDATE task SET attempts = attempts + ?4, not_before = ?5, error_code = ?6, error_message = ?7, error_at = ?8,
          state = CASE WHEN state = 'unavailable' AND NOT ?11 THEN state
-                      WHEN ?3 = 'failed' AND ?10 AND kind <> 'deleted' AND refused_since <= ?12 THEN 'unavailable' ELSE ?3 END,
+                      WHEN ?3 = 'failed' AND ?10 AND kind <> 'deleted' AND COALESCE(refused_since, ?8) <= ?12 THEN 'unavailable' ELSE ?3 END,
          refused_since = CASE WHEN ?10 THEN COALESCE(refused_since, ?8) WHEN ?11 THEN NULL ELSE refused_since END,
          given_up_since = CASE ?3 WHEN 'failed' THEN COALESCE(given_up_since, ?8) ELSE given_up_since END,
          awaits_since = CASE WHEN ?9 THEN MIN(COALESCE(awaits_since, ?8), ?8) ELSE awaits_since END
@@ -666,7 +674,7 @@ pub(crate) fn fail(
         failure.awaits_sets,
         is_refused,
         is_served,
-        Micros(now - UNAVAILABLE_AFTER),
+        Micros(unavailable_since),
     ])?;
     Ok(())
 }

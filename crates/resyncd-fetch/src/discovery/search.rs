@@ -326,6 +326,10 @@ impl<'a> Search<'a> {
                 discovery.followed.push(uri);
                 continue;
             }
+            // A guess is a page of the site like any other.
+            if found_by == FoundBy::Guess && !self.client.is_allowed(&uri).await {
+                continue;
+            }
             examined += 1;
             let limit = match found_by {
                 FoundBy::Guess => self.limit.min(MAX_GUESS),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::daemon::NAME;
+use super::change_sets::{SITEMAP, document, draft_settings};
 use super::*;
 use crate::clock;
 use crate::status::SetStatus;
@@ -124,4 +125,37 @@ fn what_the_source_refuses_for_a_week_is_unavailable_until_it_serves_it() {
             });
         }
     }
+}
+
+/// The site has nothing but a sitemap.
+#[test]
+fn what_robots_txt_disallows_is_unavailable_until_it_allows_it() {
+    const ROBOTS: &str = "robots.txt";
+    let settings = Settings {
+        configure: draft_settings().configure,
+        ..patient_settings()
+    };
+    simulate(habits(ChangeLists::Absent), settings, async |world| {
+        let listed = world.listed();
+        let (_, entries) = listed.split_once("/>").unwrap();
+        world.write(SITEMAP, document("", entries));
+        world.write(ROBOTS, "User-agent: *\nDisallow: /resource/0\n");
+        poll_now(world).await;
+        for days in [0, 4] {
+            world.take_requested();
+            world.pass(days * DAY).await;
+            let found = set(world).await;
+            assert_eq!((found.failed, found.unavailable), (0, 1));
+            assert_eq!((&*found.state, found.attention.len()), ("in-sync", 0));
+            assert_eq!(versions(world), [None, Some(1), Some(1)]);
+            let requested = world.take_requested().into_iter();
+            let read = requested.filter(|path| path == ROBOTS).count() as u64;
+            assert!((days.saturating_sub(1)..=days).contains(&read), "{read}");
+        }
+        world.write(ROBOTS, "User-agent: *\nDisallow: /other\n");
+        world.pass(DAY + HOUR).await;
+        let found = set(world).await;
+        assert_eq!((found.failed, found.unavailable), (0, 0));
+        assert_eq!(versions(world), [Some(1), Some(1), Some(1)]);
+    });
 }
