@@ -328,7 +328,7 @@ async fn index_that_has_hidden_news_is_not_believed_any_more() {
     let hits = rig.source.hits(A);
     polled().await;
     assert_eq!(rig.source.hits(A), hits, "it is believed");
-    clock::set_wall(days(2));
+    set_wall(days(2));
     until(3, &["misdated-parts"]).await;
 
     put_lists(&rig, B, 5, &["r0001.txt", "r0003.txt"]);
