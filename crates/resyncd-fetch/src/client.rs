@@ -879,7 +879,8 @@ mod tests {
         let client = test_site::client().with_network(Arc::new(Detour));
         let uri = ResourceUri::parse("https://example.com/a").unwrap();
         let mut credentials = Credentials::default();
-        credentials.extract(Url::parse("https://user:password@example.net/").unwrap());
+        let url = Url::parse("https://user:password@example.net/").unwrap();
+        let _ = credentials.extract(url);
         let private = client.with_credentials(&credentials);
         for (client, is_verified, expected) in [
             (&client, true, Ok("https://example.com/c")),
