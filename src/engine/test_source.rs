@@ -40,6 +40,8 @@ impl TestSource {
         let client = client(Client::new(&config.http, crate::clock::now).unwrap());
         let engine = Engine::new(&config, Arc::clone(&store), &client, false);
         let context = engine.sources.contexts().remove(0);
+        // Its documents, which no test reads, are those of ResourceSync.
+        context.client.disregard_robots();
         let disk = Arc::new(TestDisk::default());
         let mirror = Mirror::open_observed(&context.source.mirror, None, Arc::clone(&disk) as _);
         Self {
