@@ -289,6 +289,7 @@ async fn certificate_of_the_client_is_shown_over_http2() {
     let config = configuration(&folder, "allow_private_addresses = true", &url, auth);
     let shared = config.client().unwrap();
     let client = config.sources[0].client(&shared, 600);
+    client.disregard_robots();
     let (limit, any) = (1 << 20, AllowedHosts::any());
     for site in [&own, &other] {
         let uri = ResourceUri::parse(site.url("/resource").as_str()).unwrap();
