@@ -523,6 +523,12 @@ pub(crate) fn listed_at(
     Ok(listed_at.flatten())
 }
 
+/// Whether a set is known.
+pub(crate) fn exists(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM source_set WHERE id = ?1")?
+        .exists([set])
+}
+
 fn get<T: FromSql>(sql: &Connection, query: &str, set: SetId) -> Result<T> {
     sql.prepare_cached(query)?
         .query_row([set], |row| row.get(0))

@@ -32,6 +32,33 @@ impl World {
     }
 }
 
+/// A task is executed while its set ends and is forgotten.
+#[tokio::test]
+async fn result_for_a_set_that_is_gone_fails_no_other() {
+    let world = World::new().await;
+    let set = begin(&world.store, "other.xml").await;
+    world.list(set, 10, vec![created("absent", 5)]).await;
+    let absent = world.due().await.remove(0);
+    world.end(set).await;
+    let forgetting = world.store.write(move |tx| {
+        for table in ["task", "member", "feed", "loss", "resource"] {
+            let delete = format!("DELETE FROM {table} WHERE set_id = ?1");
+            tx.sql.execute(&delete, [set])?;
+        }
+        tx.sql
+            .execute("DELETE FROM source_set WHERE id = ?1", [set])?;
+        Ok(())
+    });
+    forgetting.await.unwrap();
+    world.announce(vec![created("other", 20)]).await;
+    let other = world.due().await.remove(0);
+    world
+        .complete(vec![failed_as_absent(absent), published(other, "1")])
+        .await;
+    assert_eq!(world.rows("task", "1").await, 0);
+    assert_eq!(world.rows("resource", "applied_at IS NOT NULL").await, 1);
+}
+
 #[tokio::test]
 async fn set_that_ends_leaves_nothing_but_its_files() {
     let world = World::new().await;

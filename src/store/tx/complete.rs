@@ -95,6 +95,13 @@ impl Store {
             // No result adds one.
             let any_dropped = dropped_task::any(tx.sql)?;
             for result in results.iter() {
+                let task = result.task();
+                if !source_set::exists(tx.sql, task.set)? {
+                    // The set has ended and is forgotten. What the mirror has by now is found out for the sets that are followed.
+                    doubt_and_restore(tx.sql, task.resource)?;
+                    release_versions(tx, result)?;
+                    continue;
+                }
                 match result {
                     TaskResult::Published(publication) => {
                         publish(tx, now, &mut totals, publication)?;
@@ -145,7 +152,6 @@ impl Store {
                         }
                     }
                 }
-                let task = result.task();
                 release_versions(tx, result)?;
                 // One task of a resource is executed at a time: an older one has ended, too.
                 if any_dropped {
