@@ -124,7 +124,9 @@ fn doubted_time(now: Now, task: &Task, expected: &Expected) -> Option<SourceTime
     let announced = task.lastmod.or(task.changed_at)?;
     let is_recent =
         announced > SourceTime::from(now.wall - OLDEST) && is_plausible(announced, now.wall);
-    let has_former = task.live && !task.live_doubted && task.origin != Origin::Audit;
+    // The time that only a hub states is none of the Source's.
+    let has_former =
+        task.live && !task.live_doubted && !task.unconfirmed && task.origin != Origin::Audit;
     (is_recent && has_former && expected.content.hashes.is_empty()).then_some(announced)
 }
 
