@@ -26,7 +26,7 @@
 //! | empty lists, indexes, dumps and packages | [`empty_lists`] |
 //! | slow and silent peers | [`floods`]: `thousand_silent_peers_…`; [`peers`]: `stalled_peers_…`, `stalled_short_…`; `http::delivery_budget` |
 //! | deliveries that are truncated, never end, or exceed the inbox | [`peers`]: `truncated_delivery_…`, `endless_delivery_…`; tests/destination `full_inbox_…` |
-//! | WebSockets: endless messages, frames of gigabytes, floods of pings, servers that are gone, private addresses, credentials | tests/websocket `hostile`; `fetch::socket`; `resyncd_core::channel` `connection` |
+//! | WebSockets: endless messages, frames of gigabytes, floods of pings, servers that are gone, private addresses, credentials | tests/websocket `hostile`; `resyncd_channels::websocket`; `resyncd_core::channel` `connection` |
 //! | many hosts that never answer | [`unresponsive_hosts`]; over HTTP/2: `engine::apply::executor`; tests/process `http2` |
 //! | a host that refuses every request for a resource | [`refusals`]; `fetch::host_limit` |
 //! | hosts without end, and long texts with which they end connections | `fetch::permits`; `fetch::error` |

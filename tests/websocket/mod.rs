@@ -10,7 +10,7 @@
 //! | connects over TLS | [`push`]: `connection_over_tls_…` |
 //! | closes the connection when the channel is not wanted any more | [`endings`] |
 //! | reads no further while its inbox is full | [`hostile`]: `full_inbox_…` |
-//! | accepts no message beyond the limit | [`hostile`]: `long_message_…`; frames of gigabytes, messages without end and servers that answer no pings: `fetch::socket` |
+//! | accepts no message beyond the limit | [`hostile`]: `long_message_…`; frames of gigabytes, messages without end and servers that answer no pings: `resyncd_channels::websocket` |
 //! | connects to no private address | [`hostile`]: `private_addresses_…` |
 //! | sends credentials to their own origin only | [`hostile`]: `credentials_…` |
 

@@ -16,7 +16,7 @@
 //! | sends nothing without TLS | [`hostile`]: `server_that_offers_no_tls_…` |
 //! | polls for what is rejected or missed, and asks for what came without its document | [`missed`] |
 //! | bounds stanzas | [`hostile`]: `stanza_that_is_a_bomb_…`, `stanza_that_never_ends_…` |
-//! | uses TLS, proves the password | `fetch::xmpp` |
+//! | uses TLS, proves the password | `resyncd_channels::xmpp` |
 
 mod draft;
 mod hostile;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use resyncd_fetch::Client;
 
-use crate::websocket::limits::SocketLimits;
+use crate::websocket::SocketLimits;
 use crate::xmpp::XmppAccount;
 use crate::xmpp::limits::NodeLimits;
 

@@ -8,8 +8,6 @@
 //!
 //! Must not know what a message means.
 
-pub(crate) mod limits;
-
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,14 +24,12 @@ use resyncd_core::{Redaction, TopicUri};
 use resyncd_fetch::{FetchError, SizeLimit, UpgradeAnswer};
 use sha1::{Digest, Sha1};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::PollSemaphore;
-
-use limits::{MOST_SOCKETS, SocketLimits};
 
 use crate::Transports;
 
@@ -57,6 +53,29 @@ const LONGEST_CONTROL: usize = 125;
 const LONGEST_REASON: usize = 200;
 /// What the answer to the key of a request is made of (RFC 6455, section 1.3).
 const ACCEPTING: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// How many WebSockets a Source may have.
+const MOST_SOCKETS: usize = 256;
+/// How many of them may have a long message in memory, or a part of one.
+const MOST_LONG: usize = 4;
+
+/// The WebSockets of one Source. Clones share the limits.
+#[derive(Clone)]
+pub(crate) struct SocketLimits {
+    /// One permit for each that is open.
+    pub(crate) open: Arc<Semaphore>,
+    /// One permit for each long message, from its middle until it is dropped.
+    pub(crate) long: Arc<Semaphore>,
+}
+
+impl Default for SocketLimits {
+    fn default() -> Self {
+        Self {
+            open: Arc::new(Semaphore::new(MOST_SOCKETS)),
+            long: Arc::new(Semaphore::new(MOST_LONG)),
+        }
+    }
+}
 
 /// Why there is no connection, or no more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -39,6 +39,7 @@ use std::time::Duration;
 
 pub use account::{XmppAccount, XmppPassword};
 pub use error::XmppError;
+pub use limits::SessionPermit;
 use login::{Login, LoginCredentials, Resumption, Security, log_in};
 use node::NodeName;
 pub use node::{NodeEvent, NodeItem, NodeResumption, NodeSession};
@@ -46,8 +47,6 @@ use resourcesync::draft::node_of;
 use resyncd_core::TopicUri;
 use srv::{ServerAddress, addresses_of};
 use tokio::net::TcpStream;
-
-pub use limits::SessionPermit;
 
 use crate::Transports;
 

@@ -41,9 +41,9 @@ impl AuditContext {
                 reader: Arc::clone(reader),
                 progress: Arc::clone(&self.progress),
                 began,
-                is_last: check == CHECKS,
             };
-            let checking = tokio::task::spawn_blocking(move || recheck.check());
+            let is_last = check == CHECKS;
+            let checking = tokio::task::spawn_blocking(move || recheck.check(is_last));
             if checking.await.map_err(|_| EngineError::Interrupted)?? {
                 break;
             }
@@ -99,13 +99,12 @@ struct Recheck {
     reader: Arc<MirrorReader>,
     progress: Arc<Progress>,
     began: DateTime<Utc>,
-    /// Whether the findings are not checked again.
-    is_last: bool,
 }
 
 impl Recheck {
-    /// Checks every finding; returns whether that is final. It is not while a running daemon is about to repair some.
-    fn check(&self) -> Result<bool, EngineError> {
+    /// Checks every finding; returns whether that is final. It is not while a running daemon is about to repair some. `is_last`: it is in any
+    /// case, and what the daemon has pending is marked.
+    fn check(&self, is_last: bool) -> Result<bool, EngineError> {
         let Some(known) = KnownFiles::open(&self.state)? else {
             return Ok(true);
         };
@@ -123,13 +122,13 @@ impl Recheck {
                 let is_pending = has_daemon && file.as_ref().is_some_and(|file| file.pending);
                 if self.is_settled(&finding, path, file.as_ref()) {
                     settled.push(finding.id);
-                } else if is_pending && self.is_last {
+                } else if is_pending && is_last {
                     pending.push(Finding {
                         kind: FindingKind::Pending,
                         ..finding
                     });
                 } else {
-                    is_final &= self.is_last || !(is_pending || is_behind);
+                    is_final &= is_last || !(is_pending || is_behind);
                 }
             }
             self.audit_db.drop_findings(&settled)?;

@@ -1,6 +1,7 @@
 //! Completes tasks: stores what the mirror has now and appends to the feed, or stores the error and when to try again.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -90,84 +91,94 @@ impl Store {
         results: Arc<Vec<TaskResult>>,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
-            let mut sets = HashSet::new();
+            let mut sets = HashMap::new();
             let mut totals = TotalsChange::default();
             // No result adds one.
             let any_dropped = dropped_task::any(tx.sql)?;
             for result in results.iter() {
                 let task = result.task();
-                if !source_set::exists(tx.sql, task.set)? {
+                let is_known = match sets.entry(task.set) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(set) => *set.insert(source_set::exists(tx.sql, task.set)?),
+                };
+                if is_known {
+                    store_result(tx, now, &mut totals, result)?;
+                } else {
                     // The set has ended and is forgotten. What the mirror has by now is found out for the sets that are followed.
                     doubt_and_restore(tx.sql, task.resource)?;
-                    release_versions(tx, result)?;
-                    continue;
-                }
-                match result {
-                    TaskResult::Published(publication) => {
-                        publish(tx, now, &mut totals, publication)?;
-                    }
-                    TaskResult::Removed { task, file_stays } => {
-                        remove(tx, now, &mut totals, task, *file_stays)?;
-                    }
-                    TaskResult::LeftSet { task, is_same } => {
-                        leave(tx.sql, now, task, *is_same)?;
-                    }
-                    TaskResult::Contradicted { task, is_same } => {
-                        // The mirror is behind from there on, whatever the deletion replaced.
-                        let since = task::since(tx.sql, task.resource)?;
-                        task::complete(tx.sql, task)?;
-                        unconfirmed::set_answered(tx.sql, task)?;
-                        let is_wanted =
-                            task.live || membership::any_set(tx.sql, task.resource)?.is_some();
-                        if !is_same && is_wanted && !task::exists(tx.sql, task.resource)? {
-                            let since = since.unwrap_or(task.changed_at);
-                            request_again(tx.sql, now, task, task.set, since)?;
-                        }
-                    }
-                    TaskResult::Unselected { task, served } => {
-                        task::unselect_type(tx.sql, task, served)?;
-                        version::unselect_waiting(tx.sql, task.resource, served)?;
-                    }
-                    TaskResult::Failed { task, failure } => {
-                        if failure.is_in_doubt {
-                            doubt_and_restore(tx.sql, task.resource)?;
-                        }
-                        let is_over =
-                            failure.is_given_up && failure.answer == Some(SourceAnswer::Absent);
-                        if is_over && was_absent_later(tx.sql, task)? {
-                            remove(tx, now, &mut totals, task, false)?;
-                            request_removal_if_doubted(tx.sql, task)?;
-                        } else if is_over && let Some(state) = deleted_later(tx.sql, task)? {
-                            leave_deleted(tx.sql, now, task, &state)?;
-                        } else if is_over && may_be_made_up(tx.sql, task)? {
-                            forget_made_up(tx.sql, task)?;
-                        } else {
-                            task::fail(tx.sql, task, failure, now)?;
-                            if failure.awaits_sets
-                                && !source_set::is_other_unread(tx.sql, task.set)?
-                            {
-                                // The last one was read meanwhile.
-                                task::release_awaiting(tx.sql, &task.source, now)?;
-                            }
-                        }
-                    }
                 }
                 release_versions(tx, result)?;
                 // One task of a resource is executed at a time: an older one has ended, too.
                 if any_dropped {
                     dropped_task::delete(tx.sql, task.resource)?;
                 }
-                sets.insert(task.set);
                 tx.wake(Wake::Tasks(task.source.clone()));
             }
             totals.write(tx.sql)?;
-            for set in sets {
-                source_set::end_finished_baselines(tx.sql, set)?;
+            for (set, is_known) in sets {
+                if is_known {
+                    source_set::end_finished_baselines(tx.sql, set)?;
+                }
             }
             Ok(())
         })
         .await
     }
+}
+
+fn store_result(
+    tx: &mut Tx<'_>,
+    now: DateTime<Utc>,
+    totals: &mut TotalsChange,
+    result: &TaskResult,
+) -> Result<(), StoreError> {
+    match result {
+        TaskResult::Published(publication) => {
+            publish(tx, now, totals, publication)?;
+        }
+        TaskResult::Removed { task, file_stays } => {
+            remove(tx, now, totals, task, *file_stays)?;
+        }
+        TaskResult::LeftSet { task, is_same } => {
+            leave(tx.sql, now, task, *is_same)?;
+        }
+        TaskResult::Contradicted { task, is_same } => {
+            // The mirror is behind from there on, whatever the deletion replaced.
+            let since = task::since(tx.sql, task.resource)?;
+            task::complete(tx.sql, task)?;
+            unconfirmed::set_answered(tx.sql, task)?;
+            let is_wanted = task.live || membership::any_set(tx.sql, task.resource)?.is_some();
+            if !is_same && is_wanted && !task::exists(tx.sql, task.resource)? {
+                let since = since.unwrap_or(task.changed_at);
+                request_again(tx.sql, now, task, task.set, since)?;
+            }
+        }
+        TaskResult::Unselected { task, served } => {
+            task::unselect_type(tx.sql, task, served)?;
+            version::unselect_waiting(tx.sql, task.resource, served)?;
+        }
+        TaskResult::Failed { task, failure } => {
+            if failure.is_in_doubt {
+                doubt_and_restore(tx.sql, task.resource)?;
+            }
+            let is_over = failure.is_given_up && failure.answer == Some(SourceAnswer::Absent);
+            if is_over && was_absent_later(tx.sql, task)? {
+                remove(tx, now, totals, task, false)?;
+                request_removal_if_doubted(tx.sql, task)?;
+            } else if is_over && let Some(state) = deleted_later(tx.sql, task)? {
+                leave_deleted(tx.sql, now, task, &state)?;
+            } else if is_over && may_be_made_up(tx.sql, task)? {
+                forget_made_up(tx.sql, task)?;
+            } else {
+                task::fail(tx.sql, task, failure, now)?;
+                if failure.awaits_sets && !source_set::is_other_unread(tx.sql, task.set)? {
+                    // The last one was read meanwhile.
+                    task::release_awaiting(tx.sql, &task.source, now)?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Versions need not wait any longer for a resource that was not published.

@@ -1,7 +1,6 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::websocket::limits::MOST_LONG;
 
 /// Ends a test that would hang. The clock of these tests moves only while nothing else can.
 const LIMIT: Duration = Duration::from_secs(3600);
