@@ -23,6 +23,7 @@
 //! | | **of a change** |
 //! | `news_filter` | which entries of a document may be news |
 //! | `plan` | what an entry means for the mirror: a task, or nothing |
+//! | `statement`, `decide` | the same from what all sets state: to take the place of `plan`, which the store still calls |
 //! | `recorded_file` | what a record of a file proves about what is announced |
 //! | `cross_check` | whether a Change List confirms what only a hub has stated |
 //! | `undated` | when a resource is requested again whose entry states nothing of its content |
@@ -51,6 +52,7 @@ mod channel;
 mod circuit_breaker;
 mod coverage;
 mod cross_check;
+mod decide;
 mod error_class;
 mod linked;
 mod news_filter;
@@ -65,6 +67,7 @@ mod schedule;
 mod selection;
 mod sequencer;
 mod span;
+mod statement;
 #[cfg(test)]
 mod test_clock;
 mod transport;
@@ -87,6 +90,7 @@ pub use channel::{
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
 pub use cross_check::CrossCheck;
+pub use decide::{Absence, Answer, Desired, Guard, Policy, Record, SetFacts, decide};
 pub use error_class::ErrorClass;
 pub use linked::{LinkRules, LinkTargets, LinkedAs, LinkedResource};
 pub use news_filter::NewsFilter;
@@ -107,6 +111,7 @@ pub use sequencer::{
     latest_plausible, latest_source_time,
 };
 pub use span::Span;
+pub use statement::{Applied, Entry, Revision, SetKey, Stated, Statement, Voice, apply};
 pub use transport::{Transport, http_form};
 pub use undated::{CheckRules, DOUBTED_FROM, DOUBTED_MOST, is_undated, may_have_changed};
 pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, identity};

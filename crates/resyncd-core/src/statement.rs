@@ -1,0 +1,383 @@
+//! What the sets of a Source state of one resource, and what a new entry means beside that.
+//!
+//! Each set states for itself: its documents, a hub that may not speak for it, and the links of its entries are its voices, and of each
+//! the latest statement is kept. A deletion stays as a statement, so that an older creation which arrives late brings nothing back. What
+//! the mirror is to do follows from the statements of all sets together: see [`decide`](mod@super::decide).
+//!
+//! Statements are ordered by their times, and with equal times by the order of arrival. A [`Revision`] orders them against what the
+//! Source has answered: an answer counts for the statements that were known when it was asked for.
+//!
+//! Invariants: an entry is ignored only if its own set has stated something at least as new; what a hub states never replaces what the
+//! Source states; absence from a list ends nothing that is newer than the list.
+//!
+//! Must not know other resources, how documents are received, URIs, paths or SQL.
+//!
+//! Specification: core, sections 10 (Resource Lists) and 12 (Change Lists); Change Notification 1.0.1, section 3.
+
+use std::cmp::Ordering;
+
+use resourcesync::{ChangeKind, ContentInfo, SourceTime};
+
+use super::recorded_file::{ContentMatch, RecordedFile};
+
+/// A set of a Source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SetKey(pub i64);
+
+/// Rises with each statement of a resource that is news.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Revision(pub u64);
+
+/// Who states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Voice {
+    /// The set's documents, or a hub that may speak for them.
+    Source,
+    /// A hub that may not speak for the Source: a reason to ask it.
+    Hub,
+    /// A link of another resource's entry.
+    Link,
+}
+
+/// What is stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stated {
+    /// A change, by a Change List or a notification.
+    Change(ChangeKind),
+    /// A Resource List of that time names the resource.
+    Listed(SourceTime),
+    /// A complete Resource List of that time does not name it.
+    Absent(SourceTime),
+}
+
+impl Stated {
+    /// Whether the resource exists then.
+    #[must_use]
+    pub fn exists(self) -> bool {
+        !matches!(self, Self::Change(ChangeKind::Deleted) | Self::Absent(_))
+    }
+
+    /// The time of the list that names the resource, or does not.
+    fn list(self) -> Option<SourceTime> {
+        match self {
+            Self::Change(_) => None,
+            Self::Listed(at) | Self::Absent(at) => Some(at),
+        }
+    }
+}
+
+/// An entry of a document, or what follows from a document that has none for the resource.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The set of the document.
+    pub set: SetKey,
+    /// Who states it.
+    pub voice: Voice,
+    /// What is stated.
+    pub stated: Stated,
+    /// When it happened; of a listed resource, its last modification; of an absence, the time of the list.
+    pub at: Option<SourceTime>,
+    /// When the representation was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// The representation.
+    pub content: ContentInfo,
+    /// Whether a later document of that time has been read already: then, with equal times, the later document wins. Without a time:
+    /// whether later documents cover the notification that states it.
+    pub overtaken: bool,
+}
+
+impl Entry {
+    /// Whether it states nothing that distinguishes one version of the representation from another.
+    fn is_bare(&self) -> bool {
+        self.at.is_none() && super::undated::is_undated(self.lastmod, &self.content)
+    }
+}
+
+/// The latest statement of one voice of one set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// The set.
+    pub set: SetKey,
+    /// Who states it.
+    pub voice: Voice,
+    /// What is stated.
+    pub stated: Stated,
+    /// As in the [`Entry`].
+    pub at: Option<SourceTime>,
+    /// As in the [`Entry`].
+    pub lastmod: Option<SourceTime>,
+    /// As in the [`Entry`].
+    pub content: ContentInfo,
+    /// The time of the newest list that names the resource.
+    pub listed: Option<SourceTime>,
+    /// Which statement of the resource it is.
+    pub revision: Revision,
+    /// Of the last statement of what the representation is: a deletion, and an entry that states nothing of it, leave it.
+    pub content_revision: Revision,
+    /// Whether a person has rejected this deletion.
+    pub is_rejected: bool,
+}
+
+impl Statement {
+    fn of(entry: &Entry, revision: Revision) -> Self {
+        let exists = entry.stated.exists();
+        Self {
+            set: entry.set,
+            voice: entry.voice,
+            stated: entry.stated,
+            at: entry.at,
+            lastmod: entry.lastmod,
+            content: entry.content.clone(),
+            listed: entry.stated.list().filter(|_| exists),
+            revision,
+            content_revision: revision,
+            is_rejected: false,
+        }
+    }
+
+    /// Whether the resource exists then.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.stated.exists()
+    }
+
+    /// Whether a change states it, and no list.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        matches!(self.stated, Stated::Change(_))
+    }
+
+    /// The last moment for which it speaks.
+    #[must_use]
+    pub fn until(&self) -> Option<SourceTime> {
+        let at = if self.is_change() {
+            self.latest_change()
+        } else {
+            self.at
+        };
+        at.max(self.listed)
+    }
+
+    /// The last moment at which the change may have happened.
+    fn latest_change(&self) -> Option<SourceTime> {
+        self.at.map(SourceTime::latest_possible)
+    }
+
+    fn compare(&self, content: &ContentInfo) -> ContentMatch {
+        let own = RecordedFile {
+            length: self.content.length,
+            hashes: &self.content.hashes,
+            is_doubted: false,
+        };
+        own.compare(content)
+    }
+
+    /// Whether an entry of a newer list states no other modification. An earlier one is another one: a file may have been restored with
+    /// its former time. The time of a change stands for the modification that it does not state.
+    fn has_lastmod_of(&self, listed: &Entry) -> bool {
+        listed.at == self.at || listed.at == self.lastmod
+    }
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is the latest statement now.
+    News,
+    /// Something at least as new is stated.
+    Known,
+    /// As `Known`; the change happened at that time, before what is stated.
+    Older(SourceTime),
+}
+
+/// What a new entry means beside what the same voice of the same set has stated before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Merge {
+    News,
+    /// The list names what is stated already.
+    Refresh,
+    Known,
+}
+
+impl Merge {
+    fn known_if(is_known: bool) -> Self {
+        if is_known { Self::Known } else { Self::News }
+    }
+}
+
+fn merge(old: &Statement, new: &Entry) -> Merge {
+    match new.stated {
+        Stated::Absent(list) => Merge::known_if(outlasts(old, list)),
+        Stated::Listed(list) => merge_listed(old, new, list),
+        Stated::Change(_) if new.at.is_none() => Merge::known_if(has_undated(old, new)),
+        Stated::Change(_) => Merge::known_if(match names_later(old, new) {
+            Some(names) => names,
+            None => has_dated(old, new),
+        }),
+    }
+}
+
+/// Whether a statement is not ended by the resource's absence from the list of that time.
+fn outlasts(old: &Statement, list: SourceTime) -> bool {
+    // A change of an unknown time may be newer.
+    let is_newer_change = old.is_change() && old.latest_change().is_none_or(|at| at >= list);
+    !old.exists() || is_newer_change || old.listed >= Some(list)
+}
+
+fn merge_listed(old: &Statement, new: &Entry, list: SourceTime) -> Merge {
+    // An entry that is dated later than what is stated is news, whatever time the list states for itself.
+    let is_known = match old.listed.cmp(&Some(list)) {
+        Ordering::Greater => new.at <= old.at,
+        // The newer one of two entries of a list counts.
+        Ordering::Equal if !old.is_change() => new.at < old.at,
+        Ordering::Equal | Ordering::Less => old.until() >= Some(list) && new.at <= old.at,
+    };
+    if is_known {
+        return Merge::Known;
+    }
+    if !old.exists() {
+        return Merge::News;
+    }
+    match old.compare(&new.content) {
+        ContentMatch::Same => Merge::Refresh,
+        ContentMatch::Different => Merge::News,
+        ContentMatch::Unknown if new.at.is_none() => Merge::Refresh,
+        ContentMatch::Unknown if old.has_lastmod_of(new) => Merge::Refresh,
+        ContentMatch::Unknown => Merge::News,
+    }
+}
+
+/// Whether a change without a time is stated already: it can't be distinguished from what was read before.
+fn has_undated(old: &Statement, new: &Entry) -> bool {
+    let is_listed_since = old.exists() && old.listed.is_some() && new.overtaken;
+    match (new.stated.exists(), old.exists()) {
+        (true, true) => is_listed_since || old.compare(&new.content) == ContentMatch::Same,
+        (true, false) | (false, true) => false,
+        (false, false) => true,
+    }
+}
+
+/// Whether a list that was made after a change states what that has left; `None`: no such list names the resource.
+fn names_later(old: &Statement, new: &Entry) -> Option<bool> {
+    let is_named = old.exists() && new.at.map(SourceTime::latest_possible) < old.listed;
+    if !is_named {
+        return None;
+    }
+    let is_modified_later = match (new.lastmod, old.lastmod) {
+        (Some(new), Some(old)) => Some(old < new),
+        _ => None,
+    };
+    let is_later = old.at.is_some() && new.at > old.at;
+    Some(match old.compare(&new.content) {
+        _ if !new.stated.exists() => true,
+        ContentMatch::Same => true,
+        ContentMatch::Different => !(is_later && is_modified_later.unwrap_or(true)),
+        ContentMatch::Unknown => is_modified_later != Some(true),
+    })
+}
+
+/// Whether a change of a known time is not newer than what is stated.
+fn has_dated(old: &Statement, new: &Entry) -> bool {
+    if new.at != old.at {
+        return new.at < old.at;
+    }
+    let states_the_same = match (new.stated.exists(), old.exists()) {
+        (true, true) => match old.compare(&new.content) {
+            ContentMatch::Same => true,
+            ContentMatch::Different => false,
+            // Only time and kind distinguish one change from another.
+            ContentMatch::Unknown => !old.is_change() || old.stated == new.stated,
+        },
+        (true, false) | (false, true) => false,
+        (false, false) => true,
+    };
+    new.overtaken || states_the_same
+}
+
+/// Applies an entry to the statements of a resource. `revision` is the resource's; it rises if the entry is news.
+pub fn apply(statements: &mut Vec<Statement>, entry: &Entry, revision: &mut Revision) -> Applied {
+    let is_of_source =
+        |statement: &Statement| statement.set == entry.set && statement.voice == Voice::Source;
+    let is_own =
+        |statement: &Statement| statement.set == entry.set && statement.voice == entry.voice;
+    let mut of_source = statements
+        .iter()
+        .filter(|statement| is_of_source(statement));
+    // What the Source has stated of that time or later counts.
+    if entry.voice == Voice::Hub && of_source.any(|of_source| of_source.until() >= entry.at) {
+        return Applied::Known;
+    }
+    let own = statements.iter().position(is_own);
+    let merged = own.map_or(Merge::News, |own| merge(&statements[own], entry));
+    match (merged, own) {
+        (Merge::Known, _) => {
+            let stated_at = own.and_then(|own| statements[own].at);
+            let is_change = matches!(entry.stated, Stated::Change(_));
+            return match entry.at {
+                Some(at) if is_change && Some(at) < stated_at => Applied::Older(at),
+                _ => Applied::Known,
+            };
+        }
+        (Merge::Refresh, Some(own)) => {
+            let own = &mut statements[own];
+            own.listed = own.listed.max(entry.stated.list());
+            own.lastmod = own.lastmod.max(entry.lastmod);
+        }
+        (Merge::Refresh | Merge::News, own) => {
+            revision.0 += 1;
+            let new = successor(statements, own, entry, *revision);
+            match own {
+                Some(own) => statements[own] = new,
+                None => statements.push(new),
+            }
+        }
+    }
+    if entry.voice == Voice::Source {
+        let mut of_source = statements
+            .iter()
+            .filter(|statement| is_of_source(statement));
+        let until = of_source.next().and_then(Statement::until);
+        statements.retain(|statement| {
+            statement.set != entry.set || statement.voice != Voice::Hub || statement.at > until
+        });
+    }
+    match merged {
+        Merge::News => Applied::News,
+        Merge::Refresh | Merge::Known => Applied::Known,
+    }
+}
+
+/// The statement that an entry makes: `own` is the place of the one that it replaces.
+fn successor(
+    statements: &[Statement],
+    own: Option<usize>,
+    entry: &Entry,
+    revision: Revision,
+) -> Statement {
+    let mut new = Statement::of(entry, revision);
+    if let Some(own) = own.map(|own| &statements[own])
+        && (!new.exists() || entry.is_bare())
+    {
+        new.content_revision = own.content_revision;
+    }
+    // Another set has stated the same, or a later version, and this entry states nothing that would be another one.
+    let others = statements.iter().filter(|other| {
+        let is_of_another = other.voice == Voice::Source && other.set != new.set;
+        is_of_another && other.exists() == new.exists() && other.at.is_some()
+    });
+    let known = others.filter(|other| {
+        let states_the_same =
+            (other.stated, other.at, &other.content) == (new.stated, new.at, &new.content);
+        let is_listed_before = matches!(new.stated, Stated::Listed(_))
+            && new.at <= other.at
+            && other.compare(&new.content) == ContentMatch::Unknown;
+        states_the_same || is_listed_before
+    });
+    if let Some(known) = known.max_by_key(|other| other.content_revision) {
+        new.content_revision = known.content_revision;
+    }
+    new
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
