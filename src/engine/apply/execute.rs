@@ -65,7 +65,7 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
     if task.kind == ChangeKind::Deleted {
         return if task.origin.is_of_person() {
             TaskOutcome::Remove
-        } else if task.is_shared || task.unconfirmed {
+        } else if task.is_shared || task.unconfirmed || task.is_older {
             confirm_removal(context, task).await
         } else {
             remove_unless_awaited(context, task).await
@@ -148,10 +148,12 @@ async fn ask(context: &ApplyContext, task: &Task) -> Result<bool, FetchError> {
     Ok(served.is_none())
 }
 
-/// A resource that belongs to another set is removed only if the Source serves it no longer; so is one whose deletion only a
-/// hub has stated. The Source may be behind its own notification: it is asked some times.
+/// A resource that belongs to another set is removed only if the Source serves it no longer; so is one whose deletion only a hub has
+/// stated, and one of which a version is here that may be newer than the deletion. The Source may be behind its own notification: it is asked some times.
 async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     match ask(context, task).await {
+        // It was created again: a later document states that.
+        Ok(is_same) if task.is_older && !task.is_shared => TaskOutcome::Contradicted { is_same },
         Ok(is_same) if task.contradicted || !task.is_shared => {
             still_served(context, task, is_same).await
         }
@@ -375,6 +377,37 @@ mod tests {
                 panic!("it has not left the set");
             };
             assert_eq!(is_same, expected, "{live}, {live_doubted}");
+        }
+    }
+
+    /// A package states a deletion that is older than what the Source has served since.
+    #[tokio::test]
+    async fn older_deletion_removes_only_what_the_source_does_not_serve() {
+        let url = Url::parse("https://example.org/").unwrap();
+        for (status, is_removed) in [(200, false), (404, true)] {
+            let network = Arc::new(Answering(move |_: &Url| Some(status)));
+            let source = TestSource::new(&url, |client| client.with_network(network));
+            let uri = ResourceUri::parse("https://example.org/a").unwrap();
+            let created = Change {
+                kind: ChangeKind::Created,
+                ..Change::deletion(uri, None)
+            };
+            source.announce(vec![created]).await;
+            let (now, none) = (clock::now().wall, TasksInProgress::default());
+            let due = source.store.due_tasks(NAME, now, 1, none).await;
+            let older = Task {
+                kind: ChangeKind::Deleted,
+                is_older: true,
+                live: true,
+                ..due.unwrap().tasks.remove(0)
+            };
+            let (of_source, mirror) = (Arc::clone(&source.context), Arc::clone(&source.mirror));
+            let context = Arc::new(ApplyContext::new(of_source, mirror, false));
+            match execute(&context, &older).await {
+                TaskOutcome::Remove => assert!(is_removed, "{status}"),
+                TaskOutcome::Contradicted { .. } => assert!(!is_removed, "{status}"),
+                _ => panic!("{status}"),
+            }
         }
     }
 }

@@ -108,6 +108,24 @@ async fn resource_that_the_list_does_not_have_is_asked_for() {
     }
 }
 
+/// The Source was asked because of a hub: what it has served may have been created after a change that it states only now.
+#[tokio::test]
+async fn change_before_an_answer_of_the_source_is_older_than_the_answer() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(deleted("a", 20))]).await;
+    let task = world.due().await.remove(0);
+    let is_same = true;
+    world
+        .complete(vec![TaskResult::Contradicted { task, is_same }])
+        .await;
+    for change in [with_content(updated("a", 15), "former"), deleted("a", 16)] {
+        world.announce(vec![change]).await;
+        let task = world.due().await.remove(0);
+        assert!(task.is_older, "{task:?}");
+        assert!(task.content.hashes.is_empty(), "{task:?}");
+    }
+}
+
 /// A resource that the Source has deleted before the hub states that it was updated: the deletion looks older.
 #[tokio::test]
 async fn deletion_that_a_failed_update_of_a_hub_hides_is_asked_for() {

@@ -266,7 +266,7 @@ fn ingest_change(
                 return put_task(sql, context, state.id, change);
             };
             // Which of the two is newer is not known. What the Source answers now is: an older entry states nothing about that.
-            let content = if change.changed_at < known.changed_at {
+            let content = if change.changed_at < known.changed_at.max(known.answered_until) {
                 ContentInfo {
                     media_type: change.content.media_type.clone(),
                     ..ContentInfo::default()
