@@ -1,5 +1,5 @@
-//! Indexes of Change Lists (section 12.2), and Change Lists that are published in pages: which of their lists or pages may hold
-//! news.
+//! Indexes of Change Lists and of Change Dumps (sections 12.2 and 13.2), and those that are published in pages: which of their lists or
+//! pages may hold news.
 //!
 //! A list that is closed and known is not fetched again. An index that has not changed may have an open list that has: the lists
 //! that are not fully covered are remembered, and polled one by one.
@@ -10,74 +10,54 @@ use resourcesync::{Capability, SourceTime};
 use resyncd_core::Span;
 use url::Url;
 
-use super::fetch_ahead::{AHEAD, FetchAhead};
+use super::fetch_ahead::FetchAhead;
 use super::polled_document::{ChangedDocument, poll_document_since, poll_early_document};
 use super::remembered::{ReachedList, ReadIndex, ReadList, is_fully_covered};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DocumentWalk, Entered, ListsToRead, SummarizedDocument};
-use crate::store::{DocumentRecord, Origin};
-
-/// What was found at the URI of a list that an index names.
-enum ChildRead {
-    /// It need not be fetched: it is closed and known.
-    Covered,
-    /// It was read, or has not changed.
-    List(ReachedList),
-    /// It is an index itself, whose covered lists reach up to that time; and the error if it has entries that can't be read.
-    Index(Option<SourceTime>, Option<EngineError>),
-}
-
-/// What was found where a closed list has its index.
-pub(super) enum LinkedIndex {
-    /// What its lists cover.
-    Read(Span),
-    /// It is no index.
-    NoIndex,
-    /// It does not exist.
-    Absent(EngineError),
-}
+use crate::store::DocumentRecord;
 
 /// An index that was polled, or what is in its place.
-enum PolledIndex {
+pub(super) enum PolledIndex {
     Changed(Box<ChangedDocument>),
     Unchanged(Box<ReadIndex>),
 }
 
+/// One reading of the lists of an index.
+struct IndexReading {
+    capability: Capability,
+    walk: DocumentWalk,
+    ahead: FetchAhead,
+    /// Up to where its lists reached when they were read last; one that is not there is read anew.
+    before: HashMap<Url, ReachedList>,
+    reached: HashMap<Url, ReachedList>,
+    span: Span,
+    /// Why the index proves nothing.
+    failed: Option<EngineError>,
+}
+
+impl IndexReading {
+    /// Adds what one of them covers, and why it proves nothing.
+    fn add(&mut self, span: Span, failed: Option<EngineError>) {
+        if self.capability == Capability::ChangeDump {
+            self.span.from = self.span.from.or(span.from);
+        }
+        self.span.until = self.span.until.max(span.until);
+        self.failed = self.failed.take().or(failed);
+    }
+}
+
 impl SetState {
-    /// Reads the index that a closed list belongs to.
-    pub(super) async fn read_linked_index(
+    /// Polls an index, which may be the one that was read last.
+    pub(super) async fn poll_index(
         &mut self,
+        capability: &Capability,
         uri: &Url,
-    ) -> Result<LinkedIndex, EngineError> {
-        let remembered = self.lists.index.as_ref();
-        let remembered = remembered.filter(|index| index.uri == *uri).cloned();
-        let polled = match self.poll_index(uri, remembered).await {
-            // Of the index itself: a list that it names may be gone as well.
-            Err(error) if error.is_absence() => return Ok(LinkedIndex::Absent(error)),
-            polled => polled?,
-        };
-        let read = self.read_polled_index(uri, polled).await?;
-        Ok(read.map_or_else(|_| LinkedIndex::NoIndex, LinkedIndex::Read))
-    }
-
-    /// Polls the remembered index. If it has become a list meanwhile, returns that.
-    pub(super) async fn read_index_at(
-        &mut self,
-        uri: &Url,
-    ) -> Result<Result<Span, Box<ChangedDocument>>, EngineError> {
-        let polled = self.poll_index(uri, self.lists.index.clone()).await?;
-        self.read_polled_index(uri, polled).await
-    }
-
-    /// Polls an index. `remembered`: as it was read last.
-    async fn poll_index(
-        &self,
-        uri: &Url,
-        remembered: Option<ReadIndex>,
     ) -> Result<PolledIndex, EngineError> {
-        let mut index = remembered;
+        let mut index = self.lists_of(capability).index.clone();
+        index.take_if(|index| index.uri != *uri);
         let record = index.as_mut().map(|index| &mut index.record);
         let changed = poll_document_since(&self.context, self.record.id, uri, record).await?;
         Ok(match (changed, index) {
@@ -89,20 +69,20 @@ impl SetState {
     }
 
     /// Reads the lists of an index; returns the document where it is none.
-    async fn read_polled_index(
+    pub(super) async fn read_polled_index(
         &mut self,
+        capability: &Capability,
         uri: &Url,
         polled: PolledIndex,
     ) -> Result<Result<Span, Box<ChangedDocument>>, EngineError> {
         match polled {
             PolledIndex::Unchanged(index) => {
                 // After an error it is not known up to where its lists reach.
-                self.lists.index = None;
-                Ok(Ok(self.read_lists(*index).await?))
+                self.lists_of(capability).index = None;
+                Ok(Ok(self.read_lists(*index, None).await?))
             }
             PolledIndex::Changed(changed) if changed.read.summary.is_index => {
-                changed.read.expect(&Capability::ChangeList)?;
-                Ok(Ok(self.read_index(uri, *changed).await?))
+                Ok(Ok(self.read_index(capability, uri, *changed).await?))
             }
             PolledIndex::Changed(changed) => Ok(Err(changed)),
         }
@@ -111,19 +91,23 @@ impl SetState {
     /// Reads those lists of an index that may hold news.
     pub(super) async fn read_index(
         &mut self,
+        capability: &Capability,
         uri: &Url,
         changed: ChangedDocument,
     ) -> Result<Span, EngineError> {
+        changed.read.expect(capability)?;
         let stated = span_of(&changed.read.summary);
         let until = changed.read.summary.until;
         let sequencer = &self.sequencer;
         let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
         let next = changed.read.next_page().cloned();
         let to_read = ListsToRead::read(changed.read.document, is_fully_covered).await?;
-        let mut reached = self.take_reached();
+        let lists = self.lists_of(capability);
+        let mut reached = lists.take_reached();
         // The list that has led here need not be read twice.
-        reached.extend(self.lists.last());
+        reached.extend(lists.last());
         let index = ReadIndex {
+            capability: capability.clone(),
             uri: uri.clone(),
             list: None,
             next,
@@ -135,18 +119,19 @@ impl SetState {
             covered_until: to_read.covered_until,
             reached,
         };
-        self.read_lists(index).await
+        self.read_lists(index, None).await
     }
 
-    /// Reads a Change List that names the page after it: all of its pages. What the list covers it covers only if each page
-    /// was read.
+    /// Reads a list that names the page after it: all of its pages. What the list covers it covers only if each page was read.
     pub(super) async fn read_pages(
         &mut self,
+        capability: &Capability,
         list: ReadList,
         changed: ChangedDocument,
     ) -> Result<Span, EngineError> {
         let ChangedDocument { read, record } = changed;
-        let index = ReadIndex {
+        let mut index = ReadIndex {
+            capability: capability.clone(),
             uri: list.uri.clone(),
             next: read.next_page().cloned(),
             record: record.clone(),
@@ -154,156 +139,156 @@ impl SetState {
             from: list.span.from,
             until: read.summary.until,
             to_read: Vec::new(),
-            covered_until: list.span.until,
-            reached: self.take_reached(),
+            covered_until: None,
+            reached: self.lists_of(capability).take_reached(),
             list: Some(list),
         };
-        self.ingest_part(read, record, index.from, index.until)
-            .await?;
-        self.read_lists(index).await
-    }
-
-    /// Up to where the lists of the index that was read last reach.
-    fn take_reached(&mut self) -> HashMap<Url, ReachedList> {
-        let before = self.lists.index.take();
-        before.map(|before| before.reached).unwrap_or_default()
+        let stated = (index.from, index.until);
+        let ingested = self.ingest_part(capability, read, record, stated, true);
+        let (span, failed) = ingested.await?;
+        (index.from, index.covered_until) = (span.from, span.until);
+        self.read_lists(index, failed).await
     }
 
     /// Reads those lists of an index that are not fully covered, the oldest first. An error of one does not keep the later ones from
-    /// being read; but then the index proves nothing.
-    async fn read_lists(&mut self, mut index: ReadIndex) -> Result<Span, EngineError> {
+    /// being read; but then the index proves nothing. `failed`: the error of its first page, which is not remembered.
+    async fn read_lists(
+        &mut self,
+        mut index: ReadIndex,
+        failed: Option<EngineError>,
+    ) -> Result<Span, EngineError> {
         index.drop_covered(&self.sequencer);
-        let reached = std::mem::take(&mut index.reached);
-        let mut span = Span {
-            from: index.from,
-            until: index.covered_until,
+        let is_remembered = failed.is_none();
+        let before = std::mem::take(&mut index.reached);
+        let mut reading = IndexReading {
+            capability: index.capability.clone(),
+            walk: DocumentWalk::of(index.capability.clone()),
+            ahead: FetchAhead::of(&self.context, self.record.id),
+            reached: HashMap::new(),
+            before,
+            span: Span {
+                from: index.from,
+                until: index.covered_until,
+            },
+            failed: failed.or(index.unread_entries()),
         };
-        let mut failed = index.unread_entries();
-        let mut walk = DocumentWalk::of(Capability::ChangeList);
         if let Some(next) = &index.next {
-            walk.follow(&index.uri, next)?;
+            reading.walk.follow(&index.uri, next)?;
         }
-        walk.push(index.to_read.clone())?;
-        let mut ahead = FetchAhead::of(&self.context, self.record.id);
-        while let Some(child) = walk.next().await? {
-            let read = self
-                .read_child(&child, &reached, &mut walk, &mut ahead)
-                .await;
-            match read {
-                Ok(ChildRead::Covered) => span.until = span.until.max(child.until),
-                Ok(ChildRead::List(list)) => {
-                    span.until = span.until.max(list.until);
-                    index.reached.insert(child.uri, list);
-                }
-                Ok(ChildRead::Index(covered_until, unread)) => {
-                    failed = failed.or(unread);
-                    span.until = span.until.max(covered_until);
-                }
+        reading.walk.push(index.to_read.clone())?;
+        while let Some(child) = reading.walk.next().await? {
+            match self.read_child(&child, &mut reading).await {
+                Ok(()) => {}
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => {
                     self.report_failed_part(&child.uri, &error);
-                    failed = failed.or(Some(error));
+                    reading.failed.get_or_insert(error);
                 }
             }
         }
-        self.report_repeated_indexes(&walk);
-        if let Some(error) = failed {
-            self.lists.remember_index(index, &self.sequencer);
-            return Err(error);
-        }
+        self.report_repeated_indexes(&reading.walk);
+        let mut span = reading.span;
         span.until = index.until.or(span.until);
-        self.commit_span(span, Origin::ChangeList, None).await?;
-        self.lists.remember_index(index, &self.sequencer);
-        Ok(span)
-    }
-
-    /// Begins to fetch the lists that come next, unless they are fully covered. It is called once the one in hand has turned out to be a
-    /// list: where it is an index, what it names comes first, and those after it are likely to be indexes, too.
-    async fn fetch_lists_ahead(
-        &self,
-        current: &Url,
-        upcoming: Vec<Child>,
-        reached: &HashMap<Url, ReachedList>,
-        ahead: &mut FetchAhead,
-    ) {
-        ahead.retain(upcoming.iter().map(|next| &next.uri));
-        for next in upcoming {
-            let is_needed = next.uri != *current && !is_fully_covered(&self.sequencer, &next);
-            if is_needed && !ahead.has_begun(&next.uri) {
-                let unconditional = !reached.contains_key(&next.uri);
-                ahead.begin(next.uri, unconditional).await;
-            }
+        if reading.failed.is_none() {
+            self.commit_span(span, None).await?;
         }
+        index.reached = reading.reached;
+        if is_remembered {
+            index.drop_covered(&self.sequencer);
+            self.lists_of(&reading.capability).remember_index(index);
+        }
+        reading.failed.map_or(Ok(span), Err)
     }
 
-    /// Reads a list of an index. `reached`: up to where its lists reached when they were read last; one that is not there is read
-    /// anew.
+    /// Reads a list of an index, or a page.
     async fn read_child(
         &mut self,
         child: &Child,
-        reached: &HashMap<Url, ReachedList>,
-        walk: &mut DocumentWalk,
-        ahead: &mut FetchAhead,
-    ) -> Result<ChildRead, EngineError> {
+        reading: &mut IndexReading,
+    ) -> Result<(), EngineError> {
         child.expect_new()?;
-        let early = ahead.take(&child.uri);
+        let early = reading.ahead.take(&child.uri);
         if is_fully_covered(&self.sequencer, child) {
-            return Ok(ChildRead::Covered);
+            reading.span.until = reading.span.until.max(child.until);
+            return Ok(());
         }
-        let (set, before) = (self.record.id, reached.get(&child.uri));
+        let (set, before) = (self.record.id, reading.before.get(&child.uri).cloned());
         let unconditional = before.is_none();
         let changed =
             poll_early_document(&self.context, set, &child.uri, unconditional, early).await?;
-        let Some(ChangedDocument { read, record }) = changed else {
-            let mut list = before.cloned().unwrap_or_default();
-            list.until = child.until.or(list.until);
-            if let Some(next) = &list.next {
-                walk.follow(&child.uri, next)?;
+        let mut list = None;
+        if let Some(ChangedDocument { read, record }) = changed {
+            let (unread, from) = (read.expect_all().err(), read.summary.lists_from);
+            let sequencer = &self.sequencer;
+            let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
+            let entering = reading.walk.enter_oldest_first(read, is_fully_covered);
+            match entering.await? {
+                Entered::List(read) => list = Some((*read, record)),
+                Entered::Index { covered_until } => {
+                    let until = covered_until;
+                    reading.add(Span { from, until }, unread);
+                    return Ok(());
+                }
             }
-            self.fetch_lists_ahead(&child.uri, walk.upcoming(AHEAD), reached, ahead)
-                .await;
-            return Ok(ChildRead::List(list));
+        }
+        let before = before.unwrap_or_default();
+        let next = match &list {
+            Some((read, _)) => read.next_page().cloned(),
+            None => before.next,
         };
-        let unread = read.expect_all().err();
-        let sequencer = &self.sequencer;
-        let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
-        let read = match walk.enter_oldest_first(read, is_fully_covered).await? {
-            Entered::List(read) => *read,
-            Entered::Index { covered_until } => {
-                return Ok(ChildRead::Index(covered_until, unread));
+        if let Some(next) = next.as_ref().filter(|_| list.is_none()) {
+            reading.walk.follow(&child.uri, next)?;
+        }
+        // Where it was an index, what it names comes first, and those after it are likely to be indexes, too.
+        for next in reading.ahead.not_begun(&child.uri, &mut reading.walk) {
+            if !is_fully_covered(&self.sequencer, &next) {
+                let unconditional = !reading.before.contains_key(&next.uri);
+                reading.ahead.begin(next.uri, unconditional).await;
             }
+        }
+        let mut span = Span {
+            from: None,
+            until: child.until.or(before.until),
         };
-        self.fetch_lists_ahead(&child.uri, walk.upcoming(AHEAD), reached, ahead)
-            .await;
-        let (next, damaged) = (read.next_page().cloned(), read.expect_undamaged());
-        let read = if child.is_page {
-            read
-        } else {
-            self.cross_check(read, child.from).await?
-        };
-        let span = self
-            .ingest_part(read, record, child.from, child.until)
-            .await?;
-        damaged?;
-        Ok(ChildRead::List(ReachedList {
-            until: span.until,
-            next,
-        }))
+        let mut failed = None;
+        if let Some((mut read, record)) = list {
+            let is_dump = reading.capability == Capability::ChangeDump;
+            let damaged = read.expect_undamaged();
+            if !child.is_page && !is_dump {
+                read = self.cross_check(read, child.from).await?;
+            }
+            let stated = (child.from, child.until);
+            let may_prove = reading.failed.is_none();
+            let ingesting = self.ingest_part(&reading.capability, read, record, stated, may_prove);
+            (span, failed) = ingesting.await?;
+            if failed.is_none() {
+                damaged?;
+            }
+        }
+        if failed.is_none() {
+            let until = span.until;
+            let reached = ReachedList { until, next };
+            reading.reached.insert(child.uri.clone(), reached);
+        }
+        reading.add(span, failed);
+        Ok(())
     }
 
     /// Ingests what is news in a list that covers nothing by itself, but with the others of its index, or with its other pages.
-    /// `from`, `until`: the interval that is stated for it where it states none. Returns its own.
+    /// `stated`: the begin and the end that are stated for it where it states none; `may_prove`: whether nothing before it is missing.
+    /// Returns what it covers, and why it was not read completely.
     async fn ingest_part(
         &mut self,
+        capability: &Capability,
         read: SummarizedDocument,
         record: DocumentRecord,
-        from: Option<SourceTime>,
-        until: Option<SourceTime>,
-    ) -> Result<Span, EngineError> {
-        if read.summary.packages_of_changes > 0 {
-            let changed = ChangedDocument { read, record };
-            // Rare, and far down the stack.
-            return Box::pin(self.ingest_listed_packages(changed)).await;
+        (from, until): (Option<SourceTime>, Option<SourceTime>),
+        may_prove: bool,
+    ) -> Result<(Span, Option<EngineError>), EngineError> {
+        if *capability == Capability::ChangeDump || read.summary.packages_of_changes > 0 {
+            // Far down the stack.
+            let ingesting = self.ingest_change_packages(capability, read, Some(record), may_prove);
+            return Box::pin(ingesting).await;
         }
         let own = span_of(&read.summary);
         let span = Span {
@@ -315,6 +300,6 @@ impl SetState {
         let filter = self.sequencer.news_of_list(span.interval(), end);
         let end = self.end_without_proof(record);
         self.ingest_news(read, filter, end).await?;
-        Ok(span)
+        Ok((span, None))
     }
 }

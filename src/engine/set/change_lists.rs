@@ -1,4 +1,4 @@
-//! Change Lists (section 12.1): what they cover, and which of them comes next.
+//! Change Lists (section 12.1), and Change Dumps: what they cover, and which of them comes next.
 //!
 //! An open list is polled again and again. A closed one states nothing more: its index names the list that follows it, or else
 //! the Capability List does, which may name several. An open list that the Capability List names no longer is read once more,
@@ -8,7 +8,6 @@ use resourcesync::Capability;
 use resyncd_core::Span;
 use url::Url;
 
-use super::change_list_index::LinkedIndex;
 use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::{MAX_CLOSED, ReadList};
 use super::span::{end_of, span_of};
@@ -17,10 +16,10 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::Alternatives;
 
-/// What was found at the URI of a Change List, or of an index of them.
-struct ListRead {
+/// What was found at the URI of a Change List or Change Dump, or of an index of them.
+pub(super) struct ListRead {
     uri: Url,
-    span: Span,
+    pub(super) span: Span,
     /// It is a list that will state more.
     is_open: bool,
     /// It is a closed list whose successor only the Capability List names.
@@ -34,7 +33,8 @@ impl SetState {
     pub(super) async fn read_change_lists(&mut self) -> Result<Option<Span>, EngineError> {
         let mut span = self.read_former_list().await?;
         let mut closed: Vec<Url> = Vec::new();
-        while let Some(read) = self.read_offered_list(&closed).await? {
+        let list = Capability::ChangeList;
+        while let Some(read) = self.read_offered_list(&list, &closed).await? {
             span = Some(match span {
                 Some(before) => before.then(read.span),
                 None => read.span,
@@ -60,13 +60,14 @@ impl SetState {
 
     /// Reads an open list once more that the Capability List names no longer, if it names another one now.
     async fn read_former_list(&mut self) -> Result<Option<Span>, EngineError> {
-        let offered = self.offered(&Capability::ChangeList);
+        let list = Capability::ChangeList;
+        let offered = self.offered(&list);
         let former = self.record.open_list.clone();
         let Some(former) = former.filter(|uri| !offered.is_empty() && !offered.contains(uri))
         else {
             return Ok(None);
         };
-        match self.read_change_list(&former).await {
+        match self.read_change_list(&list, &former).await {
             Ok(read) => Ok(Some(read.span)),
             Err(error) if error.is_fatal() => Err(error),
             Err(error) => {
@@ -77,14 +78,18 @@ impl SetState {
         }
     }
 
-    /// Reads the list that the Capability List names. Of several the first counts that can be read and is not known to be
-    /// closed.
-    async fn read_offered_list(&mut self, closed: &[Url]) -> Result<Option<ListRead>, EngineError> {
+    /// Reads the Change List, or the Change Dump, that the Capability List names. Of several the first counts that can be read and is not
+    /// known to be closed.
+    pub(super) async fn read_offered_list(
+        &mut self,
+        capability: &Capability,
+        closed: &[Url],
+    ) -> Result<Option<ListRead>, EngineError> {
         let mut failed = Alternatives::default();
-        let mut offered = self.offered(&Capability::ChangeList);
+        let mut offered = self.offered(capability);
         offered.retain(|uri| !closed.contains(uri));
         for uri in offered {
-            match self.read_change_list(&uri).await {
+            match self.read_change_list(capability, &uri).await {
                 Ok(read) => return Ok(Some(read)),
                 Err(error) => failed.add(&uri, error)?,
             }
@@ -110,7 +115,11 @@ impl SetState {
         Ok(())
     }
 
-    async fn read_change_list(&mut self, uri: &Url) -> Result<ListRead, EngineError> {
+    async fn read_change_list(
+        &mut self,
+        capability: &Capability,
+        uri: &Url,
+    ) -> Result<ListRead, EngineError> {
         let of_index = |span: Span| ListRead {
             uri: uri.clone(),
             span,
@@ -118,29 +127,30 @@ impl SetState {
             needs_successor: false,
             is_new: true,
         };
-        if self.lists.is_index_at(uri) {
-            let paged = self
-                .lists
-                .index
-                .as_ref()
-                .and_then(|index| index.list.clone());
-            return match (self.read_index_at(uri).await?, paged) {
+        let lists = self.lists_of(capability);
+        if let Some(index) = lists.index.as_ref().filter(|index| index.uri == *uri) {
+            let paged = index.list.clone();
+            let polled = self.poll_index(capability, uri).await?;
+            return match (
+                self.read_polled_index(capability, uri, polled).await?,
+                paged,
+            ) {
                 (Ok(span), None) => Ok(of_index(span)),
                 (Ok(span), Some(list)) => {
-                    self.read_index_of(ReadList { span, ..list }, false).await
+                    let list = ReadList { span, ..list };
+                    self.read_index_of(capability, list, false).await
                 }
-                (Err(list), _) => self.read_new_list(uri, *list).await,
+                (Err(list), _) => self.read_new_list(capability, uri, *list).await,
             };
         }
-        let last = self.lists.at(uri).cloned();
+        let last = lists.at(uri).cloned();
         let changed = poll_document(&self.context, self.record.id, uri, last.is_none()).await?;
         match (changed, last) {
             (Some(changed), _) if changed.read.summary.is_index => {
-                changed.read.expect(&Capability::ChangeList)?;
-                Ok(of_index(self.read_index(uri, changed).await?))
+                Ok(of_index(self.read_index(capability, uri, changed).await?))
             }
-            (Some(changed), _) => self.read_new_list(uri, changed).await,
-            (None, Some(last)) => self.read_index_of(last, false).await,
+            (Some(changed), _) => self.read_new_list(capability, uri, changed).await,
+            (None, Some(last)) => self.read_index_of(capability, last, false).await,
             // A document that is fetched anew is never unchanged.
             (None, None) => Err(EngineError::Interrupted),
         }
@@ -159,11 +169,13 @@ impl SetState {
 
     async fn read_new_list(
         &mut self,
+        capability: &Capability,
         uri: &Url,
         changed: ChangedDocument,
     ) -> Result<ListRead, EngineError> {
-        changed.read.expect(&Capability::ChangeList)?;
-        if self.is_change_set(&changed) {
+        changed.read.expect(capability)?;
+        let is_dump = *capability == Capability::ChangeDump;
+        if !is_dump && self.is_change_set(&changed) {
             let span = Box::pin(self.read_change_sets(uri, changed)).await?;
             let list = ReadList {
                 uri: uri.clone(),
@@ -172,43 +184,53 @@ impl SetState {
                 index: None,
             };
             self.lists.remember(list.clone());
-            return self.read_index_of(list, true).await;
+            return self.read_index_of(capability, list, true).await;
         }
-        let is_closed = changed.read.summary.head.md.until.is_some();
-        let index = changed.read.index_of_closed(uri).cloned();
+        let summary = &changed.read.summary;
         let mut list = ReadList {
             uri: uri.clone(),
-            span: span_of(&changed.read.summary),
-            is_closed,
-            index,
+            span: span_of(summary),
+            is_closed: summary.head.md.until.is_some(),
+            index: changed.read.index_of_closed(uri).cloned(),
         };
         if changed.read.next_page().is_some() {
-            list.span = self.read_pages(list.clone(), changed).await?;
-            return self.read_index_of(list, true).await;
+            list.span = self.read_pages(capability, list.clone(), changed).await?;
+            return self.read_index_of(capability, list, true).await;
         }
-        match changed.read.summary.packages_of_changes {
-            0 => self.ingest_list(changed, list.span).await?,
-            _ => list.span = Box::pin(self.ingest_listed_packages(changed)).await?,
+        if is_dump || summary.packages_of_changes > 0 {
+            list.span = Box::pin(self.ingest_dump(capability, changed)).await?;
+        } else {
+            self.ingest_list(changed, list.span).await?;
         }
-        let before = self.lists.at(uri).map(|list| list.span);
-        self.report_older("older-change-list", uri, before, list.span);
-        self.lists.remember(list.clone());
-        self.read_index_of(list, true).await
+        let code = if is_dump {
+            "older-change-dump"
+        } else {
+            "older-change-list"
+        };
+        let before = self.lists_of(capability).at(uri).map(|list| list.span);
+        self.report_older(code, uri, before, list.span);
+        self.lists_of(capability).remember(list.clone());
+        self.read_index_of(capability, list, true).await
     }
 
     /// Continues from a list that was read with its index, if it is closed and has one.
     async fn read_index_of(
         &mut self,
+        capability: &Capability,
         list: ReadList,
         is_new: bool,
     ) -> Result<ListRead, EngineError> {
         let (mut span, mut has_index) = (list.span, false);
         if let Some(index) = &list.index {
-            match self.read_linked_index(index).await? {
-                LinkedIndex::Read(read) => (span, has_index) = (read, true),
-                // The Capability List may name what follows.
-                LinkedIndex::NoIndex => {}
-                LinkedIndex::Absent(error) => self.report.add_dead_index(&error),
+            match self.poll_index(capability, index).await {
+                // Of the index itself: a list that it names may be gone as well.
+                Err(error) if error.is_absence() => self.report.add_dead_index(&error),
+                polled => {
+                    let read = self.read_polled_index(capability, index, polled?).await?;
+                    // Where it is no index, the Capability List may name what follows.
+                    has_index = read.is_ok();
+                    span = read.unwrap_or(span);
+                }
             }
         }
         Ok(ListRead {

@@ -22,11 +22,11 @@ use url::Url;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::documents::fetch_document;
+use crate::engine::documents::{Child, DocumentWalk, fetch_document};
 use crate::store::SetId;
 
 /// How many documents are fetched ahead. Each may take as much disk as one document may.
-pub(super) const AHEAD: usize = 2;
+const AHEAD: usize = 2;
 
 /// The documents of one index that are fetched ahead.
 pub(super) struct FetchAhead {
@@ -58,21 +58,29 @@ impl FetchAhead {
         }
     }
 
-    /// Drops what does not come next any more.
-    pub(super) fn retain<'a>(&mut self, next: impl Iterator<Item = &'a Url> + Clone) {
+    /// What comes next in a walk and was not requested yet; what does not come next any more is dropped. `current`: the one in hand, of
+    /// which nothing new is known yet.
+    ///
+    /// To be called once that has turned out to be a list: where it is an index, what it names comes first, and those after it are likely
+    /// to be indexes, too.
+    pub(super) fn not_begun(&mut self, current: &Url, walk: &mut DocumentWalk) -> Vec<Child> {
+        let mut upcoming = walk.upcoming(AHEAD);
         self.begun
-            .retain(|early| next.clone().any(|uri| *uri == early.uri));
+            .retain(|early| upcoming.iter().any(|next| next.uri == early.uri));
+        upcoming.retain(|next| next.uri != *current && !self.has_begun(&next.uri));
+        upcoming
     }
 
     /// Whether a document is being fetched, or has been fetched.
-    pub(super) fn has_begun(&self, uri: &Url) -> bool {
+    fn has_begun(&self, uri: &Url) -> bool {
         self.begun.iter().any(|early| early.uri == *uri)
     }
 
     /// Begins to fetch a document; conditionally unless `unconditional`. Does nothing if there is no room, or if the host is slowed down: an
     /// early request that it refuses is repeated when the turn of the document comes.
     pub(super) async fn begin(&mut self, uri: Url, unconditional: bool) {
-        if self.begun.len() >= AHEAD || self.context.client.is_slowed_down(&uri) {
+        let has_room = self.begun.len() < AHEAD && !self.has_begun(&uri);
+        if !has_room || self.context.client.is_slowed_down(&uri) {
             return;
         }
         let asked_at = clock::now().wall;

@@ -7,7 +7,7 @@ use resourcesync::{Capability, DocumentSummary, Head, SourceTime};
 use resyncd_core::{PartPlan, plan_part, unchanged_proof};
 use url::Url;
 
-use super::fetch_ahead::{AHEAD, FetchAhead};
+use super::fetch_ahead::FetchAhead;
 use super::ingest::ingest_part;
 use super::polled_document::{ChangedDocument, poll_early_document};
 use super::state::SetState;
@@ -127,7 +127,7 @@ impl SetState {
                 read: list,
                 record: changed.record,
             };
-            self.fetch_parts_ahead(uri, walk.upcoming(AHEAD), &parts, &mut ahead)
+            self.fetch_parts_ahead(uri, &mut walk, &parts, &mut ahead)
                 .await?;
             let ingested = self.ingest_list_part(uri, list, None, at, &mut parts).await;
             self.note_part_failure(uri, ingested, &mut dead, &mut failures)?;
@@ -257,7 +257,7 @@ impl SetState {
                 let at = own.map_or(at, |own| own.min(at));
                 let changed = ChangedDocument { read, record };
                 let found = self.found;
-                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts, ahead)
+                self.fetch_parts_ahead(&list.uri, walk, parts, ahead)
                     .await?;
                 self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
                     .await?;
@@ -271,7 +271,7 @@ impl SetState {
                 parts.add_unchanged(&part, Some(stated));
                 parts.note_unchanged_page(list, &part);
                 follow_page_after(&part, &list.uri, walk)?;
-                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), parts, ahead)
+                self.fetch_parts_ahead(&list.uri, walk, parts, ahead)
                     .await?;
             }
             (None, None) => {}
@@ -280,21 +280,15 @@ impl SetState {
         Ok(())
     }
 
-    /// Begins to fetch the parts that come next, unless they need not be read. It is called once the one in hand has turned out to be a
-    /// list: where it is an index, what it names comes first, and those after it are likely to be indexes, too.
+    /// Begins to fetch the parts that come next, unless they need not be read.
     async fn fetch_parts_ahead(
         &self,
         current: &Url,
-        upcoming: Vec<Child>,
+        walk: &mut DocumentWalk,
         parts: &ListParts,
         ahead: &mut FetchAhead,
     ) -> Result<(), EngineError> {
-        ahead.retain(upcoming.iter().map(|next| &next.uri));
-        for next in upcoming {
-            // What is known of the part in hand is not committed yet.
-            if next.uri == *current || ahead.has_begun(&next.uri) {
-                continue;
-            }
+        for next in ahead.not_begun(current, walk) {
             let part = self.context.store.part(self.record.id, &next.uri).await?;
             let known = part.map(|part| part.known);
             let is_ruled_out = parts.leaves_out && self.rules_out(&next);

@@ -3,6 +3,7 @@
 //!
 //! The futures of the readers are large, and are allocated where they are awaited: a thread's stack has room for few of them.
 
+use resourcesync::Capability;
 use resyncd_core::{Pacing, Span};
 
 use super::state::SetState;
@@ -77,8 +78,10 @@ impl SetState {
         if is_fatal || lists.is_some_and(|lists| lists.reaches(self.sequencer.gaps())) {
             return (lists, failed.map_or(Ok(()), Err));
         }
-        match self.read_change_dumps().await {
+        let dumps = self.read_offered_list(&Capability::ChangeDump, &[]);
+        match dumps.await {
             Ok(dumps) => {
+                let dumps = dumps.map(|read| read.span);
                 let has_held = self.sequencer.held() > 0;
                 let together = Span::of_lists_and_dumps(lists, dumps, has_held);
                 (together, failed.map_or(Ok(()), Err))

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use resourcesync::{Interval, SourceTime};
+use resourcesync::{Capability, Interval, SourceTime};
 use resyncd_core::{Sequencer, Span};
 use url::Url;
 
@@ -25,7 +25,7 @@ pub(super) fn is_fully_covered(sequencer: &Sequencer, child: &Child) -> bool {
     stated.is_some_and(|interval| sequencer.is_fully_covered(interval))
 }
 
-/// The Change Lists of a set.
+/// The Change Lists of a set, or its Change Dumps.
 #[derive(Default)]
 pub(super) struct ReadLists {
     /// In the order in which they were read.
@@ -49,8 +49,10 @@ impl ReadLists {
         self.read.iter().find(|list| list.uri == *uri)
     }
 
-    pub(super) fn is_index_at(&self, uri: &Url) -> bool {
-        self.index.as_ref().is_some_and(|index| index.uri == *uri)
+    /// Forgets the index that was read last, but for up to where its lists reach.
+    pub(super) fn take_reached(&mut self) -> HashMap<Url, ReachedList> {
+        let before = self.index.take();
+        before.map(|before| before.reached).unwrap_or_default()
     }
 
     pub(super) fn remember(&mut self, list: ReadList) {
@@ -62,14 +64,13 @@ impl ReadLists {
     }
 
     /// Remembers an index, unless that would take too much memory.
-    pub(super) fn remember_index(&mut self, mut index: ReadIndex, sequencer: &Sequencer) {
-        index.drop_covered(sequencer);
+    pub(super) fn remember_index(&mut self, index: ReadIndex) {
         let fits = index.to_read.len().max(index.reached.len()) <= MAX_REMEMBERED;
         self.index = fits.then_some(index);
     }
 }
 
-/// A Change List that was read.
+/// A Change List or Change Dump that was read.
 #[derive(Clone)]
 pub(super) struct ReadList {
     pub(super) uri: Url,
@@ -79,9 +80,10 @@ pub(super) struct ReadList {
     pub(super) index: Option<Url>,
 }
 
-/// An index of Change Lists that was read, or a Change List with pages: its pages are to it what its lists are to an index.
+/// An index of Change Lists or Change Dumps that was read, or one of those with pages: its pages are to it what its lists are to an index.
 #[derive(Clone)]
 pub(super) struct ReadIndex {
+    pub(super) capability: Capability,
     pub(super) uri: Url,
     /// The list, where it is one with pages.
     pub(super) list: Option<ReadList>,
@@ -130,18 +132,6 @@ impl ReadIndex {
             !is_fully_covered
         });
     }
-}
-
-/// The Change Dump that was read last.
-#[derive(Clone)]
-pub(super) struct ReadDump {
-    pub(super) uri: Url,
-    /// What it covers, or what its index covers.
-    pub(super) span: Span,
-    /// The index that a closed dump belongs to.
-    pub(super) index: Option<Url>,
-    /// Whether it, or its index, could not be read completely since: then it is not known up to where those parts reach that were.
-    pub(super) has_failed: bool,
 }
 
 /// A Resource Dump of which entries can't be read.

@@ -13,7 +13,7 @@ use resyncd_core::{
 use url::Url;
 
 use super::package_files::PackageFiles;
-use super::remembered::{ReadDump, ReadLists, UnreadDump};
+use super::remembered::{ReadLists, UnreadDump};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::channels::Channels;
@@ -55,8 +55,8 @@ pub(crate) struct SetState {
     pub(super) processing: Processing,
     /// The Change Lists that were read.
     pub(super) lists: ReadLists,
-    /// The Change Dump that was read last.
-    pub(super) dump: Option<ReadDump>,
+    /// The Change Dumps that were read.
+    pub(super) dumps: ReadLists,
     /// The Resource Dump of which entries can't be read, and that error: a Resource List is read in its place.
     pub(super) unread_dump: Option<UnreadDump>,
     /// The Resource List, or its first page, that was ingested last.
@@ -116,7 +116,7 @@ impl SetState {
             last_delivery: 0,
             processing: Processing::Nothing,
             lists: ReadLists::default(),
-            dump: None,
+            dumps: ReadLists::default(),
             unread_dump: None,
             first_page: None,
             naming: None,
@@ -145,6 +145,14 @@ impl SetState {
     /// The documents of a capability that the Capability List names.
     pub(super) fn offered(&self, capability: &Capability) -> Vec<Url> {
         offered(&self.record.offers, capability).cloned().collect()
+    }
+
+    /// The documents of a capability that states changes, as they were read last.
+    pub(super) fn lists_of(&mut self, capability: &Capability) -> &mut ReadLists {
+        match capability {
+            Capability::ChangeDump => &mut self.dumps,
+            _ => &mut self.lists,
+        }
     }
 
     /// All changes of a document of this set, dated now.
@@ -209,7 +217,6 @@ impl SetState {
     pub(super) async fn commit_span(
         &mut self,
         span: Span,
-        origin: Origin,
         record: Option<DocumentRecord>,
     ) -> Result<(), EngineError> {
         let mut trial = self.sequencer.clone();
@@ -220,7 +227,7 @@ impl SetState {
         }
         let mut end = self.document_end(&trial, None);
         end.documents.extend(record);
-        self.end_document(origin, end).await?;
+        self.end_document(Origin::ChangeList, end).await?;
         self.sequencer = trial;
         Ok(())
     }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use reqwest::{Request, Response};
-use resourcesync::SourceTime;
+use resourcesync::{Capability, Entry, SourceTime};
 use resyncd_fetch::{Bounds, FetchError, HttpNetwork, SizeLimit};
 
 use super::*;
@@ -132,7 +132,12 @@ async fn few_documents_are_fetched_ahead_and_to_drop_them_ends_their_requests() 
     assert!(ahead.has_begun(&uri("b")) && !ahead.has_begun(&uri("c")));
     let asked = || requests.load(Ordering::SeqCst) == AHEAD;
     until("all have been requested", &asked).await;
-    ahead.retain([uri("b"), uri("c")].iter());
+    let mut walk = DocumentWalk::of(Capability::ChangeList);
+    let next = ["b", "c"].map(|name| Child::from(&Entry::new(uri(name))));
+    walk.push(next.to_vec()).unwrap();
+    let not_begun = ahead.not_begun(&uri("z"), &mut walk);
+    assert_eq!(not_begun.len(), 1);
+    assert_eq!(not_begun[0].uri, uri("c"));
     assert!(!ahead.has_begun(&uri("a")));
     // Each request uses the context, and so does what has begun them.
     let one_left = || Arc::strong_count(&source.context) == users + 2;
