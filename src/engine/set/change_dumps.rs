@@ -5,14 +5,14 @@ use resourcesync::{Algorithm, Capability, Digest, DocumentSummary, Interval, Sou
 use resyncd_core::{NewsFilter, Span, Validators};
 
 use super::entry_batches::EntrySource;
-use super::ingest::{DocumentChanges, count_needed_members, ingest_changes};
-use super::packages::{PackageEntry, manifest_copy};
+use super::ingest::{DocumentChanges, ingest_changes};
+use super::packages::PackageEntry;
 use super::polled_document::ChangedDocument;
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::documents::{Entries, SummarizedDocument, expect_undamaged};
+use crate::engine::documents::{Entries, SummarizedDocument};
 use crate::store::{DocumentRecord, Origin};
 
 impl SetState {
@@ -110,29 +110,9 @@ impl SetState {
         {
             return Ok(PackageReach::of(package));
         }
-        let manifest = Capability::ChangeDumpManifest;
-        let mut copied = None;
-        if let Some(copy) = manifest_copy(&self.context, set, package, &manifest).await? {
-            let filter = self.news_filter(package, &copy.summary);
-            let counting = count_needed_members(&self.context, set, copy.document, None, filter);
-            let (document, needed) = counting.await?;
-            if needed.are_few() {
-                let entries = EntrySource::Document(document);
-                let summary = &copy.summary;
-                let reach = self
-                    .ingest_package_changes(package, entries, summary, record, proves)
-                    .await?;
-                return expect_undamaged(&copy.summary, &package.uri).map(|()| reach);
-            }
-            copied = Some((document, copy.summary));
-        }
-        let has_copy = copied.is_some();
-        let opening = self.packages.open(set, package, &manifest, has_copy);
-        let (opened, summary, file) = opening.await?.split(copied);
-        let entries = EntrySource::Package(opened);
-        let reach = self
-            .ingest_package_changes(package, entries, &summary, record, proves)
-            .await?;
+        let (entries, summary, file) = self.open_manifest(package, None).await?;
+        let ingesting = self.ingest_package_changes(package, entries, &summary, record, proves);
+        let reach = ingesting.await?;
         self.packages.end(package, &summary, file).await?;
         Ok(reach)
     }
@@ -146,7 +126,7 @@ impl SetState {
         proves: bool,
     ) -> Result<PackageReach, EngineError> {
         let (span, closed) = spans_of(package, summary);
-        let filter = self.news_filter(package, summary);
+        let filter = self.news_of_package(package, summary);
         // A closed package proves its interval if that leaves no hole before it; else only the dump may.
         let front = self.sequencer.coverage().front();
         let mut trial = self.sequencer.clone();
@@ -175,7 +155,11 @@ impl SetState {
     }
 
     /// Which changes of a package are news.
-    fn news_filter(&self, package: &PackageEntry, summary: &DocumentSummary) -> NewsFilter {
+    pub(super) fn news_of_package(
+        &self,
+        package: &PackageEntry,
+        summary: &DocumentSummary,
+    ) -> NewsFilter {
         let (span, _) = spans_of(package, summary);
         self.sequencer
             .news_of_list(span.interval(), end_of(summary))

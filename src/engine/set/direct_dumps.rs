@@ -39,7 +39,7 @@ impl SetState {
         let entries = EntrySource::Package(opened);
         let result = ingest_listed(&self.context, &list, entries).await?;
         self.found += result.tasks;
-        self.packages.end(&package, &summary, file).await?;
+        self.packages.end(&package, &summary, Some(file)).await?;
         let names_any = summary.entries > 0;
         // It is not to be read again if the Sitemap can't be read now.
         let covered = DateTime::UNIX_EPOCH.into();

@@ -98,18 +98,20 @@ impl PackageFiles {
     }
 
     /// Removes the file of a package whose manifest was ingested. Fails if entries of the manifest are damaged, and rejects the package
-    /// from then on: it would be the same if it was fetched again.
+    /// from then on: it would be the same if it was fetched again. `file`: `None` where only the copy of the manifest was read.
     pub(super) async fn end(
         &self,
         entry: &PackageEntry,
         manifest: &DocumentSummary,
-        file: PackageFile,
+        file: Option<PackageFile>,
     ) -> Result<(), EngineError> {
-        file.remove().await;
         let undamaged = expect_undamaged(manifest, &entry.uri);
-        match &undamaged {
-            Ok(()) => self.rejected.remove(entry),
-            Err(error) => self.rejected.add(entry, error),
+        if let Some(file) = file {
+            file.remove().await;
+            match &undamaged {
+                Ok(()) => self.rejected.remove(entry),
+                Err(error) => self.rejected.add(entry, error),
+            }
         }
         undamaged
     }

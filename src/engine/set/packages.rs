@@ -1,11 +1,15 @@
 //! The packages that a dump names (sections 11 and 13), and the copies of their manifests.
 
 use resourcesync::media_type::{is_octets, may_be_package, unread_archive_suffix};
-use resourcesync::{Capability, ContentInfo, Entry, SourceTime};
-use resyncd_core::latest_source_time;
+use resourcesync::{Capability, ContentInfo, DocumentSummary, Entry, SourceTime};
+use resyncd_core::{NewsFilter, latest_source_time};
 use url::Url;
 
+use super::entry_batches::EntrySource;
+use super::ingest::count_needed_members;
+use super::package_files::PackageFile;
 use super::polled_document::poll_document;
+use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -73,8 +77,61 @@ impl PackageEntry {
     }
 }
 
+/// The entries of a package's manifest, its summary, and the file of the package; no file where only the copy of the manifest is read.
+pub(super) type OpenManifest = (EntrySource, DocumentSummary, Option<PackageFile>);
+
+impl SetState {
+    /// Opens the manifest of a package. Where few of its members are needed its copy is enough: they are fetched one by one. `at`: the
+    /// time of the Resource Dump that names it; `None`: a Change Dump does.
+    pub(super) async fn open_manifest(
+        &self,
+        package: &PackageEntry,
+        at: Option<SourceTime>,
+    ) -> Result<OpenManifest, EngineError> {
+        let (context, set) = (&self.context, self.record.id);
+        let capability = match at {
+            Some(_) => Capability::ResourceDumpManifest,
+            None => Capability::ChangeDumpManifest,
+        };
+        let mut copy = None;
+        if let Some(SummarizedDocument { document, summary }) =
+            manifest_copy(context, set, package, &capability).await?
+        {
+            let filter = match at {
+                Some(_) => NewsFilter::everything(),
+                None => self.news_of_package(package, &summary),
+            };
+            let counting = count_needed_members(context, set, document, at, filter);
+            let (document, needed) = counting.await?;
+            if needed.are_few() {
+                return Ok((EntrySource::Document(document), summary, None));
+            }
+            copy = Some((document, summary));
+        }
+        let has_copy = copy.is_some();
+        let opening = self.packages.open(set, package, &capability, has_copy);
+        match (opening.await, copy) {
+            (Ok(open), copy) => {
+                let (opened, summary, file) = open.split(copy);
+                Ok((EntrySource::Package(opened), summary, Some(file)))
+            }
+            // No other document names these resources; but each of them can be fetched by itself.
+            (Err(error), Some((document, summary)))
+                if error.is_unsupported()
+                    && at.is_some()
+                    && self.offered(&Capability::ResourceList).is_empty() =>
+            {
+                tracing::warn!(code = error.code(), source = context.name(), package = %package.uri, %error,
+                    "package unusable; fetching its resources one by one");
+                Ok((EntrySource::Document(document), summary, None))
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+}
+
 /// The copy of a package's manifest; `None` if there is none that can be used.
-pub(super) async fn manifest_copy(
+async fn manifest_copy(
     context: &SourceContext,
     set: SetId,
     package: &PackageEntry,

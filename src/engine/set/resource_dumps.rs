@@ -5,12 +5,11 @@
 //! of one package.
 
 use resourcesync::{Capability, DocumentSummary, SourceTime};
-use resyncd_core::{AbsenceFacts, AbsenceProof, NewsFilter};
+use resyncd_core::{AbsenceFacts, AbsenceProof};
 use url::Url;
 
-use super::entry_batches::EntrySource;
-use super::ingest::{count_needed_members, ingest_listed};
-use super::packages::{PackageEntry, manifest_copy};
+use super::ingest::ingest_listed;
+use super::packages::PackageEntry;
 use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::UnreadDump;
 use super::snapshot::absence_notice;
@@ -251,62 +250,13 @@ impl SetState {
         at: SourceTime,
         proof: &mut DumpProof,
     ) -> Result<bool, EngineError> {
-        let set = self.record.id;
-        let manifest = Capability::ResourceDumpManifest;
-        let mut copy = None;
-        if let Some(found) = manifest_copy(&self.context, set, package, &manifest).await? {
-            let undamaged = found.expect_undamaged();
-            let everything = NewsFilter::everything();
-            let counting =
-                count_needed_members(&self.context, set, found.document, Some(at), everything);
-            let (document, needed) = counting.await?;
-            if needed.are_few() {
-                let entries = EntrySource::Document(document);
-                let proves = self.ingest_manifest(entries, &found.summary, at, proof);
-                let proves = proves.await?;
-                return undamaged.map(|()| proves);
-            }
-            copy = Some((document, found.summary, undamaged));
-        }
-        let opening = self.packages.open(set, package, &manifest, copy.is_some());
-        match opening.await {
-            Ok(open) => {
-                let copy = copy.map(|(document, summary, _)| (document, summary));
-                let (opened, summary, file) = open.split(copy);
-                let entries = EntrySource::Package(opened);
-                let proves = self.ingest_manifest(entries, &summary, at, proof).await?;
-                self.packages.end(package, &summary, file).await?;
-                Ok(proves)
-            }
-            Err(error) => match copy {
-                // No other document names these resources; but each of them can be fetched by itself.
-                Some((document, summary, undamaged))
-                    if error.is_unsupported()
-                        && self.offered(&Capability::ResourceList).is_empty() =>
-                {
-                    tracing::warn!(code = error.code(), source = self.context.name(), package = %package.uri, %error,
-                        "package unusable; fetching its resources one by one");
-                    let entries = EntrySource::Document(document);
-                    let proves = self.ingest_manifest(entries, &summary, at, proof).await?;
-                    undamaged.map(|()| proves)
-                }
-                _ => Err(error),
-            },
-        }
-    }
-
-    async fn ingest_manifest(
-        &mut self,
-        entries: EntrySource,
-        summary: &DocumentSummary,
-        at: SourceTime,
-        proof: &mut DumpProof,
-    ) -> Result<bool, EngineError> {
+        let (entries, summary, file) = self.open_manifest(package, Some(at)).await?;
         proof.names_any |= summary.entries > 0;
         let list = self.list_progress(Origin::ResourceDump, at);
         let result = ingest_listed(&self.context, &list, entries).await?;
         self.found += result.tasks;
         self.report_contradictions(result.contradicted).await;
+        self.packages.end(package, &summary, file).await?;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
         Ok(is_stated && !summary.is_of_draft() && summary.bad_entries() == 0)
     }
