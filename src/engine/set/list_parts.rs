@@ -4,12 +4,14 @@
 //! of that part.
 
 use resourcesync::{Capability, DocumentSummary, Head, SourceTime};
-use resyncd_core::{PartPlan, plan_part, unchanged_proof};
+use resyncd_core::{AbsenceFacts, PartPlan, plan_part, unchanged_proof};
 use url::Url;
 
 use super::fetch_ahead::FetchAhead;
 use super::ingest::ingest_part;
+use super::notices::clear_unfollowed;
 use super::polled_document::{ChangedDocument, poll_early_document};
+use super::snapshot::SnapshotReading;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -19,21 +21,19 @@ use crate::store::{ListProgress, Origin, PageEnd, Part, PartEnd, PartEvidence, U
 /// How many unchanged parts are committed in one transaction.
 const UNCHANGED_A_STEP: usize = 256;
 
-/// The parts of a Resource List, ingested or skipped.
+/// The parts of a Resource List or Resource Dump, ingested or skipped.
 #[derive(Default)]
-pub(super) struct ListParts {
-    /// How many entries could not be read.
-    pub(super) bad_entries: u64,
+pub(super) struct SnapshotParts {
+    /// What it depends on whether absence proves anything, as its documents state it.
+    pub(super) absence: AbsenceFacts,
     /// How many entries were read, of parts that have changed.
     pub(super) entries: u64,
-    /// Whether a document of it is of version 0.1.
-    pub(super) is_of_draft: bool,
     /// How many entries of indexes within the index could not be read.
     bad_index_entries: u64,
     /// Whether any resource is named.
     pub(super) names_any: bool,
     /// Whether this reading leaves parts out.
-    leaves_out: bool,
+    pub(super) leaves_out: bool,
     /// Whether any part was left out: its index states that nothing in it is selected.
     pub(super) has_left_out: bool,
     /// Whether any part was read, or is known and unchanged.
@@ -84,33 +84,47 @@ impl PageTimes {
 }
 
 impl SetState {
+    /// Begins to ingest a Resource List.
+    pub(super) async fn begin_resource_list(
+        &mut self,
+        uri: &Url,
+        changed: &ChangedDocument,
+        reading: SnapshotReading,
+    ) -> Result<(), EngineError> {
+        let (set, summary) = (self.record.id, &changed.read.summary);
+        if self.record.is_implied() {
+            // Where an index names no Change Set and no dump, its parts may.
+            let is_naming = summary.head.names_documents() || !summary.is_index;
+            self.follow_sitemap(uri, &summary.head, is_naming).await?;
+            if is_naming {
+                self.naming = Some(changed.record.clone());
+            }
+        }
+        let (store, filter) = (
+            &self.context.store,
+            self.context.source.filter.fingerprint(),
+        );
+        let trusted = reading.skips_unchanged.then_some(filter);
+        store.begin_parts(set, uri, trusted).await?;
+        self.has_begun_parts = true;
+        store.begin_list(set).await?;
+        clear_unfollowed(&self.context, set);
+        Ok(())
+    }
+
     /// Ingests a list with its pages, or all lists of an index. An error of one does not keep the others from being ingested; but
-    /// a list that was not read completely proves nothing. `is_stated`: whether the list states that it is one; `leaves_out`: whether parts are
-    /// left out that the index rules out.
+    /// a list that was not read completely proves nothing.
     pub(super) async fn ingest_parts(
         &mut self,
         uri: &Url,
         changed: ChangedDocument,
         at: SourceTime,
-        is_stated: bool,
-        leaves_out: bool,
-    ) -> Result<ListParts, EngineError> {
-        let summary = &changed.read.summary;
-        let mut parts = ListParts {
-            leaves_out,
-            are_of_index: summary.is_index,
-            are_misdated: self
-                .context
-                .store
-                .has_misdated_parts(self.record.id)
-                .await?,
-            may_name: summary.is_index && !summary.head.names_documents(),
-            ..ListParts::default()
-        };
+        parts: &mut SnapshotParts,
+    ) -> Result<(), EngineError> {
+        let store = &self.context.store;
+        parts.are_misdated = store.has_misdated_parts(self.record.id).await?;
         let mut walk = DocumentWalk::of(Capability::ResourceList);
         let stated = changed.read.summary.head.md.at;
-        parts.bad_entries = changed.read.summary.bad_entries();
-        parts.is_of_draft = changed.read.summary.is_of_draft();
         if changed.read.next_page().is_some() {
             parts.pages = Some(PageTimes {
                 oldest: stated,
@@ -127,30 +141,30 @@ impl SetState {
                 read: list,
                 record: changed.record,
             };
-            self.fetch_parts_ahead(uri, &mut walk, &parts, &mut ahead)
+            self.fetch_parts_ahead(uri, &mut walk, parts, &mut ahead)
                 .await?;
-            let ingested = self.ingest_list_part(uri, list, None, at, &mut parts).await;
+            let ingested = self.ingest_list_part(uri, list, None, at, parts).await;
             self.note_part_failure(uri, ingested, &mut dead, &mut failures)?;
             named = 1;
         } else {
-            named = parts.bad_entries;
-            self.add_unnamed_parts(&mut dead, uri, parts.bad_entries);
+            named = parts.absence.bad_entries;
+            self.add_unnamed_parts(&mut dead, uri, parts.absence.bad_entries);
         }
         while let Some(list) = walk.next().await? {
             named += 1;
             let unnamed = parts.bad_index_entries;
             let ingested = self
-                .ingest_child(&list, &mut walk, &mut ahead, at, is_stated, &mut parts)
+                .ingest_child(&list, &mut walk, &mut ahead, at, parts)
                 .await;
             self.note_part_failure(&list.uri, ingested, &mut dead, &mut failures)?;
             let unnamed = parts.bad_index_entries - unnamed;
             named += unnamed;
             self.add_unnamed_parts(&mut dead, &list.uri, unnamed);
             if parts.unchanged.len() >= UNCHANGED_A_STEP {
-                self.commit_unchanged(&mut parts).await?;
+                self.commit_unchanged(parts).await?;
             }
         }
-        self.commit_unchanged(&mut parts).await?;
+        self.commit_unchanged(parts).await?;
         self.report_repeated_indexes(&walk);
         self.report.add_dead_list_parts(dead.count());
         dead.into_result(uri, named)?;
@@ -161,10 +175,10 @@ impl SetState {
         parts.may_change_unseen &= stated.is_none() || parts.pages.is_some();
         parts.are_misdated = self.note_misdated_parts().await?;
         parts.may_change_unseen |= parts.are_misdated;
-        Ok(parts)
+        Ok(())
     }
 
-    fn rules_out(&self, list: &Child) -> bool {
+    pub(super) fn rules_out(&self, list: &Child) -> bool {
         list.is_ruled_out(self.context.source.filter.selection())
     }
 
@@ -195,8 +209,7 @@ impl SetState {
         walk: &mut DocumentWalk,
         ahead: &mut FetchAhead,
         at: SourceTime,
-        is_stated: bool,
-        parts: &mut ListParts,
+        parts: &mut SnapshotParts,
     ) -> Result<(), EngineError> {
         list.expect_new()?;
         let set = self.record.id;
@@ -231,7 +244,7 @@ impl SetState {
             plan == PartPlan::Revalidate && announced.is_some() && announced == list.modified;
         let changed =
             poll_early_document(&self.context, set, &list.uri, unconditional, early).await?;
-        if let Some(changed) = changed.as_ref().filter(|_| is_stated) {
+        if let Some(changed) = changed.as_ref().filter(|_| parts.absence.is_stated) {
             changed.read.expect_something()?;
         }
         match (changed, part) {
@@ -240,7 +253,7 @@ impl SetState {
                     .summary
                     .bad_entries()
                     .max(u64::from(read.summary.may_be_cut()));
-                parts.is_of_draft |= read.summary.is_of_draft();
+                parts.absence.is_of_draft |= read.summary.is_of_draft();
                 let Some(read) = walk.enter(read)? else {
                     parts.bad_index_entries += bad_entries;
                     parts.may_change_unseen = true;
@@ -265,7 +278,7 @@ impl SetState {
                     parts.are_misdated = true;
                     self.context.store.note_misdated(set, &list.uri).await?;
                 }
-                parts.bad_entries += bad_entries;
+                parts.absence.bad_entries += bad_entries;
             }
             (None, Some(part)) => {
                 parts.add_unchanged(&part, Some(stated));
@@ -285,7 +298,7 @@ impl SetState {
         &self,
         current: &Url,
         walk: &mut DocumentWalk,
-        parts: &ListParts,
+        parts: &SnapshotParts,
         ahead: &mut FetchAhead,
     ) -> Result<(), EngineError> {
         for next in ahead.not_begun(current, walk) {
@@ -310,7 +323,7 @@ impl SetState {
         changed: ChangedDocument,
         stated: Option<PartEvidence>,
         at: SourceTime,
-        parts: &mut ListParts,
+        parts: &mut SnapshotParts,
     ) -> Result<(), EngineError> {
         let bad_entries = changed.read.summary.bad_entries();
         let damaged = changed.read.expect_undamaged();
@@ -375,7 +388,7 @@ impl SetState {
         Ok(store.unchanged_parts_name_resources(self.record.id).await?)
     }
 
-    async fn commit_unchanged(&self, parts: &mut ListParts) -> Result<(), EngineError> {
+    async fn commit_unchanged(&self, parts: &mut SnapshotParts) -> Result<(), EngineError> {
         let unchanged = std::mem::take(&mut parts.unchanged);
         if !unchanged.is_empty() {
             self.context.store.mark_parts_unchanged(unchanged).await?;
@@ -392,7 +405,28 @@ fn follow_page_after(part: &Part, uri: &Url, walk: &mut DocumentWalk) -> Result<
     }
 }
 
-impl ListParts {
+impl SnapshotParts {
+    /// `leaves_out`: whether parts are left out that their index rules out.
+    pub(super) fn of(capability: &Capability, summary: &DocumentSummary, leaves_out: bool) -> Self {
+        let mut parts = Self {
+            leaves_out,
+            are_of_index: summary.is_index,
+            may_name: summary.is_index && !summary.head.names_documents(),
+            ..Self::default()
+        };
+        parts.absence.is_stated = true;
+        parts.add(capability, summary);
+        parts
+    }
+
+    /// Adds what a document of it states of itself.
+    pub(super) fn add(&mut self, capability: &Capability, summary: &DocumentSummary) {
+        let facts = &mut self.absence;
+        facts.is_stated &= summary.head.md.capability.as_ref() == Some(capability);
+        facts.is_of_draft |= summary.is_of_draft();
+        facts.bad_entries += summary.bad_entries();
+    }
+
     /// The time that the index states for a part, if it is believed.
     fn believed(&self, modified: Option<SourceTime>) -> Option<SourceTime> {
         modified.filter(|_| !self.are_misdated)
@@ -400,7 +434,7 @@ impl ListParts {
 
     fn add_unchanged(&mut self, part: &Part, asked: Option<PartEvidence>) {
         self.has_read = true;
-        self.bad_entries += part.bad_entries;
+        self.absence.bad_entries += part.bad_entries;
         self.unchanged.push(UnchangedPart {
             id: part.id,
             evidence: asked,

@@ -75,7 +75,6 @@ mod polling;
 mod rejected_packages;
 mod remembered;
 mod resource_dumps;
-mod resource_lists;
 mod snapshot;
 mod span;
 mod state;

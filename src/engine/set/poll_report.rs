@@ -74,9 +74,10 @@ impl SetState {
         }
     }
 
-    /// Shows why absence from the Resource List proves nothing. Of a plain sitemap nothing else can be expected.
-    pub(super) fn note_proof(&self, proof: AbsenceProof) {
-        let why = absence_notice(proof, "Resource List");
+    /// Shows why absence from a `document`, a Resource List or a Resource Dump, proves nothing. Of a plain sitemap nothing else can be
+    /// expected.
+    pub(super) fn note_proof(&self, proof: AbsenceProof, document: &str) {
+        let why = absence_notice(proof, document);
         let is_usual = proof.is_usual_of_sitemap() && self.record.is_implied();
         self.set_notice(why.clone().filter(|_| !is_usual));
         let usual = why.filter(|_| is_usual);

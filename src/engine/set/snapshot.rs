@@ -1,12 +1,17 @@
-//! What a Resource List or a Resource Dump proves that was read completely: everything before its time is known, and what it does
-//! not name does not exist.
+//! Resource Lists and Resource Dumps with their indexes (sections 10 and 11): the baseline, and the proof where Change Lists fail.
+//!
+//! One that was read completely proves that everything before its time is known, and that what it does not name does not exist.
 
-use resourcesync::SourceTime;
-use resyncd_core::{AbsenceProof, ResourceUri};
+use resourcesync::{Capability, SourceTime};
+use resyncd_core::{AbsenceFacts, AbsenceProof, ResourceUri, trusted_check_times};
+use url::Url;
 
+use super::list_parts::SnapshotParts;
+use super::polled_document::{ChangedDocument, poll_document};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::documents::Alternatives;
 use crate::status::StatusError;
 use crate::store::{BaselineState, ChangeBatch, DocumentRecord, Origin};
 
@@ -51,7 +56,191 @@ pub(super) fn absence_notice(proof: AbsenceProof, document: &str) -> Option<Stat
     Some(StatusError::new(code, message, clock::now().wall))
 }
 
+/// One reading of a Resource List or Resource Dump, of perhaps several.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SnapshotReading {
+    /// Whether the reading before this one was whole, too: what neither of them names is absent.
+    is_second: bool,
+    /// Whether unchanged parts are not read again.
+    pub(super) skips_unchanged: bool,
+    /// Whether parts are not read that the index rules out.
+    leaves_out: bool,
+}
+
 impl SetState {
+    /// Reads the Resource List or the Resource Dump, unless it is the one that was read last. `unconditional`: in any case.
+    pub(super) async fn read_offered_snapshot(
+        &mut self,
+        capability: &Capability,
+        unconditional: bool,
+    ) -> Result<(), EngineError> {
+        let mut failed = Alternatives::default();
+        for uri in self.offered(capability) {
+            let reading = self.read_snapshot_at(capability, &uri, unconditional);
+            match reading.await {
+                Ok(()) => return Ok(()),
+                Err(error) => failed.add(&uri, error)?,
+            }
+        }
+        failed.into_result()
+    }
+
+    async fn read_snapshot_at(
+        &mut self,
+        capability: &Capability,
+        uri: &Url,
+        unconditional: bool,
+    ) -> Result<(), EngineError> {
+        let (set, is_dump) = (self.record.id, *capability == Capability::ResourceDump);
+        let mut reads_anew = unconditional;
+        if self.record.is_implied() {
+            if is_dump && !unconditional {
+                // After the baseline the Sitemap states what has changed.
+                return Ok(());
+            }
+            if is_dump {
+                return Box::pin(self.read_direct_dump(uri)).await;
+            }
+            self.context.client.read_robots(uri).await;
+        }
+        if !is_dump {
+            let filter = self.context.source.filter.fingerprint();
+            let asked = trusted_check_times(clock::now().wall);
+            let store = &self.context.store;
+            reads_anew |= store.has_unproven_parts(set, filter, asked).await?;
+        }
+        let mut changed = poll_document(&self.context, set, uri, reads_anew).await?;
+        // Parts that were read since the start of this process are not read again while others keep the list from being complete.
+        let mut reading = SnapshotReading {
+            is_second: false,
+            leaves_out: true,
+            skips_unchanged: !unconditional || self.has_begun_parts,
+        };
+        while let Some(document) = changed {
+            let ingesting = self.ingest_snapshot(capability, uri, document, reading);
+            match ingesting.await? {
+                Some(next) => reading = next,
+                None => break,
+            }
+            changed = poll_document(&self.context, set, uri, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Ingests a Resource List or Resource Dump, and commits what it proves. Returns the reading that must follow: without that it proves
+    /// nothing.
+    async fn ingest_snapshot(
+        &mut self,
+        capability: &Capability,
+        uri: &Url,
+        changed: ChangedDocument,
+        reading: SnapshotReading,
+    ) -> Result<Option<SnapshotReading>, EngineError> {
+        let (set, is_dump) = (self.record.id, *capability == Capability::ResourceDump);
+        let (name, origin) = if is_dump {
+            ("Resource Dump", Origin::ResourceDump)
+        } else {
+            ("Resource List", Origin::ResourceList)
+        };
+        let ChangedDocument { read, record } = &changed;
+        read.expect(capability)?;
+        if !self.record.is_implied() {
+            read.expect_something()?;
+        }
+        let stated = read.stated_time(None);
+        // The time of a list that states none is that of its newest entry: the list may be of any later time, and its time may seem to go
+        // back when its newest resource is deleted. That of a dump is the oldest one of its entries.
+        let first_at = stated.unwrap_or_else(|| {
+            let summary = &read.summary;
+            read.guessed_time(if is_dump {
+                summary.oldest_content
+            } else {
+                summary.newest
+            })
+        });
+        let known = self.record.list_at;
+        let is_older = |at| known.is_some_and(|known| at < known);
+        let older_list = || Err(EngineError::OlderResourceList(uri.to_string()));
+        if is_older(first_at) && (is_dump || stated.is_some()) {
+            return older_list();
+        }
+        let (found_before, record) = (self.found, record.clone());
+        let mut parts = SnapshotParts::of(capability, &read.summary, reading.leaves_out);
+        if is_dump {
+            self.ingest_resource_dump(uri, changed, first_at, &mut parts)
+                .await?;
+        } else {
+            self.begin_resource_list(uri, &changed, reading).await?;
+            // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
+            let is_only_document = self.record.has_only_list() && stated.is_none();
+            let at = if is_only_document {
+                SourceTime::MAX
+            } else {
+                first_at
+            };
+            self.ingest_parts(uri, changed, at, &mut parts).await?;
+        }
+        let pages = parts.pages;
+        let at = pages.map_or(first_at, |pages| pages.of_list(first_at, stated.is_some()));
+        if is_older(at) && stated.is_some() {
+            return older_list();
+        }
+        // A part of an index may be the one that names the Change Set.
+        let is_of_draft_set = self.record.is_implied() && self.record.names_document();
+        let proof = AbsenceProof::of(AbsenceFacts {
+            is_of_draft: parts.absence.is_of_draft || is_of_draft_set,
+            is_older: is_older(at),
+            is_untimed: is_dump && stated.is_none(),
+            ..parts.absence
+        });
+        let store = &self.context.store;
+        let is_proof = proof.is_complete();
+        // What seems absent may be named by a part that was left out. Where there are no others, nothing would show that the selection has
+        // changed.
+        if parts.has_left_out
+            && (!parts.has_read || (is_proof && store.has_absent_resources(set).await?))
+        {
+            return Ok(Some(SnapshotReading {
+                is_second: false,
+                leaves_out: false,
+                // Those that were read now are complete.
+                skips_unchanged: true,
+            }));
+        }
+        if is_proof {
+            if !is_dump && store.has_uncertain_resources(set).await? {
+                return Ok(Some(SnapshotReading {
+                    is_second: false,
+                    skips_unchanged: false,
+                    ..reading
+                }));
+            }
+            let may_have_moved = pages.is_some_and(|pages| !pages.are_one);
+            let is_confirmed = !may_have_moved || reading.is_second;
+            if !is_confirmed && store.has_absent_resources(set).await? {
+                // What a skipped page names was named at another time: two whole readings decide.
+                return Ok(Some(SnapshotReading {
+                    is_second: !reading.skips_unchanged,
+                    skips_unchanged: false,
+                    ..reading
+                }));
+            }
+            let readings = if may_have_moved { 2 } else { 1 };
+            self.delete_absent(origin, at, readings).await?;
+        }
+        self.note_proof(proof, name);
+        if !is_dump {
+            self.context.store.delete_unnamed_parts(set).await?;
+        }
+        let record = (!parts.may_change_unseen).then_some(record);
+        self.commit_snapshot(origin, at, record, parts.names_any)
+            .await?;
+        let news = self.found - found_before;
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, entries = parts.entries, news,
+            "{name} read");
+        Ok(None)
+    }
+
     /// Commits what a snapshot proves that was read to its end. Deletions that one without any entry causes are held back: the
     /// Source may have failed to make it.
     pub(super) async fn commit_snapshot(

@@ -10,6 +10,7 @@ use resourcesync::{Capability, Entry, SourceTime};
 use resyncd_fetch::{Bounds, FetchError, HttpNetwork, SizeLimit};
 
 use super::*;
+use crate::engine::set::list_parts::SnapshotParts;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::polled_document::poll_document;
 use crate::engine::set::state::SetState;
@@ -215,10 +216,10 @@ async fn each_list_is_requested_once_and_proves_nothing_of_the_time_after_that()
     store.begin_parts(set, &uri("index"), None).await.unwrap();
     store.begin_list(set).await.unwrap();
     let at: SourceTime = AT.parse().unwrap();
-    let ingested = state
-        .ingest_parts(&uri("index"), list, at, true, true)
-        .await;
-    assert_eq!(ingested.unwrap().entries, 3);
+    let mut parts = SnapshotParts::of(&Capability::ResourceList, &list.read.summary, true);
+    let ingesting = state.ingest_parts(&uri("index"), list, at, &mut parts);
+    ingesting.await.unwrap();
+    assert_eq!(parts.entries, 3);
     for name in ["1", "2", "3"] {
         let requested = index.requested(name);
         assert_eq!(requested.len(), 1, "{name}: {requested:?}");
