@@ -15,7 +15,7 @@ use resyncd_core::Span;
 use url::Url;
 
 use super::changes::{change_of, note_change};
-use super::polled_document::{ChangedDocument, poll_document};
+use super::polled_document::{ChangedDocument, read_document};
 use super::span::end_of;
 use super::state::SetState;
 use crate::clock;
@@ -146,7 +146,9 @@ impl SetState {
             } else if chain.sets.len() >= MAX_SETS || bytes >= self.context.limits.document {
                 chain.cut = Some(format!("there are too many; {before} is not read"));
             } else {
-                match self.change_set_at(&before).await {
+                let fetched = read_document(&self.context, self.record.id, &before).await;
+                match fetched.and_then(|set| set.read.expect(&Capability::ChangeList).map(|()| set))
+                {
                     Ok(read) => next = Some(read),
                     Err(error) if error.is_fatal() => return Err(error),
                     Err(error) if error.is_transient() => chain.failed = Some(error),
@@ -155,14 +157,6 @@ impl SetState {
             }
         }
         Ok(chain)
-    }
-
-    async fn change_set_at(&self, uri: &Url) -> Result<ChangedDocument, EngineError> {
-        let changed = poll_document(&self.context, self.record.id, uri, true).await?;
-        // A document that is fetched anew is never unchanged.
-        let changed = changed.ok_or(EngineError::Interrupted)?;
-        changed.read.expect(&Capability::ChangeList)?;
-        Ok(changed)
     }
 
     /// Compares the changes of a set with what is known.

@@ -28,8 +28,17 @@ pub(super) struct SnapshotParts {
     pub(super) absence: AbsenceFacts,
     /// How many entries were read, of parts that have changed.
     pub(super) entries: u64,
-    /// How many entries of indexes within the index could not be read.
+    /// How many entries of the index that was entered last can't be read.
     bad_index_entries: u64,
+    pub(super) is_dump: bool,
+    /// Whether an error ends the reading: a Resource List is read in place of the dump.
+    pub(super) ends_early: bool,
+    /// The error of a package that ends the reading.
+    pub(super) ended_by: Option<EngineError>,
+    /// How many parts are named so far.
+    named: u64,
+    dead: DeadParts,
+    pub(super) failures: PartFailures,
     /// Whether any resource is named.
     pub(super) names_any: bool,
     /// Whether this reading leaves parts out.
@@ -112,8 +121,8 @@ impl SetState {
         Ok(())
     }
 
-    /// Ingests a list with its pages, or all lists of an index. An error of one does not keep the others from being ingested; but
-    /// a list that was not read completely proves nothing.
+    /// Ingests a list or dump with its pages, or all those of an index. An error of one does not keep the others from being ingested; but
+    /// what was not read completely proves nothing.
     pub(super) async fn ingest_parts(
         &mut self,
         uri: &Url,
@@ -121,60 +130,67 @@ impl SetState {
         at: SourceTime,
         parts: &mut SnapshotParts,
     ) -> Result<(), EngineError> {
-        let store = &self.context.store;
-        parts.are_misdated = store.has_misdated_parts(self.record.id).await?;
-        let mut walk = DocumentWalk::of(Capability::ResourceList);
-        let stated = changed.read.summary.head.md.at;
-        if changed.read.next_page().is_some() {
-            parts.pages = Some(PageTimes {
+        let (ChangedDocument { read, record }, is_dump) = (changed, parts.is_dump);
+        let (stated, unread) = (read.summary.head.md.at, read.expect_all());
+        let has_pages = read.next_page().is_some();
+        let mut walk = DocumentWalk::of(if is_dump {
+            Capability::ResourceDump
+        } else {
+            Capability::ResourceList
+        });
+        if !is_dump {
+            let store = &self.context.store;
+            parts.are_misdated = store.has_misdated_parts(self.record.id).await?;
+            parts.pages = has_pages.then(|| PageTimes {
                 oldest: stated,
                 are_one: stated.is_some(),
                 ..PageTimes::default()
             });
         }
-        let (mut failures, mut dead) = (PartFailures::default(), DeadParts::default());
         let mut ahead = FetchAhead::of(&self.context, self.record.id);
-        // Those that it names, and itself if it is a list.
-        let mut named;
-        if let Some(list) = walk.enter(changed.read)? {
-            let list = ChangedDocument {
-                read: list,
-                record: changed.record,
+        let ingested = match walk.enter(read)? {
+            Some(dump) if is_dump => self.ingest_packages(dump, at, parts).await,
+            Some(read) => {
+                parts.named = 1;
+                self.fetch_parts_ahead(uri, &mut walk, parts, &mut ahead)
+                    .await?;
+                let list = ChangedDocument { read, record };
+                self.ingest_list_part(uri, list, None, at, parts).await
+            }
+            None if is_dump => unread,
+            None => {
+                parts.bad_index_entries = parts.absence.bad_entries;
+                Ok(())
+            }
+        };
+        self.note_part(uri, ingested, parts)?;
+        while let Some(part) = walk.next().await? {
+            parts.named += 1;
+            let ingested = if is_dump {
+                self.ingest_dump_part(&part, &mut walk, at, parts).await
+            } else {
+                self.ingest_child(&part, &mut walk, &mut ahead, at, parts)
+                    .await
             };
-            self.fetch_parts_ahead(uri, &mut walk, parts, &mut ahead)
-                .await?;
-            let ingested = self.ingest_list_part(uri, list, None, at, parts).await;
-            self.note_part_failure(uri, ingested, &mut dead, &mut failures)?;
-            named = 1;
-        } else {
-            named = parts.absence.bad_entries;
-            self.add_unnamed_parts(&mut dead, uri, parts.absence.bad_entries);
-        }
-        while let Some(list) = walk.next().await? {
-            named += 1;
-            let unnamed = parts.bad_index_entries;
-            let ingested = self
-                .ingest_child(&list, &mut walk, &mut ahead, at, parts)
-                .await;
-            self.note_part_failure(&list.uri, ingested, &mut dead, &mut failures)?;
-            let unnamed = parts.bad_index_entries - unnamed;
-            named += unnamed;
-            self.add_unnamed_parts(&mut dead, &list.uri, unnamed);
+            self.note_part(&part.uri, ingested, parts)?;
             if parts.unchanged.len() >= UNCHANGED_A_STEP {
                 self.commit_unchanged(parts).await?;
             }
         }
         self.commit_unchanged(parts).await?;
         self.report_repeated_indexes(&walk);
+        let (dead, failures) = (&mut parts.dead, &mut parts.failures);
         self.report.add_dead_list_parts(dead.count());
-        dead.into_result(uri, named)?;
-        failures.into_result()?;
-        parts.names_any =
-            parts.names_any || parts.has_left_out || self.unchanged_parts_name_any().await?;
-        // The time of an index is that of all its lists, that of a page only its own.
+        std::mem::take(dead).into_result(uri, parts.named)?;
+        std::mem::take(failures).into_result()?;
+        parts.names_any |= parts.has_left_out;
+        // The time of an index is that of all its parts, that of a page only its own.
         parts.may_change_unseen &= stated.is_none() || parts.pages.is_some();
-        parts.are_misdated = self.note_misdated_parts().await?;
-        parts.may_change_unseen |= parts.are_misdated;
+        if !is_dump {
+            parts.names_any = parts.names_any || self.unchanged_parts_name_any().await?;
+            parts.are_misdated = self.note_misdated_parts().await?;
+            parts.may_change_unseen |= parts.are_misdated;
+        }
         Ok(())
     }
 
@@ -182,23 +198,34 @@ impl SetState {
         list.is_ruled_out(self.context.source.filter.selection())
     }
 
-    /// Counts a list that could not be read, or not completely. Only errors that end the whole poll are returned.
-    fn note_part_failure(
+    /// Counts a part that could not be read, or not completely, and the parts whose entries in an index can't be read: what they name is
+    /// unknown. Only errors that end the reading are returned.
+    fn note_part(
         &mut self,
-        list: &Url,
+        part: &Url,
         ingested: Result<(), EngineError>,
-        dead: &mut DeadParts,
-        failures: &mut PartFailures,
+        parts: &mut SnapshotParts,
     ) -> Result<(), EngineError> {
+        let count = std::mem::take(&mut parts.bad_index_entries);
+        if count > 0 {
+            let document = part.to_string();
+            let error = EngineError::UnreadEntries { document, count };
+            parts.named += count;
+            self.report.add_dead(&error, count);
+            parts.dead.add(error, count);
+        }
+        if let Some(error) = parts.ended_by.take() {
+            return Err(error);
+        }
         let Err(error) = ingested else {
             return Ok(());
         };
-        self.report_failed_part(list, &error);
-        if error.is_unusable() {
-            dead.add(error, 1);
+        self.report_failed_part(part, &error);
+        if error.is_unusable() && !parts.is_dump {
+            parts.dead.add(error, 1);
             Ok(())
         } else {
-            failures.add(error)
+            parts.fail(error)
         }
     }
 
@@ -255,7 +282,7 @@ impl SetState {
                     .max(u64::from(read.summary.may_be_cut()));
                 parts.absence.is_of_draft |= read.summary.is_of_draft();
                 let Some(read) = walk.enter(read)? else {
-                    parts.bad_index_entries += bad_entries;
+                    parts.bad_index_entries = bad_entries;
                     parts.may_change_unseen = true;
                     return Ok(());
                 };
@@ -361,18 +388,6 @@ impl SetState {
         damaged
     }
 
-    /// Counts the parts whose entries in an index can't be read: what they name is unknown.
-    fn add_unnamed_parts(&mut self, dead: &mut DeadParts, index: &Url, count: u64) {
-        if count > 0 {
-            let error = EngineError::UnreadEntries {
-                document: index.to_string(),
-                count,
-            };
-            self.report.add_dead(&error, count);
-            dead.add(error, count);
-        }
-    }
-
     /// Shows whether the times are not believed that the index states for its parts, and returns it.
     async fn note_misdated_parts(&self) -> Result<bool, EngineError> {
         let store = &self.context.store;
@@ -410,13 +425,23 @@ impl SnapshotParts {
     pub(super) fn of(capability: &Capability, summary: &DocumentSummary, leaves_out: bool) -> Self {
         let mut parts = Self {
             leaves_out,
+            is_dump: *capability == Capability::ResourceDump,
             are_of_index: summary.is_index,
             may_name: summary.is_index && !summary.head.names_documents(),
+            may_change_unseen: summary.is_index && *capability == Capability::ResourceDump,
             ..Self::default()
         };
         parts.absence.is_stated = true;
         parts.add(capability, summary);
         parts
+    }
+
+    /// Adds an error; returns one that ends the reading.
+    pub(super) fn fail(&mut self, error: EngineError) -> Result<(), EngineError> {
+        if self.ends_early {
+            return Err(error);
+        }
+        self.failures.add(error)
     }
 
     /// Adds what a document of it states of itself.

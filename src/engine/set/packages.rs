@@ -8,7 +8,7 @@ use url::Url;
 use super::entry_batches::EntrySource;
 use super::ingest::count_needed_members;
 use super::package_files::PackageFile;
-use super::polled_document::poll_document;
+use super::polled_document::read_document;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -140,18 +140,15 @@ async fn manifest_copy(
     let Some(uri) = &package.contents else {
         return Ok(None);
     };
-    let polled = poll_document(context, set, uri, true).await;
-    match polled.and_then(|copy| match copy {
-        Some(copy) => copy.read.expect(capability).map(|()| Some(copy.read)),
-        None => Ok(None),
-    }) {
+    let copy = read_document(context, set, uri).await;
+    match copy.and_then(|copy| copy.read.expect(capability).map(|()| copy.read)) {
+        Ok(copy) => Ok(Some(copy)),
         Err(error) if error.is_fatal() => Err(error),
         Err(error) => {
             tracing::info!(code = error.code(), source = context.name(), package = %package.uri, %error,
                 "copy of a manifest unusable");
             Ok(None)
         }
-        polled => polled,
     }
 }
 

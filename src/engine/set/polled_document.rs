@@ -26,7 +26,18 @@ pub(super) async fn poll_document(
     poll_early_document(context, set, uri, unconditional, None).await
 }
 
-/// The same, of a document that may have been requested before its turn.
+/// Fetches and reads a document in any case.
+pub(super) async fn read_document(
+    context: &SourceContext,
+    set: SetId,
+    uri: &Url,
+) -> Result<ChangedDocument, EngineError> {
+    let changed = poll_document(context, set, uri, true).await?;
+    // A document that is fetched anew is never unchanged.
+    changed.ok_or(EngineError::Interrupted)
+}
+
+/// The same as [`poll_document`], of a document that may have been requested before its turn.
 pub(super) async fn poll_early_document(
     context: &SourceContext,
     set: SetId,
