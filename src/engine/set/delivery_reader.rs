@@ -134,7 +134,7 @@ impl DeliveryReader {
                 &entries,
             )?)
         };
-        let news = News::of(&self.context, set, entries, filter, untrusted.as_ref())?;
+        let news = News::of(&self.context, set, entries, filter, untrusted)?;
         Ok(ReadNotification {
             outcome: news.outcome(covered, is_dated),
             changes: news.changes,

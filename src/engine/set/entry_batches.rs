@@ -13,7 +13,8 @@ use url::Url;
 
 use super::changes::{ListedChange, change_of, listed_change, only_version};
 use super::late_news::{LateNews, check_remembered};
-use super::moments::Moments;
+use super::moments::{Moments, NextEntry};
+use super::notification::Sender;
 use super::package_files::OpenedPackage;
 use crate::clock;
 use crate::engine::EngineError;
@@ -39,6 +40,12 @@ pub(super) struct EntryBatch {
     pub(super) changes: Vec<ListedChange>,
     /// Whether the document ends with them.
     pub(super) is_last: bool,
+}
+
+impl EntryBatch {
+    fn of(changes: Vec<ListedChange>, is_last: bool) -> Self {
+        Self { changes, is_last }
+    }
 }
 
 /// The entries of a document, a batch at a time.
@@ -77,26 +84,7 @@ impl EntryBatches {
         filter: NewsFilter,
         newest_first: bool,
     ) -> Self {
-        let late_news = LateNews::of(set, newest_first);
-        let now = clock::now().wall;
-        let news = NewsSelection {
-            moments: Moments::of(now, newest_first),
-            late_news: if filter.is_of_change_set() {
-                late_news.of_change_set()
-            } else {
-                late_news
-            },
-            filter,
-            newest_first,
-            now,
-            moment: None,
-            seen: HashSet::new(),
-            overtaken: BTreeMap::new(),
-            rest: None,
-            before: None,
-            last: None,
-            next: None,
-        };
+        let news = NewsSelection::of(set, filter, newest_first, None);
         Self::of(context, entries, EntrySelection::News(Box::new(news)))
     }
 
@@ -139,7 +127,7 @@ impl EntriesLeft {
         };
         let batch = match &mut selection {
             EntrySelection::Listed => read_listed(context, &mut reader)?,
-            EntrySelection::News(news) => news.read(context, &mut reader)?,
+            EntrySelection::News(news) => news.read(context, &mut || reader.next_entry())?,
         };
         let rest = (!batch.is_last).then(|| Self::Open(reader, selection));
         Ok((rest, batch))
@@ -168,21 +156,19 @@ fn read_listed(
     let mut changes = Vec::with_capacity(BATCH);
     while changes.len() < BATCH {
         let Some(entry) = reader.next_entry()? else {
-            return Ok(EntryBatch {
-                changes,
-                is_last: true,
-            });
+            return Ok(EntryBatch::of(changes, true));
         };
         changes.extend(listed_change(&context.source, entry));
     }
-    Ok(EntryBatch {
-        changes,
-        is_last: false,
-    })
+    Ok(EntryBatch::of(changes, false))
 }
 
-/// Selects the changes that are news, and retains what that depends on between two batches.
-struct NewsSelection {
+/// Selects the changes of a document that are news, and retains what that depends on between two batches.
+pub(super) struct NewsSelection {
+    /// Of a notification.
+    pub(super) sender: Option<Sender>,
+    /// Whether any of them appeared late: in an interval that was covered before.
+    pub(super) has_late: bool,
     moments: Moments,
     filter: NewsFilter,
     newest_first: bool,
@@ -207,21 +193,55 @@ struct NewsSelection {
 }
 
 impl NewsSelection {
-    fn read(
+    /// Of a document of this set. `newest_first`: whether its newest entry comes first.
+    pub(super) fn of(
+        set: SetId,
+        filter: NewsFilter,
+        newest_first: bool,
+        sender: Option<Sender>,
+    ) -> Self {
+        let now = clock::now().wall;
+        Self {
+            sender,
+            has_late: false,
+            moments: Moments::of(now, newest_first),
+            late_news: LateNews::of(set, newest_first, filter.is_of_change_set()),
+            filter,
+            newest_first,
+            now,
+            moment: None,
+            seen: HashSet::new(),
+            overtaken: BTreeMap::new(),
+            rest: None,
+            before: None,
+            last: None,
+            next: None,
+        }
+    }
+
+    /// The next changes: in the order of the document, and then those that appeared late or are overtaken. For a blocking thread.
+    pub(super) fn read(
         &mut self,
         context: &SourceContext,
-        reader: &mut OwnedReader,
+        next: &mut NextEntry<'_>,
     ) -> Result<EntryBatch, EngineError> {
         let mut changes: Vec<ListedChange> = self.next.take().into_iter().collect();
         if let Some(rest) = self.rest.take() {
             return Ok(self.end(changes, rest));
         }
         let selection = context.source.filter.selection();
-        while let Some(mut entry) = self.moments.next(selection, reader)? {
+        while let Some(mut entry) = self.moments.next(selection, next)? {
             let changed_at = self.time_of(&entry);
             let path = entry.md.path.take();
-            if !self.filter.includes(entry.md.change, changed_at) {
-                let change = change_of(&context.source, entry, changed_at);
+            let is_included = self.filter.includes(entry.md.change, changed_at);
+            if is_included && self.is_replaced(&entry.loc, changed_at) {
+                continue;
+            }
+            let mut change = change_of(&context.source, entry, changed_at);
+            if let Some(sender) = &mut self.sender {
+                change.take_if(|change| !sender.may_state(context, change));
+            }
+            if !is_included {
                 if let Some(change) = change {
                     changes.extend(only_version(&change).map(|version| (version, None)));
                     self.late_news.add(context, (change, path))?;
@@ -231,28 +251,23 @@ impl NewsSelection {
                     .iter()
                     .all(|(change, _)| change.version == VersionRule::OnlyStored);
                 if changes.len() >= MAX_BATCH || changes.len() >= BATCH && is_apart {
-                    return Ok(EntryBatch {
-                        changes,
-                        is_last: false,
-                    });
+                    return Ok(EntryBatch::of(changes, false));
                 }
                 continue;
             }
-            if self.is_replaced(&entry.loc, changed_at) {
-                continue;
+            if let Some(deletion) = change.as_ref().filter(|it| it.kind == ChangeKind::Deleted) {
+                self.late_news.supersede(deletion);
             }
-            // What has no time is not, other than in a notification: a list that is open has no end, and it may be the newest change of it.
-            if self.filter.is_overtaken(changed_at) {
-                let change = change_of(&context.source, entry, changed_at);
-                let overtaken = |change| Change {
-                    overtaken: true,
-                    ..change
-                };
+            if self.is_overtaken(changed_at) {
                 if let Some(change) = change {
                     changes.extend(only_version(&change).map(|version| (version, None)));
                     check_remembered(self.overtaken.len())?;
-                    self.overtaken
-                        .insert(change.uri.clone(), (overtaken(change), path));
+                    let overtaken = Change {
+                        overtaken: true,
+                        ..change
+                    };
+                    let uri = overtaken.uri.clone();
+                    self.overtaken.insert(uri, (overtaken, path));
                 }
                 continue;
             }
@@ -261,21 +276,15 @@ impl NewsSelection {
             let has_same_time = changed_at.is_some() && changed_at == self.last;
             self.last = changed_at;
             let is_full = changes.len() >= BATCH && (!has_same_time || changes.len() >= MAX_BATCH);
-            let change = change_of(&context.source, entry, changed_at);
-            if let Some(deletion) = change.as_ref().filter(|it| it.kind == ChangeKind::Deleted) {
-                self.late_news.supersede(deletion);
-            }
             let change = change.map(|change| (change, path));
             if is_full {
                 self.next = change;
-                return Ok(EntryBatch {
-                    changes,
-                    is_last: false,
-                });
+                return Ok(EntryBatch::of(changes, false));
             }
             changes.extend(change);
         }
         let mut rest = self.late_news.finish(context)?;
+        self.has_late = !rest.is_empty();
         rest.extend(std::mem::take(&mut self.overtaken).into_values());
         Ok(self.end(changes, rest))
     }
@@ -285,10 +294,7 @@ impl NewsSelection {
         let left = rest.split_off(rest.len().min(BATCH));
         changes.extend(rest);
         self.rest = (!left.is_empty()).then_some(left);
-        EntryBatch {
-            changes,
-            is_last: self.rest.is_none(),
-        }
+        EntryBatch::of(changes, self.rest.is_none())
     }
 
     /// The time of an entry's change; `None` where it states no plausible one.
@@ -298,11 +304,22 @@ impl NewsSelection {
         let changed_at = match stated.filter(|_| dated.is_none()) {
             // The list is read again and again: a deletion with an implausible time must not be repeated with it after the
             // resource was created anew. It gets the time of the entry before it.
-            Some(_) if entry.md.change == Some(ChangeKind::Deleted) => self.before,
+            Some(_) if entry.md.change == Some(ChangeKind::Deleted) && self.sender.is_none() => {
+                self.before
+            }
             _ => dated,
         };
         self.before = dated.or(self.before);
         changed_at
+    }
+
+    /// Whether a change of that time is overtaken. What has no time is not, other than in a notification: a list that is open has no end,
+    /// and it may be the newest change of it.
+    fn is_overtaken(&self, changed_at: Option<SourceTime>) -> bool {
+        if changed_at.is_none() && self.sender.is_some() {
+            return self.filter.is_document_overtaken();
+        }
+        self.filter.is_overtaken(changed_at)
     }
 
     /// Whether another entry of the same time and resource counts in its place.

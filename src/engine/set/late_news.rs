@@ -53,23 +53,15 @@ struct Newest {
 }
 
 impl LateNews {
-    /// Of a document of this set. `newest_first`: whether its newest entry comes first.
-    pub(super) fn of(set: SetId, newest_first: bool) -> Self {
+    /// Of a document of this set. `newest_first`: whether its newest entry comes first; `is_change_set`: of version 0.1.
+    pub(super) fn of(set: SetId, newest_first: bool, is_change_set: bool) -> Self {
         Self {
             set,
             newest_first,
-            is_change_set: false,
+            is_change_set,
             entries: Vec::new(),
             newest: HashMap::new(),
             others: Vec::new(),
-        }
-    }
-
-    /// The same of a Change Set of version 0.1.
-    pub(super) fn of_change_set(self) -> Self {
-        Self {
-            is_change_set: true,
-            ..self
         }
     }
 

@@ -8,12 +8,14 @@ use std::collections::{HashMap, VecDeque};
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Entry, ReadError, SourceTime};
 use resyncd_core::{Selection, Standing, identity};
-use resyncd_fetch::OwnedReader;
 
 use super::changes::note_expiry;
 
 /// How many entries of one moment are in memory at once.
 const MAX_ENTRIES: usize = 16_000;
+
+/// Reads the next entry of a document; `None` after the last one.
+pub(super) type NextEntry<'a> = dyn FnMut() -> Result<Option<Entry>, ReadError> + 'a;
 
 /// The entries of a document that count, a moment at a time.
 pub(super) struct Moments {
@@ -38,30 +40,30 @@ impl Moments {
     }
 
     /// The next entry; `None` after the last one. One that has expired states that. `selection`: by what the types of resources are
-    /// selected.
+    /// selected; `next`: reads the document.
     pub(super) fn next(
         &mut self,
         selection: &Selection,
-        reader: &mut OwnedReader,
+        next: &mut NextEntry<'_>,
     ) -> Result<Option<Entry>, ReadError> {
         if selection.is_empty() {
-            return self.read(reader);
+            return self.read(next);
         }
         while self.entries.is_empty() {
             let Some(first) = self
                 .next
                 .take()
-                .map_or_else(|| self.read(reader), |it| Ok(Some(it)))?
+                .map_or_else(|| self.read(next), |it| Ok(Some(it)))?
             else {
                 return Ok(None);
             };
             let moment = first.changed_at();
             let mut entries = vec![first];
             while entries.len() < MAX_ENTRIES {
-                match self.read(reader)? {
+                match self.read(next)? {
                     Some(entry) if entry.changed_at() == moment => entries.push(entry),
-                    next => {
-                        self.next = next;
+                    other => {
+                        self.next = other;
                         break;
                     }
                 }
@@ -72,8 +74,8 @@ impl Moments {
         Ok(self.entries.pop_front())
     }
 
-    fn read(&self, reader: &mut OwnedReader) -> Result<Option<Entry>, ReadError> {
-        let mut entry = reader.next_entry()?;
+    fn read(&self, next: &mut NextEntry<'_>) -> Result<Option<Entry>, ReadError> {
+        let mut entry = next()?;
         if let Some(entry) = &mut entry {
             note_expiry(entry, self.now);
         }
@@ -82,7 +84,7 @@ impl Moments {
 }
 
 /// Drops what a later entry of the same resource and moment ends that is not selected.
-pub(super) fn drop_ended(entries: &mut Vec<Entry>, newest_first: bool, selection: &Selection) {
+fn drop_ended(entries: &mut Vec<Entry>, newest_first: bool, selection: &Selection) {
     let is_unselected = |entry: &Entry| {
         let media_type = entry.md.content.media_type.as_deref();
         let standing = selection.standing(media_type, &entry.links);

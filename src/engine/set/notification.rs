@@ -1,6 +1,5 @@
 //! Notifications: how one is parsed, and which of its changes are news.
 
-use std::collections::HashSet;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
@@ -8,16 +7,13 @@ use resourcesync::diagnostics::TextPosition;
 use resourcesync::entries::EntryOrder;
 use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::BaseUri;
-use resourcesync::{Capability, ChangeKind, Document, DocumentReader, Entry, ReadError, Root};
+use resourcesync::{Capability, Document, DocumentReader, Entry, ReadError, Root};
 use resyncd_core::{NewsFilter, Transport};
 use resyncd_fetch::{FetchError, SizeLimit};
 use url::Url;
 
-use super::changes::{change_of, only_version, time_of_change};
-use super::late_news::LateNews;
-use super::moments::drop_ended;
+use super::entry_batches::NewsSelection;
 use super::untrusted::{Claim, UntrustedNames};
-use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::store::{Change, DeliveryOutcome, SetId};
@@ -55,7 +51,7 @@ impl NotificationBounds {
 
 /// What is news in a notification.
 pub(super) struct News {
-    /// The changes, the oldest first, and then those that appeared late.
+    /// The changes, the oldest first, and then those that appeared late or are overtaken.
     pub(super) changes: Vec<Change>,
     /// Whether any appeared late: in an interval that was covered before.
     has_late: bool,
@@ -72,6 +68,31 @@ pub(super) struct LeftChanges {
     pub(super) all: u64,
 }
 
+/// Who has sent a notification.
+pub(super) struct Sender {
+    /// What it names, if the sender may not speak for the Source.
+    untrusted: Option<UntrustedNames>,
+    capability_list: Url,
+    left: LeftChanges,
+}
+
+impl Sender {
+    /// Whether a change counts; marks it if its sender may not speak for the Source.
+    pub(super) fn may_state(&mut self, context: &SourceContext, change: &mut Change) -> bool {
+        let Some(names) = &self.untrusted else {
+            return true;
+        };
+        let claim = names.claim(context, &self.capability_list, &change.uri);
+        if claim == Claim::Asked {
+            names.mark(change);
+        } else {
+            self.left.all += 1;
+            self.left.foreign += u64::from(claim == Claim::Foreign);
+        }
+        claim == Claim::Asked
+    }
+}
+
 impl News {
     /// What of these entries is. `untrusted`: if the sender may not speak for the Source. For a blocking thread.
     pub(super) fn of(
@@ -79,69 +100,32 @@ impl News {
         (set, capability_list): (SetId, &Url),
         mut entries: Vec<Entry>,
         filter: &NewsFilter,
-        untrusted: Option<&UntrustedNames>,
+        untrusted: Option<UntrustedNames>,
     ) -> Result<Self, EngineError> {
-        let now = clock::now().wall;
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
-        let newest_first = order.is_newest_first();
-        drop_ended(
-            &mut entries,
-            newest_first,
-            context.source.filter.selection(),
-        );
-        if !newest_first {
+        if order.is_newest_first() {
             entries.reverse();
         }
-        // From the newest to the oldest: of the overtaken changes of a resource only the last one of the document counts.
-        let mut overtaken_uris = HashSet::new();
-        let mut late_news = LateNews::of(set, true);
-        let mut changes = Vec::new();
-        let mut left = LeftChanges::default();
-        for entry in entries {
-            let changed_at = time_of_change(&entry, now);
-            let is_included = filter.includes(entry.md.change, changed_at);
-            let overtaken = match changed_at {
-                Some(_) => filter.is_overtaken(changed_at),
-                None => filter.is_document_overtaken(),
-            };
-            let is_replaced = is_included && overtaken && !overtaken_uris.insert(entry.loc.clone());
-            let mut change = change_of(&context.source, entry, changed_at);
-            if let (Some(names), Some(it)) = (untrusted, &mut change) {
-                match names.claim(context, capability_list, &it.uri) {
-                    Claim::Asked => names.mark(it),
-                    claim => {
-                        left.all += 1;
-                        left.foreign += u64::from(claim == Claim::Foreign);
-                        change = None;
-                    }
-                }
-            }
-            match change {
-                Some(change) if is_replaced => changes.extend(only_version(&change)),
-                Some(change) if is_included => {
-                    if change.kind == ChangeKind::Deleted {
-                        late_news.supersede(&change);
-                    }
-                    changes.push(Change {
-                        overtaken,
-                        ..change
-                    });
-                }
-                Some(change) => {
-                    changes.extend(only_version(&change));
-                    late_news.add(context, (change, None))?;
-                }
-                None => {}
+        let sender = Sender {
+            untrusted,
+            capability_list: capability_list.clone(),
+            left: LeftChanges::default(),
+        };
+        let mut news = NewsSelection::of(set, filter.clone(), false, Some(sender));
+        let (mut entries, mut changes) = (entries.into_iter(), Vec::new());
+        loop {
+            let batch = news.read(context, &mut || Ok(entries.next()))?;
+            changes.extend(batch.changes.into_iter().map(|(change, _)| change));
+            if batch.is_last {
+                break;
             }
         }
-        changes.reverse();
-        let late = late_news.finish(context)?;
-        let has_late = !late.is_empty();
-        changes.extend(late.into_iter().map(|(change, _)| change));
         Ok(Self {
             changes,
-            has_late,
-            left,
+            has_late: news.has_late,
+            left: news
+                .sender
+                .map_or_else(LeftChanges::default, |sender| sender.left),
         })
     }
 

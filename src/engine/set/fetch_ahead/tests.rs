@@ -217,7 +217,8 @@ async fn each_list_is_requested_once_and_proves_nothing_of_the_time_after_that()
     store.begin_list(set).await.unwrap();
     let at: SourceTime = AT.parse().unwrap();
     let mut parts = SnapshotParts::of(&Capability::ResourceList, &list.read.summary, true);
-    let ingesting = state.ingest_parts(&uri("index"), list, at, &mut parts);
+    let index_uri = uri("index");
+    let ingesting = state.ingest_parts(&index_uri, list, at, &mut parts);
     ingesting.await.unwrap();
     assert_eq!(parts.entries, 3);
     for name in ["1", "2", "3"] {
