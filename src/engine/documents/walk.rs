@@ -226,17 +226,6 @@ struct DocumentPages {
     bytes: usize,
 }
 
-/// A document that was entered.
-pub(crate) enum Entered {
-    /// It is no index: its entries are the caller's.
-    List(Box<SummarizedDocument>),
-    /// What it names comes next, but for what is fully covered.
-    Index {
-        /// Up to where the covered ones reach.
-        covered_until: Option<SourceTime>,
-    },
-}
-
 /// What an index names, but for what is fully covered.
 pub(crate) struct ListsToRead {
     /// The oldest first. Those of an index without times are in its order.
@@ -368,28 +357,24 @@ impl DocumentWalk {
         Ok(None)
     }
 
-    /// As [`enter`](Self::enter), but the oldest of what an index names comes first, and nothing that is fully covered. An index that
-    /// is too long for the memory of the walk is an error.
+    /// As [`enter`](Self::enter), but the oldest of what an index names comes first, and nothing that is fully covered. Also returns up to
+    /// where the covered ones reach. An index that is too long for the memory of the walk is an error.
     pub(crate) async fn enter_oldest_first(
         &mut self,
         read: SummarizedDocument,
         is_fully_covered: impl Fn(&Child) -> bool,
-    ) -> Result<Entered, EngineError> {
+    ) -> Result<(Option<SummarizedDocument>, Option<SourceTime>), EngineError> {
         if !self.is_index(&read)? {
             self.follow_page_of(&read)?;
-            return Ok(Entered::List(Box::new(read)));
+            return Ok((Some(read), None));
         }
         if self.is_repeated(read.document.url()) {
-            return Ok(Entered::Index {
-                covered_until: None,
-            });
+            return Ok((None, None));
         }
         self.enter_index(&read)?;
         let to_read = ListsToRead::read(read.document, is_fully_covered).await?;
         self.push(to_read.children)?;
-        Ok(Entered::Index {
-            covered_until: to_read.covered_until,
-        })
+        Ok((None, to_read.covered_until))
     }
 
     fn is_index(&self, read: &SummarizedDocument) -> Result<bool, EngineError> {

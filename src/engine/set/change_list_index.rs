@@ -16,7 +16,7 @@ use super::remembered::{ReachedList, ReadIndex, ReadList, is_fully_covered};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::engine::documents::{Child, DocumentWalk, Entered, ListsToRead, SummarizedDocument};
+use crate::engine::documents::{Child, DocumentWalk, ListsToRead, SummarizedDocument};
 use crate::store::DocumentRecord;
 
 /// An index that was polled, or what is in its place.
@@ -222,14 +222,12 @@ impl SetState {
             let sequencer = &self.sequencer;
             let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
             let entering = reading.walk.enter_oldest_first(read, is_fully_covered);
-            match entering.await? {
-                Entered::List(read) => list = Some((*read, record)),
-                Entered::Index { covered_until } => {
-                    let until = covered_until;
-                    reading.add(Span { from, until }, unread);
-                    return Ok(());
-                }
-            }
+            let (entered, until) = entering.await?;
+            let Some(read) = entered else {
+                reading.add(Span { from, until }, unread);
+                return Ok(());
+            };
+            list = Some((read, record));
         }
         let before = before.unwrap_or_default();
         let next = match &list {

@@ -22,8 +22,9 @@ impl SetState {
         let set = self.record.id;
         let package = PackageEntry::of(Entry::new(uri.clone()));
         let manifest = Capability::ResourceDumpManifest;
-        let open = self.packages.open(set, &package, &manifest, false).await?;
-        let (opened, summary, file) = open.split(None);
+        let mut copy = None;
+        let opening = self.packages.open(set, &package, &manifest, &mut copy);
+        let (opened, summary, file) = opening.await?;
         let at = time_of(&summary);
         if self.record.list_at.is_some_and(|known| at < known) {
             return Err(EngineError::OlderResourceList(uri.to_string()));

@@ -132,32 +132,24 @@ pub(super) async fn ingest_listed(
     entries: EntrySource,
 ) -> Result<BatchResult, EngineError> {
     let mut offering = Offering::of(context, &entries, list.origin);
-    let batches = EntryBatches::of_list(context, entries);
-    let ingested = ingest_batches(context, list, batches, &mut offering).await;
+    let mut batches = EntryBatches::of_list(context, entries);
+    let mut sum = BatchResult::default();
+    let ingesting = async {
+        while let Some(batch) = batches.next().await? {
+            let changes = offering.offer(batch.changes);
+            let store = &context.store;
+            let writing = store.ingest_listed(list, clock::now().wall, changes);
+            sum.add(writing.done().await?);
+            // Of a resource that is in the manifest twice the later entry replaces the task of the earlier one, as within a batch.
+            offering.wait_for_earlier_tasks().await?;
+        }
+        Ok(())
+    };
+    let ingested: Result<(), EngineError> = ingesting.await;
     // Also after an error: members that are withdrawn before they are tried are fetched by their own URIs.
     let tried = offering.wait_for_tasks().await;
-    let sum = ingested?;
-    tried?;
+    ingested.and(tried)?;
     note_unfollowed(context, list.set, sum.unfollowed);
-    Ok(sum)
-}
-
-async fn ingest_batches(
-    context: &Arc<SourceContext>,
-    list: &ListProgress,
-    mut batches: EntryBatches,
-    offering: &mut Offering,
-) -> Result<BatchResult, EngineError> {
-    let mut sum = BatchResult::default();
-    while let Some(batch) = batches.next().await? {
-        let changes = offering.offer(batch.changes);
-        let writing = context
-            .store
-            .ingest_listed(list, clock::now().wall, changes);
-        sum.add(writing.done().await?);
-        // Of a resource that is in the manifest twice the later entry replaces the task of the earlier one, as within a batch.
-        offering.wait_for_earlier_tasks().await?;
-    }
     Ok(sum)
 }
 

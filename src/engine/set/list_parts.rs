@@ -286,7 +286,7 @@ impl SetState {
                     parts.may_change_unseen = true;
                     return Ok(());
                 };
-                parts.note_page(list, &read.summary);
+                parts.note_page(list, read.summary.head.md.at, read.summary.newest);
                 if parts.are_of_index && self.record.is_implied() {
                     let head = &read.summary.head;
                     let names_documents = parts.takes_documents_of(head);
@@ -309,7 +309,7 @@ impl SetState {
             }
             (None, Some(part)) => {
                 parts.add_unchanged(&part, Some(stated));
-                parts.note_unchanged_page(list, &part);
+                parts.note_page(list, part.page.at, part.page.newest);
                 follow_page_after(&part, &list.uri, walk)?;
                 self.fetch_parts_ahead(&list.uri, walk, parts, ahead)
                     .await?;
@@ -466,9 +466,9 @@ impl SnapshotParts {
         });
     }
 
-    fn note_page(&mut self, page: &Child, summary: &DocumentSummary) {
+    fn note_page(&mut self, page: &Child, stated: Option<SourceTime>, newest: Option<SourceTime>) {
         if let Some(pages) = self.pages.as_mut().filter(|_| page.is_page) {
-            pages.note(summary.head.md.at, summary.newest);
+            pages.note(stated, newest);
         }
     }
 
@@ -477,11 +477,5 @@ impl SnapshotParts {
         let is_first = self.may_name && head.names_documents();
         self.may_name &= !is_first;
         is_first
-    }
-
-    fn note_unchanged_page(&mut self, page: &Child, part: &Part) {
-        if let Some(pages) = self.pages.as_mut().filter(|_| page.is_page) {
-            pages.note(part.page.at, part.page.newest);
-        }
     }
 }

@@ -47,15 +47,15 @@ impl PackageFiles {
     }
 
     /// Waits for a permit, downloads a package, opens it, and summarizes its manifest. The permit is free again when its file is
-    /// dropped or removed. An unusable package is deleted, and rejected for a while. `has_copy`: whether there is a copy of the
-    /// manifest, which states what the package has if it has none of its own.
+    /// dropped or removed. An unusable package is deleted, and rejected for a while. `copy`: the copy of the manifest, which is taken and
+    /// states what the package has if it has none of its own.
     pub(super) async fn open(
         &self,
         set: SetId,
         entry: &PackageEntry,
         capability: &Capability,
-        has_copy: bool,
-    ) -> Result<OpenPackage, EngineError> {
+        copy: &mut Option<ManifestCopy>,
+    ) -> Result<(OpenedPackage, DocumentSummary, PackageFile), EngineError> {
         entry.check_type()?;
         self.rejected.check(entry)?;
         // Packages of others, or its own on a slow disk, may take any time.
@@ -67,7 +67,7 @@ impl PackageFiles {
             let (partial, resumed_from) = self.download(set, entry).await?;
             let checking = {
                 let (entry, capability) = (entry.clone(), capability.clone());
-                let context = Arc::clone(&self.context);
+                let (context, has_copy) = (Arc::clone(&self.context), copy.is_some());
                 tokio::task::spawn_blocking(move || {
                     check(partial, &entry, &capability, has_copy, &context)
                 })
@@ -81,12 +81,19 @@ impl PackageFiles {
                     tracing::info!(code = error.code(), source = self.context.name(), %error, "resumed package unusable; downloading it again");
                     is_second = true;
                 }
-                Ok(checked) => {
-                    return Ok(OpenPackage {
-                        checked,
-                        permit,
-                        waiting,
-                    });
+                Ok((mut opened, mut manifest, file)) => {
+                    if opened.package.makes_manifest()
+                        && let Some((document, summary)) = copy.take()
+                    {
+                        opened.manifest = Some(document);
+                        manifest = summary;
+                    }
+                    let file = PackageFile {
+                        file,
+                        _permit: permit,
+                        _waiting: waiting,
+                    };
+                    return Ok((opened, manifest, file));
                 }
                 Err(error @ EngineError::Interrupted) => return Err(error),
                 Err(error) => {
@@ -234,47 +241,6 @@ pub(super) struct OpenedPackage {
 /// A copy of a manifest with its summary.
 pub(super) type ManifestCopy = (Box<FetchedDocument>, DocumentSummary);
 
-/// An open package with the summary of its manifest and its file.
-struct CheckedPackage {
-    opened: OpenedPackage,
-    manifest: DocumentSummary,
-    file: PartialPackage,
-}
-
-/// A package in progress.
-pub(super) struct OpenPackage {
-    checked: CheckedPackage,
-    permit: PackagePermit,
-    waiting: CountedWait,
-}
-
-impl OpenPackage {
-    /// Separates what is read from the file that is removed after reading. If the package has no manifest of its own, its `copy`
-    /// states what it has.
-    pub(super) fn split(
-        self,
-        copy: Option<ManifestCopy>,
-    ) -> (OpenedPackage, DocumentSummary, PackageFile) {
-        let CheckedPackage {
-            mut opened,
-            mut manifest,
-            file,
-        } = self.checked;
-        if let Some((document, summary)) = copy
-            && opened.package.makes_manifest()
-        {
-            opened.manifest = Some(document);
-            manifest = summary;
-        }
-        let file = PackageFile {
-            file,
-            _permit: self.permit,
-            _waiting: self.waiting,
-        };
-        (opened, manifest, file)
-    }
-}
-
 /// The file of a package; dropping it leaves it on disk, and ends the package's progress.
 pub(super) struct PackageFile {
     file: PartialPackage,
@@ -296,13 +262,9 @@ fn check(
     capability: &Capability,
     has_copy: bool,
     context: &SourceContext,
-) -> Result<CheckedPackage, EngineError> {
+) -> Result<(OpenedPackage, DocumentSummary, PartialPackage), EngineError> {
     match open(&file, entry, capability, has_copy, context) {
-        Ok((opened, manifest)) => Ok(CheckedPackage {
-            opened,
-            manifest,
-            file,
-        }),
+        Ok((opened, manifest)) => Ok((opened, manifest, file)),
         Err(error) => {
             // If it can't be removed now it is swept later.
             let _ = file.remove();
@@ -406,7 +368,8 @@ mod tests {
             PackageEntry::of(Entry::new(uri)),
             Capability::ResourceDumpManifest,
         );
-        let mut opening = Box::pin(packages.open(set, &entry, &capability, false));
+        let mut copy = None;
+        let mut opening = Box::pin(packages.open(set, &entry, &capability, &mut copy));
         assert!(futures_util::poll!(&mut opening).is_pending());
         // A write that it had queued would be on disk by then.
         assert!(store.answers().await);

@@ -108,11 +108,9 @@ impl SetState {
             }
             copy = Some((document, summary));
         }
-        let has_copy = copy.is_some();
-        let opening = self.packages.open(set, package, &capability, has_copy);
+        let opening = self.packages.open(set, package, &capability, &mut copy);
         match (opening.await, copy) {
-            (Ok(open), copy) => {
-                let (opened, summary, file) = open.split(copy);
+            (Ok((opened, summary, file)), _) => {
                 Ok((EntrySource::Package(opened), summary, Some(file)))
             }
             // No other document names these resources; but each of them can be fetched by itself.
