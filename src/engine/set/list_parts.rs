@@ -194,8 +194,9 @@ impl SetState {
         Ok(())
     }
 
-    pub(super) fn rules_out(&self, list: &Child) -> bool {
-        list.is_ruled_out(self.context.source.filter.selection())
+    /// Whether a part is left out in this reading: its index states that nothing is selected of it.
+    pub(super) fn rules_out(&self, part: &Child, parts: &SnapshotParts) -> bool {
+        parts.leaves_out && part.is_ruled_out(self.context.source.filter.selection())
     }
 
     /// Counts a part that could not be read, or not completely, and the parts whose entries in an index can't be read: what they name is
@@ -242,10 +243,7 @@ impl SetState {
         let set = self.record.id;
         let now = clock::now().wall;
         let early = ahead.take(&list.uri);
-        let part = self.context.store.part(set, &list.uri).await?;
-        let is_ruled_out = parts.leaves_out && self.rules_out(list);
-        let known = part.as_ref().map(|part| part.known);
-        let plan = plan_part(known, parts.believed(list.modified), is_ruled_out, now);
+        let (part, plan) = self.plan_of(list, parts).await?;
         if plan == PartPlan::LeftOut {
             parts.has_left_out = true;
             return Ok(());
@@ -266,7 +264,7 @@ impl SetState {
             asked_at,
         };
         let unconditional = plan == PartPlan::Read;
-        let announced = known.and_then(|known| known.announced);
+        let announced = part.as_ref().and_then(|part| part.known.announced);
         let is_stated_unchanged =
             plan == PartPlan::Revalidate && announced.is_some() && announced == list.modified;
         let changed =
@@ -320,6 +318,20 @@ impl SetState {
         Ok(())
     }
 
+    /// What is known of a part, and whether it is to be read. The time that the index states for it counts only if it is believed.
+    async fn plan_of(
+        &self,
+        part: &Child,
+        parts: &SnapshotParts,
+    ) -> Result<(Option<Part>, PartPlan), EngineError> {
+        let known = self.context.store.part(self.record.id, &part.uri).await?;
+        let facts = known.as_ref().map(|part| part.known);
+        let is_ruled_out = self.rules_out(part, parts);
+        let modified = part.modified.filter(|_| !parts.are_misdated);
+        let plan = plan_part(facts, modified, is_ruled_out, clock::now().wall);
+        Ok((known, plan))
+    }
+
     /// Begins to fetch the parts that come next, unless they need not be read.
     async fn fetch_parts_ahead(
         &self,
@@ -329,11 +341,7 @@ impl SetState {
         ahead: &mut FetchAhead,
     ) -> Result<(), EngineError> {
         for next in ahead.not_begun(current, walk) {
-            let part = self.context.store.part(self.record.id, &next.uri).await?;
-            let known = part.map(|part| part.known);
-            let is_ruled_out = parts.leaves_out && self.rules_out(&next);
-            let modified = parts.believed(next.modified);
-            match plan_part(known, modified, is_ruled_out, clock::now().wall) {
+            match self.plan_of(&next, parts).await?.1 {
                 PartPlan::LeftOut | PartPlan::Repeated | PartPlan::Unchanged => {}
                 plan => ahead.begin(next.uri, plan == PartPlan::Read).await,
             }
@@ -450,11 +458,6 @@ impl SnapshotParts {
         facts.is_stated &= summary.head.md.capability.as_ref() == Some(capability);
         facts.is_of_draft |= summary.is_of_draft();
         facts.bad_entries += summary.bad_entries();
-    }
-
-    /// The time that the index states for a part, if it is believed.
-    fn believed(&self, modified: Option<SourceTime>) -> Option<SourceTime> {
-        modified.filter(|_| !self.are_misdated)
     }
 
     fn add_unchanged(&mut self, part: &Part, asked: Option<PartEvidence>) {

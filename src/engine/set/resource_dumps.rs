@@ -59,7 +59,7 @@ impl SetState {
         parts: &mut SnapshotParts,
     ) -> Result<(), EngineError> {
         dump.expect_new()?;
-        if parts.leaves_out && self.rules_out(dump) {
+        if self.rules_out(dump, parts) {
             parts.has_left_out = true;
             return Ok(());
         }
