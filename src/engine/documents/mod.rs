@@ -24,4 +24,4 @@ pub(super) use offered::offered;
 pub(super) use summarized::{
     SummarizedDocument, expect_capability, expect_undamaged, fetch_document,
 };
-pub(super) use walk::{Child, DocumentWalk, Entries, ListsToRead};
+pub(super) use walk::{Child, DocumentWalk, Entries, lists_to_read};

@@ -226,41 +226,28 @@ struct DocumentPages {
     bytes: usize,
 }
 
-/// What an index names, but for what is fully covered.
-pub(crate) struct ListsToRead {
-    /// The oldest first. Those of an index without times are in its order.
-    pub(crate) children: Vec<Child>,
-    /// Up to where the covered ones reach.
-    pub(crate) covered_until: Option<SourceTime>,
-}
-
-impl ListsToRead {
-    /// Reads an index to its end.
-    pub(crate) async fn read(
-        index: Box<FetchedDocument>,
-        is_fully_covered: impl Fn(&Child) -> bool,
-    ) -> Result<Self, EngineError> {
-        let (mut children, mut bytes, mut covered_until) = (Vec::new(), 0, None);
-        let mut entries = Entries::of(index);
-        while let Some(entry) = entries.next().await? {
-            let child = Child::from(&entry);
-            if is_fully_covered(&child) {
-                covered_until = child.until.max(covered_until);
-                continue;
-            }
-            bytes += child.bytes();
-            if bytes > MAX_BYTES {
-                return Err(EngineError::TooManyLists);
-            }
-            children.push(child);
+/// What an index names, the oldest first; where it states no times, in its order. What is fully covered is left out: also returns up to
+/// where that reaches.
+pub(crate) async fn lists_to_read(
+    index: Box<FetchedDocument>,
+    is_fully_covered: impl Fn(&Child) -> bool,
+) -> Result<(Vec<Child>, Option<SourceTime>), EngineError> {
+    let (mut children, mut bytes, mut covered_until) = (Vec::new(), 0, None);
+    let mut entries = Entries::of(index);
+    while let Some(entry) = entries.next().await? {
+        let child = Child::from(&entry);
+        if is_fully_covered(&child) {
+            covered_until = child.until.max(covered_until);
+            continue;
         }
-        // Not every index has the oldest first.
-        children.sort_by_key(|child| child.from.or(child.until).or(child.modified));
-        Ok(Self {
-            children,
-            covered_until,
-        })
+        bytes += child.bytes();
+        if bytes > MAX_BYTES {
+            return Err(EngineError::TooManyLists);
+        }
+        children.push(child);
     }
+    children.sort_by_key(|child| child.from.or(child.until).or(child.modified));
+    Ok((children, covered_until))
 }
 
 impl DocumentWalk {
@@ -372,9 +359,9 @@ impl DocumentWalk {
             return Ok((None, None));
         }
         self.enter_index(&read)?;
-        let to_read = ListsToRead::read(read.document, is_fully_covered).await?;
-        self.push(to_read.children)?;
-        Ok((None, to_read.covered_until))
+        let (children, covered_until) = lists_to_read(read.document, is_fully_covered).await?;
+        self.push(children)?;
+        Ok((None, covered_until))
     }
 
     fn is_index(&self, read: &SummarizedDocument) -> Result<bool, EngineError> {

@@ -16,13 +16,17 @@ use super::remembered::{ReachedList, ReadIndex, ReadList, is_fully_covered};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::engine::documents::{Child, DocumentWalk, ListsToRead, SummarizedDocument};
+use crate::engine::documents::{Child, DocumentWalk, SummarizedDocument, lists_to_read};
 use crate::store::DocumentRecord;
 
-/// An index that was polled, or what is in its place.
-pub(super) enum PolledIndex {
-    Changed(Box<ChangedDocument>),
-    Unchanged(Box<ReadIndex>),
+/// What was found where there may be an index.
+pub(super) enum IndexAt {
+    /// What its lists cover.
+    Read(Span),
+    /// It is no index.
+    List(Box<ChangedDocument>),
+    /// It does not exist.
+    Absent(EngineError),
 }
 
 /// One reading of the lists of an index.
@@ -50,103 +54,78 @@ impl IndexReading {
 }
 
 impl SetState {
-    /// Polls an index, which may be the one that was read last.
-    pub(super) async fn poll_index(
+    /// Reads an index, which may be the one that was read last.
+    pub(super) async fn read_index_at(
         &mut self,
         capability: &Capability,
         uri: &Url,
-    ) -> Result<PolledIndex, EngineError> {
+    ) -> Result<IndexAt, EngineError> {
         let mut index = self.lists_of(capability).index.clone();
         index.take_if(|index| index.uri != *uri);
         let record = index.as_mut().map(|index| &mut index.record);
-        let changed = poll_document_since(&self.context, self.record.id, uri, record).await?;
-        Ok(match (changed, index) {
-            (Some(changed), _) => PolledIndex::Changed(Box::new(changed)),
-            (None, Some(index)) => PolledIndex::Unchanged(Box::new(index)),
-            // A document that is fetched anew is never unchanged.
-            (None, None) => return Err(EngineError::Interrupted),
-        })
-    }
-
-    /// Reads the lists of an index; returns the document where it is none.
-    pub(super) async fn read_polled_index(
-        &mut self,
-        capability: &Capability,
-        uri: &Url,
-        polled: PolledIndex,
-    ) -> Result<Result<Span, Box<ChangedDocument>>, EngineError> {
-        match polled {
-            PolledIndex::Unchanged(index) => {
+        let polled = poll_document_since(&self.context, self.record.id, uri, record).await;
+        let span = match (polled, index) {
+            // Of the index itself: a list that it names may be gone as well.
+            (Err(error), _) if error.is_absence() => return Ok(IndexAt::Absent(error)),
+            (Err(error), _) => return Err(error),
+            (Ok(Some(changed)), _) if changed.read.summary.is_index => {
+                self.read_named(capability, uri, None, changed).await?
+            }
+            (Ok(Some(changed)), _) => return Ok(IndexAt::List(Box::new(changed))),
+            (Ok(None), Some(index)) => {
                 // After an error it is not known up to where its lists reach.
                 self.lists_of(capability).index = None;
-                Ok(Ok(self.read_lists(*index, None).await?))
+                self.read_lists(index, None).await?
             }
-            PolledIndex::Changed(changed) if changed.read.summary.is_index => {
-                Ok(Ok(self.read_index(capability, uri, *changed).await?))
-            }
-            PolledIndex::Changed(changed) => Ok(Err(changed)),
-        }
+            // A document that is fetched anew is never unchanged.
+            (Ok(None), None) => return Err(EngineError::Interrupted),
+        };
+        Ok(IndexAt::Read(span))
     }
 
-    /// Reads those lists of an index that may hold news.
-    pub(super) async fn read_index(
+    /// Reads those lists of an index that may hold news, or all pages of a list that names the page after it: what that covers it covers
+    /// only if each page was read. `list`: `None` of an index.
+    pub(super) async fn read_named(
         &mut self,
         capability: &Capability,
         uri: &Url,
-        changed: ChangedDocument,
-    ) -> Result<Span, EngineError> {
-        changed.read.expect(capability)?;
-        let stated = span_of(&changed.read.summary);
-        let until = changed.read.summary.until;
-        let sequencer = &self.sequencer;
-        let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
-        let next = changed.read.next_page().cloned();
-        let to_read = ListsToRead::read(changed.read.document, is_fully_covered).await?;
-        let lists = self.lists_of(capability);
-        let mut reached = lists.take_reached();
-        // The list that has led here need not be read twice.
-        reached.extend(lists.last());
-        let index = ReadIndex {
-            capability: capability.clone(),
-            uri: uri.clone(),
-            list: None,
-            next,
-            record: changed.record,
-            bad_entries: changed.read.summary.bad_entries(),
-            from: stated.from.or(changed.read.summary.lists_from),
-            until,
-            to_read: to_read.children,
-            covered_until: to_read.covered_until,
-            reached,
-        };
-        self.read_lists(index, None).await
-    }
-
-    /// Reads a list that names the page after it: all of its pages. What the list covers it covers only if each page was read.
-    pub(super) async fn read_pages(
-        &mut self,
-        capability: &Capability,
-        list: ReadList,
+        list: Option<ReadList>,
         changed: ChangedDocument,
     ) -> Result<Span, EngineError> {
         let ChangedDocument { read, record } = changed;
+        read.expect(capability)?;
+        let (summary, lists) = (&read.summary, self.lists_of(capability));
         let mut index = ReadIndex {
             capability: capability.clone(),
-            uri: list.uri.clone(),
+            uri: uri.clone(),
             next: read.next_page().cloned(),
             record: record.clone(),
-            bad_entries: read.summary.oddities.damaged_entries(),
-            from: list.span.from,
-            until: read.summary.until,
+            bad_entries: match list {
+                Some(_) => summary.oddities.damaged_entries(),
+                None => summary.bad_entries(),
+            },
+            from: span_of(summary).from.or(summary.lists_from),
+            until: summary.until,
             to_read: Vec::new(),
             covered_until: None,
-            reached: self.lists_of(capability).take_reached(),
-            list: Some(list),
+            reached: lists.take_reached(),
+            list,
         };
-        let stated = (index.from, index.until);
-        let ingested = self.ingest_part(capability, read, record, stated, true);
-        let (span, failed) = ingested.await?;
-        (index.from, index.covered_until) = (span.from, span.until);
+        let mut failed = None;
+        if index.list.is_some() {
+            let stated = (index.from, index.until);
+            let ingested = self.ingest_part(capability, read, record, stated, true);
+            let span;
+            (span, failed) = ingested.await?;
+            (index.from, index.covered_until) = (span.from, span.until);
+        } else {
+            // The list that has led here need not be read twice.
+            index.reached.extend(lists.last());
+            let sequencer = &self.sequencer;
+            let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
+            (index.to_read, index.covered_until) =
+                lists_to_read(read.document, is_fully_covered).await?;
+        }
         self.read_lists(index, failed).await
     }
 

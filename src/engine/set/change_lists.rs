@@ -8,6 +8,7 @@ use resourcesync::Capability;
 use resyncd_core::Span;
 use url::Url;
 
+use super::change_list_index::IndexAt;
 use super::polled_document::{ChangedDocument, poll_document};
 use super::remembered::{MAX_CLOSED, ReadList};
 use super::span::{end_of, span_of};
@@ -130,24 +131,22 @@ impl SetState {
         let lists = self.lists_of(capability);
         if let Some(index) = lists.index.as_ref().filter(|index| index.uri == *uri) {
             let paged = index.list.clone();
-            let polled = self.poll_index(capability, uri).await?;
-            return match (
-                self.read_polled_index(capability, uri, polled).await?,
-                paged,
-            ) {
-                (Ok(span), None) => Ok(of_index(span)),
-                (Ok(span), Some(list)) => {
+            return match (self.read_index_at(capability, uri).await?, paged) {
+                (IndexAt::Read(span), None) => Ok(of_index(span)),
+                (IndexAt::Read(span), Some(list)) => {
                     let list = ReadList { span, ..list };
                     self.read_index_of(capability, list, false).await
                 }
-                (Err(list), _) => self.read_new_list(capability, uri, *list).await,
+                (IndexAt::List(list), _) => self.read_new_list(capability, uri, *list).await,
+                (IndexAt::Absent(error), _) => Err(error),
             };
         }
         let last = lists.at(uri).cloned();
         let changed = poll_document(&self.context, self.record.id, uri, last.is_none()).await?;
         match (changed, last) {
             (Some(changed), _) if changed.read.summary.is_index => {
-                Ok(of_index(self.read_index(capability, uri, changed).await?))
+                let span = self.read_named(capability, uri, None, changed).await?;
+                Ok(of_index(span))
             }
             (Some(changed), _) => self.read_new_list(capability, uri, changed).await,
             (None, Some(last)) => self.read_index_of(capability, last, false).await,
@@ -175,17 +174,6 @@ impl SetState {
     ) -> Result<ListRead, EngineError> {
         changed.read.expect(capability)?;
         let is_dump = *capability == Capability::ChangeDump;
-        if !is_dump && self.is_change_set(&changed) {
-            let span = Box::pin(self.read_change_sets(uri, changed)).await?;
-            let list = ReadList {
-                uri: uri.clone(),
-                span,
-                is_closed: false,
-                index: None,
-            };
-            self.lists.remember(list.clone());
-            return self.read_index_of(capability, list, true).await;
-        }
         let summary = &changed.read.summary;
         let mut list = ReadList {
             uri: uri.clone(),
@@ -193,8 +181,14 @@ impl SetState {
             is_closed: summary.head.md.until.is_some(),
             index: changed.read.index_of_closed(uri).cloned(),
         };
+        if !is_dump && self.is_change_set(&changed) {
+            list.span = Box::pin(self.read_change_sets(uri, changed)).await?;
+            self.lists.remember(list.clone());
+            return self.read_index_of(capability, list, true).await;
+        }
         if changed.read.next_page().is_some() {
-            list.span = self.read_pages(capability, list.clone(), changed).await?;
+            let first = Some(list.clone());
+            list.span = self.read_named(capability, uri, first, changed).await?;
             return self.read_index_of(capability, list, true).await;
         }
         if is_dump || summary.packages_of_changes > 0 {
@@ -222,15 +216,11 @@ impl SetState {
     ) -> Result<ListRead, EngineError> {
         let (mut span, mut has_index) = (list.span, false);
         if let Some(index) = &list.index {
-            match self.poll_index(capability, index).await {
-                // Of the index itself: a list that it names may be gone as well.
-                Err(error) if error.is_absence() => self.report.add_dead_index(&error),
-                polled => {
-                    let read = self.read_polled_index(capability, index, polled?).await?;
-                    // Where it is no index, the Capability List may name what follows.
-                    has_index = read.is_ok();
-                    span = read.unwrap_or(span);
-                }
+            match self.read_index_at(capability, index).await? {
+                IndexAt::Read(read) => (span, has_index) = (read, true),
+                // The Capability List may name what follows.
+                IndexAt::List(_) => {}
+                IndexAt::Absent(error) => self.report.add_dead_index(&error),
             }
         }
         Ok(ListRead {

@@ -136,32 +136,9 @@ impl ReadIndex {
 
 /// A Resource Dump of which entries can't be read.
 pub(super) struct UnreadDump {
-    uri: Url,
-    digest: [u8; 32],
+    pub(super) uri: Url,
+    pub(super) digest: [u8; 32],
     /// The document of which entries can't be read: the dump, one of its index, or a package.
-    document: String,
-    count: u64,
-}
-
-impl UnreadDump {
-    pub(super) fn of(uri: &Url, digest: [u8; 32], document: &str, count: u64) -> Self {
-        Self {
-            uri: uri.clone(),
-            digest,
-            document: document.to_owned(),
-            count,
-        }
-    }
-
-    /// Whether it is this version of the dump at this URI.
-    pub(super) fn is(&self, uri: &Url, digest: &[u8; 32]) -> bool {
-        self.uri == *uri && self.digest == *digest
-    }
-
-    pub(super) fn error(&self) -> EngineError {
-        EngineError::UnreadEntries {
-            document: self.document.clone(),
-            count: self.count,
-        }
-    }
+    pub(super) document: String,
+    pub(super) count: u64,
 }

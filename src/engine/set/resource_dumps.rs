@@ -29,10 +29,13 @@ impl SetState {
         let has_list = !self.offered(&Capability::ResourceList).is_empty();
         let digest = changed.record.digest;
         if let Some(unread) = self.unread_dump.as_ref().filter(|_| has_list)
-            && unread.is(uri, &digest)
+            && (&unread.uri, unread.digest) == (uri, digest)
         {
             // Its packages would be downloaded at each poll, and prove nothing.
-            return Err(unread.error());
+            return Err(EngineError::UnreadEntries {
+                document: unread.document.clone(),
+                count: unread.count,
+            });
         }
         let progress = DumpProgress {
             uri: uri.to_string(),
@@ -45,7 +48,12 @@ impl SetState {
         parts.ends_early = has_list;
         let ingested = self.ingest_parts(uri, changed, at, parts).await;
         if let Err(EngineError::UnreadEntries { document, count }) = &ingested {
-            self.unread_dump = Some(UnreadDump::of(uri, digest, document, *count));
+            self.unread_dump = Some(UnreadDump {
+                uri: uri.clone(),
+                digest,
+                document: document.clone(),
+                count: *count,
+            });
         }
         ingested
     }

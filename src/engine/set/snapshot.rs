@@ -195,35 +195,30 @@ impl SetState {
         });
         let store = &self.context.store;
         let is_proof = proof.is_complete();
+        let mut again = SnapshotReading {
+            is_second: false,
+            skips_unchanged: false,
+            ..reading
+        };
         // What seems absent may be named by a part that was left out. Where there are no others, nothing would show that the selection has
         // changed.
         if parts.has_left_out
             && (!parts.has_read || (is_proof && store.has_absent_resources(set).await?))
         {
-            return Ok(Some(SnapshotReading {
-                is_second: false,
-                leaves_out: false,
-                // Those that were read now are complete.
-                skips_unchanged: true,
-            }));
+            // Those that were read now are complete.
+            (again.leaves_out, again.skips_unchanged) = (false, true);
+            return Ok(Some(again));
         }
         if is_proof {
             if !is_dump && store.has_uncertain_resources(set).await? {
-                return Ok(Some(SnapshotReading {
-                    is_second: false,
-                    skips_unchanged: false,
-                    ..reading
-                }));
+                return Ok(Some(again));
             }
             let may_have_moved = pages.is_some_and(|pages| !pages.are_one);
             let is_confirmed = !may_have_moved || reading.is_second;
             if !is_confirmed && store.has_absent_resources(set).await? {
                 // What a skipped page names was named at another time: two whole readings decide.
-                return Ok(Some(SnapshotReading {
-                    is_second: !reading.skips_unchanged,
-                    skips_unchanged: false,
-                    ..reading
-                }));
+                again.is_second = !reading.skips_unchanged;
+                return Ok(Some(again));
             }
             let readings = if may_have_moved { 2 } else { 1 };
             self.delete_absent(origin, at, readings).await?;
