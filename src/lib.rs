@@ -52,7 +52,7 @@
 //!                                      engine::set::inbox: all others, one by one
 //!                                      both: engine::set::delivery_reader: can it be read, is it for the set, who has sent it
 //!          → resyncd_core::Sequencer   handle(now, …) → Verdict: ingest, hold, known, covers nothing; a wait that ends opens a gap
-//!          → engine::set::notification News::of: which entries are news
+//!          → engine::set::entry_batches NewsSelection: which entries are news
 //!          → store (tx::ingest)        resyncd_core::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   starts due tasks, several hosts at once
@@ -72,7 +72,7 @@
 //! fetches it from where the entry links to.
 //!
 //! A polled Change List or Change Dump enters at the sequencer (`engine::set::change_lists`, `ingest`): it says which entries may be news,
-//! and covers the interval. A Resource List or Resource Dump enters at the plan (`engine::set::resource_lists`, `ingest`; store:
+//! and covers the interval. A Resource List or Resource Dump enters at the plan (`engine::set::snapshot`, `ingest`; store:
 //! `tx::ingest_listed`, `tx::delete_absent`). The members of a package are offered by `engine::set::offering`; `engine::apply::members` has
 //! them until their tasks are executed.
 //! [`Engine::once`](engine::Engine::once) is the same without subscriptions: what is in the inbox already is processed.

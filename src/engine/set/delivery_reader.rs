@@ -3,17 +3,19 @@
 
 use std::sync::Arc;
 
-use resourcesync::{Capability, Document, Oddities, Oddity};
+use resourcesync::{Capability, Document, Oddity};
 use resyncd_core::{HubUri, NewsFilter, Sequencer, TopicUri, Verdict};
 use url::Url;
 
 use super::changes::note_expiry;
-use super::notification::{LeftChanges, News, NotificationBounds, is_dated, parse_delivery};
+use super::notification::{
+    LeftChanges, NotificationBounds, ReadNotification, Sender, parse_delivery,
+};
 use super::untrusted::UntrustedNames;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::store::{Change, ChannelRecord, Delivery, DeliveryOutcome, SetId, SetRecord};
+use crate::store::{ChannelRecord, Delivery, DeliveryOutcome, SetId, SetRecord};
 
 /// Reads deliveries. For blocking threads.
 pub(super) struct DeliveryReader {
@@ -21,16 +23,6 @@ pub(super) struct DeliveryReader {
     set: SetId,
     capability_list: Url,
     pub(super) channel: ChannelRecord,
-}
-
-/// A change notification that was read.
-pub(super) struct ReadNotification {
-    pub(super) outcome: DeliveryOutcome,
-    /// Those that are news.
-    pub(super) changes: Vec<Change>,
-    pub(super) oddities: Oddities,
-    /// The changes that are left to a poll.
-    pub(super) left: LeftChanges,
 }
 
 impl DeliveryReader {
@@ -121,26 +113,20 @@ impl DeliveryReader {
         filter: &NewsFilter,
         covered: DeliveryOutcome,
     ) -> Result<ReadNotification, EngineError> {
-        let is_dated = is_dated(&document);
-        let (set, entries) = ((self.set, &self.capability_list), document.entries);
-        let transport = self.channel.transport;
+        let (context, capability_list) = (&self.context, &self.capability_list);
         let untrusted = if is_trusted {
             None
         } else {
-            Some(UntrustedNames::read(
-                &self.context,
-                set,
-                transport,
-                &entries,
-            )?)
+            let (set, transport) = ((self.set, capability_list), self.channel.transport);
+            let names = UntrustedNames::read(context, set, transport, &document.entries)?;
+            Some(names)
         };
-        let news = News::of(&self.context, set, entries, filter, untrusted)?;
-        Ok(ReadNotification {
-            outcome: news.outcome(covered, is_dated),
-            changes: news.changes,
-            oddities: document.oddities,
-            left: news.left,
-        })
+        let sender = Sender {
+            untrusted,
+            capability_list: capability_list.clone(),
+            left: LeftChanges::default(),
+        };
+        ReadNotification::of(context, self.set, sender, document, filter, covered)
     }
 
     /// Whether the sender of a delivery speaks for the Source.

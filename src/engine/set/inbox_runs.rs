@@ -13,8 +13,9 @@ use resourcesync::{Capability, ChangeKind, Document};
 use resyncd_core::{NewsFilter, ResourceUri, Sequencer, Verdict};
 
 use super::changes::time_of_change;
-use super::delivery_reader::{DeliveryReader, ReadNotification};
+use super::delivery_reader::DeliveryReader;
 use super::notices::{note_notification, note_unfollowed};
+use super::notification::ReadNotification;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;

@@ -7,20 +7,21 @@
 //!
 //! ```text
 //! worker ─► polling ─► offers (Capability List)
-//!    │         ├─────► baseline ─► resource_lists ─► list_parts ────────────┐
-//!    │         │          └──────► resource_dumps ──────────────────────────┤
-//!    │         ├─────► change_lists ─► change_list_index ─┐                 │
-//!    │         │          ├──────────► change_sets ───────┼► change_entries ┤
-//!    │         └─────► change_dumps ◄─────────────────────┘                 │
-//!    └─► inbox, inbox_runs ─► delivery_reader ─► notification               ├─► polled_document, ingest (entries → tasks)
-//!          └────► polling (a gap opened)                                    └─► snapshot, state (commit)
+//!    │         ├─────► baseline ─► snapshot ─► list_parts ─► resource_dumps ─┐
+//!    │         └─────► change_lists ─► change_list_index ─► change_dumps ────┤
+//!    │                      └────────► change_sets ─► change_entries ────────┤
+//!    └─► inbox, inbox_runs ─► delivery_reader ─► notification                ├─► polled_document, ingest (entries → tasks)
+//!          └────► polling (a gap opened)                                     └─► state (commit)
 //! ```
 //!
-//! Only `offers` is entered from readers, too: a Sitemap of version 0.1 names Change Sets (`list_parts`, `resource_lists`), and the successor
-//! of a closed list is in the Capability List (`change_lists`).
+//! Two drivers read documents with their indexes and pages, each with one loop over what a walk yields: `list_parts` those of a snapshot
+//! (Resource Lists and Resource Dumps), `change_list_index` those that state changes (Change Lists and Change Dumps).
+//!
+//! Only `offers` is entered from readers, too: a Sitemap of version 0.1 names Change Sets (`list_parts`), and the successor of a closed list
+//! is in the Capability List (`change_lists`).
 //!
 //! A set of version 0.1 has Change Sets in place of Change Lists ([`change_sets`]) and packages in place of Resource Dumps
-//! ([`direct_dumps`], entered from `resource_dumps`); its Sitemap stands for the Capability List.
+//! ([`direct_dumps`], entered from `snapshot`); its Sitemap stands for the Capability List.
 //!
 //! What the diagram leaves out:
 //!
@@ -31,9 +32,9 @@
 //! | [`span`] | the time that a Change List covers | the readers of changes, `cross_check` |
 //! | [`cross_check`] | compares a Change List with what only a hub has stated for its time | `change_lists`, `change_list_index`; of Resource Lists and Resource Dumps it reports what they contradict |
 //! | [`packages`], [`package_files`], [`rejected_packages`] | the packages that dumps name; their files; those that are unusable | the readers of dumps |
-//! | [`entry_batches`] | the entries of a document as changes, a batch at a time | `ingest` |
-//! | [`moments`] | of the entries of one resource at one time the last one counts | `entry_batches`, `notification` |
-//! | [`late_news`] | which entries of a covered time are news, entry by entry | `entry_batches`, `notification` |
+//! | [`entry_batches`] | the entries of a document as changes, a batch at a time; which of them are news | `ingest`, `notification` |
+//! | [`moments`] | of the entries of one resource at one time the last one counts | `entry_batches` |
+//! | [`late_news`] | which entries of a covered time are news, entry by entry | `entry_batches` |
 //! | [`changes`] | an entry becomes a change | all that ingest; the audit |
 //! | [`linked`] | which resources that an entry links to are fetched | `changes` |
 //! | [`untrusted`] | what is used of a notification of which the sender may not speak for the Source | `delivery_reader`, `notification` |

@@ -7,7 +7,7 @@ use resourcesync::diagnostics::TextPosition;
 use resourcesync::entries::EntryOrder;
 use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::BaseUri;
-use resourcesync::{Capability, Document, DocumentReader, Entry, ReadError, Root};
+use resourcesync::{Capability, Document, DocumentReader, Entry, Oddities, ReadError, Root};
 use resyncd_core::{NewsFilter, Transport};
 use resyncd_fetch::{FetchError, SizeLimit};
 use url::Url;
@@ -49,12 +49,12 @@ impl NotificationBounds {
     }
 }
 
-/// What is news in a notification.
-pub(super) struct News {
-    /// The changes, the oldest first, and then those that appeared late or are overtaken.
+/// A change notification that was read.
+pub(super) struct ReadNotification {
+    pub(super) outcome: DeliveryOutcome,
+    /// Those that are news: the oldest first, and then those that appeared late or are overtaken.
     pub(super) changes: Vec<Change>,
-    /// Whether any appeared late: in an interval that was covered before.
-    has_late: bool,
+    pub(super) oddities: Oddities,
     /// The changes that are left to a poll.
     pub(super) left: LeftChanges,
 }
@@ -71,9 +71,9 @@ pub(super) struct LeftChanges {
 /// Who has sent a notification.
 pub(super) struct Sender {
     /// What it names, if the sender may not speak for the Source.
-    untrusted: Option<UntrustedNames>,
-    capability_list: Url,
-    left: LeftChanges,
+    pub(super) untrusted: Option<UntrustedNames>,
+    pub(super) capability_list: Url,
+    pub(super) left: LeftChanges,
 }
 
 impl Sender {
@@ -93,24 +93,22 @@ impl Sender {
     }
 }
 
-impl News {
-    /// What of these entries is. `untrusted`: if the sender may not speak for the Source. For a blocking thread.
+impl ReadNotification {
+    /// What of a document is news. `covered`: its outcome if nothing but its interval counts. For a blocking thread.
     pub(super) fn of(
         context: &SourceContext,
-        (set, capability_list): (SetId, &Url),
-        mut entries: Vec<Entry>,
+        set: SetId,
+        sender: Sender,
+        document: Document,
         filter: &NewsFilter,
-        untrusted: Option<UntrustedNames>,
+        covered: DeliveryOutcome,
     ) -> Result<Self, EngineError> {
+        let is_dated = is_dated(&document);
+        let mut entries = document.entries;
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
         if order.is_newest_first() {
             entries.reverse();
         }
-        let sender = Sender {
-            untrusted,
-            capability_list: capability_list.clone(),
-            left: LeftChanges::default(),
-        };
         let mut news = NewsSelection::of(set, filter.clone(), false, Some(sender));
         let (mut entries, mut changes) = (entries.into_iter(), Vec::new());
         loop {
@@ -121,22 +119,16 @@ impl News {
             }
         }
         Ok(Self {
+            outcome: match covered {
+                DeliveryOutcome::Applied if !is_dated => DeliveryOutcome::Undated,
+                // The interval was covered, but not by all that happened in it.
+                DeliveryOutcome::Duplicate if news.has_late => DeliveryOutcome::Applied,
+                outcome => outcome,
+            },
             changes,
-            has_late: news.has_late,
-            left: news
-                .sender
-                .map_or_else(LeftChanges::default, |sender| sender.left),
+            oddities: document.oddities,
+            left: news.sender.map(|sender| sender.left).unwrap_or_default(),
         })
-    }
-
-    /// The outcome of the notification: `covered` if nothing but its interval counts.
-    pub(super) fn outcome(&self, covered: DeliveryOutcome, is_dated: bool) -> DeliveryOutcome {
-        match covered {
-            DeliveryOutcome::Applied if !is_dated => DeliveryOutcome::Undated,
-            // The interval was covered, but not by all that happened in it.
-            DeliveryOutcome::Duplicate if self.has_late => DeliveryOutcome::Applied,
-            outcome => outcome,
-        }
     }
 }
 
