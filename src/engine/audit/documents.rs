@@ -9,7 +9,7 @@ use resyncd_fetch::{CapabilityList, DiscoveryCache};
 use url::Url;
 
 use super::context::{AuditContext, blocking};
-use super::entries::ListEntries;
+use super::entries::record_entries;
 use crate::config::LimitsConfig;
 use crate::engine::EngineError;
 use crate::engine::documents::{
@@ -415,14 +415,11 @@ impl CapabilityReader<'_> {
                     since: self.since,
                 }
             };
-            let entries = ListEntries {
-                set: self.set,
-                number,
-                kind,
-                document: list.document,
-            };
             let (source, audit_db) = (self.context.source.clone(), Arc::clone(self.audit_db));
-            blocking(move || entries.record(&source, &audit_db)).await??;
+            let list_no = (self.set, number);
+            let recording = list
+                .with_entries(move |next| record_entries(&source, &audit_db, list_no, kind, next));
+            recording.await?;
             if let Some(before) = before {
                 self.walk.follow(uri, &before)?;
             }

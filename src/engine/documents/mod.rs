@@ -22,6 +22,6 @@ mod walk;
 pub(super) use failures::{Alternatives, DeadParts, PartFailures};
 pub(super) use offered::offered;
 pub(super) use summarized::{
-    SummarizedDocument, expect_capability, expect_undamaged, fetch_document,
+    NextEntry, SummarizedDocument, expect_capability, expect_undamaged, fetch_document,
 };
 pub(super) use walk::{Child, DocumentWalk, Entries, lists_to_read};

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use resourcesync::{Capability, DocumentSummary, ReadError, SourceTime};
+use resourcesync::{Capability, DocumentSummary, Entry, ReadError, SourceTime};
 use resyncd_core::{Validators, latest_source_time};
 use resyncd_fetch::{Client, DocumentAnswer, FetchedDocument};
 use url::Url;
@@ -27,6 +27,9 @@ pub(crate) async fn fetch_document(
         }),
     }
 }
+
+/// Reads the next entry of a document; `None` after the last one.
+pub(crate) type NextEntry<'a> = dyn FnMut() -> Result<Option<Entry>, ReadError> + 'a;
 
 /// A document that was read to its end.
 pub(crate) struct SummarizedDocument {
@@ -66,6 +69,23 @@ impl SummarizedDocument {
             error,
         })?;
         Ok(read)
+    }
+
+    /// Reads its entries once more, on a blocking thread.
+    pub(crate) async fn with_entries<T: Send + 'static>(
+        mut self,
+        read: impl FnOnce(&mut NextEntry<'_>) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<(Self, T), EngineError> {
+        let uri = self.document.url().clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut reader = self.document.reader()?;
+            let found = read(&mut || reader.next_entry())?;
+            drop(reader);
+            Ok((self, found))
+        });
+        reading
+            .await
+            .map_err(|error| EngineError::of_join(&error, &uri))?
     }
 
     /// Rejects a document that states another capability.

@@ -21,7 +21,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::documents::SummarizedDocument;
+use crate::engine::documents::NextEntry;
 use crate::store::{Change, DocumentEnd, SetId};
 
 /// How many sets are read back in one poll.
@@ -134,7 +134,11 @@ impl SetState {
         let mut named = HashSet::from([uri.clone(), changed.read.document.url().clone()]);
         let (mut bytes, mut next) = (0, Some(changed));
         while let Some(ChangedDocument { read, record }) = next.take() {
-            let (read, seen) = self.compare_with_known(read, covered).await?;
+            let (context, covered) = (Arc::clone(&self.context), Arc::clone(covered));
+            let set = self.record.id;
+            let comparing =
+                read.with_entries(move |next| compare_changes(&context, set, next, &covered));
+            let (read, seen) = comparing.await?;
             let before = read.summary.head.previous_change_set().cloned();
             bytes += read.document.bytes_len();
             chain.add(ChangedDocument { read, record }, seen);
@@ -158,30 +162,13 @@ impl SetState {
         }
         Ok(chain)
     }
-
-    /// Compares the changes of a set with what is known.
-    async fn compare_with_known(
-        &self,
-        mut read: SummarizedDocument,
-        covered: &Arc<[Interval]>,
-    ) -> Result<(SummarizedDocument, Seen), EngineError> {
-        let (context, set) = (Arc::clone(&self.context), self.record.id);
-        let (uri, covered) = (read.document.url().clone(), Arc::clone(covered));
-        let comparing = tokio::task::spawn_blocking(move || {
-            let seen = compare_changes(&context, set, &mut read, &covered)?;
-            Ok((read, seen))
-        });
-        comparing
-            .await
-            .map_err(|error| EngineError::of_join(&error, &uri))?
-    }
 }
 
-/// For a blocking thread.
+/// Compares the changes of a set with what is known. For a blocking thread.
 fn compare_changes(
     context: &SourceContext,
     set: SetId,
-    read: &mut SummarizedDocument,
+    next: &mut NextEntry<'_>,
     covered: &[Interval],
 ) -> Result<Seen, EngineError> {
     let now = clock::now().wall;
@@ -193,8 +180,7 @@ fn compare_changes(
             .earliest_known(set, context.name(), changes)
             .map_err(EngineError::from)
     };
-    let mut reader = read.document.reader()?;
-    while let Some(mut entry) = reader.next_entry()? {
+    while let Some(mut entry) = next()? {
         let Some(changed_at) = note_change(&mut entry, now) else {
             continue;
         };

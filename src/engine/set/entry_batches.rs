@@ -13,12 +13,13 @@ use url::Url;
 
 use super::changes::{ListedChange, change_of, listed_change, only_version};
 use super::late_news::{LateNews, check_remembered};
-use super::moments::{Moments, NextEntry};
+use super::moments::Moments;
 use super::notification::Sender;
 use super::package_files::OpenedPackage;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::documents::NextEntry;
 use crate::store::{Change, SetId, VersionRule};
 
 /// How many entries are ingested in one transaction.

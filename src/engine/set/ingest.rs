@@ -3,10 +3,9 @@
 //!
 //! Invariant: what waits, for the database or for the executor, waits in asynchronous code. Blocking threads only read.
 
-use std::io::BufRead;
 use std::sync::Arc;
 
-use resourcesync::{DocumentReader, SourceTime};
+use resourcesync::SourceTime;
 use resyncd_core::NewsFilter;
 use resyncd_fetch::FetchedDocument;
 use url::Url;
@@ -18,6 +17,7 @@ use super::offering::Offering;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::documents::SummarizedDocument;
 use crate::store::{
     BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
 };
@@ -158,54 +158,41 @@ pub(super) async fn ingest_listed(
 pub(super) async fn count_needed_members(
     context: &Arc<SourceContext>,
     set: SetId,
-    mut document: Box<FetchedDocument>,
+    copy: SummarizedDocument,
     at: Option<SourceTime>,
     filter: NewsFilter,
-) -> Result<(Box<FetchedDocument>, NeededMembers), EngineError> {
-    let (context, uri) = (Arc::clone(context), document.url().clone());
-    let counting = tokio::task::spawn_blocking(move || {
-        let needed = count_needed_members_blocking(&context, set, document.reader()?, at, &filter)?;
-        Ok((document, needed))
-    });
-    counting
-        .await
-        .map_err(|error| EngineError::of_join(&error, &uri))?
-}
-
-fn count_needed_members_blocking<R: BufRead>(
-    context: &SourceContext,
-    set: SetId,
-    mut reader: DocumentReader<R>,
-    at: Option<SourceTime>,
-    filter: &NewsFilter,
-) -> Result<NeededMembers, EngineError> {
-    let (mut batch, mut needed) = (Vec::new(), NeededMembers::default());
-    let now = clock::now().wall;
-    loop {
-        let entry = reader.next_entry()?;
-        let is_last = entry.is_none();
-        let change = entry.and_then(|mut entry| {
-            if at.is_some() {
-                return listed_change(&context.source, entry).map(|(change, _)| change);
+) -> Result<(SummarizedDocument, NeededMembers), EngineError> {
+    let context = Arc::clone(context);
+    let counting = copy.with_entries(move |next| {
+        let (mut batch, mut needed) = (Vec::new(), NeededMembers::default());
+        let now = clock::now().wall;
+        loop {
+            let entry = next()?;
+            let is_last = entry.is_none();
+            let change = entry.and_then(|mut entry| {
+                if at.is_some() {
+                    return listed_change(&context.source, entry).map(|(change, _)| change);
+                }
+                let changed_at = note_change(&mut entry, now);
+                let is_included = filter.includes(entry.md.change, changed_at);
+                is_included
+                    .then(|| change_of(&context.source, entry, changed_at))
+                    .flatten()
+            });
+            batch.extend(change);
+            if batch.len() >= BATCH || is_last {
+                let entries = std::mem::take(&mut batch);
+                needed.of += entries.len() as u64;
+                let store = &context.store;
+                needed.needed += store.count_needed(set, context.name(), at, &entries)?;
+                context.counters.step();
             }
-            let changed_at = note_change(&mut entry, now);
-            let is_included = filter.includes(entry.md.change, changed_at);
-            is_included
-                .then(|| change_of(&context.source, entry, changed_at))
-                .flatten()
-        });
-        batch.extend(change);
-        if batch.len() >= BATCH || is_last {
-            let entries = std::mem::take(&mut batch);
-            needed.of += entries.len() as u64;
-            let store = &context.store;
-            needed.needed += store.count_needed(set, context.name(), at, &entries)?;
-            context.counters.step();
+            if is_last {
+                return Ok(needed);
+            }
         }
-        if is_last {
-            return Ok(needed);
-        }
-    }
+    });
+    counting.await
 }
 
 /// How many of the members of a package are needed.

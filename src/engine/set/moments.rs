@@ -10,12 +10,10 @@ use resourcesync::{ChangeKind, Entry, ReadError, SourceTime};
 use resyncd_core::{Selection, Standing, identity};
 
 use super::changes::note_expiry;
+use crate::engine::documents::NextEntry;
 
 /// How many entries of one moment are in memory at once.
 const MAX_ENTRIES: usize = 16_000;
-
-/// Reads the next entry of a document; `None` after the last one.
-pub(super) type NextEntry<'a> = dyn FnMut() -> Result<Option<Entry>, ReadError> + 'a;
 
 /// The entries of a document that count, a moment at a time.
 pub(super) struct Moments {

@@ -94,15 +94,13 @@ impl SetState {
             None => Capability::ChangeDumpManifest,
         };
         let mut copy = None;
-        if let Some(SummarizedDocument { document, summary }) =
-            manifest_copy(context, set, package, &capability).await?
-        {
+        if let Some(found) = manifest_copy(context, set, package, &capability).await? {
             let filter = match at {
                 Some(_) => NewsFilter::everything(),
-                None => self.news_of_package(package, &summary),
+                None => self.news_of_package(package, &found.summary),
             };
-            let counting = count_needed_members(context, set, document, at, filter);
-            let (document, needed) = counting.await?;
+            let counting = count_needed_members(context, set, found, at, filter);
+            let (SummarizedDocument { document, summary }, needed) = counting.await?;
             if needed.are_few() {
                 return Ok((EntrySource::Document(document), summary, None));
             }
