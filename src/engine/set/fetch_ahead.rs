@@ -9,11 +9,9 @@
 //!
 //! Must not know what comes next, nor what a document is.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use futures_util::future::{MaybeDone, maybe_done};
 use resyncd_core::{ErrorClass, Validators};
 use resyncd_fetch::FetchedDocument;
 use tokio_util::task::AbortOnDropHandle;
@@ -39,7 +37,7 @@ pub(super) struct FetchAhead {
 pub(super) struct EarlyDocument {
     uri: Url,
     asked_at: DateTime<Utc>,
-    fetching: MaybeDone<AbortOnDropHandle<Option<EarlyAnswer>>>,
+    fetching: AbortOnDropHandle<Option<EarlyAnswer>>,
 }
 
 /// What an early request has returned.
@@ -90,7 +88,7 @@ impl FetchAhead {
             uri.clone(),
             unconditional,
         );
-        let fetching = maybe_done(AbortOnDropHandle::new(tokio::spawn(fetching)));
+        let fetching = AbortOnDropHandle::new(tokio::spawn(fetching));
         self.begun.push(EarlyDocument {
             uri,
             asked_at,
@@ -116,13 +114,11 @@ impl EarlyDocument {
     /// What a request that is conditional on the `known` version returns, as [`fetch_document`] does; `None` if that is another
     /// request than was made, or if none was made.
     pub(super) async fn fetched(
-        mut self,
+        self,
         known: Option<&Validators>,
     ) -> Option<Result<Option<Box<FetchedDocument>>, EngineError>> {
-        (&mut self.fetching).await;
-        let answer = Pin::new(&mut self.fetching).take_output()?;
         // A panic occurs again when the document is fetched in its turn, and is reported there.
-        answer.ok().flatten()?.in_turn(known)
+        self.fetching.await.ok().flatten()?.in_turn(known)
     }
 }
 

@@ -14,6 +14,7 @@ use super::changes::{change_of, listed_change, note_change};
 use super::entry_batches::{BATCH, EntryBatches, EntrySource};
 use super::notices::note_unfollowed;
 use super::offering::Offering;
+use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -71,6 +72,31 @@ pub(super) async fn ingest_changes(
     }
     note_unfollowed(context, set, sum.unfollowed);
     Ok(sum)
+}
+
+impl SetState {
+    /// Ingests what is news in a Change List.
+    pub(super) async fn ingest_news(
+        &mut self,
+        read: SummarizedDocument,
+        filter: NewsFilter,
+        end: DocumentEnd,
+    ) -> Result<(), EngineError> {
+        let changes = DocumentChanges {
+            origin: Origin::ChangeList,
+            newest_first: read.summary.newest_first,
+            filter,
+            end,
+        };
+        let (document, entries) = (read.document.url().clone(), read.summary.entries);
+        let source = EntrySource::Document(read.document);
+        let result = ingest_changes(&self.context, self.record.id, source, changes).await?;
+        self.found += result.tasks;
+        self.report_held_back(result.held_back);
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %document, entries,
+            news = result.tasks, "Change List read");
+        Ok(())
+    }
 }
 
 /// Ingests the entries of a part of a Resource List, and with the last of them commits its end.

@@ -187,7 +187,8 @@ impl SetState {
         // The time of an index is that of all its parts, that of a page only its own.
         parts.may_change_unseen &= stated.is_none() || parts.pages.is_some();
         if !is_dump {
-            parts.names_any = parts.names_any || self.unchanged_parts_name_any().await?;
+            let store = &self.context.store;
+            parts.names_any |= store.unchanged_parts_name_resources(self.record.id).await?;
             parts.are_misdated = self.note_misdated_parts().await?;
             parts.may_change_unseen |= parts.are_misdated;
         }
@@ -404,11 +405,6 @@ impl SetState {
             each poll, until it states another time of that part";
         self.note("misdated-parts", are_misdated.then(|| message.to_owned()));
         Ok(are_misdated)
-    }
-
-    async fn unchanged_parts_name_any(&self) -> Result<bool, EngineError> {
-        let store = &self.context.store;
-        Ok(store.unchanged_parts_name_resources(self.record.id).await?)
     }
 
     async fn commit_unchanged(&self, parts: &mut SnapshotParts) -> Result<(), EngineError> {

@@ -9,7 +9,7 @@
 //! worker ─► polling ─► offers (Capability List)
 //!    │         ├─────► baseline ─► snapshot ─► list_parts ─► resource_dumps ─┐
 //!    │         └─────► change_lists ─► change_list_index ─► change_dumps ────┤
-//!    │                      └────────► change_sets ─► change_entries ────────┤
+//!    │                      └────────► change_sets ──────────────────────────┤
 //!    └─► inbox, inbox_runs ─► delivery_reader ─► notification                ├─► polled_document, ingest (entries → tasks)
 //!          └────► polling (a gap opened)                                     └─► state (commit)
 //! ```
@@ -47,7 +47,6 @@
 
 mod baseline;
 mod change_dumps;
-mod change_entries;
 mod change_list_index;
 mod change_lists;
 mod change_sets;
