@@ -18,11 +18,10 @@ use super::changes::{change_of, note_change};
 use super::polled_document::{ChangedDocument, read_document};
 use super::span::end_of;
 use super::state::SetState;
-use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::context::SourceContext;
 use crate::engine::documents::NextEntry;
-use crate::store::{Change, DocumentEnd, SetId};
+use crate::store::{Change, DocumentEnd};
+use crate::{clock, config};
 
 /// How many sets are read back in one poll.
 const MAX_SETS: usize = 1000;
@@ -54,7 +53,7 @@ struct Seen {
 impl Chain {
     fn add(&mut self, set: ChangedDocument, seen: Seen) {
         self.known = seen.known;
-        self.begins = [self.begins, seen.begins].into_iter().flatten().min();
+        self.begins = earliest(self.begins, seen.begins);
         self.sets.push(set);
     }
 
@@ -67,7 +66,7 @@ impl Chain {
     fn span(&self) -> Span {
         let known = self.known.map(|known| known.until());
         Span {
-            from: [known, self.begins].into_iter().flatten().min(),
+            from: earliest(known, self.begins),
             until: self.newest(),
         }
     }
@@ -136,8 +135,13 @@ impl SetState {
         while let Some(ChangedDocument { read, record }) = next.take() {
             let (context, covered) = (Arc::clone(&self.context), Arc::clone(covered));
             let set = self.record.id;
-            let comparing =
-                read.with_entries(move |next| compare_changes(&context, set, next, &covered));
+            let comparing = read.with_entries(move |next| {
+                compare_changes(&context.source, &covered, next, |changes| {
+                    context.counters.step();
+                    let (store, source) = (&context.store, context.name());
+                    Ok(store.earliest_known(set, source, changes)?)
+                })
+            });
             let (read, seen) = comparing.await?;
             let before = read.summary.head.previous_change_set().cloned();
             bytes += read.document.bytes_len();
@@ -164,36 +168,48 @@ impl SetState {
     }
 }
 
-/// Compares the changes of a set with what is known. For a blocking thread.
+/// Compares the changes of a set with what is known; few at once are in memory. `find`: the earliest interval with a change that is known.
+/// For a blocking thread.
 fn compare_changes(
-    context: &SourceContext,
-    set: SetId,
-    next: &mut NextEntry<'_>,
+    source: &config::Source,
     covered: &[Interval],
+    next: &mut NextEntry<'_>,
+    find: impl Fn(&[(Interval, Change)]) -> Result<Option<Interval>, EngineError>,
 ) -> Result<Seen, EngineError> {
     let now = clock::now().wall;
-    let mut lookup = Lookup::default();
-    let find = |changes: &[(Interval, Change)]| {
-        context.counters.step();
-        context
-            .store
-            .earliest_known(set, context.name(), changes)
-            .map_err(EngineError::from)
-    };
-    while let Some(mut entry) = next()? {
-        let Some(changed_at) = note_change(&mut entry, now) else {
-            continue;
-        };
-        let Some(interval) = interval_of(covered, changed_at) else {
-            lookup.begin_at(changed_at);
-            continue;
-        };
-        if lookup.needs(interval) {
-            let change = change_of(&context.source, entry, Some(changed_at));
-            lookup.add(interval, change, find)?;
+    let (mut seen, mut changes) = (Seen::default(), Vec::new());
+    let (mut unwanted, mut has_wanted) = (None, false);
+    loop {
+        let entry = next()?;
+        let is_last = entry.is_none();
+        if let Some(mut entry) = entry
+            && let Some(changed_at) = note_change(&mut entry, now)
+        {
+            match interval_of(covered, changed_at) {
+                None => seen.begins = earliest(seen.begins, Some(changed_at)),
+                // Another would prove no more than what is known by now.
+                Some(interval) if seen.known.is_some_and(|known| known <= interval) => {}
+                Some(interval) => match change_of(source, entry, Some(changed_at)) {
+                    Some(change) => changes.push((interval, change)),
+                    None => unwanted = earliest(unwanted, Some(interval)),
+                },
+            }
+        }
+        has_wanted |= !changes.is_empty();
+        if changes.len() >= AT_ONCE || (is_last && !changes.is_empty()) {
+            seen.known = earliest(seen.known, find(&changes)?);
+            changes.clear();
+        }
+        if is_last {
+            // What is not wanted is not known, whenever it happened.
+            seen.known = seen.known.or(unwanted.filter(|_| !has_wanted));
+            return Ok(seen);
         }
     }
-    lookup.finish(find)
+}
+
+fn earliest<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    one.into_iter().chain(other).min()
 }
 
 /// The covered interval that a moment belongs to, perhaps as its end.
@@ -203,77 +219,11 @@ fn interval_of(covered: &[Interval], moment: SourceTime) -> Option<Interval> {
     interval.touches(moment).then_some(*interval)
 }
 
-/// The changes of one set whose times were covered, as they are looked up: few at once.
-#[derive(Default)]
-struct Lookup {
-    seen: Seen,
-    /// Those that are not looked up yet.
-    changes: Vec<(Interval, Change)>,
-    /// The earliest interval of a change that is not wanted.
-    unwanted: Option<Interval>,
-    has_wanted: bool,
-}
-
-impl Lookup {
-    fn begin_at(&mut self, moment: SourceTime) {
-        let begins = self.seen.begins.unwrap_or(moment);
-        self.seen.begins = Some(begins.min(moment));
-    }
-
-    /// Whether a change in that interval would prove more than what is known by now.
-    fn needs(&self, interval: Interval) -> bool {
-        self.seen.known.is_none_or(|known| interval < known)
-    }
-
-    /// Adds a change; `None`: one that is not wanted. `find`: the earliest interval with a change that is known.
-    fn add<E>(
-        &mut self,
-        interval: Interval,
-        change: Option<Change>,
-        find: impl Fn(&[(Interval, Change)]) -> Result<Option<Interval>, E>,
-    ) -> Result<(), E> {
-        let Some(change) = change else {
-            let unwanted = self.unwanted.unwrap_or(interval);
-            self.unwanted = Some(unwanted.min(interval));
-            return Ok(());
-        };
-        self.has_wanted = true;
-        self.changes.push((interval, change));
-        match self.changes.len() {
-            AT_ONCE.. => self.look_up(find),
-            _ => Ok(()),
-        }
-    }
-
-    fn look_up<E>(
-        &mut self,
-        find: impl Fn(&[(Interval, Change)]) -> Result<Option<Interval>, E>,
-    ) -> Result<(), E> {
-        let found = find(&self.changes)?;
-        self.seen.known = [self.seen.known, found].into_iter().flatten().min();
-        self.changes.clear();
-        Ok(())
-    }
-
-    fn finish<E>(
-        mut self,
-        find: impl Fn(&[(Interval, Change)]) -> Result<Option<Interval>, E>,
-    ) -> Result<Seen, E> {
-        if !self.changes.is_empty() {
-            self.look_up(find)?;
-        }
-        // What is not wanted is not known, whenever it happened.
-        let unwanted = self.unwanted.filter(|_| !self.has_wanted);
-        self.seen.known = self.seen.known.or(unwanted);
-        Ok(self.seen)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::cell::Cell;
 
-    use resyncd_core::ResourceUri;
+    use resourcesync::{ChangeKind, Entry};
 
     use super::*;
 
@@ -283,12 +233,6 @@ mod tests {
 
     fn span(from: i64, until: i64) -> Interval {
         Interval::new(time(from), time(until)).unwrap()
-    }
-
-    fn change(number: usize) -> Change {
-        let uri = format!("https://example.org/{number}");
-        let uri = ResourceUri::try_from(Url::parse(&uri).unwrap()).unwrap();
-        Change::deletion(uri, Some(time(15)))
     }
 
     #[test]
@@ -307,26 +251,31 @@ mod tests {
         assert_eq!(interval_of(&[], time(0)), None);
     }
 
-    /// How many changes are held at most, and what is known in the end, of a set of many changes in two intervals of which the
-    /// database knows the one at that place.
-    fn look_up(known: usize) -> (usize, Option<Interval>) {
-        let (early, late) = (span(0, 10), span(20, 30));
+    /// How many changes are held at most, and what is known in the end, of a set with these changes: the number of each resource, `None` if it
+    /// is not wanted, and the time. The database knows the change of one of them.
+    fn compare(
+        changes: impl IntoIterator<Item = (Option<usize>, i64)>,
+        known: usize,
+    ) -> (usize, Option<Interval>) {
+        let uri = |number: usize| Url::parse(&format!("https://example.org/{number}")).unwrap();
+        let source = config::Source::new("source", uri(0), "mirror");
+        let most = Cell::new(0);
         let find = |changes: &[(Interval, Change)]| {
-            let wanted = change(known).uri;
+            most.set(most.get().max(changes.len()));
             let mut changes = changes.iter();
-            let found = changes.find(|(_, change)| change.uri == wanted);
-            Ok::<_, Infallible>(found.map(|(interval, _)| *interval))
+            let found = changes.find(|(_, change)| *change.uri.url() == uri(known));
+            Ok(found.map(|(interval, _)| *interval))
         };
-        let (mut lookup, mut most) = (Lookup::default(), 0);
-        for number in 0..10 * AT_ONCE {
-            let interval = if number < 5 * AT_ONCE { late } else { early };
-            if lookup.needs(interval) {
-                let Ok(()) = lookup.add(interval, Some(change(number)), find);
-            }
-            most = most.max(lookup.changes.len());
-        }
-        let Ok(seen) = lookup.finish(find);
-        (most, seen.known)
+        let mut entries = changes.into_iter().map(|(number, changed_at)| {
+            let unwanted = || Url::parse("mailto:nobody@example.org").unwrap();
+            let mut entry = Entry::new(number.map_or_else(unwanted, uri));
+            entry.md.change = Some(ChangeKind::Updated);
+            entry.md.datetime = Some(time(changed_at));
+            entry
+        });
+        let covered = [span(0, 10), span(20, 30)];
+        let seen = compare_changes(&source, &covered, &mut || Ok(entries.next()), find).unwrap();
+        (most.get(), seen.known)
     }
 
     #[test]
@@ -336,25 +285,19 @@ mod tests {
             (6 * AT_ONCE, Some(span(0, 10))),
             (10 * AT_ONCE, None),
         ] {
-            let (most, found) = look_up(known);
-            assert!(most < AT_ONCE, "{most} changes at once");
+            let time = |number| if number < 5 * AT_ONCE { 25 } else { 5 };
+            let changes = (0..10 * AT_ONCE).map(|number| (Some(number), time(number)));
+            let (most, found) = compare(changes, known);
+            assert!(most <= AT_ONCE, "{most} changes at once");
             assert_eq!(found, expected, "{known}");
         }
     }
 
     #[test]
     fn unwanted_changes_prove_something_only_where_none_is_wanted() {
-        let (early, late) = (span(0, 10), span(20, 30));
-        for (wanted, known) in [(false, Some(early)), (true, None)] {
-            let mut lookup = Lookup::default();
-            let find = |_: &[(Interval, Change)]| Ok::<_, Infallible>(None);
-            for interval in [late, early] {
-                lookup.add(interval, None, find).unwrap();
-            }
-            if wanted {
-                lookup.add(late, Some(change(0)), find).unwrap();
-            }
-            assert_eq!(lookup.finish(find).unwrap().known, known);
-        }
+        let unwanted = [(None, 25), (None, 5)];
+        assert_eq!(compare(unwanted, 1).1, Some(span(0, 10)));
+        let wanted = unwanted.into_iter().chain([(Some(0), 25)]);
+        assert_eq!(compare(wanted, 1).1, None);
     }
 }
