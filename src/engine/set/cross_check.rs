@@ -15,7 +15,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::contradictions::note_contradiction;
-use crate::engine::documents::SummarizedDocument;
+use crate::engine::documents::{NextEntry, SummarizedDocument};
 use crate::store::{Comparison, Unconfirmed, UnconfirmedState};
 
 /// How many statements of a hub are compared in one pass over a list, and in how many passes.
@@ -51,11 +51,10 @@ impl SetState {
             if statements.is_empty() {
                 break;
             }
-            let comparing = tokio::task::spawn_blocking(move || compare(read, statements));
+            let newest_first = read.summary.newest_first;
+            let comparing = read.with_entries(move |next| compare(next, newest_first, statements));
             let (contradicted, mut confirmed);
-            (read, (contradicted, confirmed)) = comparing
-                .await
-                .map_err(|error| EngineError::of_join(&error, &document))??;
+            (read, (contradicted, confirmed)) = comparing.await?;
             let filter = &self.context.source.filter;
             let (contradicted, unwanted): (Vec<_>, Vec<_>) = contradicted
                 .into_iter()
@@ -101,12 +100,11 @@ impl SetState {
 }
 
 /// Reads the list once to its end, and divides the statements into those that it contradicts and the others. For a blocking thread.
-#[expect(clippy::type_complexity, reason = "it is taken apart at once")]
 fn compare(
-    mut read: SummarizedDocument,
+    next: &mut NextEntry<'_>,
+    newest_first: bool,
     statements: Vec<Unconfirmed>,
-) -> Result<(SummarizedDocument, (Vec<Unconfirmed>, Vec<Unconfirmed>)), EngineError> {
-    let newest_first = read.summary.newest_first;
+) -> Result<(Vec<Unconfirmed>, Vec<Unconfirmed>), EngineError> {
     let mut checks: HashMap<ResourceUri, CrossCheck> = statements
         .iter()
         .map(|statement| {
@@ -116,8 +114,7 @@ fn compare(
         })
         .collect();
     let now = clock::now().wall;
-    let mut reader = read.document.reader()?;
-    while let Some(mut entry) = reader.next_entry()? {
+    while let Some(mut entry) = next()? {
         let changed_at = note_change(&mut entry, now);
         let is_deleted = entry.md.change == Some(ChangeKind::Deleted);
         if let Ok(uri) = ResourceUri::try_from(entry.loc)
@@ -126,11 +123,9 @@ fn compare(
             check.add(changed_at, is_deleted);
         }
     }
-    drop(reader);
     let is_contradicted = |statement: &Unconfirmed| {
         let check = checks.get(&statement.uri);
         check.is_some_and(CrossCheck::is_contradicted)
     };
-    let divided = statements.into_iter().partition(is_contradicted);
-    Ok((read, divided))
+    Ok(statements.into_iter().partition(is_contradicted))
 }
