@@ -94,7 +94,7 @@ impl SetState {
     ) -> Result<Span, EngineError> {
         let ChangedDocument { read, record } = changed;
         read.expect(capability)?;
-        let (summary, lists) = (&read.summary, self.lists_of(capability));
+        let summary = &read.summary;
         let mut index = ReadIndex {
             capability: capability.clone(),
             uri: uri.clone(),
@@ -108,7 +108,7 @@ impl SetState {
             until: summary.until,
             to_read: Vec::new(),
             covered_until: None,
-            reached: lists.take_reached(),
+            reached: self.lists_of(capability).take_reached(),
             list,
         };
         let mut failed = None;
@@ -119,8 +119,6 @@ impl SetState {
             (span, failed) = ingested.await?;
             (index.from, index.covered_until) = (span.from, span.until);
         } else {
-            // The list that has led here need not be read twice.
-            index.reached.extend(lists.last());
             let sequencer = &self.sequencer;
             let is_fully_covered = |child: &Child| is_fully_covered(sequencer, child);
             (index.to_read, index.covered_until) =

@@ -1,6 +1,7 @@
-//! The parts of a Resource List: the lists that its index names, or its pages, or the one list that it is. Parts that have not
-//! changed since they were read last are not read again, and those that the index rules out by what it states of them are left out.
-//! An index that was caught stating that a part with news is unchanged is not believed: all parts are requested, until it states another time
+//! The parts of a Resource List or Resource Dump: what its index names, or its pages, or the one document that it is. Those that the index
+//! rules out by what it states of them are left out.
+//!
+//! Parts of a Resource List that have not changed since they were read last are not read again; of dumps the packages are not. An index that was caught stating that a part with news is unchanged is not believed: all parts are requested, until it states another time
 //! of that part.
 
 use resourcesync::{Capability, DocumentSummary, Head, SourceTime};
@@ -28,17 +29,18 @@ pub(super) struct SnapshotParts {
     pub(super) absence: AbsenceFacts,
     /// How many entries were read, of parts that have changed.
     pub(super) entries: u64,
-    /// How many entries of the index that was entered last can't be read.
-    bad_index_entries: u64,
-    pub(super) is_dump: bool,
+    /// Whether they are those of a Resource Dump.
+    is_dump: bool,
     /// Whether an error ends the reading: a Resource List is read in place of the dump.
     pub(super) ends_early: bool,
     /// The error of a package that ends the reading.
     pub(super) ended_by: Option<EngineError>,
     /// How many parts are named so far.
     named: u64,
+    /// How many entries of the index that was entered last can't be read.
+    bad_index_entries: u64,
     dead: DeadParts,
-    pub(super) failures: PartFailures,
+    failures: PartFailures,
     /// Whether any resource is named.
     pub(super) names_any: bool,
     /// Whether this reading leaves parts out.

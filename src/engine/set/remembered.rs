@@ -35,24 +35,20 @@ pub(super) struct ReadLists {
 }
 
 impl ReadLists {
-    /// The list that was read last, and up to where it reaches.
-    pub(super) fn last(&self) -> Option<(Url, ReachedList)> {
-        let last = self.read.last()?;
-        let reached = ReachedList {
-            until: last.span.until,
-            next: None,
-        };
-        Some((last.uri.clone(), reached))
-    }
-
     pub(super) fn at(&self, uri: &Url) -> Option<&ReadList> {
         self.read.iter().find(|list| list.uri == *uri)
     }
 
-    /// Forgets the index that was read last, but for up to where its lists reach.
+    /// Forgets the index that was read last. Returns up to where its lists reach, and the list that was read last: that may have led to an
+    /// index that names it.
     pub(super) fn take_reached(&mut self) -> HashMap<Url, ReachedList> {
         let before = self.index.take();
-        before.map(|before| before.reached).unwrap_or_default()
+        let mut reached = before.map(|before| before.reached).unwrap_or_default();
+        reached.extend(self.read.last().map(|last| {
+            let (until, next) = (last.span.until, None);
+            (last.uri.clone(), ReachedList { until, next })
+        }));
+        reached
     }
 
     pub(super) fn remember(&mut self, list: ReadList) {
