@@ -198,6 +198,36 @@ async fn packages_in_a_change_list_are_read_as_a_change_dump() {
     assert_eq!(fetches(&rig, "r0001.txt"), 1, "by the baseline");
 }
 
+/// As an index of Change Lists is, and what it names.
+#[tokio::test(flavor = "multi_thread")]
+async fn index_of_change_dumps_is_fetched_again_only_if_it_has_changed() {
+    let rig = polled(only_dumped()).await;
+    let source = &rig.source;
+    let (from, until) = ("2020-01-01T00:00:00Z", source.boundary());
+    let manifest = format!(
+        r#"{HEAD}<rs:md capability="changedump-manifest" from="{from}" until="{until}"/>
+        <url><loc>/set1/res/r0001.txt</loc><lastmod>{until}</lastmod><rs:md change="updated" path="r1"/></url></urlset>"#
+    );
+    put_zip(source, "/set1/own.zip", &manifest, &[("r1", "new")]);
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="changedump" from="{from}"/>
+        <url><loc>/set1/own.zip</loc><rs:md type="application/zip" until="{until}"/></url></urlset>"#
+    );
+    source.put_document("/set1/own.xml", "application/xml", dump);
+    let sitemap = HEAD.replace("urlset", "sitemapindex");
+    let index = format!(
+        r#"{sitemap}<rs:md capability="changedump" from="{from}"/>
+        <sitemap><loc>/set1/own.xml</loc></sitemap></sitemapindex>"#
+    );
+    source.put_document(DUMP, "application/xml", index);
+    rig.until_holds("r0001.txt", "new").await;
+    let (polls, unchanged) = (source.hits(DUMP), source.hits_not_modified(DUMP));
+    source.wait_for_hits(DUMP, polls + 3).await;
+    assert!(source.hits_not_modified(DUMP) > unchanged);
+    assert!(source.hits_not_modified("/set1/own.xml") > 0);
+    assert_eq!(source.hits("/set1/own.zip"), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn change_dump_of_another_capability_is_rejected() {
     let rig = polled(only_dumped()).await;

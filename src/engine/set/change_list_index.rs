@@ -95,7 +95,11 @@ impl SetState {
         let ChangedDocument { read, record } = changed;
         read.expect(capability)?;
         let summary = &read.summary;
+        let lists = self.lists_of(capability);
+        let last = lists.index.as_ref().filter(|index| index.uri == *uri);
+        let before = last.and_then(|index| index.span);
         let mut index = ReadIndex {
+            span: before,
             capability: capability.clone(),
             uri: uri.clone(),
             next: read.next_page().cloned(),
@@ -108,7 +112,7 @@ impl SetState {
             until: summary.until,
             to_read: Vec::new(),
             covered_until: None,
-            reached: self.lists_of(capability).take_reached(),
+            reached: lists.take_reached(),
             list,
         };
         let mut failed = None;
@@ -124,7 +128,9 @@ impl SetState {
             (index.to_read, index.covered_until) =
                 lists_to_read(read.document, is_fully_covered).await?;
         }
-        self.read_lists(index, failed).await
+        let span = self.read_lists(index, failed).await?;
+        self.report_older(capability, uri, before, span);
+        Ok(span)
     }
 
     /// Reads those lists of an index that are not fully covered, the oldest first. An error of one does not keep the later ones from
@@ -168,6 +174,7 @@ impl SetState {
         span.until = index.until.or(span.until);
         if reading.failed.is_none() {
             self.commit_span(span, None).await?;
+            index.span = Some(span);
         }
         index.reached = reading.reached;
         if is_remembered {

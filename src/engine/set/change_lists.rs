@@ -196,13 +196,8 @@ impl SetState {
         } else {
             self.ingest_list(changed, list.span).await?;
         }
-        let code = if is_dump {
-            "older-change-dump"
-        } else {
-            "older-change-list"
-        };
         let before = self.lists_of(capability).at(uri).map(|list| list.span);
-        self.report_older(code, uri, before, list.span);
+        self.report_older(capability, uri, before, list.span);
         self.lists_of(capability).remember(list.clone());
         self.read_index_of(capability, list, true).await
     }

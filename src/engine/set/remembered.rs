@@ -88,6 +88,8 @@ pub(super) struct ReadIndex {
     pub(super) record: DocumentRecord,
     /// How many of its entries can't be read.
     pub(super) bad_entries: u64,
+    /// What it covered when it was read last.
+    pub(super) span: Option<Span>,
     /// The interval that it states.
     pub(super) from: Option<SourceTime>,
     pub(super) until: Option<SourceTime>,

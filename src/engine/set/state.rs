@@ -352,15 +352,19 @@ impl SetState {
             });
     }
 
-    /// Reports a list, or a dump, that is an older version of itself, as a cache or a backup serves it. All that it states is
-    /// known already.
+    /// Reports a list, a dump or an index of them that is an older version of itself, as a cache or a backup serves it. All that it
+    /// states is known already.
     pub(super) fn report_older(
         &self,
-        code: &'static str,
+        capability: &Capability,
         uri: &Url,
         before: Option<Span>,
         span: Span,
     ) {
+        let code = match capability {
+            Capability::ChangeDump => "older-change-dump",
+            _ => "older-change-list",
+        };
         let is_older = before.is_some_and(|before| {
             before.from == span.from && span.until.is_some() && span.until < before.until
         });
