@@ -136,6 +136,7 @@ impl SetState {
     ) -> Result<bool, EngineError> {
         let (entries, summary, file) = self.open_manifest(package, Some(at)).await?;
         parts.names_any |= summary.entries > 0;
+        parts.entries += summary.entries;
         let list = self.list_progress(Origin::ResourceDump, at);
         let result = ingest_listed(&self.context, &list, entries).await?;
         self.found += result.tasks;
