@@ -321,7 +321,7 @@ async fn forget_with_files(
         forgotten.resources += batch.len() as u64;
         let now = clock::now().wall;
         let files = FilesOfForgotten::Removed;
-        store.forget_resources(&name, now, batch, files).await?;
+        store.forget_resources(now, batch, files).await?;
     }
     let sweeping = tokio::task::spawn_blocking(move || mirror.sweep_packages(&|_| false));
     sweeping.await??;

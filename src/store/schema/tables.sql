@@ -218,23 +218,6 @@ CREATE TABLE resource (
 CREATE INDEX resource_of_set ON resource (set_id);
 CREATE UNIQUE INDEX resource_path ON resource (source, path) WHERE path IS NOT NULL;
 CREATE INDEX resource_unconfirmed ON resource (set_id, changed_at) WHERE unconfirmed = 1 AND compared = 0;
-CREATE TRIGGER resource_unrelated AFTER DELETE ON resource BEGIN
-    DELETE FROM relation WHERE resource_id = OLD.id;
-    DELETE FROM standing WHERE resource_id = OLD.id;
-END;
-CREATE TRIGGER resource_unlinked AFTER DELETE ON resource BEGIN
-    DELETE FROM linked WHERE owner_id = OLD.id;
-    DELETE FROM linked WHERE resource_id = OLD.id;
-END;
-CREATE TRIGGER resource_unversioned AFTER DELETE ON resource BEGIN
-    DELETE FROM version WHERE resource_id = OLD.id;
-    DELETE FROM version_task WHERE resource_id = OLD.id;
-END;
-CREATE TRIGGER resource_removed AFTER DELETE ON resource
-WHEN OLD.applied_at IS NOT NULL AND (OLD.length IS NOT NULL OR OLD.deleted = 0) BEGIN
-    INSERT INTO removed_resource (id, identity, uri, last)
-    SELECT OLD.id, OLD.identity, OLD.uri, seq FROM feed ORDER BY seq DESC LIMIT 1;
-END;
 
 CREATE TABLE resource_count (
     source TEXT PRIMARY KEY,

@@ -55,20 +55,6 @@ pub(crate) fn next_resources(
     .collect()
 }
 
-/// Deletes a resource and what refers to it.
-pub(crate) fn delete_resource(sql: &Connection, id: ResourceId) -> Result<()> {
-    for statement in [
-        "DELETE FROM task WHERE resource_id = ?1",
-        "DELETE FROM member WHERE resource_id = ?1",
-        "DELETE FROM loss WHERE resource_id = ?1",
-        "DELETE FROM dropped_task WHERE resource_id = ?1",
-        "DELETE FROM resource WHERE id = ?1",
-    ] {
-        sql.prepare_cached(statement)?.execute([id])?;
-    }
-    Ok(())
-}
-
 /// The sets of a Source, followed or not.
 pub(crate) fn sets(sql: &Connection, source: &str) -> Result<Vec<SetId>> {
     sql.prepare_cached("SELECT id FROM source_set WHERE source = ?1")?

@@ -1,8 +1,7 @@
 //! `linked`: which resources are fetched because the entries of others link to them (sections 14.3 and 14.5).
 //!
 //! Columns: `owner_id` is the resource whose entry has the link, in the documents of the set; `resource_id` its target; `kind` as what it is
-//! linked; `named` 0 where the entry has the link no longer. Such a row stays until it is decided what becomes of the target. A trigger
-//! removes the rows of a resource whose row goes.
+//! linked; `named` 0 where the entry has the link no longer. Such a row stays until it is decided what becomes of the target.
 
 use chrono::{DateTime, Utc};
 use resyncd_core::{LinkedAs, ResourceUri};

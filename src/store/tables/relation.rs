@@ -4,8 +4,7 @@
 //!
 //! Columns of `relation`: `target` is a hash of the identity of the URI that a link of the resource names, `kind` what the link states. Two URIs may
 //! have one hash: what is shown of a relation is compared with the links themselves. Columns of `standing`: `selection` is the
-//! selection that `lacks` and `gives` are of; those of another one do not count. A trigger removes the rows of a resource whose row
-//! goes.
+//! selection that `lacks` and `gives` are of; those of another one do not count.
 
 use std::collections::BTreeSet;
 

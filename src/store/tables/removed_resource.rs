@@ -1,5 +1,5 @@
-//! `removed_resource`: the URIs of resources whose rows were removed, for the entries of the feed that name those rows still. A trigger
-//! of `resource` fills it. `last` is the last number of the feed at the removal: no later entry names the row.
+//! `removed_resource`: the URIs of resources whose rows were removed, for the entries of the feed that name those rows still.
+//! `last` is the last number of the feed at the removal: no later entry names the row.
 
 use rusqlite::{Connection, Result};
 

@@ -1,6 +1,5 @@
 //! `resource`: what the mirror has, and what was last applied. A row exists from the first entry that names the resource on, also while
-//! nothing was applied. When it is deleted, triggers delete the rows that depend on it (relations, standing, versions), and move its URI
-//! to `removed_resource` if the feed names it.
+//! nothing was applied, and goes with [`remove`].
 
 pub(crate) mod audit;
 pub(crate) mod listing;
@@ -280,6 +279,31 @@ pub(crate) fn insert(
         mirrored_path::stored(path, uri)
     ])?;
     Ok(ResourceId(sql.last_insert_rowid()))
+}
+
+/// Removes a resource and what depends on it. Its URI moves to `removed_resource` if the feed may name it.
+pub(crate) fn remove(sql: &Connection, id: ResourceId) -> Result<()> {
+    for statement in [
+        "INSERT INTO removed_resource (id, identity, uri, last)
+         SELECT resource.id, resource.identity, resource.uri, newest.seq
+         FROM resource CROSS JOIN (SELECT MAX(seq) AS seq FROM feed) AS newest
+         WHERE resource.id = ?1 AND applied_at IS NOT NULL AND (length IS NOT NULL OR deleted = 0) AND newest.seq IS NOT NULL",
+        "UPDATE resource_count SET resources = resources - 1 WHERE source = (SELECT source FROM resource WHERE id = ?1)",
+        "DELETE FROM task WHERE resource_id = ?1",
+        "DELETE FROM dropped_task WHERE resource_id = ?1",
+        "DELETE FROM loss WHERE resource_id = ?1",
+        "DELETE FROM member WHERE resource_id = ?1",
+        "DELETE FROM relation WHERE resource_id = ?1",
+        "DELETE FROM standing WHERE resource_id = ?1",
+        "DELETE FROM linked WHERE owner_id = ?1",
+        "DELETE FROM linked WHERE resource_id = ?1",
+        "DELETE FROM version WHERE resource_id = ?1",
+        "DELETE FROM version_task WHERE resource_id = ?1",
+        "DELETE FROM resource WHERE id = ?1",
+    ] {
+        sql.prepare_cached(statement)?.execute([id])?;
+    }
+    Ok(())
 }
 
 /// Stores how the Source writes the URI of a resource now.

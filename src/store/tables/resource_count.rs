@@ -1,6 +1,6 @@
 //! `resource_count` and `resource_limit`: how many rows each Source has in `resource`, and how many one may have.
 
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use rusqlite::{Connection, OptionalExtension, Result};
 
 use super::values::Count;
 
@@ -23,13 +23,6 @@ pub(crate) fn admit(sql: &Connection, source: &str) -> Result<bool> {
         )?
         .execute([source])?;
     Ok(counted == 1)
-}
-
-/// Counts resources of a Source whose rows were removed.
-pub(crate) fn remove(sql: &Connection, source: &str, removed: usize) -> Result<()> {
-    sql.prepare_cached("UPDATE resource_count SET resources = resources - ?2 WHERE source = ?1")?
-        .execute(params![source, Count::of_rows(removed)])
-        .map(drop)
 }
 
 /// How many rows a Source has.

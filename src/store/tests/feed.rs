@@ -304,7 +304,7 @@ async fn entries_have_the_uri_of_a_resource_that_has_no_row() {
         && !found.is_empty()
     {
         let (store, now) = (&world.store, world.now);
-        let forgotten = store.forget_resources(SOURCE, now, found, FilesOfForgotten::Removed);
+        let forgotten = store.forget_resources(now, found, FilesOfForgotten::Removed);
         forgotten.await.unwrap();
     }
     world.store.end_forgetting_resources(SOURCE).await.unwrap();

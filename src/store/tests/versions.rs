@@ -369,7 +369,7 @@ async fn versions_go_with_the_row_of_their_resource() {
     assert_eq!(rows().await, 2);
     let found = world.store.begin_forgetting(SOURCE).await.unwrap();
     let (store, now) = (&world.store, world.now);
-    let forgotten = store.forget_resources(SOURCE, now, found, FilesOfForgotten::Stay);
+    let forgotten = store.forget_resources(now, found, FilesOfForgotten::Stay);
     forgotten.await.unwrap();
     assert_eq!(rows().await, 0);
 }
@@ -514,7 +514,7 @@ async fn versions_of_a_forgotten_resource_are_not_due() {
     let reading = world.due_versions().await.remove(0);
     let found = world.store.begin_forgetting(SOURCE).await.unwrap();
     let (store, now) = (&world.store, world.now);
-    let forgotten = store.forget_resources(SOURCE, now, found, FilesOfForgotten::Stay);
+    let forgotten = store.forget_resources(now, found, FilesOfForgotten::Stay);
     forgotten.await.unwrap();
     let memento = Memento {
         uri: uri("m"),

@@ -20,7 +20,7 @@ use crate::store::query_threads::Lane;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::followed_source::{self, SourceLocation};
 use crate::store::tables::forgotten::{self, ForgottenResource, SetTotals};
-use crate::store::tables::{mirror, resource, resource_count};
+use crate::store::tables::{mirror, resource};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -142,17 +142,15 @@ impl Store {
     /// Deletes the rows of resources.
     pub async fn forget_resources(
         self: &Arc<Self>,
-        source: &str,
         now: DateTime<Utc>,
         resources: Vec<ForgottenResource>,
         files: FilesOfForgotten,
     ) -> Result<(), StoreError> {
-        let source = source.to_owned();
         self.write(move |tx| {
             if files == FilesOfForgotten::Removed {
                 append_removals(tx, now, &resources)?;
             }
-            delete_resources(tx, &source, &resources)
+            delete_resources(tx, &resources)
         })
         .await
     }
@@ -162,7 +160,7 @@ impl Store {
         let source = source.to_owned();
         self.write(move |tx| {
             let next = forgotten::next_resources(tx.sql, &source, RESOURCES_A_STEP)?;
-            delete_resources(tx, &source, &next)?;
+            delete_resources(tx, &next)?;
             Ok(next.len())
         })
         .await
@@ -200,20 +198,15 @@ impl Store {
     }
 }
 
-fn delete_resources(
-    tx: &mut Tx<'_>,
-    source: &str,
-    resources: &[ForgottenResource],
-) -> Result<(), StoreError> {
+fn delete_resources(tx: &mut Tx<'_>, resources: &[ForgottenResource]) -> Result<(), StoreError> {
     let mut totals = TotalsChange::default();
     for forgotten in resources {
         if let Some(length) = resource::live_length(tx.sql, forgotten.id)? {
             totals.count_removal(tx.sql, forgotten.id, length)?;
         }
-        forgotten::delete_resource(tx.sql, forgotten.id)?;
+        resource::remove(tx.sql, forgotten.id)?;
     }
-    totals.write(tx.sql)?;
-    Ok(resource_count::remove(tx.sql, source, resources.len())?)
+    totals.write(tx.sql)
 }
 
 /// Appends the removals of files to the feed, of the resources that the mirror had.

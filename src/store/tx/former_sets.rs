@@ -12,9 +12,7 @@ use super::deletion_guard::{forget_old, has_old};
 use super::membership::{leave, leave_if_shared};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::unused::{self, UnusedRule};
-use crate::store::tables::{
-    channel, membership, resource, resource_count, source_set, task, version,
-};
+use crate::store::tables::{channel, membership, resource, source_set, task, version};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError};
 
@@ -138,8 +136,5 @@ fn drop_updates_at_rest(
 fn remove_unfetched(tx: &mut Tx<'_>, set: SetId, resource: ResourceId) -> Result<(), StoreError> {
     leave(tx.sql, set, resource)?;
     let rule = UnusedRule::without_deletions();
-    if let Some(source) = unused::remove(tx.sql, resource, &rule)? {
-        resource_count::remove(tx.sql, &source, 1)?;
-    }
-    Ok(())
+    Ok(unused::remove(tx.sql, resource, &rule)?)
 }

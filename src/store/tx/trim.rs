@@ -103,9 +103,7 @@ impl Store {
                     unused::mark(tx.sql, id, None)?;
                 }
                 for &(id, _) in &due {
-                    if let Some(source) = unused::remove(tx.sql, id, &rule)? {
-                        resource_count::remove(tx.sql, &source, 1)?;
-                    }
+                    unused::remove(tx.sql, id, &rule)?;
                 }
                 Ok(())
             })

@@ -5,7 +5,7 @@
 //! the deletion was applied a while ago, and every set of the Source has read a Resource List of a later time.
 
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use rusqlite::{Connection, Result, params};
 
 use crate::store::ids::ResourceId;
 use crate::store::tables::values::Micros;
@@ -90,19 +90,16 @@ pub(crate) fn mark(sql: &Connection, id: ResourceId, since: Option<DateTime<Utc>
         .map(drop)
 }
 
-/// Removes a row that is unused still, and returns its Source. The last row of all stays, so that no id is used twice: the result
-/// of a task may arrive after its row was removed.
-pub(crate) fn remove(
-    sql: &Connection,
-    id: ResourceId,
-    rule: &UnusedRule,
-) -> Result<Option<String>> {
-    sql.prepare_cached(&format!(
-        "DELETE FROM resource WHERE id = ?3 AND id < (SELECT MAX(id) FROM resource) AND {IS_UNUSED} RETURNING source"
-    ))?
-    .query_row(
-        params![Micros(rule.deleted_before), rule.deleting, id],
-        |row| row.get(0),
-    )
-    .optional()
+/// Removes a resource that is unused still. The last row of all stays, so that no id is used twice: the result of a task may arrive
+/// after its row was removed.
+pub(crate) fn remove(sql: &Connection, id: ResourceId, rule: &UnusedRule) -> Result<()> {
+    let is_unused = sql
+        .prepare_cached(&format!(
+            "SELECT 1 FROM resource WHERE id = ?3 AND id < (SELECT MAX(id) FROM resource) AND {IS_UNUSED}"
+        ))?
+        .exists(params![Micros(rule.deleted_before), rule.deleting, id])?;
+    if is_unused {
+        super::remove(sql, id)?;
+    }
+    Ok(())
 }
