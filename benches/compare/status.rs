@@ -66,7 +66,6 @@ fn insert_tasks(home: &Home, base: &str, tasks: usize) -> BenchResult<()> {
          VALUES (1, ?1, ?2, 'done', ?3, ?3 * 1000, ?4)",
         params![NAME, format!("{base}/capabilitylist.xml"), i64::try_from(tasks)?, now],
     )?;
-    transaction.execute("INSERT INTO task_count (set_id) VALUES (1)", [])?;
     transaction.execute("INSERT INTO coverage VALUES (1, ?1, ?2)", [i64::MIN, now])?;
     {
         let mut resource = transaction.prepare(
@@ -101,6 +100,12 @@ fn insert_tasks(home: &Home, base: &str, tasks: usize) -> BenchResult<()> {
             ])?;
         }
     }
+    transaction.execute(
+        "INSERT INTO tally (set_id, state, kind, code, n)
+         SELECT set_id, state, CASE kind WHEN 'deleted' THEN 'deletion' ELSE 'update' END, COALESCE(error_code, ''), COUNT(*)
+         FROM task GROUP BY 1, 2, 3, 4",
+        [],
+    )?;
     transaction.commit()?;
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! What a simulation does to the store as its observer: it ends the process at a commit, lets a job or a query fail or panic, and looks
-//! at the database after each commit.
+//! at the database after each commit: the tally must be that of the tasks.
 
 use std::any::Any;
 use std::path::Path;
@@ -13,6 +13,7 @@ use rusqlite::Connection;
 
 use super::observer::{Observer, Step};
 use super::reads::statistics::synced_until;
+use super::tables::tally::{TALLIED, TallyKey};
 use super::tables::values::{DigestList, column};
 use super::tables::{coverage, gap};
 use super::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
@@ -143,11 +144,27 @@ impl CommitHook {
     fn show(&self, connection: &Connection) {
         let changes = connection.total_changes();
         let has_changes = self.changes.swap(changes, Ordering::SeqCst) != changes;
+        if has_changes {
+            check_tally(connection);
+        }
         if has_changes && let Some(watch) = self.watch.lock().as_mut() {
             let snapshot = Snapshot::read(connection).expect("the database can be read");
             watch(&snapshot);
         }
     }
+}
+
+/// Compares the tally with the tasks.
+fn check_tally(connection: &Connection) {
+    let rows = |query: &str| -> Vec<(TallyKey, i64)> {
+        let mut query = connection.prepare_cached(query).unwrap();
+        let rows = query.query_map([], |row| Ok((TallyKey::from_row(row)?, row.get(4)?)));
+        rows.unwrap().map(Result::unwrap).collect()
+    };
+    let counted =
+        format!("SELECT {TALLIED}, COUNT(*) FROM task GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4");
+    let tally = "SELECT set_id, state, kind, code, n FROM tally ORDER BY 1, 2, 3, 4";
+    assert_eq!(rows(tally), rows(&counted));
 }
 
 impl Observer for CommitHook {

@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 
 use super::error::StoreError;
+use super::tables::tally::Tallied;
 use super::tables::{dropped_task, process, resource};
 use super::tx::restore::doubt_and_restore;
 use super::unreadable::UnreadableRows;
@@ -21,10 +22,13 @@ pub(super) fn begin_process(
         process::doubt_unrecorded(&transaction)?;
         for id in dropped {
             let step = transaction.savepoint()?;
-            match doubt_and_restore(&step, id) {
+            let tallied = Tallied::new(&step);
+            match doubt_and_restore(&tallied, id) {
                 Err(error) if unreadable.note("", &error) => {}
                 done => {
                     done?;
+                    tallied.write()?;
+                    drop(tallied);
                     step.commit()?;
                 }
             }

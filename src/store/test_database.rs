@@ -80,7 +80,6 @@ impl TestDatabase {
                 "source_set" => {
                     "WHERE ended = 0 OR resources + bytes + was_read > 0 OR baseline <> 'missing'"
                 }
-                "task_count" => "WHERE ready + checks + failed + held + undecided + rejected > 0",
                 "resource_count" => "WHERE resources > 0",
                 _ => "",
             };

@@ -18,6 +18,7 @@ use super::corruption::Damage;
 use super::error::StoreError;
 use super::observer::{Observer, Step};
 use super::tables::process;
+use super::tables::tally::Tallied;
 use super::wake::Wake;
 use super::write_health::WriteHealth;
 
@@ -27,7 +28,7 @@ const JOBS_A_COMMIT: usize = 512;
 /// A transaction in the making, as a job sees it.
 pub(super) struct Tx<'a> {
     /// The connection, inside the transaction.
-    pub(super) sql: &'a Connection,
+    pub(super) sql: &'a Tallied<'a>,
     wakes: Vec<Wake>,
     /// The last number of the feed. One wake stands for all entries.
     feed: Option<i64>,
@@ -243,6 +244,7 @@ where
         execute(tx.sql, "SAVEPOINT job")?;
     }
     let woken = (tx.wakes.len(), tx.feed);
+    let tallied = tx.sql.deltas();
     // A panic fails the one job, no more: the thread commits those of all Sources.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let done = job(tx)?;
@@ -264,6 +266,7 @@ where
     if outcome.is_err() {
         tx.wakes.truncate(woken.0);
         tx.feed = woken.1;
+        tx.sql.roll_back_to(tallied);
         if has_savepoint {
             execute(tx.sql, "ROLLBACK TO job")?;
         } else {
@@ -341,8 +344,9 @@ impl Writes {
         let connection = &self.connection;
         let changes = connection.total_changes();
         let begun = execute(connection, BEGIN);
+        let sql = Tallied::new(connection);
         let mut tx = Tx {
-            sql: connection,
+            sql: &sql,
             wakes: Vec::new(),
             feed: None,
             is_empty: true,
@@ -356,6 +360,7 @@ impl Writes {
         let outcome = match tx.aborted {
             Some(error) => Err(error),
             None => begun
+                .and_then(|()| sql.write())
                 .and_then(|()| execute(connection, "COMMIT"))
                 .and_then(|()| self.observer.observe(Step::Committed(connection)))
                 .map_err(Arc::new),

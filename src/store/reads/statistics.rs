@@ -12,9 +12,9 @@ use rusqlite::Connection;
 use crate::store::ids::SetId;
 use crate::store::query_threads::Lane;
 use crate::store::tables::source_set::{self, BaselineState};
+use crate::store::tables::tally::{self, TalliedKind, TallyKey};
 use crate::store::tables::task::status::{CountedFailure, first_failure};
 use crate::store::tables::task::{self, TaskState, report};
-use crate::store::tables::task_count::{self, ErrorCount};
 use crate::store::tables::{coverage, gap, last_hold};
 use crate::store::{Store, StoreError};
 
@@ -74,7 +74,7 @@ impl Store {
     pub async fn pending(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
         let source = source.to_owned();
         self.read_in(Lane::Reports, move |sql| {
-            Ok(task_count::ready_of_source(sql, &source)?)
+            Ok(tally::ready_of_source(sql, &source)?)
         })
         .await
     }
@@ -83,23 +83,34 @@ impl Store {
 /// As [`Store::set_statistics`], as a part of another query.
 pub(super) fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError> {
     let totals = source_set::totals(sql, set)?;
-    let counts = task_count::of_set(sql, set)?;
+    let tally = tally::of_set(sql, set)?;
+    let count = |counts: &dyn Fn(TaskState, TalliedKind) -> bool| -> u64 {
+        let counted = tally.iter().filter(|(it, _)| counts(it.state, it.kind));
+        counted.map(|(_, tasks)| tasks).sum()
+    };
+    let in_state = |state| count(&|it, _| it == state);
+    let undated = count(&|state, kind| state == TaskState::Ready && kind == TalliedKind::Check);
+    let held_deletions = in_state(TaskState::HeldBack);
     let coverage = coverage::of_set(sql, set)?;
     Ok(SetStatistics {
         resources: totals.resources,
         bytes: totals.bytes,
-        pending: counts.ready.saturating_sub(counts.checks) + counts.undecided,
-        undated: counts.checks,
+        pending: in_state(TaskState::Ready) - undated
+            + in_state(TaskState::Undecided)
+            + in_state(TaskState::Interrupted),
+        undated,
         doubts_lastmod: source_set::doubts_lastmod(sql, set)?,
-        failed: counts.failed,
-        unavailable: counts.unavailable,
+        failed: in_state(TaskState::Failed),
+        unavailable: in_state(TaskState::Unavailable),
         given_up_since: report::first_given_up(sql, set)?,
-        held_deletions: counts.held_back,
-        held_since: source_set::held_since(sql, set)?.filter(|_| counts.held_back > 0),
+        held_deletions,
+        held_since: source_set::held_since(sql, set)?.filter(|_| held_deletions > 0),
         // Also without any: what another set holds back meanwhile has a higher one.
         held_through: Some(last_hold::get(sql)?),
-        rejected: counts.rejected,
-        failures: failures(sql, set)?,
+        rejected: count(&|state, kind| {
+            state == TaskState::Unwanted && kind == TalliedKind::Deletion
+        }),
+        failures: failures(sql, &tally)?,
         baseline_done: totals.baseline == BaselineState::Done,
         synced_until: synced_until(sql, set, totals.baseline)?,
         newest: coverage.front(),
@@ -109,44 +120,45 @@ pub(super) fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, 
 }
 
 /// The errors of the failed tasks of a set, the most frequent code first; if none has failed, that of one that is retried.
-fn failures(sql: &Connection, set: SetId) -> Result<Vec<CountedFailure>, StoreError> {
-    let counts = task_count::errors_of_set(sql, set)?;
-    let failed = counts
-        .iter()
-        .filter(|count| count.state == TaskState::Failed);
-    let failed = failures_of(sql, set, failed)?;
+fn failures(
+    sql: &Connection,
+    tally: &[(TallyKey, u64)],
+) -> Result<Vec<CountedFailure>, StoreError> {
+    let failed = failures_of(sql, tally, |state| state == TaskState::Failed)?;
     if failed.is_empty() {
         // What is not selected has not failed, and what is unavailable is counted as such.
-        let retried = |count: &&ErrorCount| {
-            !matches!(count.state, TaskState::Unwanted | TaskState::Unavailable)
-        };
-        let mut others = failures_of(sql, set, counts.iter().filter(retried))?;
+        let mut others = failures_of(sql, tally, |state| {
+            !matches!(state, TaskState::Unwanted | TaskState::Unavailable)
+        })?;
         others.truncate(1);
         return Ok(others);
     }
     Ok(failed)
 }
 
-/// The errors of these tasks, the most frequent code first.
-fn failures_of<'a>(
+/// The errors of the tasks in those states, the most frequent code first.
+fn failures_of(
     sql: &Connection,
-    set: SetId,
-    counts: impl Iterator<Item = &'a ErrorCount>,
+    tally: &[(TallyKey, u64)],
+    is_meant: impl Fn(TaskState) -> bool,
 ) -> Result<Vec<CountedFailure>, StoreError> {
-    let mut by_code: BTreeMap<&str, Vec<&ErrorCount>> = BTreeMap::new();
-    for count in counts {
-        by_code.entry(count.code.as_str()).or_default().push(count);
+    let mut by_code: BTreeMap<&str, Vec<&(TallyKey, u64)>> = BTreeMap::new();
+    for tallied in tally {
+        let (key, _) = tallied;
+        if is_meant(key.state) && !key.code.is_empty() {
+            by_code.entry(&key.code).or_default().push(tallied);
+        }
     }
     let mut failures = Vec::new();
-    for (code, counts) in by_code {
+    for (code, tallied) in by_code {
         let mut first = None;
-        for count in &counts {
-            let other = first_failure(sql, set, count.state, code)?;
+        for (key, _) in &tallied {
+            let other = first_failure(sql, key.set, key.state, code)?;
             first = first.into_iter().chain(other).min_by_key(|it| it.resource);
         }
-        // A code without a task would be a fault of the triggers.
+        // A code without a task would be a fault of the tally.
         let Some(first) = first else { continue };
-        let count = counts.iter().map(|count| count.tasks).sum();
+        let count = tallied.iter().map(|(_, tasks)| tasks).sum();
         let failure = CountedFailure {
             code: code.to_owned(),
             message: first.message,
@@ -195,7 +207,6 @@ mod tests {
         let mut database = schema::open(&folder.path().join("counted.db")).unwrap();
         let set = "INSERT INTO source_set (id, source, capability_list, baseline) VALUES (1, 's', 'c', 'done')";
         database.execute(set, []).unwrap();
-        task_count::begin(&database, SetId(1)).unwrap();
         let coverage = "INSERT INTO coverage (set_id, from_time, until_time) VALUES (1, 0, 9)";
         database.execute(coverage, []).unwrap();
         for number in 0..5 * tasks {
@@ -215,6 +226,19 @@ mod tests {
                      VALUES (?1, 's', 1, 'a', 'updated', ?1, '', ?2, ?3, ?4, 'm', 1)",
                     rusqlite::params![number, origin, state, code],
                 )
+                .unwrap();
+        }
+        for (state, kind, code) in [
+            ("ready", "update", ""),
+            ("ready", "update", "timeout"),
+            ("ready", "check", ""),
+            ("failed", "check", "not-found"),
+            ("held", "update", ""),
+        ] {
+            let tally =
+                "INSERT INTO tally (set_id, state, kind, code, n) VALUES (1, ?1, ?2, ?3, ?4)";
+            database
+                .execute(tally, rusqlite::params![state, kind, code, tasks])
                 .unwrap();
         }
         // Of the statements that are prepared first.

@@ -332,93 +332,14 @@ CREATE INDEX task_held ON task (source) WHERE state = 'held';
 CREATE INDEX task_given_up_of_set ON task (set_id, given_up_since) WHERE given_up_since IS NOT NULL AND state <> 'unavailable';
 CREATE INDEX task_time ON task (set_id, since) WHERE state NOT IN ('rejected', 'unavailable');
 CREATE INDEX task_rejected ON task (source) WHERE state = 'rejected' AND kind = 'deleted';
-CREATE TRIGGER task_error_added AFTER INSERT ON task WHEN NEW.error_code IS NOT NULL BEGIN
-    INSERT INTO task_error_count VALUES (NEW.set_id, NEW.state, NEW.error_code, 1)
-    ON CONFLICT (set_id, state, code) DO UPDATE SET tasks = tasks + 1;
-END;
-CREATE TRIGGER task_error_removed AFTER DELETE ON task WHEN OLD.error_code IS NOT NULL BEGIN
-    UPDATE task_error_count SET tasks = tasks - 1
-    WHERE set_id = OLD.set_id AND state = OLD.state AND code = OLD.error_code;
-END;
-CREATE TRIGGER task_error_changed AFTER UPDATE OF set_id, state, error_code ON task
-WHEN OLD.error_code IS NOT NULL OR NEW.error_code IS NOT NULL BEGIN
-    UPDATE task_error_count SET tasks = tasks - 1
-    WHERE set_id = OLD.set_id AND state = OLD.state AND code = OLD.error_code;
-    INSERT INTO task_error_count SELECT NEW.set_id, NEW.state, NEW.error_code, 1 WHERE NEW.error_code IS NOT NULL
-    ON CONFLICT (set_id, state, code) DO UPDATE SET tasks = tasks + 1;
-END;
-CREATE TRIGGER task_rejection_added AFTER INSERT ON task WHEN NEW.state = 'rejected' AND NEW.kind = 'deleted' BEGIN
-    UPDATE task_count SET rejected = rejected + 1 WHERE set_id = NEW.set_id;
-END;
-CREATE TRIGGER task_rejection_removed AFTER DELETE ON task WHEN OLD.state = 'rejected' AND OLD.kind = 'deleted' BEGIN
-    UPDATE task_count SET rejected = rejected - 1 WHERE set_id = OLD.set_id;
-END;
-CREATE TRIGGER task_rejection_changed AFTER UPDATE OF set_id, state, kind ON task
-WHEN OLD.state = 'rejected' OR NEW.state = 'rejected' BEGIN
-    UPDATE task_count SET rejected = rejected - 1 WHERE set_id = OLD.set_id AND OLD.state = 'rejected' AND OLD.kind = 'deleted';
-    UPDATE task_count SET rejected = rejected + 1 WHERE set_id = NEW.set_id AND NEW.state = 'rejected' AND NEW.kind = 'deleted';
-END;
-CREATE TRIGGER task_added AFTER INSERT ON task BEGIN
-    UPDATE task_count SET
-        ready = ready + (NEW.state = 'ready'),
-        checks = checks + (NEW.state = 'ready' AND NEW.origin = 'resource-list' AND NEW.kind = 'updated'
-            AND NEW.lastmod IS NULL AND NEW.length IS NULL AND NEW.hashes = ''),
-        failed = failed + (NEW.state = 'failed'),
-        unavailable = unavailable + (NEW.state = 'unavailable'),
-        held = held + (NEW.state = 'held'),
-        undecided = undecided + (NEW.state IN ('undecided', 'interrupted'))
-    WHERE set_id = NEW.set_id;
-END;
-CREATE TRIGGER task_removed AFTER DELETE ON task BEGIN
-    UPDATE task_count SET
-        ready = ready - (OLD.state = 'ready'),
-        checks = checks - (OLD.state = 'ready' AND OLD.origin = 'resource-list' AND OLD.kind = 'updated'
-            AND OLD.lastmod IS NULL AND OLD.length IS NULL AND OLD.hashes = ''),
-        failed = failed - (OLD.state = 'failed'),
-        unavailable = unavailable - (OLD.state = 'unavailable'),
-        held = held - (OLD.state = 'held'),
-        undecided = undecided - (OLD.state IN ('undecided', 'interrupted'))
-    WHERE set_id = OLD.set_id;
-END;
-CREATE TRIGGER task_changed AFTER UPDATE OF set_id, state, origin, kind, lastmod, length, hashes ON task BEGIN
-    UPDATE task_count SET
-        ready = ready - (OLD.state = 'ready'),
-        checks = checks - (OLD.state = 'ready' AND OLD.origin = 'resource-list' AND OLD.kind = 'updated'
-            AND OLD.lastmod IS NULL AND OLD.length IS NULL AND OLD.hashes = ''),
-        failed = failed - (OLD.state = 'failed'),
-        unavailable = unavailable - (OLD.state = 'unavailable'),
-        held = held - (OLD.state = 'held'),
-        undecided = undecided - (OLD.state IN ('undecided', 'interrupted'))
-    WHERE set_id = OLD.set_id;
-    UPDATE task_count SET
-        ready = ready + (NEW.state = 'ready'),
-        checks = checks + (NEW.state = 'ready' AND NEW.origin = 'resource-list' AND NEW.kind = 'updated'
-            AND NEW.lastmod IS NULL AND NEW.length IS NULL AND NEW.hashes = ''),
-        failed = failed + (NEW.state = 'failed'),
-        unavailable = unavailable + (NEW.state = 'unavailable'),
-        held = held + (NEW.state = 'held'),
-        undecided = undecided + (NEW.state IN ('undecided', 'interrupted'))
-    WHERE set_id = NEW.set_id;
-END;
 
--- The numbers have no constraint, so that SQLite need not prepare to undo each statement that changes a task.
-CREATE TABLE task_count (
-    set_id INTEGER PRIMARY KEY,
-    ready INTEGER DEFAULT 0,
-    checks INTEGER DEFAULT 0,
-    failed INTEGER DEFAULT 0,
-    unavailable INTEGER DEFAULT 0,
-    held INTEGER DEFAULT 0,
-    undecided INTEGER DEFAULT 0,
-    rejected INTEGER DEFAULT 0
-);
-
-CREATE TABLE task_error_count (
+CREATE TABLE tally (
     set_id INTEGER NOT NULL,
     state TEXT NOT NULL,
+    kind TEXT NOT NULL,
     code TEXT NOT NULL,
-    tasks INTEGER,
-    PRIMARY KEY (set_id, state, code)
+    n INTEGER NOT NULL,
+    PRIMARY KEY (set_id, state, kind, code)
 ) WITHOUT ROWID;
 
 CREATE TABLE dropped_task (

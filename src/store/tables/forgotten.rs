@@ -96,14 +96,11 @@ pub(crate) fn end_set(sql: &Connection, set: SetId) -> Result<()> {
 
 /// Clears the counts of a set that has no resources any more.
 pub(crate) fn clear_counts(sql: &Connection, set: SetId) -> Result<()> {
-    for statement in [
-        "DELETE FROM task_error_count WHERE set_id = ?1",
-        "UPDATE task_count SET ready = 0, checks = 0, failed = 0, held = 0, undecided = 0, rejected = 0 WHERE set_id = ?1",
+    sql.prepare_cached(
         "UPDATE source_set SET resources = 0, bytes = 0, shares = 0, checks_on = 0, checks = 0, held_since = NULL WHERE id = ?1",
-    ] {
-        sql.prepare_cached(statement)?.execute([set])?;
-    }
-    Ok(())
+    )?
+    .execute([set])
+    .map(drop)
 }
 
 /// What the mirror has of a set.

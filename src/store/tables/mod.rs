@@ -6,6 +6,7 @@
 //! A function runs one statement, or a few that belong together, on the connection that it is given. It takes and returns
 //! typed values, which [`values`] converts. It opens no transaction and sends no [`Wake`](super::Wake): use cases do, in
 //! [`tx`](super::tx). A query that joins tables stands with the table whose rows it returns or changes.
+//! What changes tasks requires a [`Tallied`](tally::Tallied) connection, which only a transaction that writes has.
 
 pub(super) mod channel;
 pub(super) mod coverage;
@@ -41,8 +42,8 @@ pub(super) mod resource_count;
 mod round_trips;
 mod served_version;
 pub(super) mod source_set;
+pub(super) mod tally;
 pub(super) mod task;
-pub(super) mod task_count;
 pub(super) mod uptime;
 pub(super) mod values;
 pub(super) mod version;

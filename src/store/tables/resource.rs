@@ -17,7 +17,8 @@ use super::media_type::{MediaType, PackedMediaType};
 use super::membership::Membership;
 use super::relation::RelationKind;
 use super::served_version::{PackedETag, PackedTime, served_by};
-use super::task::Task;
+use super::tally::Tallied;
+use super::task::{self, Task};
 use super::values::{
     Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column, content_info,
 };
@@ -282,14 +283,13 @@ pub(crate) fn insert(
 }
 
 /// Removes a resource and what depends on it. Its URI moves to `removed_resource` if the feed may name it.
-pub(crate) fn remove(sql: &Connection, id: ResourceId) -> Result<()> {
+pub(crate) fn remove(sql: &Tallied<'_>, id: ResourceId) -> Result<()> {
+    task::delete(sql, id)?;
     for statement in [
         "INSERT INTO removed_resource (id, identity, uri, last)
-         SELECT resource.id, resource.identity, resource.uri, newest.seq
-         FROM resource CROSS JOIN (SELECT MAX(seq) AS seq FROM feed) AS newest
-         WHERE resource.id = ?1 AND applied_at IS NOT NULL AND (length IS NOT NULL OR deleted = 0) AND newest.seq IS NOT NULL",
+         SELECT id, identity, uri, (SELECT MAX(seq) FROM feed) FROM resource
+         WHERE id = ?1 AND applied_at IS NOT NULL AND (length IS NOT NULL OR deleted = 0) AND (SELECT MAX(seq) FROM feed) IS NOT NULL",
         "UPDATE resource_count SET resources = resources - 1 WHERE source = (SELECT source FROM resource WHERE id = ?1)",
-        "DELETE FROM task WHERE resource_id = ?1",
         "DELETE FROM dropped_task WHERE resource_id = ?1",
         "DELETE FROM loss WHERE resource_id = ?1",
         "DELETE FROM member WHERE resource_id = ?1",

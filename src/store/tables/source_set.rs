@@ -281,16 +281,9 @@ pub(crate) fn is_unnamed(sql: &Connection, set: SetId) -> Result<bool> {
     .exists([set])
 }
 
-/// Deletes a set that nothing names, with its counts.
+/// Deletes a set that nothing names.
 pub(crate) fn delete(sql: &Connection, set: SetId) -> Result<()> {
-    for statement in [
-        "DELETE FROM task_count WHERE set_id = ?1",
-        "DELETE FROM task_error_count WHERE set_id = ?1",
-        "DELETE FROM source_set WHERE id = ?1",
-    ] {
-        update(sql, statement, [set])?;
-    }
-    Ok(())
+    update(sql, "DELETE FROM source_set WHERE id = ?1", [set])
 }
 
 pub(crate) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer]) -> Result<()> {

@@ -18,13 +18,14 @@ pub(crate) mod status;
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
 use resyncd_core::{RecordedFile, ResourceUri, ServedVersion};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql, params};
 use url::Url;
 
 use super::media_type::MediaType;
 use super::mirrored_path;
 use super::served_version::served_version;
 use super::source_set::{CapabilityLists, SHARING};
+use super::tally::{TALLIED, Tallied, TallyKey};
 use super::values::{
     Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info_of, texts,
 };
@@ -166,7 +167,7 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
     resource.media_type, task.given_up_since IS NOT NULL";
 
 /// The state of a task. Some of the words in the database are older than the names here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TaskState {
     /// To be executed when it is due.
     Ready,
@@ -233,121 +234,188 @@ pub(crate) struct NewTask<'a> {
     pub(crate) since: Option<SourceTime>,
 }
 
+/// How the task of a resource is tallied; `None`: it has none.
+fn tallied(sql: &Connection, resource: ResourceId) -> Result<Option<TallyKey>> {
+    sql.prepare_cached(&format!(
+        "SELECT {TALLIED} FROM task WHERE resource_id = ?1"
+    ))?
+    .query_row([resource], TallyKey::from_row)
+    .optional()
+}
+
+/// Executes a statement that puts, changes or deletes the task of a resource, and tallies that; returns whether it did so.
+fn change(
+    sql: &Tallied<'_>,
+    resource: ResourceId,
+    statement: &str,
+    params: impl Params,
+) -> Result<bool> {
+    let before = tallied(sql, resource)?;
+    let is_changed = sql.prepare_cached(statement)?.execute(params)? > 0;
+    if is_changed {
+        sql.add(before, -1);
+        sql.add(tallied(sql, resource)?, 1);
+    }
+    Ok(is_changed)
+}
+
+/// Tallies that all tasks that meet a condition get another state.
+fn tally_all(
+    sql: &Tallied<'_>,
+    condition: &str,
+    params: impl Params,
+    state: TaskState,
+) -> Result<()> {
+    let mut query = sql.prepare_cached(&format!(
+        "SELECT {TALLIED}, COUNT(*) FROM task WHERE {condition} GROUP BY 1, 2, 3, 4"
+    ))?;
+    let mut rows = query.query(params)?;
+    while let Some(row) = rows.next()? {
+        let (before, tasks): (_, i64) = (TallyKey::from_row(row)?, row.get(4)?);
+        let after = TallyKey {
+            state,
+            ..before.clone()
+        };
+        sql.add(Some(before), -tasks);
+        sql.add(Some(after), tasks);
+    }
+    Ok(())
+}
+
+/// An INSERT that takes the place of the resource's task. What follows: `links`, `unconfirmed` and `hold` then, and whose place is taken.
+const PUT: &str = "INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes, origin, state,
+                      not_before, since, links, encoding, unconfirmed, version)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+            (SELECT next_version FROM resource WHERE id = ?1))
+    ON CONFLICT (resource_id) DO UPDATE SET
+        set_id = excluded.set_id, authority = excluded.authority, kind = excluded.kind, changed_at = excluded.changed_at,
+        lastmod = excluded.lastmod, length = excluded.length, media_type = excluded.media_type, hashes = excluded.hashes,
+        origin = excluded.origin, state = excluded.state, not_before = excluded.not_before, encoding = excluded.encoding,
+        since = CASE WHEN task.state IN ('rejected', 'unavailable') OR task.since >= excluded.since THEN excluded.since
+                     WHEN task.since < excluded.since THEN task.since END,
+        version = task.version + 1, contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL,
+        awaits_since = NULL, given_up_since = NULL, refused_since = NULL,";
+
+fn execute_put(
+    sql: &Tallied<'_>,
+    task: &NewTask<'_>,
+    links: impl ToSql,
+    unconfirmed: bool,
+    statement: &str,
+) -> Result<bool> {
+    let change = task.change;
+    let content = ContentColumns::from(&change.content);
+    let params = params![
+        task.resource,
+        task.source,
+        task.set,
+        change.authority,
+        Column(&change.kind),
+        Column(&change.changed_at),
+        Column(&change.lastmod),
+        content.length,
+        content.media_type,
+        content.hashes,
+        Column(&task.origin),
+        Column(&task.state),
+        Micros(task.not_before),
+        Column(&task.since),
+        links,
+        change.encoding,
+        unconfirmed,
+    ];
+    self::change(sql, task.resource, statement, params)
+}
+
 /// Makes a change the resource's task and returns `true`, unless the current task states the same and is not interrupted. One
 /// that was given up states the same also if a list names it with the time of the change, and the other way round: both are published
 /// again and again. Links that are stated no longer are dropped from a task that states the same.
-pub(crate) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool> {
+pub(crate) fn put(sql: &Tallied<'_>, task: &NewTask<'_>) -> Result<bool> {
     let change = task.change;
-    let content = ContentColumns::from(&change.content);
     let links = match change.kind {
         ChangeKind::Deleted => &[],
         ChangeKind::Created | ChangeKind::Updated => &change.links[..],
     };
-    let put = sql
-        .prepare_cached(
-            "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                               origin, state, not_before, since, links, encoding, unconfirmed, version)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                     (SELECT next_version FROM resource WHERE id = ?1))
-             ON CONFLICT (resource_id) DO UPDATE SET
-                 set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
-                 origin = ?11, state = ?12, not_before = ?13, since = CASE WHEN state IN ('rejected', 'unavailable') THEN ?14 ELSE MIN(since, ?14) END,
-                 links = ?15, encoding = ?16, version = version + 1,
-                 unconfirmed = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' THEN MIN(unconfirmed, ?17) ELSE ?17 END,
-                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL, refused_since = NULL,
-                 hold = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' AND changed_at IS ?6
-                                  AND state IN ('held', 'undecided', 'interrupted') THEN hold END
-             WHERE ((kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7) AND NOT (
-                    state IN ('failed', 'unavailable') AND kind <> 'deleted' AND ?5 <> 'deleted' AND unconfirmed <= ?17
-                    AND COALESCE(changed_at, lastmod) IS COALESCE(?6, ?7)))
-                OR length IS NOT ?8 OR hashes IS NOT ?10
-                OR (?16 IS NOT NULL AND encoding IS NOT ?16)
-                OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
-                OR (changed_at IS NULL AND state <> 'rejected' AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
-        )?
-        .execute(params![
-            task.resource,
-            task.source,
-            task.set,
-            change.authority,
-            Column(&change.kind),
-            Column(&change.changed_at),
-            Column(&change.lastmod),
-            content.length,
-            content.media_type,
-            content.hashes,
-            Column(&task.origin),
-            Column(&task.state),
-            Micros(task.not_before),
-            Column(&task.since),
-            LinkList(links),
-            change.encoding,
-            change.unconfirmed,
-        ])?;
-    if put == 0 && !change.unconfirmed {
+    let is_put = execute_put(
+        sql,
+        task,
+        LinkList(links),
+        change.unconfirmed,
+        &format!(
+            "INSERT {PUT} links = excluded.links,
+                 unconfirmed = CASE WHEN task.kind = 'deleted' AND excluded.kind = 'deleted' AND task.unconfirmed < excluded.unconfirmed
+                                    THEN task.unconfirmed ELSE excluded.unconfirmed END,
+                 hold = CASE WHEN task.kind = 'deleted' AND excluded.kind = 'deleted' AND task.changed_at IS NOT DISTINCT FROM excluded.changed_at
+                                  AND task.state IN ('held', 'undecided', 'interrupted') THEN task.hold END
+             WHERE ((task.kind <> excluded.kind OR task.changed_at IS DISTINCT FROM excluded.changed_at
+                     OR task.lastmod IS DISTINCT FROM excluded.lastmod) AND NOT (
+                    task.state IN ('failed', 'unavailable') AND task.kind <> 'deleted' AND excluded.kind <> 'deleted'
+                    AND task.unconfirmed <= excluded.unconfirmed
+                    AND COALESCE(task.changed_at, task.lastmod) IS NOT DISTINCT FROM COALESCE(excluded.changed_at, excluded.lastmod)))
+                OR task.length IS DISTINCT FROM excluded.length OR task.hashes <> excluded.hashes
+                OR (excluded.encoding IS NOT NULL AND task.encoding IS DISTINCT FROM excluded.encoding)
+                OR (excluded.links IS NOT NULL AND task.links IS DISTINCT FROM excluded.links) OR task.state = 'interrupted'
+                OR (task.changed_at IS NULL AND task.state <> 'rejected' AND NOT (
+                    task.origin IN ('resource-list', 'resource-dump') AND excluded.origin IN ('resource-list', 'resource-dump')))"
+        ),
+    )?;
+    if !is_put && !change.unconfirmed {
         // The Source itself states it now: a deletion that was held back is decided again at the end of the document; one that was rejected stays so. What is in progress does not count: it may be the Source's answer to another statement.
-        sql.prepare_cached(
-            "UPDATE task SET unconfirmed = 0, contradicted = 0, origin = ?2, attempts = 0, version = version + 1, not_before = MIN(not_before, ?3),
+        let statement = "UPDATE task SET unconfirmed = 0, contradicted = 0, origin = ?2, attempts = 0, version = version + 1,
+                 not_before = CASE WHEN not_before < ?3 THEN not_before ELSE ?3 END,
                  state = CASE state WHEN 'held' THEN 'undecided' ELSE state END
-             WHERE resource_id = ?1 AND unconfirmed = 1",
-        )?
-        .execute(params![
-            task.resource,
-            Column(&task.origin),
-            Micros(task.not_before)
-        ])?;
+             WHERE resource_id = ?1 AND unconfirmed = 1";
+        let params = params![task.resource, Column(&task.origin), Micros(task.not_before)];
+        self::change(sql, task.resource, statement, params)?;
     }
-    if put == 0 && links.is_empty() && !change.unconfirmed {
+    if !is_put && links.is_empty() && !change.unconfirmed {
         sql.prepare_cached(
             "UPDATE task SET links = NULL WHERE resource_id = ?1 AND links IS NOT NULL",
         )?
         .execute([task.resource])?;
     }
-    Ok(put > 0)
+    Ok(is_put)
+}
+
+/// Makes a change the resource's task in place of any other. Links are those of the current task, or else of the resource.
+pub(crate) fn replace(sql: &Tallied<'_>, task: &NewTask<'_>) -> Result<()> {
+    let links: Option<String> = sql
+        .prepare_cached("SELECT links FROM resource WHERE id = ?1")?
+        .query_row([task.resource], |row| row.get(0))?;
+    let statement = format!("INSERT {PUT} links = task.links, unconfirmed = 0, hold = NULL");
+    execute_put(sql, task, links, false, &statement).map(drop)
 }
 
 /// The code of tasks whose resources are served in a type that is not selected.
 pub const UNSELECTED_TYPE: &str = "unselected-type";
 
 /// Lets a task wait that the configuration does not select any more. One that is being executed is completed.
-pub(crate) fn unselect(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET state = 'rejected', error_code = NULL, error_message = NULL, given_up_since = NULL, refused_since = NULL
-         WHERE resource_id = ?1 AND kind <> 'deleted' AND state IN ('ready', 'failed', 'unavailable')",
-    )?
-    .execute([resource])
-    .map(drop)
+pub(crate) fn unselect(sql: &Tallied<'_>, resource: ResourceId) -> Result<()> {
+    let statement = "UPDATE task SET state = 'rejected', error_code = NULL, error_message = NULL, given_up_since = NULL, refused_since = NULL
+         WHERE resource_id = ?1 AND kind <> 'deleted' AND state IN ('ready', 'failed', 'unavailable')";
+    change(sql, resource, statement, [resource]).map(drop)
 }
 
 /// Makes an update ready that was not selected, and returns whether it was so. One that is served in another type stays.
-pub(crate) fn select(sql: &Connection, resource: ResourceId) -> Result<bool> {
-    let selected = sql
-        .prepare_cached(
-            "UPDATE task SET state = 'ready', attempts = 0
-             WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected' AND error_code IS NULL",
-        )?
-        .execute([resource])?;
-    Ok(selected > 0)
+pub(crate) fn select(sql: &Tallied<'_>, resource: ResourceId) -> Result<bool> {
+    let statement = "UPDATE task SET state = 'ready', attempts = 0
+         WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected' AND error_code IS NULL";
+    change(sql, resource, statement, [resource])
 }
 
 /// Makes an update ready that was not selected, whatever type it was served in.
-pub(crate) fn reselect(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET state = 'ready', attempts = 0, error_code = NULL, media_type = CASE WHEN error_code IS NULL THEN media_type END
-         WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected'",
-    )?
-    .execute([resource])
-    .map(drop)
+pub(crate) fn reselect(sql: &Tallied<'_>, resource: ResourceId) -> Result<()> {
+    let statement = "UPDATE task SET state = 'ready', attempts = 0, error_code = NULL, media_type = CASE WHEN error_code IS NULL THEN media_type END
+         WHERE resource_id = ?1 AND kind <> 'deleted' AND state = 'rejected'";
+    change(sql, resource, statement, [resource]).map(drop)
 }
 
 /// Lets a task wait whose resource is served in a type that is not selected, unless a newer change has taken its place.
-pub(crate) fn unselect_type(sql: &Connection, task: &Task, served: &str) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL, refused_since = NULL
-         WHERE resource_id = ?1 AND version = ?2",
-    )?
-    .execute(params![task.resource, task.revision, UNSELECTED_TYPE, served])
-    .map(drop)
+pub(crate) fn unselect_type(sql: &Tallied<'_>, task: &Task, served: &str) -> Result<()> {
+    let statement = "UPDATE task SET state = 'rejected', error_code = ?3, media_type = ?4, error_message = NULL, given_up_since = NULL, refused_since = NULL
+         WHERE resource_id = ?1 AND version = ?2";
+    let params = params![task.resource, task.revision, UNSELECTED_TYPE, served];
+    change(sql, task.resource, statement, params).map(drop)
 }
 
 /// An update that is not selected.
@@ -388,57 +456,24 @@ pub(crate) fn unselected(
     .collect()
 }
 
+/// The undecided deletions of a set.
+const UNDECIDED: &str = "set_id = ?1 AND state = 'undecided'";
+
 /// Marks the undecided deletions of a set: the document that stated them was not ingested to its end.
-pub(crate) fn interrupt_undecided(sql: &Connection, set: SetId) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET state = 'interrupted' WHERE set_id = ?1 AND state = 'undecided'",
-    )?
-    .execute([set])?;
-    Ok(())
+pub(crate) fn interrupt_undecided(sql: &Tallied<'_>, set: SetId) -> Result<()> {
+    tally_all(sql, UNDECIDED, [set], TaskState::Interrupted)?;
+    sql.prepare_cached(&format!(
+        "UPDATE task SET state = 'interrupted' WHERE {UNDECIDED}"
+    ))?
+    .execute([set])
+    .map(drop)
 }
 
 /// Makes an interrupted deletion undecided again: a document states it anew.
-pub(crate) fn resume_interrupted(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET state = 'undecided' WHERE resource_id = ?1 AND state = 'interrupted'",
-    )?
-    .execute([resource])?;
-    Ok(())
-}
-
-/// Makes a change the resource's task in place of any other. Links are those of the current task, or else of the resource.
-pub(crate) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<()> {
-    let change = task.change;
-    let content = ContentColumns::from(&change.content);
-    sql.prepare_cached(
-        "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                           origin, state, not_before, since, encoding, links, version)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                 (SELECT links FROM resource WHERE id = ?1), (SELECT next_version FROM resource WHERE id = ?1))
-         ON CONFLICT (resource_id) DO UPDATE SET
-             set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
-             origin = ?11, state = ?12, not_before = ?13, since = CASE WHEN state IN ('rejected', 'unavailable') THEN ?14 ELSE MIN(since, ?14) END,
-             encoding = ?15, version = version + 1, attempts = 0, unconfirmed = 0, contradicted = 0,
-             error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL, refused_since = NULL, hold = NULL",
-    )?
-    .execute(params![
-        task.resource,
-        task.source,
-        task.set,
-        change.authority,
-        Column(&change.kind),
-        Column(&change.changed_at),
-        Column(&change.lastmod),
-        content.length,
-        content.media_type,
-        content.hashes,
-        Column(&task.origin),
-        Column(&task.state),
-        Micros(task.not_before),
-        Column(&task.since),
-        change.encoding,
-    ])?;
-    Ok(())
+pub(crate) fn resume_interrupted(sql: &Tallied<'_>, resource: ResourceId) -> Result<()> {
+    let statement =
+        "UPDATE task SET state = 'undecided' WHERE resource_id = ?1 AND state = 'interrupted'";
+    change(sql, resource, statement, [resource]).map(drop)
 }
 
 /// The time from which the mirror is behind because of a resource's task, if it is known; `None` if there is no task.
@@ -484,13 +519,12 @@ pub(crate) fn is_given_up_as_absent(sql: &Connection, resource: ResourceId) -> R
 
 /// Makes a task ready, and replaces its `since`.
 pub(crate) fn release(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     resource: ResourceId,
     since: Option<SourceTime>,
 ) -> Result<()> {
-    sql.prepare_cached("UPDATE task SET state = 'ready', since = ?2 WHERE resource_id = ?1")?
-        .execute(params![resource, Column(&since)])?;
-    Ok(())
+    let statement = "UPDATE task SET state = 'ready', since = ?2 WHERE resource_id = ?1";
+    change(sql, resource, statement, params![resource, Column(&since)]).map(drop)
 }
 
 /// Records that a list contradicts what only a hub has stated.
@@ -502,17 +536,15 @@ pub(crate) fn set_contradicted(sql: &Connection, resource: ResourceId) -> Result
 
 /// Makes a task due now, under another origin, with its attempts counted anew.
 pub(crate) fn expedite(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     resource: ResourceId,
     origin: Origin,
     now: DateTime<Utc>,
 ) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET origin = ?2, state = 'ready', attempts = 0, not_before = ?3, version = version + 1
-         WHERE resource_id = ?1 AND (state <> 'rejected' OR kind = 'deleted')",
-    )?
-    .execute(params![resource, Column(&origin), Micros(now)])?;
-    Ok(())
+    let statement = "UPDATE task SET origin = ?2, state = 'ready', attempts = 0, not_before = ?3, version = version + 1
+         WHERE resource_id = ?1 AND (state <> 'rejected' OR kind = 'deleted')";
+    let params = params![resource, Column(&origin), Micros(now)];
+    change(sql, resource, statement, params).map(drop)
 }
 
 /// Lowers a task's `since` to the time of an older change that it stands for; `None`: unknown.
@@ -521,9 +553,11 @@ pub(crate) fn lower_since(
     resource: ResourceId,
     since: Option<SourceTime>,
 ) -> Result<()> {
-    sql.prepare_cached("UPDATE task SET since = MIN(since, ?2) WHERE resource_id = ?1")?
-        .execute(params![resource, Column(&since)])?;
-    Ok(())
+    sql.prepare_cached(
+        "UPDATE task SET since = ?2 WHERE resource_id = ?1 AND (since > ?2 OR CAST(?2 AS BIGINT) IS NULL)",
+    )?
+    .execute(params![resource, Column(&since)])
+    .map(drop)
 }
 
 /// Which tasks of a set.
@@ -582,17 +616,16 @@ pub(crate) fn oldest_shared_since(
     .optional()
 }
 
-pub(crate) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
-        .execute([resource])?;
-    Ok(())
+pub(crate) fn delete(sql: &Tallied<'_>, resource: ResourceId) -> Result<()> {
+    let statement = "DELETE FROM task WHERE resource_id = ?1";
+    change(sql, resource, statement, [resource]).map(drop)
 }
 
 /// Deletes a task, unless a newer change has taken its place.
-pub(crate) fn complete(sql: &Connection, task: &Task) -> Result<()> {
-    sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1 AND version = ?2")?
-        .execute(params![task.resource, task.revision])?;
-    Ok(())
+pub(crate) fn complete(sql: &Tallied<'_>, task: &Task) -> Result<()> {
+    let statement = "DELETE FROM task WHERE resource_id = ?1 AND version = ?2";
+    let params = params![task.resource, task.revision];
+    change(sql, task.resource, statement, params).map(drop)
 }
 
 /// How long a resource is refused, or absent, before it is unavailable.
@@ -634,7 +667,7 @@ pub struct TaskFailure {
 
 /// Stores why a task failed and when it is due again, unless a newer change has taken its place.
 pub(crate) fn fail(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     task: &Task,
     failure: &TaskFailure,
     now: DateTime<Utc>,
@@ -654,16 +687,14 @@ pub(crate) fn fail(
         _ => now - UNAVAILABLE_AFTER,
     };
     let is_served = failure.answer == Some(SourceAnswer::Served);
-    sql.prepare_cached(
-        "UPDATE task SET attempts = attempts + ?4, not_before = ?5, error_code = ?6, error_message = ?7, error_at = ?8,
+    let statement = "UPDATE task SET attempts = attempts + ?4, not_before = ?5, error_code = ?6, error_message = ?7, error_at = ?8,
          state = CASE WHEN state = 'unavailable' AND NOT ?11 THEN state
                       WHEN ?3 = 'failed' AND ?10 AND kind <> 'deleted' AND COALESCE(refused_since, ?8) <= ?12 THEN 'unavailable' ELSE ?3 END,
          refused_since = CASE WHEN ?10 THEN COALESCE(refused_since, ?8) WHEN ?11 THEN NULL ELSE refused_since END,
          given_up_since = CASE ?3 WHEN 'failed' THEN COALESCE(given_up_since, ?8) ELSE given_up_since END,
-         awaits_since = CASE WHEN ?9 THEN MIN(COALESCE(awaits_since, ?8), ?8) ELSE awaits_since END
-         WHERE resource_id = ?1 AND version = ?2 AND state <> 'rejected'",
-    )?
-    .execute(params![
+         awaits_since = CASE WHEN NOT ?9 OR awaits_since < ?8 THEN awaits_since ELSE ?8 END
+         WHERE resource_id = ?1 AND version = ?2 AND state <> 'rejected'";
+    let params = params![
         task.resource,
         task.revision,
         Column(&state),
@@ -675,9 +706,9 @@ pub(crate) fn fail(
         failure.awaits_sets,
         is_refused,
         is_served,
-        Micros(unavailable_since),
-    ])?;
-    Ok(())
+        Micros(unavailable_since)
+    ];
+    change(sql, task.resource, statement, params).map(drop)
 }
 
 /// At most `limit` resources with an update of a set that is given up and not due, or not selected, and of each whether its result is
@@ -702,22 +733,28 @@ pub(crate) fn updates_at_rest(
 
 /// Hands at most `limit` updates that a set has announced to another set that is followed and has the resource; returns the resources.
 pub(crate) fn hand_over_updates(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     from: SetId,
     limit: usize,
 ) -> Result<Vec<ResourceId>> {
-    sql.prepare_cached(
-        "UPDATE task SET set_id = (
-             SELECT MIN(member.set_id) FROM member JOIN source_set ON source_set.id = member.set_id
-             WHERE member.resource_id = task.resource_id AND member.set_id <> ?1 AND source_set.ended = 0)
-         WHERE resource_id IN (
-             SELECT task.resource_id FROM task JOIN member ON member.resource_id = task.resource_id
-             JOIN source_set ON source_set.id = member.set_id
-             WHERE task.set_id = ?1 AND task.kind <> 'deleted' AND member.set_id <> ?1 AND source_set.ended = 0 LIMIT ?2)
-         RETURNING resource_id",
-    )?
-    .query_map(params![from, Count(limit as u64)], |row| row.get(0))?
-    .collect()
+    let updates: Vec<(ResourceId, SetId)> = sql
+        .prepare_cached(
+            "SELECT resource_id, heir FROM (
+                 SELECT task.resource_id AS resource_id, (
+                     SELECT MIN(member.set_id) FROM member JOIN source_set ON source_set.id = member.set_id
+                     WHERE member.resource_id = task.resource_id AND member.set_id <> ?1 AND source_set.ended = 0) AS heir
+                 FROM task WHERE task.set_id = ?1 AND task.kind <> 'deleted') AS own
+             WHERE heir IS NOT NULL LIMIT ?2",
+        )?
+        .query_map(params![from, Count::of_rows(limit)], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?
+        .collect::<Result<_>>()?;
+    for (resource, heir) in &updates {
+        let statement = "UPDATE task SET set_id = ?2 WHERE resource_id = ?1";
+        change(sql, *resource, statement, params![resource, heir])?;
+    }
+    Ok(updates.into_iter().map(|(resource, _)| resource).collect())
 }
 
 /// At most `limit` deletions of a set that are not about to be executed, of resources that another set has, which is followed: the
@@ -782,20 +819,23 @@ pub(crate) fn is_unselected(sql: &Connection, resource: ResourceId) -> Result<bo
     .exists([resource])
 }
 
+/// A later time than now (`?2`) is one before the clock was set back.
+const RETRIED: &str = "set_id = ?1 AND state = 'failed' AND (CAST(?3 AS BIGINT) IS NULL OR error_at NOT BETWEEN ?3 AND ?2)";
+
 /// Makes the failed tasks of a set ready, for one more try each, and returns their number. `but_since`: those that have failed since
 /// then stay failed.
 pub(crate) fn retry_failed(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     set: SetId,
     now: DateTime<Utc>,
     but_since: Option<DateTime<Utc>>,
 ) -> Result<usize> {
-    // A later time than now is one before the clock was set back.
-    sql.prepare_cached(
-        "UPDATE task SET state = 'ready', not_before = ?2 WHERE set_id = ?1 AND state = 'failed'
-           AND (?3 IS NULL OR error_at NOT BETWEEN ?3 AND ?2)",
-    )?
-    .execute(params![set, Micros(now), but_since.map(Micros)])
+    let params = params![set, Micros(now), but_since.map(Micros)];
+    tally_all(sql, RETRIED, params, TaskState::Ready)?;
+    sql.prepare_cached(&format!(
+        "UPDATE task SET state = 'ready', not_before = ?2 WHERE {RETRIED}"
+    ))?
+    .execute(params)
 }
 
 /// The tasks of a Source's followed sets that were given up, also those that are being tried again: their resources.
@@ -812,28 +852,22 @@ pub(crate) fn given_up(sql: &Connection, source: &str) -> Result<Vec<ResourceId>
 /// Makes a task due now if it was given up, and is not being decided; returns whether it was. One that is unavailable stays so until
 /// the Source serves it.
 pub(crate) fn retry_given_up(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     resource: ResourceId,
     now: DateTime<Utc>,
 ) -> Result<bool> {
-    let changed = sql
-        .prepare_cached(
-            "UPDATE task SET not_before = ?2, state = CASE state WHEN 'failed' THEN 'ready' ELSE state END,
-                 attempts = CASE state WHEN 'unavailable' THEN attempts ELSE 0 END
-             WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed', 'unavailable')",
-        )?
-        .execute(params![resource, Micros(now)])?;
-    Ok(changed > 0)
+    let statement = "UPDATE task SET not_before = ?2, state = CASE state WHEN 'failed' THEN 'ready' ELSE state END,
+             attempts = CASE state WHEN 'unavailable' THEN attempts ELSE 0 END
+         WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed', 'unavailable')";
+    change(sql, resource, statement, params![resource, Micros(now)])
 }
 
 /// Makes a task due again that is delayed or failed, unless a newer change has taken its place.
-pub(crate) fn make_due(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET state = 'ready', attempts = 0, not_before = ?3
-         WHERE resource_id = ?1 AND version = ?2 AND state IN ('ready', 'failed', 'unavailable')",
-    )?
-    .execute(params![task.resource, task.revision, Micros(now)])?;
-    Ok(())
+pub(crate) fn make_due(sql: &Tallied<'_>, task: &Task, now: DateTime<Utc>) -> Result<()> {
+    let statement = "UPDATE task SET state = 'ready', attempts = 0, not_before = ?3
+         WHERE resource_id = ?1 AND version = ?2 AND state IN ('ready', 'failed', 'unavailable')";
+    let params = params![task.resource, task.revision, Micros(now)];
+    change(sql, task.resource, statement, params).map(drop)
 }
 
 /// Subtracts `setback` from the times at which delayed tasks are due; those that are then after `latest` are due now.
@@ -886,27 +920,26 @@ pub(crate) fn rejected(sql: &Connection, source: &str) -> Result<Vec<ResourceId>
 
 /// Releases or rejects a deletion if it is held back, up to that number; returns whether it was.
 pub(crate) fn decide_held_back(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     resource: ResourceId,
     through: u64,
     state: TaskState,
 ) -> Result<bool> {
-    let changed = sql
-        .prepare_cached(
-            "UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = 'held' AND hold <= ?2 AND kind = 'deleted'",
-        )?
-        .execute(params![resource, Count(through), Column(&state)])?;
-    Ok(changed > 0)
+    let statement = "UPDATE task SET state = ?3 WHERE resource_id = ?1 AND state = 'held' AND hold <= ?2 AND kind = 'deleted'";
+    let params = params![resource, Count(through), Column(&state)];
+    change(sql, resource, statement, params)
 }
 
 /// Has a deletion held back again that was rejected, with that number; returns whether it was rejected.
-pub(crate) fn hold_rejected(sql: &Connection, resource: ResourceId, hold: u64) -> Result<bool> {
-    let changed = sql
-        .prepare_cached(
-            "UPDATE task SET state = 'held', hold = ?2 WHERE resource_id = ?1 AND state = 'rejected' AND kind = 'deleted'",
-        )?
-        .execute(params![resource, Count(hold)])?;
-    Ok(changed > 0)
+pub(crate) fn hold_rejected(sql: &Tallied<'_>, resource: ResourceId, hold: u64) -> Result<bool> {
+    let statement = "UPDATE task SET state = 'held', hold = ?2 WHERE resource_id = ?1 AND state = 'rejected' AND kind = 'deleted'";
+    change(sql, resource, statement, params![resource, Count(hold)])
+}
+
+/// Whether a set has deletions that are held back.
+pub(crate) fn any_held_back(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM task WHERE set_id = ?1 AND state = 'held'")?
+        .exists([set])
 }
 
 /// Whether a set has deletions that are not decided yet.
@@ -936,17 +969,21 @@ pub(crate) fn count_unreleased(sql: &Connection, set: SetId, since: DateTime<Utc
 }
 
 /// Releases the undecided deletions of a set.
-pub(crate) fn release_undecided(sql: &Connection, set: SetId) -> Result<()> {
-    sql.prepare_cached("UPDATE task SET state = 'ready' WHERE set_id = ?1 AND state = 'undecided'")?
-        .execute([set])
-        .map(drop)
+pub(crate) fn release_undecided(sql: &Tallied<'_>, set: SetId) -> Result<()> {
+    tally_all(sql, UNDECIDED, [set], TaskState::Ready)?;
+    sql.prepare_cached(&format!(
+        "UPDATE task SET state = 'ready' WHERE {UNDECIDED}"
+    ))?
+    .execute([set])
+    .map(drop)
 }
 
 /// Holds the undecided deletions of a set back, and returns how many they are. Those that were held back before keep their number, the
 /// others get that one.
-pub(crate) fn hold_undecided(sql: &Connection, set: SetId, hold: u64) -> Result<usize> {
-    sql.prepare_cached(
-        "UPDATE task SET state = 'held', hold = COALESCE(hold, ?2) WHERE set_id = ?1 AND state = 'undecided'",
-    )?
+pub(crate) fn hold_undecided(sql: &Tallied<'_>, set: SetId, hold: u64) -> Result<usize> {
+    tally_all(sql, UNDECIDED, [set], TaskState::HeldBack)?;
+    sql.prepare_cached(&format!(
+        "UPDATE task SET state = 'held', hold = COALESCE(hold, ?2) WHERE {UNDECIDED}"
+    ))?
     .execute(params![set, Count(hold)])
 }

@@ -3,6 +3,7 @@
 use chrono::TimeDelta;
 
 use super::*;
+use crate::store::tables::task;
 use crate::store::tables::values::Column;
 
 impl World {
@@ -37,14 +38,11 @@ impl World {
     async fn strand(&self, name: &str) {
         let uri = uri(name);
         let stranded = self.store.write(move |tx| {
-            for table in ["task", "member"] {
-                let row = "(SELECT id FROM resource WHERE uri = ?1)";
-                tx.sql.execute(
-                    &format!("DELETE FROM {table} WHERE resource_id = {row}"),
-                    [Column(&uri)],
-                )?;
-            }
-            Ok(())
+            let id = "SELECT id FROM resource WHERE uri = ?1";
+            let id: ResourceId = tx.sql.query_row(id, [Column(&uri)], |row| row.get(0))?;
+            task::delete(tx.sql, id)?;
+            let members = "DELETE FROM member WHERE resource_id = ?1";
+            Ok(tx.sql.execute(members, [id]).map(drop)?)
         });
         stranded.await.unwrap();
     }

@@ -13,9 +13,7 @@ use super::membership::leave_if_shared;
 use crate::store::change::Origin;
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{self, TaskState};
-use crate::store::tables::{
-    forgotten, last_hold, membership, recent_deletions, source_set, task_count,
-};
+use crate::store::tables::{forgotten, last_hold, membership, recent_deletions, source_set, tally};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -105,7 +103,7 @@ impl Store {
                 DeletionDecision::Approve { through, .. }
                 | DeletionDecision::Reject { through } => {
                     let through = through.map_or(last, |through| through.min(last));
-                    let held = task_count::held_back_of_source(sql, &name)?;
+                    let held = tally::held_back_of_source(sql, &name)?;
                     (task::held_back(sql, &name, Some(through))?, held, through)
                 }
                 DeletionDecision::Undo => (task::rejected(sql, &name)?, 0, last),
@@ -167,7 +165,7 @@ impl Store {
             DeletionDecision::Undo => {
                 self.write(move |tx| {
                     for set in forgotten::sets(tx.sql, &source)? {
-                        if task_count::of_set(tx.sql, set)?.held_back == 0 {
+                        if !task::any_held_back(tx.sql, set)? {
                             source_set::set_held_since(tx.sql, set, now)?;
                         }
                     }

@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
-
 use crate::store::ids::SetId;
 use crate::store::tables::dump::{self, DumpProgress};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::{self, TasksOf};
 use crate::store::tables::{coverage, dump_package, source_set};
 use crate::store::{Store, StoreError};
@@ -42,7 +41,7 @@ impl Store {
 }
 
 /// Does one step towards a new generation and returns whether it was the last.
-fn begin_list(sql: &Connection, set: SetId) -> Result<bool, StoreError> {
+fn begin_list(sql: &Tallied<'_>, set: SetId) -> Result<bool, StoreError> {
     // A change that the list reveals may have happened to a resource before the change that is its task.
     if let Some(unbroken) = coverage::unbroken_until(sql, set)? {
         for tasks in [TasksOf::Set, TasksOf::SharingSets] {
@@ -58,7 +57,7 @@ fn begin_list(sql: &Connection, set: SetId) -> Result<bool, StoreError> {
 
 /// Does one step towards the reading of a dump; after the last one returns whether an earlier reading continues.
 fn begin_dump(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     set: SetId,
     dump: &DumpProgress,
 ) -> Result<Option<bool>, StoreError> {

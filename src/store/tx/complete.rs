@@ -17,6 +17,7 @@ use super::versions::note_published;
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::{self, SourceAnswer, Task, TaskFailure};
 use crate::store::tables::{channel, dropped_task, membership, part, source_set, version};
 use crate::store::writer::Tx;
@@ -249,7 +250,7 @@ fn publish(
 /// Ends the membership in the set that announced the deletion. If the set has left no other set meanwhile, the next try removes
 /// the resource. What another set has announced may have been replaced by the deletion: it is requested again for that set.
 fn leave(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     now: DateTime<Utc>,
     task: &Task,
     is_same: bool,
@@ -271,7 +272,7 @@ fn leave(
 
 /// Requests a resource again that was to be deleted, for a set. `since`: the time from which the mirror may be behind.
 fn request_again(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     now: DateTime<Utc>,
     task: &Task,
     set: SetId,
@@ -321,7 +322,7 @@ fn may_be_made_up(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
     Ok(!stands_for_older && senders.any(|is_known| !is_known))
 }
 
-fn forget_made_up(sql: &Connection, task: &Task) -> Result<(), StoreError> {
+fn forget_made_up(sql: &Tallied<'_>, task: &Task) -> Result<(), StoreError> {
     membership::delete_from_all(sql, task.resource, task.revision)?;
     task::complete(sql, task)?;
     request_removal_if_doubted(sql, task)
@@ -349,7 +350,7 @@ fn deleted_later(sql: &Connection, task: &Task) -> Result<Option<ResourceState>,
 /// Ends a task that was to restore a resource whose deletion is confirmed: also for the set of the task, of which older entries do
 /// not restore it again.
 fn leave_deleted(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     now: DateTime<Utc>,
     task: &Task,
     state: &ResourceState,
@@ -363,7 +364,7 @@ fn leave_deleted(
 }
 
 /// What a resource that is deleted has linked to is deleted with it, unless a newer task creates the resource again.
-fn end_links(sql: &Connection, now: DateTime<Utc>, task: &Task) -> Result<(), StoreError> {
+fn end_links(sql: &Tallied<'_>, now: DateTime<Utc>, task: &Task) -> Result<(), StoreError> {
     if membership::sets_of(sql, task.resource)?.is_empty() {
         end_with_owner(sql, now, task)
     } else {
@@ -372,7 +373,7 @@ fn end_links(sql: &Connection, now: DateTime<Utc>, task: &Task) -> Result<(), St
 }
 
 /// An attempt before this one may have published a file whose record was lost.
-fn request_removal_if_doubted(sql: &Connection, task: &Task) -> Result<(), StoreError> {
+fn request_removal_if_doubted(sql: &Tallied<'_>, task: &Task) -> Result<(), StoreError> {
     if task.live_doubted {
         doubt_and_restore(sql, task.resource).map(drop)
     } else {

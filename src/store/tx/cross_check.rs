@@ -16,6 +16,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::resource::unconfirmed::{self, Unconfirmed, UnconfirmedState};
 use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::{coverage, membership, source_set, task};
 use crate::store::{Store, StoreError, Wake};
 
@@ -73,7 +74,7 @@ impl Store {
 }
 
 fn conclude(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     now: DateTime<Utc>,
     comparison: &Comparison,
 ) -> Result<Contradictions, StoreError> {
@@ -143,7 +144,7 @@ fn current(
 
 /// Makes the task that asks the Source: it deletes the resource if the Source does not serve it, or creates it if it does.
 fn ask(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     statement: &Unconfirmed,
     state: &ResourceState,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::ingest::{BatchResult, EntryOutcome};
 use super::ingest_listed::ListProgress;
 use super::list_deletion::delete_absent_or_expired;
 use crate::store::change::Change;
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::{membership, source_set};
 use crate::store::{Store, StoreError};
 
@@ -37,7 +37,7 @@ impl Store {
 }
 
 fn delete_absent(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     list: &ListProgress,
     now: DateTime<Utc>,
     readings: u32,

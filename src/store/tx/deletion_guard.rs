@@ -13,7 +13,8 @@ use rusqlite::Connection;
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::recent_deletions::{self, RecentDeletions};
-use crate::store::tables::{last_hold, linked, source_set, task, task_count};
+use crate::store::tables::tally::Tallied;
+use crate::store::tables::{last_hold, linked, source_set, task};
 
 /// How long a released deletion counts together with later ones.
 const AT_ONCE: TimeDelta = TimeDelta::seconds(10);
@@ -70,7 +71,7 @@ pub(super) fn forget_old(
 /// Releases the undecided deletions of a set or holds all of them back, and returns how many are held back. They count
 /// together with those that are held back already, and with those released recently and not undone since.
 pub(super) fn decide_deletions(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     set: SetId,
     now: DateTime<Utc>,
     rules: DeletionRules,
@@ -102,7 +103,7 @@ pub(super) fn decide_deletions(
         recent_deletions::insert_undecided(sql, set, now)?;
         recent_deletions::insert_dependent(sql, set, now)?;
     }
-    if hold && task_count::of_set(sql, set)?.held_back == 0 {
+    if hold && !task::any_held_back(sql, set)? {
         source_set::set_held_since(sql, set, now)?;
     }
     if hold {

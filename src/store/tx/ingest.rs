@@ -19,6 +19,7 @@ use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome, ProcessedDelivery};
 use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::{
     channel, coverage, delivered, dump, dump_package, gap, membership, part, source_set, task,
 };
@@ -195,7 +196,7 @@ fn ingest(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreErro
 
 /// Ingests one change and returns whether it became a task.
 fn ingest_change(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     change: &Change,
 ) -> Result<bool, StoreError> {
@@ -330,7 +331,7 @@ fn is_only_in_another_set(
 
 /// Ends a document and returns how many deletions are held back.
 fn end_document(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     end: &DocumentEnd,
 ) -> Result<u64, StoreError> {

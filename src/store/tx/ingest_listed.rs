@@ -18,6 +18,7 @@ use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
 use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::{source_set, task};
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
@@ -110,7 +111,7 @@ fn begin_step(sql: &Connection, set: SetId, step: &PartStep) -> Result<PartId, S
 
 /// `filter`: with which the part was read; `None`: it counts as incomplete.
 fn end_part(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     set: SetId,
     part: PartId,
     (filter, end): (Option<&str>, &PartEnd),
@@ -183,7 +184,7 @@ fn is_listed_later(context: &BatchContext<'_>, state: &ResourceState, entry: &Ch
 
 /// Notes that a list names a resource that is not selected: what the mirror has of it from before is not absent.
 fn name_unwanted(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     parts: Option<&mut PartAssignment<'_>>,
     entry: &Change,
@@ -209,7 +210,7 @@ fn name_unwanted(
 
 /// Compares one entry of a list of the time `at`, and returns what became of it.
 fn ingest_listed_entry(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     at: SourceTime,
     parts: Option<&mut PartAssignment<'_>>,

@@ -23,6 +23,7 @@ use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
 use crate::store::tables::linked::{self, LinkTarget};
 use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, membership, task};
 
@@ -35,7 +36,7 @@ impl ResourceState {
     /// were cut.
     pub(super) fn follow_links(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         change: &Change,
     ) -> Result<(), StoreError> {
@@ -70,7 +71,7 @@ impl ResourceState {
     /// those that are known.
     pub(super) fn follow_links_of_older(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         change: &Change,
     ) -> Result<(), StoreError> {
@@ -86,7 +87,7 @@ impl ResourceState {
 
     fn follow(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         owner: &Change,
         target: &LinkedResource,
@@ -167,7 +168,7 @@ impl ResourceState {
     /// Makes a resource that a list does not name any more one that only links name; `false`: none does.
     pub(super) fn remain_linked(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         uri: &ResourceUri,
     ) -> Result<bool, StoreError> {
@@ -207,7 +208,7 @@ fn links_to_owners(sql: &Connection, id: ResourceId) -> Result<Vec<Link>, StoreE
 }
 
 /// Plans the deletion of what the set's entries name no longer. It is decided with the other deletions of the document.
-pub(super) fn end_unnamed(sql: &Connection, context: &BatchContext<'_>) -> Result<(), StoreError> {
+pub(super) fn end_unnamed(sql: &Tallied<'_>, context: &BatchContext<'_>) -> Result<(), StoreError> {
     if !context.any_linked()? {
         return Ok(());
     }
@@ -219,7 +220,7 @@ pub(super) fn end_unnamed(sql: &Connection, context: &BatchContext<'_>) -> Resul
 
 /// Deletes what a deleted resource has named, and nothing else does.
 pub(super) fn end_with_owner(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     now: DateTime<Utc>,
     owner: &Task,
 ) -> Result<(), StoreError> {
@@ -236,7 +237,7 @@ pub(super) fn end_with_owner(
 
 /// Plans the deletion of a resource that an entry of the set names no longer, if nothing else names it; returns whether it did.
 fn end(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     target: &LinkTarget,
 ) -> Result<bool, StoreError> {

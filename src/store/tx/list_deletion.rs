@@ -2,7 +2,6 @@
 
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{LocalState, plan_absent};
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::ingest::EntryOutcome;
@@ -12,11 +11,12 @@ use crate::store::StoreError;
 use crate::store::change::Change;
 use crate::store::tables::membership::{self, Membership};
 use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::{part, task};
 
 /// Plans the deletion of a resource that a list states to have expired, unless it has changed since, as the same list may state, too.
 pub(super) fn delete_expired(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     deletion: &Change,
 ) -> Result<EntryOutcome, StoreError> {
@@ -42,7 +42,7 @@ pub(super) fn delete_expired(
 /// Plans the deletion of a resource that is absent, or has expired, if that is proven at the time `at`. If it becomes a task, returns what
 /// is known of the resource.
 pub(super) fn delete_absent_or_expired(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     at: SourceTime,
     is_wanted: bool,

@@ -3,20 +3,20 @@
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{Pending, ResourceUri};
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::relate::is_selected;
 use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::{self, NewTask, TaskState};
 
 /// Makes a change the resource's task and returns `true`, unless the task states the same already: a repeated change neither
 /// restarts a download nor revokes an approval. A deletion stays undecided until its document ends. The task of a change that is not
 /// selected is not executed, and does not count.
 pub(super) fn put_task(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     resource: ResourceId,
     change: &Change,
@@ -26,7 +26,7 @@ pub(super) fn put_task(
 
 /// As [`put_task`], for a task that is due at that time.
 pub(super) fn put_task_at(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     resource: ResourceId,
     change: &Change,
@@ -46,7 +46,7 @@ pub(super) fn put_task_at(
 
 /// As [`put_task`], where the mirror may be behind from another time than that of the change; `None`: from any.
 pub(super) fn put_task_since(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     resource: ResourceId,
     change: &Change,
@@ -56,7 +56,7 @@ pub(super) fn put_task_since(
 }
 
 fn put(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     resource: ResourceId,
     change: &Change,
@@ -114,7 +114,7 @@ impl RequestedAgain<'_> {
     /// Makes the request the resource's task. `since`: the time from which the mirror may be behind.
     pub(super) fn put(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         now: DateTime<Utc>,
         since: Option<SourceTime>,
     ) -> Result<(), StoreError> {

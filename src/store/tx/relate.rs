@@ -9,6 +9,7 @@ use super::batch_context::BatchContext;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::tables::resource::ResourceState;
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::{relation, task};
 
 /// Whether a change is selected: by what it states itself, or by the metadata that describes its resource.
@@ -37,7 +38,7 @@ impl ResourceState {
     /// become a record that gives them what they lack.
     pub(super) fn relate(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         change: &Change,
     ) -> Result<(), StoreError> {
@@ -65,7 +66,7 @@ impl ResourceState {
 }
 
 fn select_described(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     record: &Change,
     standing: Standing,

@@ -12,6 +12,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::{self, NewTask, TaskState};
 use crate::store::{Store, StoreError, Wake};
 
@@ -56,7 +57,7 @@ pub(super) fn set_of(
 
 /// Makes a task of a change that a person has asked for.
 pub(super) fn repair(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     change: &Change,
 ) -> Result<(), StoreError> {

@@ -15,6 +15,7 @@ use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::{
     coverage, dropped_task, part, resource_count, source_set, task, version,
 };
@@ -67,7 +68,7 @@ impl ResourceState {
     /// A `change` that is a deletion does not name the resource: that counts only if it belongs to the set.
     pub(super) fn decided_for(
         mut self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         change: &Change,
     ) -> Result<Self, StoreError> {
@@ -110,7 +111,7 @@ impl ResourceState {
     /// resource is requested again for this set. Returns what is pending now.
     pub(super) fn drop_deletion(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         uri: &ResourceUri,
     ) -> Result<Option<Pending>, StoreError> {
@@ -331,7 +332,7 @@ impl ResourceState {
     /// Deletes the task, if there is one: the mirror is up to date without it. Where that is in doubt, another task takes its place.
     pub(super) fn drop_task(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
     ) -> Result<(), StoreError> {
         if self.pending.is_some() {

@@ -12,6 +12,7 @@ use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
 use crate::store::tables::resource::FileAndTask;
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, resource, task};
 
@@ -86,7 +87,7 @@ impl StateToRestore {
     /// Adds the task that restores that state.
     pub(super) fn restore(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         task: &Task,
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
@@ -96,7 +97,7 @@ impl StateToRestore {
 
     fn put(
         &self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         resource: ResourceId,
     ) -> Result<(), StoreError> {
@@ -111,7 +112,7 @@ impl StateToRestore {
 /// Requests the removal of a file that a resource in doubt may have; nothing is recorded of the resource, it has no task, and the
 /// Source does not serve it.
 pub(super) fn request_removal_of_unrecorded(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     id: ResourceId,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -122,7 +123,7 @@ pub(super) fn request_removal_of_unrecorded(
 /// Marks the file of a resource as in doubt: a task whose result is not known may have changed it. If the resource has no task, nothing else
 /// would replace the file: it gets one that restores what was applied. Returns the label of the Source if it has got one.
 pub(crate) fn doubt_and_restore(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     id: ResourceId,
 ) -> Result<Option<String>, StoreError> {
     resource::doubt(sql, id)?;

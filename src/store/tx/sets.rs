@@ -15,9 +15,7 @@ use crate::store::change::Origin;
 use crate::store::ids::SetId;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{
-    channel, dropped_task, dump, dump_package, forgotten, task, task_count,
-};
+use crate::store::tables::{channel, dropped_task, dump, dump_package, forgotten, task};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -29,12 +27,8 @@ impl Store {
         capability_list: &Url,
     ) -> Result<SetRecord, StoreError> {
         let (source, uri) = (source.to_owned(), capability_list.clone());
-        self.write(move |tx| {
-            let followed = source_set::follow(tx.sql, &source, &uri)?;
-            task_count::begin(tx.sql, followed.id)?;
-            Ok(followed)
-        })
-        .await
+        self.write(move |tx| Ok(source_set::follow(tx.sql, &source, &uri)?))
+            .await
     }
 
     /// Notes the filter, by its fingerprint, with which the documents of a set are read from now on. If another one was in force, all of them

@@ -12,6 +12,7 @@ use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::resource::ResourceState;
 use crate::store::tables::source_set;
+use crate::store::tables::tally::Tallied;
 
 /// Whether the resource of an entry that states nothing is requested already because a list named it before.
 pub(super) fn is_planned(state: &ResourceState, entry: &Change) -> bool {
@@ -24,7 +25,7 @@ pub(super) fn is_planned(state: &ResourceState, entry: &Change) -> bool {
 /// Plans the check of a resource whose entry states nothing but another `lastmod` than before, where the times of the set are doubted.
 /// Returns whether one is planned, now or before; if not, the entry counts as it is. `checks`: `None`, if the list is not new.
 pub(super) fn plan_doubted(
-    sql: &Connection,
+    sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     checks: Option<&mut UndatedChecks>,
     state: &ResourceState,
@@ -86,7 +87,7 @@ impl UndatedChecks {
     /// Plans the check of a resource that the mirror has and the list names, if its entry states nothing. Returns whether one is planned, now or before.
     pub(super) fn plan(
         &mut self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         state: &ResourceState,
         entry: &Change,
@@ -106,7 +107,7 @@ impl UndatedChecks {
     /// Returns whether the check is made at all.
     fn put(
         &mut self,
-        sql: &Connection,
+        sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         state: &ResourceState,
         entry: &Change,

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
 
 use crate::store::ids::ResourceId;
+use crate::store::tables::tally::Tallied;
 use crate::store::tables::values::Micros;
 
 /// `?1`: deletions that were applied before are old; `?2`: the Sources whose deletions remove the files, as JSON.
@@ -92,7 +93,7 @@ pub(crate) fn mark(sql: &Connection, id: ResourceId, since: Option<DateTime<Utc>
 
 /// Removes a resource that is unused still. The last row of all stays, so that no id is used twice: the result of a task may arrive
 /// after its row was removed.
-pub(crate) fn remove(sql: &Connection, id: ResourceId, rule: &UnusedRule) -> Result<()> {
+pub(crate) fn remove(sql: &Tallied<'_>, id: ResourceId, rule: &UnusedRule) -> Result<()> {
     let is_unused = sql
         .prepare_cached(&format!(
             "SELECT 1 FROM resource WHERE id = ?3 AND id < (SELECT MAX(id) FROM resource) AND {IS_UNUSED}"
