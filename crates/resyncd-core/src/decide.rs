@@ -8,7 +8,7 @@
 //! | 1 | no followed set states anything | nothing; a file without a record is removed |
 //! | 2 | it exists, and is not selected | nothing |
 //! | 3 | a hub states something, and the Source was not asked since, nor since it has stated an earlier deletion | what the Source serves |
-//! | 4 | another set, or other than a link, states its deletion, or a newer list lacks what a change states; the Source was not asked since | what the Source serves |
+//! | 4 | a deletion is stated that is not older, or a newer list lacks what a change states; the Source was not asked since | what the Source serves |
 //! | 5 | a hub has stated its deletion, and the Source does not serve it | removal |
 //! | 6 | only what the Source has denied is stated | nothing; a file without a record is removed |
 //! | 7 | it is gone | removal; held, or asked for first, where the policy says so |
@@ -23,7 +23,7 @@
 use resourcesync::{ChangeKind, SourceTime};
 
 use super::recorded_file::{ContentMatch, RecordedFile};
-use super::statement::{Revision, SetKey, Stated, Statement, Voice};
+use super::statement::{Entry, Revision, SetKey, Stated, Statement, Voice};
 
 /// What the Source has answered to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ pub fn decide<'a>(
     let facts = Facts {
         live: statements
             .iter()
-            .filter(|statement| set(statement.set).is_followed)
+            .filter(|statement| set(statement.entry.set).is_followed)
             .collect(),
         set,
         record,
@@ -166,11 +166,10 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         }
         let may_be_here = self.record.file.is_some() || self.record.may_have_file;
         if let Some(claim) = hub {
-            let is_answered = self.answer_since(claim.revision).is_some();
-            let asks = claim.exists() && !is_answered;
+            let asks = claim.exists() && self.answer_since(claim.revision).is_none();
             let deleted = gone.filter(|_| exists.is_none());
             if self.answer_to(claim, deleted).is_none() && (asks || may_be_here) {
-                return fetch(3, claim, false, Absence::Answers, claim.at);
+                return fetch(3, claim, false, Absence::Answers, claim.entry.at);
             }
         }
         let mut winner = exists;
@@ -182,7 +181,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
                 Some(Answer::Absent) => winner = None,
                 None => {
                     let verifies =
-                        self.record.file.is_none() && !existing.content.hashes.is_empty();
+                        self.record.file.is_none() && !existing.entry.content.hashes.is_empty();
                     return fetch(4, existing, verifies, Absence::Answers, behind);
                 }
             }
@@ -196,7 +195,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         }
         // The Source serves what only a hub has stated since.
         let served = hub.filter(|claim| {
-            let is_later = gone.is_none_or(|gone| gone.at <= claim.at);
+            let is_later = gone.is_none_or(|gone| gone.entry.at <= claim.entry.at);
             let is_served = self.answer_to(claim, gone) == Some(Answer::Served);
             claim.exists() && is_later && is_served
         });
@@ -214,15 +213,18 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
     /// The newest statement that it exists: a document's, or else a link's.
     fn newest_existence(&self) -> Option<&'a Statement> {
         let newest = |voice| {
-            let existing = self.live.iter().filter(|s| s.exists() && s.voice == voice);
-            existing.max_by_key(|s| (s.at, s.revision)).copied()
+            let existing = self
+                .live
+                .iter()
+                .filter(|s| s.exists() && s.entry.voice == voice);
+            existing.max_by_key(|s| (s.entry.at, s.revision)).copied()
         };
         newest(Voice::Source).or_else(|| newest(Voice::Link))
     }
 
     /// The newest statement of a document that it is gone.
     fn newest_absence(&self) -> Option<&'a Statement> {
-        let of_source = self.live.iter().filter(|s| s.voice == Voice::Source);
+        let of_source = self.live.iter().filter(|s| s.entry.voice == Voice::Source);
         let gone = of_source.filter(|s| !s.exists());
         gone.max_by_key(|s| (s.until(), s.revision)).copied()
     }
@@ -231,11 +233,11 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
     /// refuted it.
     fn open_claim(&self) -> Option<&'a Statement> {
         let claims = self.live.iter().filter(|s| {
-            let latest = s.at.map(SourceTime::latest_possible);
-            let set = (self.set)(s.set);
-            s.voice == Voice::Hub && latest >= set.read_until.max(set.list_at)
+            let latest = s.entry.at.map(SourceTime::latest_possible);
+            let set = (self.set)(s.entry.set);
+            s.entry.voice == Voice::Hub && latest >= set.read_until.max(set.list_at)
         });
-        claims.max_by_key(|s| (s.at, s.revision)).copied()
+        claims.max_by_key(|s| (s.entry.at, s.revision)).copied()
     }
 
     /// The answer of the Source, if it was asked since these statements are known.
@@ -247,7 +249,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
     /// The answer of the Source to what a hub has stated. If its documents state an earlier deletion, it must have been asked since: what
     /// it has served before may be what it has deleted.
     fn answer_to(&self, claim: &Statement, gone: Option<&Statement>) -> Option<Answer> {
-        let earlier = gone.filter(|gone| gone.at <= claim.at);
+        let earlier = gone.filter(|gone| gone.entry.at <= claim.entry.at);
         let deleted = earlier.map_or(claim.revision, |gone| gone.revision);
         self.answer_since(claim.revision.max(deleted))
     }
@@ -256,26 +258,23 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
     /// Absence from the list of another set is no contradiction: it only ends a membership.
     fn contradiction(&self, existing: &Statement) -> Option<(Revision, Option<SourceTime>)> {
         let deletions = self.live.iter().filter(|s| {
-            let is_deletion = s.stated == Stated::Change(ChangeKind::Deleted);
-            is_deletion && s.voice == Voice::Source && s.until() >= existing.until()
+            let is_deletion = s.entry.stated == Stated::Change(ChangeKind::Deleted);
+            is_deletion && s.entry.voice == Voice::Source && s.until() >= existing.until()
         });
         let deletion = deletions.max_by_key(|s| (s.until(), s.revision));
-        let is_unlisted = existing.voice == Voice::Source
+        let Entry { set, voice, at, .. } = existing.entry;
+        let is_unlisted = voice == Voice::Source
             && existing.is_change()
             && existing.listed.is_none()
-            && existing.at.is_some()
-            && existing.until() < (self.set)(existing.set).list_at;
-        match deletion {
-            _ if is_unlisted => {
-                let deleted = deletion.map_or(existing.revision, |d| d.revision);
-                Some((existing.revision.max(deleted), existing.at))
-            }
-            Some(deletion) => {
-                let revision = existing.revision.max(deletion.revision);
-                Some((revision, self.as_claimed(existing.set, deletion.at)))
-            }
-            None => None,
-        }
+            && at.is_some()
+            && existing.until() < (self.set)(set).list_at;
+        let behind = match deletion {
+            _ if is_unlisted => at,
+            Some(deletion) => self.as_claimed(set, deletion.entry.at),
+            None => return None,
+        };
+        let deleted = deletion.map_or(existing.revision, |deletion| deletion.revision);
+        Some((existing.revision.max(deleted), behind))
     }
 
     /// A time that was claimed already: the claim is not lowered, and does not advance.
@@ -288,7 +287,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         if !self.record.may_have_file {
             return settled(row);
         }
-        let behind = denied.and_then(|denied| self.as_claimed(denied.set, None));
+        let behind = denied.and_then(|denied| self.as_claimed(denied.entry.set, None));
         decision(row, Desired::Remove, behind)
     }
 
@@ -301,29 +300,30 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
             Guard::Released => Desired::Remove,
             guard @ (Guard::Undecided | Guard::Held) => Desired::Hold(guard),
         };
-        decision(row, desired, of.at)
+        decision(row, desired, of.entry.at)
     }
 
     /// It exists.
     fn existence(&self, winner: &'a Statement, hub: Option<&Statement>) -> Decision<'a> {
+        let at = winner.entry.at;
         // What the Source has answered because of a hub may have been what is stated now already.
-        let may_be_here = winner.at.is_some() && hub.is_some_and(|hub| hub.at >= winner.at);
-        let unbroken = (self.set)(winner.set).unbroken;
+        let may_be_here = at.is_some() && hub.is_some_and(|hub| hub.entry.at >= at);
+        let unbroken = (self.set)(winner.entry.set).unbroken;
         let behind = if may_be_here {
-            winner.at.max(unbroken)
+            at.max(unbroken)
         } else if winner.is_change() {
-            winner.at
+            at
         } else {
             // A list was claimed to hold only what its own time says.
-            unbroken.map(|unbroken| winner.at.map_or(unbroken, |at| at.min(unbroken)))
+            unbroken.map(|unbroken| at.map_or(unbroken, |at| at.min(unbroken)))
         };
-        let verifies = !may_be_here && winner.content.is_verifiable();
+        let verifies = !may_be_here && winner.entry.content.is_verifiable();
         let missing = fetch(8, winner, verifies, Absence::Fails, behind);
         let Some(file) = self.record.file.filter(|file| !file.is_doubted) else {
             return missing;
         };
         if winner.content_revision > self.record.fetched
-            && file.compare(&winner.content) != ContentMatch::Same
+            && file.compare(&winner.entry.content) != ContentMatch::Same
         {
             return missing;
         }

@@ -67,7 +67,7 @@ impl Stated {
 }
 
 /// An entry of a document, or what follows from a document that has none for the resource.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The set of the document.
     pub set: SetKey,
@@ -81,9 +81,6 @@ pub struct Entry {
     pub lastmod: Option<SourceTime>,
     /// The representation.
     pub content: ContentInfo,
-    /// Whether a later document of that time has been read already: then, with equal times, the later document wins. Without a time:
-    /// whether later documents cover the notification that states it.
-    pub overtaken: bool,
 }
 
 impl Entry {
@@ -96,18 +93,8 @@ impl Entry {
 /// The latest statement of one voice of one set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// The set.
-    pub set: SetKey,
-    /// Who states it.
-    pub voice: Voice,
     /// What is stated.
-    pub stated: Stated,
-    /// As in the [`Entry`].
-    pub at: Option<SourceTime>,
-    /// As in the [`Entry`].
-    pub lastmod: Option<SourceTime>,
-    /// As in the [`Entry`].
-    pub content: ContentInfo,
+    pub entry: Entry,
     /// The time of the newest list that names the resource.
     pub listed: Option<SourceTime>,
     /// Which statement of the resource it is.
@@ -120,15 +107,10 @@ pub struct Statement {
 
 impl Statement {
     fn of(entry: &Entry, revision: Revision) -> Self {
-        let exists = entry.stated.exists();
+        let list = entry.stated.list();
         Self {
-            set: entry.set,
-            voice: entry.voice,
-            stated: entry.stated,
-            at: entry.at,
-            lastmod: entry.lastmod,
-            content: entry.content.clone(),
-            listed: entry.stated.list().filter(|_| exists),
+            entry: entry.clone(),
+            listed: list.filter(|_| entry.stated.exists()),
             revision,
             content_revision: revision,
             is_rejected: false,
@@ -138,13 +120,13 @@ impl Statement {
     /// Whether the resource exists then.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.stated.exists()
+        self.entry.stated.exists()
     }
 
     /// Whether a change states it, and no list.
     #[must_use]
     pub fn is_change(&self) -> bool {
-        matches!(self.stated, Stated::Change(_))
+        matches!(self.entry.stated, Stated::Change(_))
     }
 
     /// The last moment for which it speaks.
@@ -153,20 +135,20 @@ impl Statement {
         let at = if self.is_change() {
             self.latest_change()
         } else {
-            self.at
+            self.entry.at
         };
         at.max(self.listed)
     }
 
     /// The last moment at which the change may have happened.
     fn latest_change(&self) -> Option<SourceTime> {
-        self.at.map(SourceTime::latest_possible)
+        self.entry.at.map(SourceTime::latest_possible)
     }
 
     fn compare(&self, content: &ContentInfo) -> ContentMatch {
         let own = RecordedFile {
-            length: self.content.length,
-            hashes: &self.content.hashes,
+            length: self.entry.content.length,
+            hashes: &self.entry.content.hashes,
             is_doubted: false,
         };
         own.compare(content)
@@ -175,7 +157,7 @@ impl Statement {
     /// Whether an entry of a newer list states no other modification. An earlier one is another one: a file may have been restored with
     /// its former time. The time of a change stands for the modification that it does not state.
     fn has_lastmod_of(&self, listed: &Entry) -> bool {
-        listed.at == self.at || listed.at == self.lastmod
+        listed.at == self.entry.at || listed.at == self.entry.lastmod
     }
 }
 
@@ -205,15 +187,15 @@ impl Merge {
     }
 }
 
-fn merge(old: &Statement, new: &Entry) -> Merge {
+fn merge(old: &Statement, new: &Entry, overtaken: bool) -> Merge {
     match new.stated {
         Stated::Absent(list) => Merge::known_if(outlasts(old, list)),
         Stated::Listed(list) => merge_listed(old, new, list),
-        Stated::Change(_) if new.at.is_none() => Merge::known_if(has_undated(old, new)),
-        Stated::Change(_) => Merge::known_if(match names_later(old, new) {
-            Some(names) => names,
-            None => has_dated(old, new),
-        }),
+        Stated::Change(_) if new.at.is_none() => Merge::known_if(has_undated(old, new, overtaken)),
+        Stated::Change(_) => {
+            let is_known = names_later(old, new);
+            Merge::known_if(is_known.unwrap_or_else(|| has_dated(old, new, overtaken)))
+        }
     }
 }
 
@@ -227,10 +209,10 @@ fn outlasts(old: &Statement, list: SourceTime) -> bool {
 fn merge_listed(old: &Statement, new: &Entry, list: SourceTime) -> Merge {
     // An entry that is dated later than what is stated is news, whatever time the list states for itself.
     let is_known = match old.listed.cmp(&Some(list)) {
-        Ordering::Greater => new.at <= old.at,
+        Ordering::Greater => new.at <= old.entry.at,
         // The newer one of two entries of a list counts.
-        Ordering::Equal if !old.is_change() => new.at < old.at,
-        Ordering::Equal | Ordering::Less => old.until() >= Some(list) && new.at <= old.at,
+        Ordering::Equal if !old.is_change() => new.at < old.entry.at,
+        Ordering::Equal | Ordering::Less => old.until() >= Some(list) && new.at <= old.entry.at,
     };
     if is_known {
         return Merge::Known;
@@ -248,8 +230,8 @@ fn merge_listed(old: &Statement, new: &Entry, list: SourceTime) -> Merge {
 }
 
 /// Whether a change without a time is stated already: it can't be distinguished from what was read before.
-fn has_undated(old: &Statement, new: &Entry) -> bool {
-    let is_listed_since = old.exists() && old.listed.is_some() && new.overtaken;
+fn has_undated(old: &Statement, new: &Entry, overtaken: bool) -> bool {
+    let is_listed_since = old.exists() && old.listed.is_some() && overtaken;
     match (new.stated.exists(), old.exists()) {
         (true, true) => is_listed_since || old.compare(&new.content) == ContentMatch::Same,
         (true, false) | (false, true) => false,
@@ -263,11 +245,11 @@ fn names_later(old: &Statement, new: &Entry) -> Option<bool> {
     if !is_named {
         return None;
     }
-    let is_modified_later = match (new.lastmod, old.lastmod) {
+    let is_modified_later = match (new.lastmod, old.entry.lastmod) {
         (Some(new), Some(old)) => Some(old < new),
         _ => None,
     };
-    let is_later = old.at.is_some() && new.at > old.at;
+    let is_later = old.entry.at.is_some() && new.at > old.entry.at;
     Some(match old.compare(&new.content) {
         _ if !new.stated.exists() => true,
         ContentMatch::Same => true,
@@ -277,41 +259,46 @@ fn names_later(old: &Statement, new: &Entry) -> Option<bool> {
 }
 
 /// Whether a change of a known time is not newer than what is stated.
-fn has_dated(old: &Statement, new: &Entry) -> bool {
-    if new.at != old.at {
-        return new.at < old.at;
+fn has_dated(old: &Statement, new: &Entry, overtaken: bool) -> bool {
+    if new.at != old.entry.at {
+        return new.at < old.entry.at;
     }
     let states_the_same = match (new.stated.exists(), old.exists()) {
         (true, true) => match old.compare(&new.content) {
             ContentMatch::Same => true,
             ContentMatch::Different => false,
             // Only time and kind distinguish one change from another.
-            ContentMatch::Unknown => !old.is_change() || old.stated == new.stated,
+            ContentMatch::Unknown => !old.is_change() || old.entry.stated == new.stated,
         },
         (true, false) | (false, true) => false,
         (false, false) => true,
     };
-    new.overtaken || states_the_same
+    overtaken || states_the_same
 }
 
-/// Applies an entry to the statements of a resource. `revision` is the resource's; it rises if the entry is news.
-pub fn apply(statements: &mut Vec<Statement>, entry: &Entry, revision: &mut Revision) -> Applied {
-    let is_of_source =
-        |statement: &Statement| statement.set == entry.set && statement.voice == Voice::Source;
-    let is_own =
-        |statement: &Statement| statement.set == entry.set && statement.voice == entry.voice;
-    let mut of_source = statements
-        .iter()
-        .filter(|statement| is_of_source(statement));
+/// Applies an entry to the statements of a resource. `overtaken`: whether a later document of the entry's time has been read already: then,
+/// with equal times, the later document wins; without a time, whether later documents cover the notification that states it. `revision` is
+/// the resource's; it rises if the entry is news.
+pub fn apply(
+    statements: &mut Vec<Statement>,
+    entry: &Entry,
+    overtaken: bool,
+    revision: &mut Revision,
+) -> Applied {
+    let place_of = |statements: &[Statement], voice| {
+        let mut entries = statements.iter().map(|statement| &statement.entry);
+        entries.position(|other| other.set == entry.set && other.voice == voice)
+    };
+    let of_source = place_of(statements, Voice::Source);
     // What the Source has stated of that time or later counts.
-    if entry.voice == Voice::Hub && of_source.any(|of_source| of_source.until() >= entry.at) {
+    if entry.voice == Voice::Hub && of_source.is_some_and(|it| statements[it].until() >= entry.at) {
         return Applied::Known;
     }
-    let own = statements.iter().position(is_own);
-    let merged = own.map_or(Merge::News, |own| merge(&statements[own], entry));
+    let own = place_of(statements, entry.voice);
+    let merged = own.map_or(Merge::News, |own| merge(&statements[own], entry, overtaken));
     match (merged, own) {
         (Merge::Known, _) => {
-            let stated_at = own.and_then(|own| statements[own].at);
+            let stated_at = own.and_then(|own| statements[own].entry.at);
             let is_change = matches!(entry.stated, Stated::Change(_));
             return match entry.at {
                 Some(at) if is_change && Some(at) < stated_at => Applied::Older(at),
@@ -321,7 +308,7 @@ pub fn apply(statements: &mut Vec<Statement>, entry: &Entry, revision: &mut Revi
         (Merge::Refresh, Some(own)) => {
             let own = &mut statements[own];
             own.listed = own.listed.max(entry.stated.list());
-            own.lastmod = own.lastmod.max(entry.lastmod);
+            own.entry.lastmod = own.entry.lastmod.max(entry.lastmod);
         }
         (Merge::Refresh | Merge::News, own) => {
             revision.0 += 1;
@@ -333,12 +320,10 @@ pub fn apply(statements: &mut Vec<Statement>, entry: &Entry, revision: &mut Revi
         }
     }
     if entry.voice == Voice::Source {
-        let mut of_source = statements
-            .iter()
-            .filter(|statement| is_of_source(statement));
-        let until = of_source.next().and_then(Statement::until);
-        statements.retain(|statement| {
-            statement.set != entry.set || statement.voice != Voice::Hub || statement.at > until
+        let of_source = place_of(statements, Voice::Source);
+        let until = of_source.and_then(|it| statements[it].until());
+        statements.retain(|Statement { entry: other, .. }| {
+            other.set != entry.set || other.voice != Voice::Hub || other.at > until
         });
     }
     match merged {
@@ -362,15 +347,15 @@ fn successor(
     }
     // Another set has stated the same, or a later version, and this entry states nothing that would be another one.
     let others = statements.iter().filter(|other| {
-        let is_of_another = other.voice == Voice::Source && other.set != new.set;
-        is_of_another && other.exists() == new.exists() && other.at.is_some()
+        let is_of_another = other.entry.voice == Voice::Source && other.entry.set != entry.set;
+        is_of_another && other.exists() == new.exists() && other.entry.at.is_some()
     });
     let known = others.filter(|other| {
-        let states_the_same =
-            (other.stated, other.at, &other.content) == (new.stated, new.at, &new.content);
-        let is_listed_before = matches!(new.stated, Stated::Listed(_))
-            && new.at <= other.at
-            && other.compare(&new.content) == ContentMatch::Unknown;
+        let states_the_same = (other.entry.stated, other.entry.at, &other.entry.content)
+            == (entry.stated, entry.at, &entry.content);
+        let is_listed_before = matches!(entry.stated, Stated::Listed(_))
+            && entry.at <= other.entry.at
+            && other.compare(&entry.content) == ContentMatch::Unknown;
         states_the_same || is_listed_before
     });
     if let Some(known) = known.max_by_key(|other| other.content_revision) {

@@ -149,7 +149,8 @@ async fn ask(context: &ApplyContext, task: &Task) -> Result<bool, FetchError> {
 }
 
 /// A resource that belongs to another set is removed only if the Source serves it no longer; so is one whose deletion only a hub has
-/// stated, and one of which a version is here that may be newer than the deletion. The Source may be behind its own notification: it is asked some times.
+/// stated, and one of which a version is here that may be newer than the deletion. The Source may be behind its own notification: it is
+/// asked some times.
 async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     match ask(context, task).await {
         // It was created again: a later document states that.
@@ -344,20 +345,29 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn resource_that_the_mirror_does_not_have_is_not_the_same() {
+    /// A Source that answers every request with that status, and the task of one resource that it has announced.
+    async fn answering(status: u16) -> (TestSource, Task) {
         let url = Url::parse("https://example.org/").unwrap();
-        let network = Arc::new(Answering(|_: &Url| Some(403)));
+        let network = Arc::new(Answering(move |_: &Url| Some(status)));
         let source = TestSource::new(&url, |client| client.with_network(network));
-        let uri = ResourceUri::parse("https://example.org/a").unwrap();
         let created = Change {
             kind: ChangeKind::Created,
-            ..Change::deletion(uri, None)
+            ..Change::deletion(ResourceUri::parse("https://example.org/a").unwrap(), None)
         };
         source.announce(vec![created]).await;
         let (now, none) = (clock::now().wall, TasksInProgress::default());
         let due = source.store.due_tasks(NAME, now, 1, none).await;
-        let task = due.unwrap().tasks.remove(0);
+        (source, due.unwrap().tasks.remove(0))
+    }
+
+    async fn outcome(source: &TestSource, task: &Task) -> TaskOutcome {
+        let (of_source, mirror) = (Arc::clone(&source.context), Arc::clone(&source.mirror));
+        execute(&Arc::new(ApplyContext::new(of_source, mirror, false)), task).await
+    }
+
+    #[tokio::test]
+    async fn resource_that_the_mirror_does_not_have_is_not_the_same() {
+        let (source, task) = answering(403).await;
         for (live, live_doubted, expected) in [
             (false, false, false),
             (true, false, true),
@@ -370,10 +380,7 @@ mod tests {
                 live_doubted,
                 ..task.clone()
             };
-            let (of_source, mirror) = (Arc::clone(&source.context), Arc::clone(&source.mirror));
-            let context = Arc::new(ApplyContext::new(of_source, mirror, false));
-            let outcome = execute(&context, &shared).await;
-            let TaskOutcome::LeftSet { is_same } = outcome else {
+            let TaskOutcome::LeftSet { is_same } = outcome(&source, &shared).await else {
                 panic!("it has not left the set");
             };
             assert_eq!(is_same, expected, "{live}, {live_doubted}");
@@ -383,27 +390,15 @@ mod tests {
     /// A package states a deletion that is older than what the Source has served since.
     #[tokio::test]
     async fn older_deletion_removes_only_what_the_source_does_not_serve() {
-        let url = Url::parse("https://example.org/").unwrap();
         for (status, is_removed) in [(200, false), (404, true)] {
-            let network = Arc::new(Answering(move |_: &Url| Some(status)));
-            let source = TestSource::new(&url, |client| client.with_network(network));
-            let uri = ResourceUri::parse("https://example.org/a").unwrap();
-            let created = Change {
-                kind: ChangeKind::Created,
-                ..Change::deletion(uri, None)
-            };
-            source.announce(vec![created]).await;
-            let (now, none) = (clock::now().wall, TasksInProgress::default());
-            let due = source.store.due_tasks(NAME, now, 1, none).await;
+            let (source, task) = answering(status).await;
             let older = Task {
                 kind: ChangeKind::Deleted,
                 is_older: true,
                 live: true,
-                ..due.unwrap().tasks.remove(0)
+                ..task
             };
-            let (of_source, mirror) = (Arc::clone(&source.context), Arc::clone(&source.mirror));
-            let context = Arc::new(ApplyContext::new(of_source, mirror, false));
-            match execute(&context, &older).await {
+            match outcome(&source, &older).await {
                 TaskOutcome::Remove => assert!(is_removed, "{status}"),
                 TaskOutcome::Contradicted { .. } => assert!(!is_removed, "{status}"),
                 _ => panic!("{status}"),

@@ -1,8 +1,9 @@
 //! The parts of a Resource List or Resource Dump: what its index names, or its pages, or the one document that it is. Those that the index
 //! rules out by what it states of them are left out.
 //!
-//! Parts of a Resource List that have not changed since they were read last are not read again; of dumps the packages are not. An index that was caught stating that a part with news is unchanged is not believed: all parts are requested, until it states another time
-//! of that part.
+//! Parts of a Resource List that have not changed since they were read last are not read again; of dumps the packages are not. An index
+//! that was caught stating that a part with news is unchanged is not believed: all parts are requested, until it states another time of
+//! that part.
 
 use resourcesync::{Capability, DocumentSummary, Head, SourceTime};
 use resyncd_core::{AbsenceFacts, PartPlan, plan_part, unchanged_proof};

@@ -1,8 +1,9 @@
 //! `version`: the versions of resources that are stored. `version_task`: those that are to be stored, and the TimeMaps that are to be
 //! read for that (section 14.6).
 //!
-//! Columns: `at` is the time of the version, or [`TIME_MAP`] of a TimeMap; `links` are those to the places of the version. The states: `waiting` for the resource's own task, `ready`, `failed`: given up, and
-//! `unwanted`: not selected, which is remembered so that it is not requested again; its `error_message` is the type in which it is served.
+//! Columns: `at` is the time of the version, or [`TIME_MAP`] of a TimeMap; `links` are those to the places of the version. The states:
+//! `waiting` for the resource's own task, `ready`, `failed`: given up, and `unwanted`: not selected, which is remembered so that it is not
+//! requested again; its `error_message` is the type in which it is served.
 //!
 //! What is stored once is not stored again, also where its file is gone: a person may have removed it.
 

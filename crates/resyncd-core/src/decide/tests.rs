@@ -1,25 +1,15 @@
 //! Stories of one or two sets: what their documents state, what the executor does, and what is left to do then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use resourcesync::{ContentInfo, SourceTime};
 
 use super::*;
-use crate::statement::tests::{content, entry, time};
-use crate::statement::{Applied, Entry, apply};
+use crate::statement::Applied;
+use crate::statement::tests::{apply_text, content, time};
 
 mod histories;
 mod rows;
-
-/// An entry as of [`entry`], with the name of its resource: `created a@10#x`.
-fn named(set: i64, text: &str) -> (String, Entry) {
-    let (kind, rest) = text.split_once(' ').unwrap();
-    let (name, marks) = rest.split_at(
-        rest.find(|c: char| !c.is_alphanumeric())
-            .unwrap_or(rest.len()),
-    );
-    (name.to_owned(), entry(set, &format!("{kind}{marks}")))
-}
 
 /// What the mirror has of a resource, and what became of it.
 #[derive(Debug, Default)]
@@ -50,6 +40,29 @@ impl Resource {
             fetched: self.fetched,
         }
     }
+
+    /// Whether a list of that time would have to name it, if it still belongs to the set.
+    fn is_to_be_named(&self, set: i64, list: Option<SourceTime>) -> bool {
+        self.statements.iter().any(|Statement { entry, .. }| {
+            let is_newer_claim = entry.voice == Voice::Hub && entry.at >= list;
+            entry.set == SetKey(set) && !is_newer_claim
+        })
+    }
+
+    /// The Source has served these bytes, when the statements up to that revision were known.
+    fn publish(&mut self, bytes: ContentInfo, known: Revision) {
+        self.file = Some(bytes);
+        self.is_doubted = false;
+        self.answer = Some((Answer::Served, known));
+        self.fetched = known;
+        let existing = self.statements.iter().filter(|s| s.exists());
+        self.file_at = existing.filter_map(|s| s.entry.at).max();
+    }
+
+    fn remove(&mut self) {
+        self.file = None;
+        self.is_doubted = false;
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +78,12 @@ struct Task {
     name: String,
     act: Act,
     revision: Revision,
+}
+
+/// The name of a resource, and the marks of its entry.
+fn split_name(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_alphanumeric());
+    text.split_at(end.unwrap_or(text.len()))
 }
 
 struct World {
@@ -90,9 +109,10 @@ impl World {
         self.sets.get_mut(&set).unwrap()
     }
 
-    fn apply(&mut self, name: &str, entry: &Entry) {
+    /// An entry of a set: of that resource, as of [`entry`](crate::statement::tests::entry).
+    fn say(&mut self, set: i64, name: &str, text: &str) {
         let resource = self.resources.entry(name.to_owned()).or_default();
-        let applied = apply(&mut resource.statements, entry, &mut resource.revision);
+        let applied = apply_text(&mut resource.statements, set, text, &mut resource.revision);
         self.settle(name);
         let resource = self.resources.get_mut(name).unwrap();
         if let (Applied::Older(at), Some(Some(behind))) = (applied, &mut resource.behind)
@@ -102,36 +122,31 @@ impl World {
         }
     }
 
-    fn announce(&mut self, set: i64, texts: &[&str]) {
-        for text in texts {
-            let (name, entry) = named(set, text);
-            self.apply(&name, &entry);
+    /// Changes as `created a@10#x`: the kind, the name of the resource, and the rest of the entry.
+    fn announce(&mut self, set: i64, changes: &[&str]) {
+        for change in changes {
+            let (kind, rest) = change.split_once(' ').unwrap();
+            let (name, marks) = split_name(rest);
+            self.say(set, name, &format!("{kind}{marks}"));
         }
     }
 
-    fn list(&mut self, set: i64, at: i64, texts: &[&str]) {
-        let mut listed = BTreeSet::new();
-        for text in texts {
-            let (name, entry) = named(set, &format!("listed {text}^{at}"));
-            self.apply(&name, &entry);
-            listed.insert(name);
+    /// A Resource List of that time with these entries, as `a@5#x`.
+    fn list(&mut self, set: i64, at: i64, entries: &[&str]) {
+        for entry in entries {
+            let (name, marks) = split_name(entry);
+            self.say(set, name, &format!("listed{marks}^{at}"));
         }
-        let absent = entry(set, &format!("absent^{at}"));
-        let at = time(at);
-        let is_of_set = |statement: &Statement| {
-            let is_newer_claim = statement.voice == Voice::Hub && statement.at >= at;
-            statement.set == SetKey(set) && !is_newer_claim
-        };
-        let of_set = self
-            .resources
-            .iter()
-            .filter(|(_, r)| r.statements.iter().any(is_of_set));
-        let known: Vec<String> = of_set.map(|(name, _)| name.clone()).collect();
-        for name in known.iter().filter(|name| !listed.contains(*name)) {
-            self.apply(name, &absent);
+        let list = time(at);
+        let is_listed = |name: &str| entries.iter().any(|entry| split_name(entry).0 == name);
+        let resources = self.resources.iter();
+        let absent = resources.filter(|(name, r)| r.is_to_be_named(set, list) && !is_listed(name));
+        let absent: Vec<String> = absent.map(|(name, _)| name.clone()).collect();
+        for name in absent {
+            self.say(set, &name, &format!("absent^{at}"));
         }
-        self.set(set).unbroken = at;
-        self.set(set).list_at = at;
+        self.set(set).unbroken = list;
+        self.set(set).list_at = list;
         self.settle_all();
     }
 
@@ -225,12 +240,7 @@ impl World {
 
     fn published(&mut self, task: &Task, bytes: &str) {
         let resource = self.resources.get_mut(&task.name).unwrap();
-        resource.file = Some(content(bytes));
-        resource.is_doubted = false;
-        resource.answer = Some((Answer::Served, task.revision));
-        resource.fetched = task.revision;
-        let existing = resource.statements.iter().filter(|s| s.exists());
-        resource.file_at = existing.filter_map(|s| s.at).max();
+        resource.publish(content(bytes), task.revision);
         self.settle(&task.name);
     }
 
@@ -256,9 +266,7 @@ impl World {
     }
 
     fn removed(&mut self, task: &Task) {
-        let resource = self.resources.get_mut(&task.name).unwrap();
-        resource.file = None;
-        resource.is_doubted = false;
+        self.resources.get_mut(&task.name).unwrap().remove();
         self.settle(&task.name);
     }
 
@@ -322,6 +330,7 @@ fn change_that_a_deletion_of_another_set_replaced_is_requested_again() {
     assert!(world.due().is_empty());
     assert_eq!(world.live("a"), Some(content("2")));
 }
+
 #[test]
 fn change_of_another_set_that_a_list_ends() {
     let mut world = of_two_sets();
@@ -332,6 +341,7 @@ fn change_of_another_set_that_a_list_ends() {
     world.work("2");
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn change_of_another_set_ends_a_pending_deletion() {
     let mut world = of_two_sets();
@@ -339,6 +349,7 @@ fn change_of_another_set_ends_a_pending_deletion() {
     world.announce(2, &["updated a@20"]);
     assert_eq!(world.names(), ["updated a"]);
 }
+
 #[test]
 fn deletion_in_both_sets_removes_the_resource() {
     let mut world = of_two_sets();
@@ -349,6 +360,7 @@ fn deletion_in_both_sets_removes_the_resource() {
     world.work("");
     assert_eq!(world.live("a"), None);
 }
+
 #[test]
 fn resource_that_is_the_same_is_not_requested_again() {
     let mut world = of_two_sets();
@@ -359,6 +371,7 @@ fn resource_that_is_the_same_is_not_requested_again() {
     world.announce(1, &["deleted a@20"]);
     assert!(world.due().is_empty(), "asked once");
 }
+
 #[test]
 fn resource_that_moves_to_another_set_stays() {
     let mut world = World::new();
@@ -372,6 +385,7 @@ fn resource_that_moves_to_another_set_stays() {
     world.announce(2, &["deleted a@30"]);
     assert_eq!(world.names(), ["deleted a"]);
 }
+
 fn deleted_by_one_set() -> World {
     let mut world = World::new();
     world.list(1, 10, &["a@5"]);
@@ -382,6 +396,7 @@ fn deleted_by_one_set() -> World {
     assert_eq!(world.live("a"), None);
     world
 }
+
 #[test]
 fn older_change_of_a_set_that_is_behind_undoes_a_deletion_of_another_set() {
     let mut world = deleted_by_one_set();
@@ -394,12 +409,14 @@ fn older_change_of_a_set_that_is_behind_undoes_a_deletion_of_another_set() {
     world.announce(1, &["deleted a@20"]);
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn entry_of_an_older_list_of_another_set_undoes_a_deletion() {
     let mut world = deleted_by_one_set();
     world.list(2, 12, &["a@11"]);
     assert_eq!(world.names(), ["created a"]);
 }
+
 #[test]
 fn set_that_is_behind_states_a_deletion_as_well() {
     for time in [18, 20] {
@@ -410,6 +427,7 @@ fn set_that_is_behind_states_a_deletion_as_well() {
         assert!(world.due().is_empty());
     }
 }
+
 #[test]
 fn resource_that_is_gone_is_not_requested_for_an_older_change_of_another_set_again() {
     let mut world = deleted_by_one_set();
@@ -421,6 +439,7 @@ fn resource_that_is_gone_is_not_requested_for_an_older_change_of_another_set_aga
     world.list(2, 30, &[]);
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn file_in_doubt_of_a_resource_that_is_gone_is_removed() {
     let mut world = deleted_by_one_set();
@@ -432,6 +451,7 @@ fn file_in_doubt_of_a_resource_that_is_gone_is_removed() {
     world.work("");
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn resource_that_is_gone_is_missed_only_if_its_list_is_newer_than_the_deletion() {
     for (time, failed) in [(12, false), (20, false), (30, true)] {
@@ -442,6 +462,7 @@ fn resource_that_is_gone_is_missed_only_if_its_list_is_newer_than_the_deletion()
         assert_eq!(world.wants("a"), failed, "{time}");
     }
 }
+
 #[test]
 fn older_change_of_a_set_that_has_stated_a_deletion_as_well_undoes_nothing() {
     let mut world = deleted_by_one_set();
@@ -450,6 +471,16 @@ fn older_change_of_a_set_that_has_stated_a_deletion_as_well_undoes_nothing() {
         assert!(world.due().is_empty());
     }
 }
+
+/// The deletion in both sets, and in the second one the creation after it.
+#[test]
+fn creation_before_the_deletion_of_its_own_set_undoes_no_deletion_of_another_set() {
+    let mut world = World::new();
+    world.announce(1, &["created a@10", "deleted a@20"]);
+    world.announce(2, &["deleted a@20", "created a@10"]);
+    assert!(world.due().is_empty());
+}
+
 #[test]
 fn deletion_by_one_set_does_not_end_what_a_third_one_has_stated() {
     let mut world = deleted_by_one_set();
@@ -459,6 +490,7 @@ fn deletion_by_one_set_does_not_end_what_a_third_one_has_stated() {
     world.announce(2, &["deleted a@18"]);
     assert_eq!(world.names(), ["created a"]);
 }
+
 #[test]
 fn set_that_is_behind_a_deletion_shares_what_another_set_creates_again() {
     let mut world = deleted_by_one_set();
@@ -472,6 +504,7 @@ fn set_that_is_behind_a_deletion_shares_what_another_set_creates_again() {
         "it is shared: {task:?}"
     );
 }
+
 #[test]
 fn older_change_undoes_no_deletion_of_a_set_that_is_not_followed_any_more() {
     let mut world = deleted_by_one_set();
@@ -480,6 +513,7 @@ fn older_change_undoes_no_deletion_of_a_set_that_is_not_followed_any_more() {
     // Nobody who is followed says that it is gone, so it is requested.
     assert_eq!(world.names(), ["created a"]);
 }
+
 #[test]
 fn older_change_of_the_set_that_has_deleted_a_resource_undoes_nothing() {
     let mut world = deleted_by_one_set();
@@ -487,6 +521,7 @@ fn older_change_of_the_set_that_has_deleted_a_resource_undoes_nothing() {
     world.announce(1, &["created a@15"]);
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn deletion_that_is_read_again_does_not_end_what_a_newer_list_has_stated() {
     let mut world = World::new();
@@ -498,6 +533,7 @@ fn deletion_that_is_read_again_does_not_end_what_a_newer_list_has_stated() {
     world.announce(1, &["deleted a@20"]);
     assert_eq!(world.names(), ["created a"]);
 }
+
 #[test]
 fn deletion_waits_for_a_set_that_was_never_read() {
     let mut world = World::new();
@@ -526,6 +562,7 @@ fn resource_that_is_served_waits_for_a_set_that_was_never_read() {
     world.list(2, 5, &["a@5"]);
     assert!(matches!(world.due()[0].act, Act::Fetch { .. }));
 }
+
 #[test]
 fn older_changes_of_another_set_do_not_end_a_newer_deletion() {
     let mut world = of_two_sets();
@@ -539,6 +576,7 @@ fn older_changes_of_another_set_do_not_end_a_newer_deletion() {
     world.work("");
     assert_eq!(world.live("a"), None);
 }
+
 #[test]
 fn older_deletion_of_another_set_does_not_end_a_newer_one() {
     let mut world = of_two_sets();
@@ -550,6 +588,7 @@ fn older_deletion_of_another_set_does_not_end_a_newer_one() {
     world.work("");
     assert_eq!(world.live("a"), None);
 }
+
 #[test]
 fn resource_leaves_a_set_that_was_read_late() {
     let mut world = World::new();
@@ -561,6 +600,7 @@ fn resource_leaves_a_set_that_was_read_late() {
     world.announce(2, &["deleted a@20"]);
     assert_eq!(world.due()[0].act, Act::Remove);
 }
+
 #[test]
 fn resource_that_only_a_late_set_has_stays() {
     let mut world = World::new();
@@ -587,6 +627,7 @@ fn in_progress(change: &str) -> (World, Task) {
     assert!(world.due().is_empty());
     (world, task)
 }
+
 #[test]
 fn file_removed_by_a_superseded_task_is_fetched_again() {
     let (mut world, task) = in_progress("deleted a@15");
@@ -595,6 +636,7 @@ fn file_removed_by_a_superseded_task_is_fetched_again() {
     world.work("first");
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn bytes_published_by_a_superseded_task_are_replaced() {
     let (mut world, task) = in_progress("updated a@15#second");
@@ -603,12 +645,14 @@ fn bytes_published_by_a_superseded_task_are_replaced() {
     world.work("first");
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn superseded_task_without_effect_is_not_undone() {
     let (mut world, task) = in_progress("updated a@15#second");
     world.published(&task, "first");
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn file_published_by_a_superseded_task_is_removed_again() {
     let mut world = World::new();
@@ -623,6 +667,7 @@ fn file_published_by_a_superseded_task_is_removed_again() {
     world.published(&task, "second");
     assert_eq!(world.names(), ["deleted a"]);
 }
+
 #[test]
 fn restored_resource_that_the_source_does_not_have_is_a_failure() {
     let (mut world, task) = in_progress("deleted a@15");
@@ -639,12 +684,13 @@ fn restored_resource_that_the_source_does_not_have_is_a_failure() {
 fn latest_change_counts() {
     let mut world = World::new();
     world.announce(1, &["created a@10", "updated a@12", "updated a@11"]);
-    assert_eq!(world.resources["a"].statements[0].at, time(12));
+    assert_eq!(world.resources["a"].statements[0].entry.at, time(12));
     world.announce(1, &["deleted a@13"]);
     assert!(world.due().is_empty(), "the mirror has none");
     world.announce(1, &["created a@13"]);
     assert_eq!(world.names(), ["created a"]);
 }
+
 #[test]
 fn resource_created_again_during_its_deletion_is_fetched() {
     let mut world = World::new();
@@ -659,6 +705,7 @@ fn resource_created_again_during_its_deletion_is_fetched() {
     world.list(1, 20, &[]);
     assert_eq!(world.names(), ["deleted a"]);
 }
+
 #[test]
 fn resource_joins_another_set_without_a_download() {
     let mut world = World::new();
@@ -677,6 +724,7 @@ fn resource_joins_another_set_without_a_download() {
         Act::Fetch { answers: true, .. }
     ));
 }
+
 #[test]
 fn result_of_an_older_task_leaves_the_newer_one() {
     let mut world = World::new();
@@ -686,6 +734,7 @@ fn result_of_an_older_task_leaves_the_newer_one() {
     world.published(&old, "old");
     assert_eq!(world.names(), ["updated a"]);
 }
+
 #[test]
 fn absent_is_deleted_unless_newer() {
     let mut world = World::new();
@@ -701,6 +750,7 @@ fn absent_is_deleted_unless_newer() {
     world.list(1, 30, &["a"]);
     assert_eq!(world.names(), ["deleted b", "deleted e"]);
 }
+
 #[test]
 fn absent_resource_of_another_set_only_leaves() {
     let mut world = World::new();
@@ -712,6 +762,7 @@ fn absent_resource_of_another_set_only_leaves() {
     world.list(2, 20, &[]);
     assert_eq!(world.names(), ["deleted a"]);
 }
+
 #[test]
 fn listed_resource_is_not_deleted_by_an_older_change() {
     let mut world = World::new();
@@ -726,6 +777,7 @@ fn listed_resource_is_not_deleted_by_an_older_change() {
     world.list(1, 40, &["a"]);
     assert!(world.due().is_empty());
 }
+
 #[test]
 fn resource_deleted_after_the_snapshot_stays_deleted() {
     let mut world = World::new();
@@ -738,6 +790,7 @@ fn resource_deleted_after_the_snapshot_stays_deleted() {
     world.list(1, 30, &["a"]);
     assert_eq!(world.names(), ["created a"]);
 }
+
 #[test]
 fn newer_one_of_two_entries_counts() {
     for entries in [["a@1#old~1", "a@2#new~2"], ["a@2#new~2", "a@1#old~1"]] {
@@ -745,7 +798,10 @@ fn newer_one_of_two_entries_counts() {
         for time in [10, 20, 30] {
             world.list(1, time, &entries);
             if time == 10 {
-                assert_eq!(world.resources["a"].statements[0].content, content("new"));
+                assert_eq!(
+                    world.resources["a"].statements[0].entry.content,
+                    content("new")
+                );
                 world.work("new");
             }
             assert!(
@@ -756,6 +812,7 @@ fn newer_one_of_two_entries_counts() {
         }
     }
 }
+
 #[test]
 fn change_that_a_deletion_had_replaced_is_requested_again_if_a_list_has_the_resource() {
     let mut world = World::new();
@@ -765,6 +822,7 @@ fn change_that_a_deletion_had_replaced_is_requested_again_if_a_list_has_the_reso
     world.list(1, 30, &["a"]);
     assert_eq!(world.names(), ["updated a"]);
 }
+
 #[test]
 fn resource_that_was_gone_when_the_list_was_made_is_no_failure() {
     let mut world = World::new();
@@ -786,6 +844,7 @@ fn with_resource() -> World {
     world.set(1).unbroken = time(40);
     world
 }
+
 #[test]
 fn deletion_before_what_a_hub_has_stated_is_asked_for() {
     for is_served in [false, true] {
@@ -826,6 +885,7 @@ fn update_before_the_time_of_a_hub_is_fetched_and_does_not_lower_the_claim() {
         }
     }
 }
+
 #[test]
 fn made_up_resource_is_forgotten() {
     let mut world = with_resource();
@@ -834,6 +894,7 @@ fn made_up_resource_is_forgotten() {
     world.absent(&task);
     assert!(!world.wants("b"));
 }
+
 #[test]
 fn deletion_that_only_a_hub_states_is_asked_for() {
     let mut world = with_resource();
@@ -854,6 +915,7 @@ fn deletion_that_only_a_hub_states_is_asked_for() {
     // The list of the Source names it: it is asked for.
     assert_eq!(world.names(), ["created a"]);
 }
+
 #[test]
 fn source_confirms_what_a_hub_has_stated() {
     let mut world = World::new();
@@ -876,6 +938,7 @@ fn source_confirms_what_a_hub_has_stated() {
         Act::Fetch { verifies: true, .. }
     ));
 }
+
 #[test]
 fn forged_digest_does_not_hide_a_change() {
     let mut world = with_resource();
@@ -898,6 +961,7 @@ fn deletion_that_the_change_list_does_not_have_is_undone() {
     world.covered(1, 30);
     assert_eq!(world.names(), ["created a"]);
 }
+
 #[test]
 fn deletion_before_an_update_that_the_hub_makes_up_is_applied() {
     let mut world = with_resource();
@@ -919,6 +983,7 @@ fn claim_is_held_back_to_the_oldest_change_that_is_not_applied() {
     assert_eq!(world.behind("a"), None);
     world.announce(1, &["updated a@-1"]);
 }
+
 #[test]
 fn older_change_that_is_announced_late_lowers_the_claim() {
     let mut world = World::new();

@@ -20,7 +20,8 @@ pub(crate) fn content(bytes: &str) -> ContentInfo {
 }
 
 /// An entry as `updated@20#x~9`: its kind, time, content (the bytes that are hashed) and lastmod; `+`: a length, `!`: a hub states it, `&`:
-/// a link, `?`: it is overtaken. `listed@9^30`, `absent^30`: of a list of that time. What is left out is not stated.
+/// a link, `?`: it is overtaken (see
+/// [`apply_text`]). `listed@9^30`, `absent^30`: of a list of that time. What is left out is not stated.
 pub(crate) fn entry(set: i64, text: &str) -> Entry {
     const MARKS: [char; 8] = ['@', '#', '~', '+', '!', '&', '?', '^'];
     let end_of = |text: &str| text.find(MARKS).unwrap_or(text.len());
@@ -50,8 +51,17 @@ pub(crate) fn entry(set: i64, text: &str) -> Entry {
             length: part('+').map(|length| length.parse().unwrap()),
             ..content(part('#').unwrap_or_default())
         },
-        overtaken: text.contains('?'),
     }
+}
+
+/// Applies an entry as of [`entry`].
+pub(crate) fn apply_text(
+    statements: &mut Vec<Statement>,
+    set: i64,
+    text: &str,
+    revision: &mut Revision,
+) -> Applied {
+    apply(statements, &entry(set, text), text.contains('?'), revision)
 }
 
 /// The statements of a resource after entries as `1:updated@20#x`, where `1` is the set; what became of the last one; and whether that
@@ -62,11 +72,7 @@ fn after(entries: &str) -> (Vec<Statement>, Applied, bool) {
     for text in entries.split(' ') {
         let (set, text) = text.split_once(':').unwrap();
         let before = revision;
-        let applied = apply(
-            &mut statements,
-            &entry(set.parse().unwrap(), text),
-            &mut revision,
-        );
+        let applied = apply_text(&mut statements, set.parse().unwrap(), text, &mut revision);
         let states_content = statements.iter().any(|s| s.content_revision > before);
         last = (applied, states_content);
     }
@@ -210,7 +216,7 @@ fn rejection_counts_while_the_same_deletion_is_stated() {
         let mut revision = statements[0].revision;
         statements[0].is_rejected = true;
         for text in then.split(' ') {
-            apply(&mut statements, &entry(1, &text[2..]), &mut revision);
+            apply_text(&mut statements, 1, &text[2..], &mut revision);
         }
         assert_eq!(statements[0].is_rejected, is_rejected, "{entries}");
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 
 use super::super::*;
+use super::Resource;
 use crate::statement::tests::{content, time};
 use crate::statement::{Entry, apply};
 
@@ -71,20 +72,6 @@ impl Truth {
     }
 }
 
-#[derive(Debug, Default)]
-struct Resource {
-    statements: Vec<Statement>,
-    revision: Revision,
-    file: Option<ContentInfo>,
-    is_doubted: bool,
-    answer: Option<(Answer, Revision)>,
-    fetched: Revision,
-    is_wanted: bool,
-    has_failed: bool,
-    /// The version of the file on the disk, whatever is recorded.
-    on_disk: u32,
-}
-
 /// What the executor does with a task.
 #[derive(Clone, Debug)]
 enum Act {
@@ -114,6 +101,8 @@ struct History {
     truth: Vec<Truth>,
     changes: Vec<Change>,
     resources: BTreeMap<usize, Resource>,
+    /// The version of the file on the disk, whatever is recorded.
+    on_disk: [u32; RESOURCES],
     lists: BTreeMap<i64, i64>,
     read: BTreeMap<i64, i64>,
     running: Vec<Running>,
@@ -136,6 +125,7 @@ impl History {
             truth: vec![Truth::default(); RESOURCES],
             changes: Vec::new(),
             resources: BTreeMap::new(),
+            on_disk: [0; RESOURCES],
             lists: BTreeMap::new(),
             read: BTreeMap::new(),
             running: Vec::new(),
@@ -210,17 +200,21 @@ impl History {
             at: self.stated(change.moment),
             lastmod: None,
             content,
-            overtaken: self
-                .read
-                .get(&change.set)
-                .is_some_and(|read| change.moment < *read),
         }
     }
 
-    fn apply(&mut self, resource: usize, entry: &Entry) {
+    fn apply(&mut self, resource: usize, entry: &Entry, overtaken: bool) {
         let known = self.resources.entry(resource).or_default();
-        apply(&mut known.statements, entry, &mut known.revision);
+        apply(&mut known.statements, entry, overtaken, &mut known.revision);
         self.settle(resource);
+    }
+
+    /// An entry of a change. One of a time that was read already is overtaken.
+    fn say(&mut self, change: &Change, voice: Voice) {
+        let read = self.read.get(&change.set);
+        let overtaken = read.is_some_and(|read| change.moment < *read);
+        let entry = self.entry(change, voice);
+        self.apply(change.resource, &entry, overtaken);
     }
 
     /// One of the last changes is announced, by the Source or by a hub; or the hub makes one up.
@@ -239,16 +233,14 @@ impl History {
                 kind,
                 version: u32::try_from(self.random.below(5)).unwrap(),
             };
-            let entry = self.entry(&change, Voice::Hub);
-            self.apply(change.resource, &entry);
+            self.say(&change, Voice::Hub);
         } else if let Some(newest) = self.changes.len().checked_sub(1) {
             let back = self.random.below(self.changes.len().min(4));
             let change = self.changes[newest - back].clone();
             // Of what happened in one second, only documents state the order.
             let is_of_hub = self.moments_a_second > 1 || hub_lies && self.random.one_in(2);
             let voice = if is_of_hub { Voice::Hub } else { Voice::Source };
-            let entry = self.entry(&change, voice);
-            self.apply(change.resource, &entry);
+            self.say(&change, voice);
         }
     }
 
@@ -261,8 +253,7 @@ impl History {
             .cloned()
             .collect();
         for change in of_set {
-            let entry = self.entry(&change, Voice::Source);
-            self.apply(change.resource, &entry);
+            self.say(&change, Voice::Source);
         }
         self.read.insert(set, self.now + 1);
         self.settle_all();
@@ -282,12 +273,7 @@ impl History {
                 .filter(|(sets, _)| sets.contains(&set))
                 .map(|(_, version)| version);
             let known = self.resources.get(&resource);
-            let is_of_set = known.is_some_and(|known| {
-                known.statements.iter().any(|s| {
-                    let is_later_claim = s.voice == Voice::Hub && s.at >= Some(list);
-                    s.set == SetKey(set) && !is_later_claim
-                })
-            });
+            let is_absent = known.is_some_and(|known| known.is_to_be_named(set, Some(list)));
             let (stated, at, content) = match named {
                 Some(version) => {
                     let modified = self.stated(self.truth[resource].begin_of(version));
@@ -297,7 +283,7 @@ impl History {
                         self.bytes(resource, version),
                     )
                 }
-                None if is_of_set => (Stated::Absent(list), Some(list), ContentInfo::default()),
+                None if is_absent => (Stated::Absent(list), Some(list), ContentInfo::default()),
                 None => continue,
             };
             let entry = Entry {
@@ -307,9 +293,8 @@ impl History {
                 at,
                 lastmod: named.and(at),
                 content,
-                overtaken: false,
             };
-            self.apply(resource, &entry);
+            self.apply(resource, &entry, false);
         }
         self.lists.insert(set, moment);
         self.settle_all();
@@ -317,16 +302,6 @@ impl History {
 
     fn decision(&self, resource: usize) -> Decision<'_> {
         let known = &self.resources[&resource];
-        let record = Record {
-            file: known.file.as_ref().map(|file| RecordedFile {
-                length: file.length,
-                hashes: &file.hashes,
-                is_doubted: known.is_doubted,
-            }),
-            may_have_file: known.is_doubted,
-            answer: known.answer,
-            fetched: known.fetched,
-        };
         let set = |set: SetKey| SetFacts {
             is_followed: true,
             list_at: self.lists.get(&set.0).and_then(|at| self.stated(*at)),
@@ -339,7 +314,7 @@ impl History {
             awaits_set: false,
             may_check: false,
         };
-        decide(&known.statements, set, &record, &policy)
+        decide(&known.statements, set, &known.record(), &policy)
     }
 
     fn settle(&mut self, resource: usize) {
@@ -378,7 +353,7 @@ impl History {
                 verifies,
                 absence,
             } => Act::Fetch {
-                exactly: verifies.then(|| stated.content.clone()),
+                exactly: verifies.then(|| stated.entry.content.clone()),
                 answers: absence == Absence::Answers,
             },
             Desired::Ask => Act::Ask,
@@ -404,10 +379,9 @@ impl History {
             .map(|version| (version, content(&format!("{}.{version}", task.resource))));
         match (&task.act, served) {
             (Act::Remove, _) => {
-                known.on_disk = 0;
+                self.on_disk[task.resource] = 0;
                 if !is_killed {
-                    known.file = None;
-                    known.is_doubted = false;
+                    known.remove();
                 }
             }
             (
@@ -420,12 +394,9 @@ impl History {
                 known.has_failed = !is_killed;
             }
             (Act::Fetch { .. }, Some((version, bytes))) => {
-                known.on_disk = version;
+                self.on_disk[task.resource] = version;
                 if !is_killed {
-                    known.file = Some(bytes);
-                    known.is_doubted = false;
-                    known.answer = Some((Answer::Served, task.revision));
-                    known.fetched = task.revision;
+                    known.publish(bytes, task.revision);
                 }
             }
             _ if is_killed => {}
@@ -458,13 +429,13 @@ impl History {
         let is_named = known
             .statements
             .iter()
-            .any(|s| s.voice == Voice::Source && s.exists() && s.revision <= task.revision);
-        let since = self.truth[task.resource].begin_of(known.on_disk);
+            .any(|s| s.entry.voice == Voice::Source && s.exists() && s.revision <= task.revision);
+        let since = self.truth[task.resource].begin_of(self.on_disk[task.resource]);
         let was_deleted = self.changes.iter().any(|change| {
             let is_deletion = change.kind == ChangeKind::Deleted;
             change.resource == task.resource && is_deletion && change.moment >= since
         });
-        if known.on_disk != 0 && is_named && !was_deleted {
+        if self.on_disk[task.resource] != 0 && is_named && !was_deleted {
             let broken = format!("{} is removed without proof: {known:?}", task.resource);
             self.broken.get_or_insert(broken);
         }
@@ -483,7 +454,7 @@ impl History {
                 });
                 let known = self.resources.get(&resource);
                 let is_missing =
-                    known.is_none_or(|known| !known.is_wanted && known.on_disk < version);
+                    known.is_none_or(|known| !known.is_wanted && self.on_disk[resource] < version);
                 if sets.contains(&set) && !is_deleted_since && is_missing {
                     let broken = format!(
                         "{resource} v{version} is claimed by set {set} until {until}: {known:?}"
@@ -563,7 +534,7 @@ impl History {
         }
         for (resource, truth) in self.truth.iter().enumerate() {
             let known = self.resources.get(&resource);
-            let on_disk = known.map_or(0, |known| known.on_disk);
+            let on_disk = self.on_disk[resource];
             let is_wanted = known.is_some_and(|known| known.is_wanted);
             if on_disk != truth.served().unwrap_or(0) || is_wanted {
                 let of_resource = self.changes.iter().filter(|c| c.resource == resource);

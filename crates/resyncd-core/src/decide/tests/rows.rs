@@ -3,8 +3,7 @@
 use resourcesync::ContentInfo;
 
 use super::super::*;
-use crate::statement::apply;
-use crate::statement::tests::{content, entry, time};
+use crate::statement::tests::{apply_text, content, time};
 
 /// A number after a mark, as `fetched=3`.
 fn number(facts: &str, mark: &str) -> Option<i64> {
@@ -27,11 +26,7 @@ fn decided(entries: &str, facts: &str) -> String {
     let (mut statements, mut revision) = (Vec::new(), Revision::default());
     for text in entries.split_whitespace() {
         let (set, text) = text.split_once(':').unwrap();
-        apply(
-            &mut statements,
-            &entry(set.parse().unwrap(), text),
-            &mut revision,
-        );
+        apply_text(&mut statements, set.parse().unwrap(), text, &mut revision);
     }
     for statement in &mut statements {
         statement.is_rejected = has("rejected") && !statement.exists();
@@ -93,7 +88,7 @@ fn decided(entries: &str, facts: &str) -> String {
             } else {
                 ""
             };
-            format!("{what}{answers} of {}", stated.set.0)
+            format!("{what}{answers} of {}", stated.entry.set.0)
         }
         Desired::Ask => "ask".to_owned(),
         Desired::Remove => "remove".to_owned(),
