@@ -166,16 +166,22 @@ async fn change_dump_of_a_warc_without_a_manifest_is_reported_and_not_applied() 
     assert_eq!(rig.mirrored("r0001.txt"), before);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn packages_in_a_change_list_are_read_as_a_change_dump() {
-    let rig = polled(only_dumped()).await;
-    let source = &rig.source;
-    let (from, until) = ("2020-01-01T00:00:00Z", source.boundary());
+/// A package with a new version of one resource; returns its interval.
+fn put_package_of_update(source: &SampleSource) -> (&'static str, String) {
+    let (from, until) = ("2020-01-01T00:00:00Z", source.boundary().to_string());
     let manifest = format!(
         r#"{HEAD}<rs:md capability="changedump-manifest" from="{from}" until="{until}"/>
         <url><loc>/set1/res/r0001.txt</loc><lastmod>{until}</lastmod><rs:md change="updated" path="r1"/></url></urlset>"#
     );
     put_zip(source, "/set1/own.zip", &manifest, &[("r1", "new")]);
+    (from, until)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packages_in_a_change_list_are_read_as_a_change_dump() {
+    let rig = polled(only_dumped()).await;
+    let source = &rig.source;
+    let (from, until) = put_package_of_update(source);
     let list = format!(
         r#"{HEAD}<rs:md capability="changelist" from="{from}"/>
         <url><loc>/set1/own.zip</loc><rs:md from="{from}" until="{until}"/></url></urlset>"#
@@ -203,12 +209,7 @@ async fn packages_in_a_change_list_are_read_as_a_change_dump() {
 async fn index_of_change_dumps_is_fetched_again_only_if_it_has_changed() {
     let rig = polled(only_dumped()).await;
     let source = &rig.source;
-    let (from, until) = ("2020-01-01T00:00:00Z", source.boundary());
-    let manifest = format!(
-        r#"{HEAD}<rs:md capability="changedump-manifest" from="{from}" until="{until}"/>
-        <url><loc>/set1/res/r0001.txt</loc><lastmod>{until}</lastmod><rs:md change="updated" path="r1"/></url></urlset>"#
-    );
-    put_zip(source, "/set1/own.zip", &manifest, &[("r1", "new")]);
+    let (from, until) = put_package_of_update(source);
     let dump = format!(
         r#"{HEAD}<rs:md capability="changedump" from="{from}"/>
         <url><loc>/set1/own.zip</loc><rs:md type="application/zip" until="{until}"/></url></urlset>"#

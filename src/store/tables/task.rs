@@ -243,7 +243,7 @@ fn tallied(sql: &Connection, resource: ResourceId) -> Result<Option<TallyKey>> {
     .optional()
 }
 
-/// Executes a statement that puts, changes or deletes the task of a resource, and tallies that; returns whether it did so.
+/// Executes a statement that puts or changes the task of a resource, and tallies that; returns whether it did so.
 fn change(
     sql: &Tallied<'_>,
     resource: ResourceId,
@@ -257,6 +257,18 @@ fn change(
         sql.add(tallied(sql, resource)?, 1);
     }
     Ok(is_changed)
+}
+
+/// Deletes the task that meets a condition, if there is one, and tallies that.
+fn delete_where(sql: &Tallied<'_>, condition: &str, params: impl Params) -> Result<()> {
+    let deleted = sql
+        .prepare_cached(&format!(
+            "DELETE FROM task WHERE {condition} RETURNING {TALLIED}"
+        ))?
+        .query_row(params, TallyKey::from_row)
+        .optional()?;
+    sql.add(deleted, -1);
+    Ok(())
 }
 
 /// Tallies that all tasks that meet a condition get another state.
@@ -459,14 +471,16 @@ pub(crate) fn unselected(
 /// The undecided deletions of a set.
 const UNDECIDED: &str = "set_id = ?1 AND state = 'undecided'";
 
+fn decide_undecided(sql: &Tallied<'_>, set: SetId, state: TaskState) -> Result<()> {
+    tally_all(sql, UNDECIDED, [set], state)?;
+    sql.prepare_cached(&format!("UPDATE task SET state = ?2 WHERE {UNDECIDED}"))?
+        .execute(params![set, Column(&state)])
+        .map(drop)
+}
+
 /// Marks the undecided deletions of a set: the document that stated them was not ingested to its end.
 pub(crate) fn interrupt_undecided(sql: &Tallied<'_>, set: SetId) -> Result<()> {
-    tally_all(sql, UNDECIDED, [set], TaskState::Interrupted)?;
-    sql.prepare_cached(&format!(
-        "UPDATE task SET state = 'interrupted' WHERE {UNDECIDED}"
-    ))?
-    .execute([set])
-    .map(drop)
+    decide_undecided(sql, set, TaskState::Interrupted)
 }
 
 /// Makes an interrupted deletion undecided again: a document states it anew.
@@ -617,15 +631,13 @@ pub(crate) fn oldest_shared_since(
 }
 
 pub(crate) fn delete(sql: &Tallied<'_>, resource: ResourceId) -> Result<()> {
-    let statement = "DELETE FROM task WHERE resource_id = ?1";
-    change(sql, resource, statement, [resource]).map(drop)
+    delete_where(sql, "resource_id = ?1", [resource])
 }
 
 /// Deletes a task, unless a newer change has taken its place.
 pub(crate) fn complete(sql: &Tallied<'_>, task: &Task) -> Result<()> {
-    let statement = "DELETE FROM task WHERE resource_id = ?1 AND version = ?2";
-    let params = params![task.resource, task.revision];
-    change(sql, task.resource, statement, params).map(drop)
+    let condition = "resource_id = ?1 AND version = ?2";
+    delete_where(sql, condition, params![task.resource, task.revision])
 }
 
 /// How long a resource is refused, or absent, before it is unavailable.
@@ -970,12 +982,7 @@ pub(crate) fn count_unreleased(sql: &Connection, set: SetId, since: DateTime<Utc
 
 /// Releases the undecided deletions of a set.
 pub(crate) fn release_undecided(sql: &Tallied<'_>, set: SetId) -> Result<()> {
-    tally_all(sql, UNDECIDED, [set], TaskState::Ready)?;
-    sql.prepare_cached(&format!(
-        "UPDATE task SET state = 'ready' WHERE {UNDECIDED}"
-    ))?
-    .execute([set])
-    .map(drop)
+    decide_undecided(sql, set, TaskState::Ready)
 }
 
 /// Holds the undecided deletions of a set back, and returns how many they are. Those that were held back before keep their number, the

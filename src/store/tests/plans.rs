@@ -49,6 +49,7 @@ const CONDITIONS: &[(&str, &str)] = &[
     ),
     ("SELECT path, length, hashes,", "uri = ?2 AND path IS NULL"),
     ("SELECT {TALLIED}, COUNT(*)", "set_id = ?1"),
+    ("DELETE FROM task WHERE {condition}", "resource_id = ?1"),
 ];
 /// Steps of plans that scan all the same: the beginning of the statement, the step, and the reason.
 const EXPECTED: &[(&str, &str, &str)] = &[
