@@ -28,7 +28,7 @@ fn links() -> Vec<Link> {
     links.collect()
 }
 
-/// Adds entries to the feed, of changes of all resources but the last one.
+/// Adds entries to the feed, of changes of the resources that change all the time.
 fn add_entries(rig: &Rig) {
     let database = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
     let add = format!(
@@ -72,8 +72,7 @@ async fn feed_of_resources_that_change_all_the_time_is_bounded_and_has_the_newes
             .map(str::to_owned)
             .into(),
     };
-    // One more, which changes no more.
-    let mut rig = Rig::start_with(resources(RESOURCES + 1), |config| {
+    let mut rig = Rig::start_with(resources(RESOURCES), |config| {
         config.sources[0].hooks = vec![Hook::new("index", action)];
         // What it pushes is in the feed with its links.
         config.sources[0].trust_hub = Some(true);
@@ -82,6 +81,8 @@ async fn feed_of_resources_that_change_all_the_time_is_bounded_and_has_the_newes
     rig.settled().await;
     let (still, gone) = (name(RESOURCES), "gone.txt");
     let old = rig.operator.changes(0).await[0].seq;
+    // One that changes no more, and one that is deleted.
+    rig.source.create(SET, &still, "stays");
     rig.source.create(SET, gone, "soon gone");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.settled().await;
