@@ -240,6 +240,14 @@ CREATE TABLE member (
 ) WITHOUT ROWID;
 CREATE INDEX member_of ON member (resource_id);
 
+CREATE TABLE tombstone (
+    set_id INTEGER NOT NULL REFERENCES source_set (id),
+    resource_id INTEGER NOT NULL REFERENCES resource (id),
+    deleted_at INTEGER NOT NULL,
+    PRIMARY KEY (set_id, resource_id)
+) WITHOUT ROWID;
+CREATE INDEX tombstone_of ON tombstone (resource_id);
+
 CREATE TABLE relation (
     target INTEGER NOT NULL,
     kind INTEGER NOT NULL,

@@ -44,6 +44,7 @@ mod served_version;
 pub(super) mod source_set;
 pub(super) mod tally;
 pub(super) mod task;
+pub(super) mod tombstone;
 pub(super) mod uptime;
 pub(super) mod values;
 pub(super) mod version;

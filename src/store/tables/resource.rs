@@ -293,6 +293,7 @@ pub(crate) fn remove(sql: &Tallied<'_>, id: ResourceId) -> Result<()> {
         "DELETE FROM dropped_task WHERE resource_id = ?1",
         "DELETE FROM loss WHERE resource_id = ?1",
         "DELETE FROM member WHERE resource_id = ?1",
+        "DELETE FROM tombstone WHERE resource_id = ?1",
         "DELETE FROM relation WHERE resource_id = ?1",
         "DELETE FROM standing WHERE resource_id = ?1",
         "DELETE FROM linked WHERE owner_id = ?1",
@@ -450,15 +451,6 @@ pub(crate) fn has_other_links(sql: &Connection, id: ResourceId, links: &[Link]) 
         "SELECT 1 FROM resource WHERE id = ?1 AND applied_at IS NOT NULL AND deleted = 0 AND links IS NOT ?2",
     )?
     .exists(params![id, LinkList(links)])
-}
-
-/// Stores which set has stated the deletion that was applied.
-pub(crate) fn set_deleted_by(sql: &Connection, id: ResourceId, set: SetId) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE resource SET set_id = ?2 WHERE id = ?1 AND deleted = 1 AND set_id <> ?2",
-    )?
-    .execute(params![id, set])?;
-    Ok(())
 }
 
 /// Makes the revision of the resource's next task greater than that of the current one, which is dropped. If the Source was to be asked

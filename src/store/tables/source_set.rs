@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::tombstone;
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -283,6 +284,7 @@ pub(crate) fn is_unnamed(sql: &Connection, set: SetId) -> Result<bool> {
 
 /// Deletes a set that nothing names.
 pub(crate) fn delete(sql: &Connection, set: SetId) -> Result<()> {
+    tombstone::delete_of_set(sql, set)?;
     update(sql, "DELETE FROM source_set WHERE id = ?1", [set])
 }
 

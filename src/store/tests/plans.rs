@@ -17,6 +17,7 @@ const VERBS: &[&str] = &["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "];
 const LARGE: &[&str] = &[
     "resource",
     "member",
+    "tombstone",
     "task",
     "feed",
     "inbox",

@@ -155,6 +155,8 @@ async fn deletion_in_both_sets_at_one_time_removes_the_resource() {
     for set in [world.set, other] {
         world.announce_in(set, vec![deleted("a", 20)]).await;
     }
+    // Of the set that has stated it first.
+    world.announce(vec![created("a", 15)]).await;
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["deleted a"]);
     assert!(!due[0].is_shared, "no set is left that has it");
@@ -385,6 +387,49 @@ async fn older_change_of_the_set_that_has_deleted_a_resource_undoes_nothing() {
     world.announce_in(other, vec![deleted("a", 20)]).await;
     world.announce(vec![created("a", 15)]).await;
     assert!(world.due().await.is_empty());
+}
+
+/// The changes of both sets, newest first.
+#[tokio::test]
+async fn change_before_a_deletion_that_its_own_set_has_stated_undoes_no_deletion_of_another_set() {
+    for is_known in [true, false] {
+        let world = World::new().await;
+        let other = begin(&world.store, "other.xml").await;
+        if is_known {
+            world.announce(vec![created("a", 15)]).await;
+            world.work("1").await;
+        }
+        for set in [world.set, other] {
+            for change in [deleted("a", 20), created("a", 15)] {
+                world.announce_in(set, vec![change]).await;
+            }
+        }
+        assert_eq!(world.due_names().await, ["deleted a"], "{is_known}");
+        assert!(!world.due().await[0].is_shared);
+        let older_list = world.list(other, 18, vec![created("a", 15)]).await;
+        assert_eq!(older_list.tasks, 0);
+        assert_eq!(world.due_names().await, ["deleted a"], "{is_known}");
+        world.work("").await;
+        assert_eq!(counts(&world, other).await, [0, 0]);
+        world.announce_in(other, vec![created("a", 25)]).await;
+        assert_eq!(world.due_names().await, ["created a"]);
+    }
+}
+
+#[tokio::test]
+async fn change_before_its_deletion_brings_no_resource_back_into_the_set_that_it_has_left() {
+    let (world, other) = of_two_sets().await;
+    world.announce_in(world.set, vec![deleted("a", 20)]).await;
+    left(&world, true).await;
+    world.announce_in(world.set, vec![created("a", 15)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(counts(&world, other).await, [0, 1]);
+    // The deletion is the other set's then.
+    for set in [other, world.set] {
+        world.announce_in(set, vec![deleted("a", 30)]).await;
+    }
+    world.announce_in(other, vec![created("a", 25)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
 }
 
 /// The list states the time of the last modification, which was before the deletion.

@@ -10,7 +10,7 @@ use resyncd_core::latest_plausible;
 use rusqlite::Connection;
 
 use super::linked::end_with_owner;
-use super::membership::{TotalsChange, leave_if_shared, note_deletion};
+use super::membership::{TotalsChange, leave_if_shared};
 use super::put_task::RequestedAgain;
 use super::restore::{StateToRestore, doubt_and_restore};
 use super::versions::note_published;
@@ -19,7 +19,9 @@ use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::{self, SourceAnswer, Task, TaskFailure};
-use crate::store::tables::{channel, dropped_task, membership, part, source_set, version};
+use crate::store::tables::{
+    channel, dropped_task, membership, part, source_set, tombstone, version,
+};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -259,6 +261,9 @@ fn leave(
     if !task::is_current(sql, task)? || !leave_if_shared(sql, task.set, task.resource)? {
         return Ok(());
     }
+    if let Some(deleted_at) = task.changed_at.filter(|_| is_stated_by_source(task)) {
+        tombstone::put(sql, task.set, task.resource, deleted_at)?;
+    }
     // The mirror is behind from there on also for the other sets.
     let since = task::since(sql, task.resource)?;
     task::complete(sql, task)?;
@@ -268,6 +273,11 @@ fn leave(
         return Ok(());
     };
     request_again(sql, now, task, set, since.unwrap_or(task.changed_at))
+}
+
+/// Whether a change states the deletion, and not a list that does not name the resource, nor a hub alone.
+fn is_stated_by_source(task: &Task) -> bool {
+    !task.origin.is_listing() && !task.unconfirmed
 }
 
 /// Requests a resource again that was to be deleted, for a set. `since`: the time from which the mirror may be behind.
@@ -355,7 +365,9 @@ fn leave_deleted(
     task: &Task,
     state: &ResourceState,
 ) -> Result<(), StoreError> {
-    note_deletion(sql, task.set, state)?;
+    if let Some(deleted_at) = state.known.as_ref().and_then(|known| known.changed_at) {
+        tombstone::put(sql, task.set, task.resource, deleted_at)?;
+    }
     part::reread_parts_of(sql, task.resource)?;
     membership::delete_from_all(sql, task.resource, task.revision)?;
     end_links(sql, now, task)?;

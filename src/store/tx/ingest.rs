@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
 use super::linked::end_unnamed;
-use super::membership::{leave, leave_if_shared, note_deletion};
+use super::membership::{leave, leave_if_shared};
 use super::put_task::{put_task, put_task_since};
 use super::versions::{announce, announce_only};
 use crate::store::change::{Change, Origin, VersionRule};
@@ -211,6 +211,12 @@ fn ingest_change(
         return Ok(false);
     }
     let state = ResourceState::of_change(sql, context, change)?;
+    if deletes {
+        state.note_deletion(sql, context.set, change)?;
+    } else if is_before_deletion_of_own_set(sql, context, &state, change)? {
+        announce(sql, context, &state, change, Decision::Older)?;
+        return Ok(false);
+    }
     let mut state = state.decided_for(sql, context, change)?;
     if deletes && state.is_pending_of_own_list {
         // The set's own list is older than a deletion that is later than it.
@@ -300,8 +306,6 @@ fn ingest_change(
                     // The task is for the other set.
                     return Ok(false);
                 }
-                // Older entries of this set do not restore it.
-                note_deletion(sql, context.set, &state)?;
                 leave(sql, context.set, state.id)?;
             }
             state.drop_task(sql, context)?;
@@ -315,6 +319,20 @@ fn ingest_change(
             Ok(false)
         }
     }
+}
+
+/// Whether the set of an update has stated a deletion since. The resource may be one of another set.
+fn is_before_deletion_of_own_set(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    state: &ResourceState,
+    update: &Change,
+) -> Result<bool, StoreError> {
+    let Some(changed_at) = update.changed_at else {
+        return Ok(false);
+    };
+    let deleted_at = state.deleted_at(sql, context.set)?;
+    Ok(Some(changed_at) < deleted_at || update.overtaken && Some(changed_at) == deleted_at)
 }
 
 /// Whether a resource has left the set already, and belongs to another: that set's documents state what becomes of it.

@@ -224,6 +224,10 @@ fn ingest_listed_entry(
         return name_unwanted(sql, context, parts, entry);
     }
     let state = ResourceState::of_change(sql, context, entry)?;
+    let deleted_at = state.deleted_at(sql, context.set)?;
+    if deleted_at.map(SourceTime::latest_possible) >= Some(at) && entry.changed_at <= deleted_at {
+        return Ok(EntryOutcome::Known);
+    }
     let state = state.decided_for(sql, context, entry)?;
     if is_listed_later(context, &state, entry) {
         // The part names it nevertheless.

@@ -16,8 +16,7 @@ use rusqlite::Connection;
 use crate::store::error::StoreError;
 use crate::store::ids::{PartId, ResourceId, SetId};
 use crate::store::tables::membership::{self, Membership};
-use crate::store::tables::resource::ResourceState;
-use crate::store::tables::{coverage, linked, part, resource, source_set};
+use crate::store::tables::{linked, part, resource, source_set};
 
 /// Makes a resource belong to a set, or updates its membership. `before`: its membership until now; `live_length`: the length of
 /// its file, if the mirror has one; `updates`: with which an update is written, if not at once.
@@ -130,21 +129,6 @@ pub(super) fn leave_if_shared(
     }
     leave(sql, set, resource)?;
     Ok(true)
-}
-
-/// Stores that another set has stated the applied deletion as well, so that its older entries do not restore the resource. Only one
-/// set can be stored: as long as the set that stated the deletion first has not reached it, that one stays.
-pub(super) fn note_deletion(
-    sql: &Connection,
-    set: SetId,
-    state: &ResourceState,
-) -> Result<(), StoreError> {
-    let deleted_at = state.known.as_ref().and_then(|known| known.changed_at);
-    if state.announced_by != set && coverage::unbroken_until(sql, state.announced_by)? >= deleted_at
-    {
-        resource::set_deleted_by(sql, state.id, set)?;
-    }
-    Ok(())
 }
 
 /// Ends a resource's membership in a set, if it has one.

@@ -17,7 +17,7 @@ use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::{
-    coverage, dropped_task, part, resource_count, source_set, task, version,
+    coverage, dropped_task, part, resource_count, source_set, task, tombstone, version,
 };
 
 impl ResourceState {
@@ -100,11 +100,48 @@ impl ResourceState {
             });
         }
         if self.membership.is_some() && leave_if_shared(sql, other, self.id)? {
+            let stated = self.pending.filter(|it| !it.is_listed && !it.unconfirmed);
+            if let Some(deleted_at) = stated.and_then(|it| it.changed_at) {
+                tombstone::put(sql, other, self.id, deleted_at)?;
+            }
             self.pending = self.drop_deletion(sql, context, &change.uri)?;
             self.pending_set = self.pending.is_some().then_some(context.set);
             self.is_interrupted = false;
         }
         Ok(self)
+    }
+
+    /// Stores that the set states the deletion of a resource of which the row or the task are those of another set: its own older entries
+    /// do not restore it then.
+    pub(super) fn note_deletion(
+        &self,
+        sql: &Connection,
+        set: SetId,
+        deletion: &Change,
+    ) -> Result<(), StoreError> {
+        let is_of_another =
+            self.announced_by != set || self.pending_set.is_some_and(|other| other != set);
+        if let Some(deleted_at) = deletion.changed_at
+            && is_of_another
+            && !deletion.unconfirmed
+        {
+            tombstone::put(sql, set, self.id, deleted_at)?;
+        }
+        Ok(())
+    }
+
+    /// When the set has stated the deletion of a resource that does not belong to it.
+    pub(super) fn deleted_at(
+        &self,
+        sql: &Connection,
+        set: SetId,
+    ) -> Result<Option<SourceTime>, StoreError> {
+        // Most resources are new.
+        let was_here = self.known.is_some() || self.pending.is_some();
+        if self.membership.is_some() || !was_here {
+            return Ok(None);
+        }
+        Ok(tombstone::deleted_at(sql, set, self.id)?)
     }
 
     /// Drops a pending deletion that does not count any more. A change that it has replaced need not be stated once more: then the
