@@ -168,6 +168,11 @@ fn check_tally(connection: &Connection) {
 }
 
 impl Observer for CommitHook {
+    /// So few that the jobs of tests take several steps.
+    fn rows_a_step(&self, most: usize) -> usize {
+        if most < 1000 { 2 } else { 50 }
+    }
+
     fn observe(&self, step: Step<'_>) -> rusqlite::Result<()> {
         let is_fatal = self.is_fatal.lock().as_ref().is_some_and(|it| it(&step));
         assert!(!is_fatal, "a test");

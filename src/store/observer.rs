@@ -1,4 +1,4 @@
-//! The observer of a store: it sees each step, and may fail it.
+//! The observer of a store: it sees each step, may fail it, and may shorten those of long jobs.
 
 use std::any::Any;
 
@@ -22,6 +22,11 @@ pub trait Observer: Any + Send + Sync {
     /// # Errors
     /// What is to be the error of the step.
     fn observe(&self, step: Step<'_>) -> rusqlite::Result<()>;
+
+    /// How many resources or tasks, at least 1, a transaction of a job is for that changes `most` in each unless it is observed.
+    fn rows_a_step(&self, most: usize) -> usize {
+        most
+    }
 }
 
 /// Of a store that is not observed.

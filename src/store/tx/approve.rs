@@ -18,7 +18,7 @@ use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
 /// How many tasks one transaction changes.
-pub(crate) const TASKS_A_STEP: usize = if cfg!(test) { 50 } else { 2000 };
+pub(super) const TASKS_A_STEP: usize = 2000;
 
 /// What a person decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl Store {
         }
         let hold = self.begin_decision(source, decision, through, now).await?;
         let mut decided = 0;
-        for step in found.chunks(TASKS_A_STEP) {
+        for step in found.chunks(self.observer.rows_a_step(TASKS_A_STEP)) {
             if !goes_on() {
                 break;
             }

@@ -25,7 +25,7 @@ use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
 /// How many resources one step is for.
-const RESOURCES_A_STEP: usize = if cfg!(test) { 2 } else { 500 };
+const RESOURCES_A_STEP: usize = 500;
 
 /// What becomes of the files of resources whose rows are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +95,8 @@ impl Store {
         let former: Vec<i64> = former.iter().map(|set| set.0).collect();
         let former = serde_json::to_string(&former);
         let former = former.map_err(|_| StoreError::BadRow("a list of sets"))?;
+        let most = self.observer.rows_a_step(RESOURCES_A_STEP);
         self.write(move |tx| {
-            let most = RESOURCES_A_STEP;
             let next = forgotten::resources_of_former(tx.sql, set, &former, after, most)?;
             let context = BatchContext::read(tx.sql, set, &source, Origin::Forget, now)?;
             for (_, uri) in &next {
@@ -129,8 +129,9 @@ impl Store {
         source: &str,
     ) -> Result<Vec<ForgottenResource>, StoreError> {
         let source = source.to_owned();
+        let most = self.observer.rows_a_step(RESOURCES_A_STEP);
         self.write(move |tx| {
-            let next = forgotten::next_resources(tx.sql, &source, RESOURCES_A_STEP)?;
+            let next = forgotten::next_resources(tx.sql, &source, most)?;
             for found in &next {
                 resource::doubt(tx.sql, found.id)?;
             }
@@ -158,8 +159,9 @@ impl Store {
     /// Deletes the rows of the next resources of a Source, up to 500, whose files stay; returns how many.
     pub async fn forget_next(self: &Arc<Self>, source: &str) -> Result<usize, StoreError> {
         let source = source.to_owned();
+        let most = self.observer.rows_a_step(RESOURCES_A_STEP);
         self.write(move |tx| {
-            let next = forgotten::next_resources(tx.sql, &source, RESOURCES_A_STEP)?;
+            let next = forgotten::next_resources(tx.sql, &source, most)?;
             delete_resources(tx, &next)?;
             Ok(next.len())
         })

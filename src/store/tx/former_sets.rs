@@ -17,7 +17,7 @@ use crate::store::writer::Tx;
 use crate::store::{Store, StoreError};
 
 /// How many resources one step is for.
-const RESOURCES_A_STEP: usize = if cfg!(test) { 2 } else { 500 };
+const RESOURCES_A_STEP: usize = 500;
 
 impl Store {
     /// Removes what the former sets of a Source, or of all, have left behind and is not needed any more.
@@ -47,8 +47,9 @@ impl Store {
     }
 
     async fn trim_set(self: &Arc<Self>, set: SetId, now: DateTime<Utc>) -> Result<(), StoreError> {
+        let most = self.observer.rows_a_step(RESOURCES_A_STEP);
         let step = move |tx: &mut Tx<'_>| {
-            let dropped = drop_updates_at_rest(tx, set, now)?;
+            let dropped = drop_updates_at_rest(tx, set, now, most)?;
             channel::delete_ended(tx.sql, set)?;
             forget_old(tx.sql, set, now)?;
             if source_set::is_unnamed(tx.sql, set)? {
@@ -96,10 +97,11 @@ impl Store {
         + Send
         + 'static,
     ) -> Result<(), StoreError> {
+        let most = self.observer.rows_a_step(RESOURCES_A_STEP);
         let mut after = Some(ResourceId(0));
         while let Some(last) = after {
             let step = self.write(move |tx| {
-                let next = membership::next(tx.sql, set, last, RESOURCES_A_STEP)?;
+                let next = membership::next(tx.sql, set, last, most)?;
                 for &found in &next {
                     act(tx, set, found)?;
                 }
@@ -111,13 +113,14 @@ impl Store {
     }
 }
 
-/// Drops some updates of a former set that are not being tried; returns how many.
+/// Drops up to `most` updates of a former set that are not being tried; returns how many.
 fn drop_updates_at_rest(
     tx: &mut Tx<'_>,
     set: SetId,
     now: DateTime<Utc>,
+    most: usize,
 ) -> Result<usize, StoreError> {
-    let at_rest = task::updates_at_rest(tx.sql, set, now, RESOURCES_A_STEP)?;
+    let at_rest = task::updates_at_rest(tx.sql, set, now, most)?;
     for &(resource, has_result) in &at_rest {
         resource::raise_next_revision(tx.sql, resource)?;
         task::delete(tx.sql, resource)?;

@@ -122,7 +122,7 @@ impl Store {
             .read(move |sql| Ok(task::given_up(sql, &name)?))
             .await?;
         let mut retried = 0;
-        for step in found.chunks(TASKS_A_STEP) {
+        for step in found.chunks(self.observer.rows_a_step(TASKS_A_STEP)) {
             if !goes_on() {
                 break;
             }

@@ -87,9 +87,10 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
         let source = source.to_owned();
+        let tasks = self.observer.rows_a_step(TASKS_A_STEP);
         loop {
             let name = source.clone();
-            let step = self.write(move |tx| hand_over(tx, &name, set, now));
+            let step = self.write(move |tx| hand_over(tx, &name, set, now, tasks));
             if step.await? == 0 {
                 break;
             }
@@ -164,23 +165,24 @@ impl Store {
     }
 }
 
-/// Hands some tasks of a set that ends to the other sets that have their resources: nothing would try them again, or decide them. The
+/// Hands up to twice `most` tasks of a set that ends to the other sets that have their resources: nothing would try them again, or decide them. The
 /// deletions among them end, and the set leaves their resources: the other set's documents state what becomes of them. Returns how many.
 fn hand_over(
     tx: &Tx<'_>,
     source: &str,
     set: SetId,
     now: DateTime<Utc>,
+    most: usize,
 ) -> Result<usize, StoreError> {
     if source_set::sharing_with(tx.sql, set)?.is_empty() {
         return Ok(0);
     }
-    let updates = task::hand_over_updates(tx.sql, set, TASKS_A_STEP)?;
+    let updates = task::hand_over_updates(tx.sql, set, most)?;
     for &resource in &updates {
         // It may be in progress: its result names the set that it was of.
         dropped_task::insert(tx.sql, resource, now)?;
     }
-    let deletions = task::shared_deletions(tx.sql, set, TASKS_A_STEP)?;
+    let deletions = task::shared_deletions(tx.sql, set, most)?;
     for (uri, heir) in &deletions {
         let context = BatchContext::read(tx.sql, *heir, source, Origin::ChangeList, now)?;
         if let Some(state) = context.state_of(uri)? {
