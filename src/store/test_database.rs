@@ -1,15 +1,22 @@
 //! For tests of other modules: what [`Store`](super::Store) does not do or show, over a connection of its own.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::Capability;
+use resyncd_core::{Channel, HubUri, TopicUri};
 use rusqlite::{Connection, params};
 
-use super::Store;
 use super::query_threads::Lane;
 use super::query_threads::tests::OccupiedQueryThreads;
 use super::schema::DATABASE;
+use super::tables::resource_count;
 use super::tables::values::Micros;
+use super::{
+    CallbackKeys, ChannelRecord, DecisionResult, DeletionDecision, SetId, Store, StoreError,
+};
+use crate::clock;
 
 /// The database of a folder.
 pub(crate) struct TestDatabase(Connection);
@@ -102,6 +109,61 @@ impl Drop for TestLock<'_> {
 }
 
 impl Store {
+    /// Adds a channel over WebSub.
+    pub(crate) async fn add_channel(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+        set: SetId,
+        kind: &Capability,
+        topic: &TopicUri,
+        hubs: &[HubUri],
+        keys: CallbackKeys,
+    ) -> Result<ChannelRecord, StoreError> {
+        let channel = Channel::new(now, topic, hubs);
+        self.insert_channel(set, kind, channel, keys).await
+    }
+
+    /// Releases the held-back deletions of a Source and returns their number.
+    pub(crate) async fn approve_deletions(
+        self: &Arc<Self>,
+        source: &str,
+    ) -> Result<u64, StoreError> {
+        let decision = DeletionDecision::Approve {
+            seen: None,
+            through: None,
+        };
+        self.decide_all(source, decision).await
+    }
+
+    /// Rejects the held-back deletions of a Source and returns their number.
+    pub(crate) async fn reject_deletions(
+        self: &Arc<Self>,
+        source: &str,
+    ) -> Result<u64, StoreError> {
+        self.decide_all(source, DeletionDecision::Reject { through: None })
+            .await
+    }
+
+    async fn decide_all(
+        self: &Arc<Self>,
+        source: &str,
+        decision: DeletionDecision,
+    ) -> Result<u64, StoreError> {
+        let now = clock::now().wall;
+        let decided = self.decide_deletions(source, decision, now, || true);
+        match decided.await? {
+            DecisionResult::Decided(deletions) => Ok(deletions),
+            more @ DecisionResult::MoreHeldBack { .. } => panic!("{more:?}"),
+        }
+    }
+
+    /// How many resources of a Source are known, also those that are not in its mirror.
+    pub(crate) async fn known_resources(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| Ok(resource_count::of_source(sql, &source)?))
+            .await
+    }
+
     /// Occupies the threads that answer hubs and watchers.
     pub(crate) fn occupy_lookups(&self) -> OccupiedQueryThreads {
         self.query_threads.occupy(&[Lane::Lookups])

@@ -19,7 +19,7 @@ use crate::store::tables::inbox::{self, Delivery};
 use crate::store::tables::relation::RelationKind;
 use crate::store::tables::resource::{self, ResourceView};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{coverage, gap, linked, package_file, relation, resource_count};
+use crate::store::tables::{coverage, gap, linked, package_file, relation};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -185,13 +185,6 @@ impl Store {
             Ok(feed::after(sql, since, limit, links, &unreadable)?)
         })
         .await
-    }
-
-    /// How many resources of a Source are known, also those that are not in its mirror.
-    pub async fn known_resources(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
-        let source = source.to_owned();
-        self.read(move |sql| Ok(resource_count::of_source(sql, &source)?))
-            .await
     }
 
     /// The Resource Dump of a set whose reading has begun and not ended.

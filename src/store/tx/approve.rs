@@ -54,39 +54,7 @@ pub enum DecisionResult {
     },
 }
 
-impl DecisionResult {
-    fn decided(self) -> u64 {
-        match self {
-            Self::Decided(deletions) => deletions,
-            Self::MoreHeldBack { .. } => 0,
-        }
-    }
-}
-
 impl Store {
-    /// Releases the held-back deletions of a Source and returns their number.
-    pub async fn approve_deletions(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
-        let decision = DeletionDecision::Approve {
-            seen: None,
-            through: None,
-        };
-        let now = crate::clock::now().wall;
-        let result = self
-            .decide_deletions(source, decision, now, || true)
-            .await?;
-        Ok(result.decided())
-    }
-
-    /// Rejects the held-back deletions of a Source and returns their number.
-    pub async fn reject_deletions(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
-        let decision = DeletionDecision::Reject { through: None };
-        let now = crate::clock::now().wall;
-        let result = self
-            .decide_deletions(source, decision, now, || true)
-            .await?;
-        Ok(result.decided())
-    }
-
     /// Decides on the deletions of a Source, some at a time as long as `goes_on`, and returns for how many that was done. The others stay as
     /// they are.
     pub async fn decide_deletions(

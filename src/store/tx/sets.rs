@@ -165,8 +165,9 @@ impl Store {
     }
 }
 
-/// Hands up to twice `most` tasks of a set that ends to the other sets that have their resources: nothing would try them again, or decide them. The
-/// deletions among them end, and the set leaves their resources: the other set's documents state what becomes of them. Returns how many.
+/// Hands tasks of a set that ends, up to twice `most`, to the other sets that have their resources: nothing would try them again, or decide
+/// them. The deletions among them end, and the set leaves their resources: the other set's documents state what becomes of them. Returns
+/// how many.
 fn hand_over(
     tx: &Tx<'_>,
     source: &str,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use resourcesync::Capability;
 use resyncd_core::{
-    CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, HubUri, TopicUri, VerificationAnswer,
+    CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, TopicUri, VerificationAnswer,
 };
 use websub::Intent;
 
@@ -20,21 +20,8 @@ const CHANNEL: StoreError = StoreError::NoChannel;
 const MOST_FORMER: usize = 16;
 
 impl Store {
-    /// Adds a channel over WebSub. Its callback is found by its row, which is on disk before a hub learns the callback.
-    pub async fn add_channel(
-        self: &Arc<Self>,
-        now: DateTime<Utc>,
-        set: SetId,
-        kind: &Capability,
-        topic: &TopicUri,
-        hubs: &[HubUri],
-        keys: CallbackKeys,
-    ) -> Result<ChannelRecord, StoreError> {
-        let channel = Channel::new(now, topic, hubs);
-        self.insert_channel(set, kind, channel, keys).await
-    }
-
-    /// Adds a channel. `keys`: those of its callback; nobody learns the ones of a channel that has none.
+    /// Adds a channel. Its callback is found by its row, which is on disk before a hub learns the callback. `keys`: those of its callback;
+    /// nobody learns the ones of a channel that has none.
     pub async fn insert_channel(
         self: &Arc<Self>,
         set: SetId,
