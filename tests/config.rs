@@ -87,7 +87,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 78] = [
+const KEYS: [(&str, &str); 79] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -102,6 +102,7 @@ const KEYS: [(&str, &str); 78] = [
     ("http.timeout", "\"60s\""),
     ("http.user_agent", "\"resyncd/<version>\""),
     ("http.allow_private_addresses", "false"),
+    ("http.allow_redirects_to_http", "false"),
     ("http.proxy", "\"\""),
     ("http.no_proxy", "[]"),
     ("http.ca_file", "\"\""),
@@ -210,6 +211,7 @@ streams_per_host = 1000
 timeout = "500ms"
 user_agent = "me/1 (mailto:me@example.net)"
 allow_private_addresses = true
+allow_redirects_to_http = true
 proxy = "http://p.example:3128"
 no_proxy = ["c.example"]
 [limits]
@@ -264,6 +266,7 @@ representations = ["Application/PDF"]
     assert_eq!(config.http.timeout, Duration::from_millis(500));
     assert_eq!(config.http.user_agent, "me/1 (mailto:me@example.net)");
     assert!(config.http.allow_private_addresses);
+    assert!(config.http.allow_redirects_to_http);
     let proxy = |url: &str| config.http.proxies.of(&Url::parse(url).unwrap()).is_some();
     assert!(proxy("https://b.example/") && !proxy("http://c.example/"));
     assert_eq!(config.limits.document, 1000);

@@ -85,13 +85,14 @@ impl Config {
     }
 }
 
-fn http_keys(one: &HttpSettings, other: &HttpSettings) -> [(&'static str, bool); 8] {
+fn http_keys(one: &HttpSettings, other: &HttpSettings) -> [(&'static str, bool); 9] {
     let HttpSettings {
         connections_per_host,
         streams_per_host,
         timeout,
         user_agent,
         allow_private_addresses,
+        allow_redirects_to_http,
         proxies,
         authorities,
     } = one;
@@ -109,6 +110,10 @@ fn http_keys(one: &HttpSettings, other: &HttpSettings) -> [(&'static str, bool);
         (
             "http.allow_private_addresses",
             *allow_private_addresses != other.allow_private_addresses,
+        ),
+        (
+            "http.allow_redirects_to_http",
+            *allow_redirects_to_http != other.allow_redirects_to_http,
         ),
         (
             "http.proxy",

@@ -259,6 +259,8 @@ fn read_http<'t>(
         assign(&mut http.user_agent, agent);
         let private = section.flag("allow_private_addresses");
         assign(&mut http.allow_private_addresses, private);
+        let redirects = section.flag("allow_redirects_to_http");
+        assign(&mut http.allow_redirects_to_http, redirects);
         let proxy = section.text("proxy", "a URL", |text| match text {
             "" => Ok(ProxyChoice::Environment),
             "off" => Ok(ProxyChoice::Off),

@@ -37,6 +37,7 @@ const KEYS: [(&str, &[&str]); 11] = [
             "timeout",
             "user_agent",
             "allow_private_addresses",
+            "allow_redirects_to_http",
             "proxy",
             "no_proxy",
             "ca_file",

@@ -381,7 +381,12 @@ impl Client {
             url.set_fragment(None);
             let mut is_signed_in = true;
             let mut cookies = ChainCookies::default();
-            let may_lose_tls = matches!(follow, Follow::Verified) && self.credentials.is_empty();
+            let may_lose_tls = self.credentials.is_empty()
+                && match follow {
+                    Follow::Verified => true,
+                    Follow::All => self.connections.http().allow_redirects_to_http,
+                    Follow::SameMethod | Follow::SameOrigin | Follow::Never => false,
+                };
             for _ in 0..=MOST_REDIRECTS {
                 if url.as_str().len() > self.max_uri_bytes {
                     return Err(FetchError::LongUri);
@@ -875,17 +880,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn redirect_leads_from_https_to_http_only_where_a_digest_proves_the_bytes() {
-        let client = test_site::client().with_network(Arc::new(Detour));
+    async fn redirect_leads_from_https_to_http_only_where_a_digest_or_the_configuration_allows_it()
+    {
+        let allowing = |allow_redirects_to_http| {
+            let http = HttpSettings {
+                allow_redirects_to_http,
+                ..test_site::http()
+            };
+            let client = Client::new(&http, test_site::now).unwrap();
+            client.with_network(Arc::new(Detour))
+        };
+        let (client, allowing) = (allowing(false), allowing(true));
         let uri = ResourceUri::parse("https://example.com/a").unwrap();
         let mut credentials = Credentials::default();
         let url = Url::parse("https://user:password@example.net/").unwrap();
         let _ = credentials.extract(url);
-        let private = client.with_credentials(&credentials);
+        let signed_in = allowing.with_credentials(&credentials);
         for (client, is_verified, expected) in [
             (&client, true, Ok("https://example.com/c")),
             (&client, false, Err("redirect-downgrade")),
-            (&private, true, Err("redirect-downgrade")),
+            (&allowing, false, Ok("https://example.com/c")),
+            (&signed_in, false, Err("redirect-downgrade")),
+            (&signed_in, true, Err("redirect-downgrade")),
         ] {
             let wanted = Wanted {
                 is_verified,

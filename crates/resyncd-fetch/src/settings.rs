@@ -18,6 +18,8 @@ pub struct HttpSettings {
     pub user_agent: String,
     /// Whether loopback and private-range addresses may be fetched.
     pub allow_private_addresses: bool,
+    /// Whether redirects from https to http are followed also where nothing proves what is received.
+    pub allow_redirects_to_http: bool,
     /// The proxies that requests go through.
     pub proxies: Proxies,
     /// The certificates of authorities that are trusted besides those of the system.
@@ -33,6 +35,7 @@ impl Default for HttpSettings {
             timeout: Duration::from_secs(60),
             user_agent: concat!("resyncd/", env!("CARGO_PKG_VERSION")).to_owned(),
             allow_private_addresses: false,
+            allow_redirects_to_http: false,
             proxies: Proxies::default(),
             authorities: Authorities::default(),
         }
