@@ -712,7 +712,8 @@ mod tests {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
     use reqwest::Request;
-    use resyncd_core::ResourceUri;
+    use resyncd_core::{HubUri, ResourceUri};
+    use websub::{Mode, SubscriptionRequest};
 
     use super::*;
     use crate::proxies::{Proxies, ProxyException};
@@ -867,7 +868,7 @@ mod tests {
             let answer = axum::http::Response::builder();
             let answer = match request.url().as_str() {
                 "https://example.com/a" => answer
-                    .status(302)
+                    .status(307)
                     .header("location", "http://example.com/b"),
                 "http://example.com/b" => answer
                     .status(302)
@@ -882,7 +883,7 @@ mod tests {
     #[tokio::test]
     async fn redirect_leads_from_https_to_http_only_where_a_digest_or_the_configuration_allows_it()
     {
-        let allowing = |allow_redirects_to_http| {
+        let client_that = |allow_redirects_to_http| {
             let http = HttpSettings {
                 allow_redirects_to_http,
                 ..test_site::http()
@@ -890,7 +891,7 @@ mod tests {
             let client = Client::new(&http, test_site::now).unwrap();
             client.with_network(Arc::new(Detour))
         };
-        let (client, allowing) = (allowing(false), allowing(true));
+        let (client, allowing) = (client_that(false), client_that(true));
         let uri = ResourceUri::parse("https://example.com/a").unwrap();
         let mut credentials = Credentials::default();
         let url = Url::parse("https://user:password@example.net/").unwrap();
@@ -915,6 +916,16 @@ mod tests {
             let answer = answer.as_deref().map_err(FetchError::code);
             assert_eq!(answer, expected, "{is_verified}");
         }
+        let request = SubscriptionRequest {
+            mode: Mode::Subscribe,
+            callback: "https://example.org/".into(),
+            topic: "https://example.com/topic".into(),
+            lease_seconds: None,
+            secret: Some("secret".into()),
+        };
+        let hub = HubUri::parse("https://example.com/a").unwrap();
+        let error = allowing.ask_hub(&hub, &request).await.unwrap_err();
+        assert_eq!(error.code(), "redirect-downgrade", "it has a secret");
     }
 
     #[test]

@@ -156,7 +156,8 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
     resource.path, resource.applied_at IS NOT NULL AND resource.deleted = 0,
     resource.length, resource.hashes, resource.served_by, resource.etag, resource.last_modified,
     task.version > resource.next_version,
-    COALESCE(task.changed_at < MAX(resource.changed_at, COALESCE(resource.answered_until, resource.changed_at)) AND resource.applied_at IS NOT NULL AND resource.deleted = 0, 0),
+    COALESCE(task.changed_at < resource.changed_at OR task.changed_at < resource.answered_until, 0)
+        AND resource.applied_at IS NOT NULL AND resource.deleted = 0,
     task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
         WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0),
     CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other

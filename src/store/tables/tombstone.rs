@@ -16,7 +16,8 @@ pub(crate) fn put(
 ) -> Result<()> {
     sql.prepare_cached(
         "INSERT INTO tombstone (set_id, resource_id, deleted_at) VALUES (?1, ?2, ?3)
-         ON CONFLICT DO UPDATE SET deleted_at = MAX(deleted_at, excluded.deleted_at)",
+         ON CONFLICT (set_id, resource_id) DO UPDATE SET deleted_at = excluded.deleted_at
+         WHERE tombstone.deleted_at < excluded.deleted_at",
     )?
     .execute(params![set, resource, Column(&deleted_at)])
     .map(drop)

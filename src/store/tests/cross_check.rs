@@ -111,18 +111,26 @@ async fn resource_that_the_list_does_not_have_is_asked_for() {
 /// The Source was asked because of a hub: what it has served may have been created after a change that it states only now.
 #[tokio::test]
 async fn change_before_an_answer_of_the_source_is_older_than_the_answer() {
-    let world = World::with_resource("a").await;
-    world.announce(vec![by_hub(deleted("a", 20))]).await;
-    let task = world.due().await.remove(0);
-    let is_same = true;
-    world
-        .complete(vec![TaskResult::Contradicted { task, is_same }])
-        .await;
-    for change in [with_content(updated("a", 15), "former"), deleted("a", 16)] {
-        world.announce(vec![change]).await;
+    for first in [Some(at(5)), None] {
+        let world = World::new().await;
+        let first = Change {
+            changed_at: first,
+            ..created("a", 5)
+        };
+        world.announce(vec![first]).await;
+        world.work("1").await;
+        world.announce(vec![by_hub(deleted("a", 20))]).await;
         let task = world.due().await.remove(0);
-        assert!(task.is_older, "{task:?}");
-        assert!(task.content.hashes.is_empty(), "{task:?}");
+        let is_same = true;
+        world
+            .complete(vec![TaskResult::Contradicted { task, is_same }])
+            .await;
+        for change in [with_content(updated("a", 15), "former"), deleted("a", 16)] {
+            world.announce(vec![change]).await;
+            let task = world.due().await.remove(0);
+            assert!(task.is_older, "{task:?}");
+            assert!(task.content.hashes.is_empty(), "{task:?}");
+        }
     }
 }
 
