@@ -9,44 +9,30 @@ use resourcesync::ChangeKind;
 use resyncd_core::visible_json;
 use resyncd_mirror::{Mirror, MirrorId};
 use serde::Serialize;
-use tempfile::TempDir;
 
 use super::exit_status::FAILED;
 use crate::clock;
-use crate::config::{Baseline, Config};
-use crate::engine::has_another_mirror;
-use crate::store::{PlannedTask, ResourceId, Store, StoreError, copy_state};
+use crate::config::Config;
+use crate::engine::{has_another_mirror, in_scratch_folder};
+use crate::store::{PlannedTask, ResourceId, ScratchFolder, Store, StoreError, copy_state};
 
 /// How many changes are read at once.
 const PAGE: usize = 10_000;
 
-/// A folder with a copy of the state, and a configuration that uses it and has empty mirrors.
+/// A copy of the state, and a configuration that uses it and has empty mirrors.
 pub(super) struct Scratch {
     config: Config,
-    _folder: TempDir,
+    _folder: ScratchFolder,
 }
 
 impl Scratch {
     pub(super) async fn of(config: &Config) -> Result<Self, StoreError> {
-        let mut config = config.clone();
+        let config = config.clone();
         let copying = move || {
-            let at = std::env::temp_dir();
-            let folder = tempfile::Builder::new()
-                .prefix("resyncd-dry-run-")
-                .tempdir_in(&at)
-                .map_err(|error| StoreError::Folder(at, error))?;
-            let state = folder.path().join("state");
-            copy_state(&config.state_dir, &state, clock::now().wall)?;
-            config.state_dir = state;
-            for source in &mut config.sources {
-                source.mirror = folder.path().join("mirrors").join(&source.name);
-                // The lists state what the packages of a dump have, and are short.
-                if source.baseline == Baseline::Auto {
-                    source.baseline = Baseline::List;
-                }
-            }
+            let folder = ScratchFolder::create(&config.state_dir)?;
+            copy_state(&config.state_dir, &folder.state(), clock::now().wall)?;
             Ok(Self {
-                config,
+                config: in_scratch_folder(&config, &folder),
                 _folder: folder,
             })
         };

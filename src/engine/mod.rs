@@ -107,5 +107,6 @@ use error::EngineError;
 pub use followed::followed_sets;
 pub use forget::{ForgetError, ForgetRequest, forget_source};
 pub use lifecycle::Engine;
+pub use one_shot::in_scratch_folder;
 pub use progress::Counts;
 pub use source::location::has_another_mirror;

@@ -31,9 +31,24 @@ use super::source::location::record_source_location;
 use super::source::new_sets::NewSets;
 use super::versions::worker::{begin_versions, store_versions, until_stored};
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Baseline, Config};
 use crate::status::{Status, StatusError};
-use crate::store::{SetRecord, Store, StoreError};
+use crate::store::{ScratchFolder, SetRecord, Store, StoreError};
+
+/// The configuration of a run that changes nothing: with the database and the mirrors of a scratch folder. Lists are read where both are
+/// offered: they state what the packages of a dump have, and are short.
+#[must_use]
+pub fn in_scratch_folder(config: &Config, folder: &ScratchFolder) -> Config {
+    let mut config = config.clone();
+    config.state_dir = folder.state();
+    for source in &mut config.sources {
+        source.mirror = folder.mirror(&source.name);
+        if source.baseline == Baseline::Auto {
+            source.baseline = Baseline::List;
+        }
+    }
+    config
+}
 
 /// How often the discovery of the sets is tried.
 const TRIES: Bounds = Bounds {
@@ -189,7 +204,10 @@ async fn catch_up(context: Arc<SourceContext>, applying: Applying) -> Vec<String
     });
     let worked = match applying {
         Applying::Apply => with_executor(&context, mirror, work).await,
-        Applying::Leave => until_stopped(&context, work).await,
+        Applying::Leave => {
+            context.members.close();
+            until_stopped(&context, work).await
+        }
     };
     if let Err(error) = worked {
         fail(&context, error.code(), error.to_string());

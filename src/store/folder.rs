@@ -75,6 +75,11 @@ pub(super) fn is_free(folder: &Path) -> bool {
     }
 }
 
+/// Whether a process has worked on the folder, and none does any more.
+pub(super) fn was_left(folder: &Path) -> bool {
+    File::open(folder.join(LOCK)).is_ok_and(|lock| FileLock::try_new(lock).is_ok())
+}
+
 /// The error of a folder on whose disk less than `least` bytes are free.
 pub(super) fn lacks_space(folder: &Path, least: u64) -> Option<StoreError> {
     let disk = rustix::fs::statvfs(folder).ok()?;

@@ -20,6 +20,7 @@
 //! | `feed_readers` | where readers of the feed continue, until it is stored |
 //! | `feed_line` | an entry of the feed as readers get it |
 //! | `gap_history` | the gaps that were closed, for people |
+//! | `scratch` | the private folder of a run that changes nothing |
 //! | `audit_db` | the temporary database of an audit |
 //! | `observer` | who sees the steps of a store, and may fail them |
 //! | `commit_hook`, `test_database` | for tests: an observer that lets steps fail and the process end; what else they do to a database |
@@ -57,6 +58,7 @@ mod process_start;
 mod query_threads;
 mod reads;
 mod schema;
+mod scratch;
 mod tables;
 #[cfg(test)]
 pub(crate) mod test_database;
@@ -100,6 +102,7 @@ pub use reads::status::{Overview, OverviewQuery, SetOverview, SourceOverview, Ve
 pub use resyncd_core::{CallbackSlot, DeliveryFaultKind};
 use resyncd_mirror::FileLock;
 use rusqlite::Connection;
+pub use scratch::ScratchFolder;
 pub use tables::channel::{CallbackKeys, ChannelRecord};
 pub use tables::document::DocumentRecord;
 pub use tables::dump::DumpProgress;
@@ -213,6 +216,7 @@ impl Store {
         let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
         folder::prepare(folder).map_err(folder_error)?;
         let lock = folder::lock(folder)?;
+        scratch::remove_unused(folder);
         let path = folder.join(schema::DATABASE);
         let damage = Arc::new(Damage::of(&path));
         let unreadable = Arc::new(UnreadableRows::default());

@@ -67,6 +67,8 @@ impl PackageMember {
 #[derive(Default)]
 pub(crate) struct Members {
     pub(super) offered: Mutex<HashMap<ResourceUri, Vec<Arc<PackageMember>>>>,
+    /// Whether there is nobody to take them: nothing is on offer then, and nobody waits.
+    is_closed: AtomicBool,
 }
 
 impl Members {
@@ -99,7 +101,15 @@ impl Members {
         }
     }
 
+    /// Lets nothing be offered, where no executor works.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn offer(&self, member: &Arc<PackageMember>) {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return;
+        }
         let mut members = self.offered.lock();
         let offered = members.entry(member.uri.clone()).or_default();
         offered.push(Arc::clone(member));
