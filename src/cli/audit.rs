@@ -317,7 +317,7 @@ fn print_finding(
         let line = AuditLine::Finding {
             source,
             set: reported.set.as_ref().map(ToString::to_string),
-            kind: finding.kind.code(),
+            kind: finding.kind.as_str(),
             uri: finding.uri.as_deref(),
             path: finding.path.as_deref(),
             differs: &finding.differs,
@@ -337,7 +337,7 @@ fn print_finding(
     };
     let mut line = format!(
         "  {}: {}",
-        finding.kind.code(),
+        finding.kind.as_str(),
         named.or(finding.path.as_deref()).unwrap_or_default()
     );
     if !finding.differs.is_empty() {

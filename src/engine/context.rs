@@ -16,6 +16,7 @@ use super::error::EngineError;
 use super::heartbeats::{Heartbeats, Work};
 use super::package_permits::PackagePermits;
 use super::progress::Progress;
+use super::read_facts::ReadFacts;
 use super::recent_changes::RecentChanges;
 use super::runtime_status::RuntimeStatus;
 use super::versions::folder::VersionsFolder;
@@ -49,7 +50,9 @@ pub(super) struct SourceContext {
     /// How often the processing of a delivery in the inbox has panicked, by its number there. It outlives the workers that panic.
     pub(super) delivery_panics: Mutex<HashMap<i64, u32>>,
     /// How far the work has come.
-    pub(super) progress: Progress,
+    pub(super) progress: Arc<Progress>,
+    /// What was read of the documents, for who runs once; a daemon collects nothing.
+    pub(super) read_facts: Option<ReadFacts>,
     /// Whether its workers respond.
     pub(super) heartbeats: Heartbeats,
     /// What was applied recently.

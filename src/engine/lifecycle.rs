@@ -32,7 +32,7 @@ use super::forget::{ForgetError, ForgetRequest, Forgetting, forget_source};
 use super::heartbeats::Heartbeats;
 use super::hooks::{HookHandles, Hooks, configured_hooks};
 use super::package_permits::{PackagePermits, SharedPermits};
-use super::progress::Progress;
+use super::read_facts::ReadFacts;
 use super::recent_changes::{self, RESTORED, RecentChanges};
 use super::restarts::{catch_panic, restarting};
 use super::runtime_status::RuntimeStatus;
@@ -252,7 +252,8 @@ impl Engine {
             package_permits: PackagePermits::new(package_permits.clone()),
             subscribes: *subscribes,
             delivery_panics: Mutex::default(),
-            progress: Progress::default(),
+            progress: Arc::default(),
+            read_facts: (!subscribes).then(ReadFacts::default),
             heartbeats: self.heartbeats.clone(),
             recent_changes: RecentChanges::since(clock::now().wall),
             rediscover: Notify::new(),

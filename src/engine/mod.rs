@@ -13,13 +13,11 @@
 //!
 //! Where versions are stored, the publisher links what it publishes, and a worker beside the executor fetches the others (`versions`).
 //!
-//! The documents of a set are fetched, recognized and walked through in one place, `documents`, for the set workers and for an audit.
-//!
 //! A reload replaces the list of the Sources: it stops the workers of those that are changed or removed, and starts others. What
 //! is left of a Source is forgotten on request.
 //!
-//! The same set workers and executors also do a [single run](Engine::once), without hubs. An [`Audit`] compares the mirror with the
-//! Source without relying on the database, and has an executor repair what differs.
+//! The same set workers and executors also do a [single run](Engine::once), without hubs. For an [`Audit`] set workers read into an empty
+//! database, without an executor; it compares the mirror with that, and has an executor repair what differs.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -31,10 +29,11 @@
 //! | `context` | the handles that all work on one Source shares |
 //! | | **reads what a Source states** |
 //! | `set` | one set: polls, inbox, ingest |
-//! | `documents` | the documents of a set, for set workers and audits |
+//! | `documents` | the documents of a set: fetched, recognized and walked through |
 //! | `channels` | the subscriptions of a set, over each transport |
 //! | `package_permits` | how many packages are in progress at once |
 //! | `contradictions` | the Source contradicts a hub: a fault of the channel |
+//! | `read_facts` | what a single run has read, and what it could not read |
 //! | | **changes the mirror** |
 //! | `apply` | executes tasks, publishes files |
 //! | `versions` | stores the versions beside the mirror |
@@ -82,6 +81,7 @@ mod oddities;
 mod one_shot;
 mod package_permits;
 mod progress;
+mod read_facts;
 mod recent_changes;
 mod reload;
 mod restarts;

@@ -22,10 +22,11 @@ use super::lifecycle::Engine;
 use super::mirror_opening::{Accepting, open_mirror};
 use super::progress::Counts;
 use super::restarts::panic_as_error;
+use super::set::notices::note_unread_entries;
 use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
 use super::source::discovery::{
-    KnownSets, begin_set, find_sets, had_resourcesync, leave_out, note_found,
+    DiscoveredSets, KnownSets, begin_set, find_sets, had_resourcesync, leave_out, note_found,
 };
 use super::source::location::record_source_location;
 use super::source::new_sets::NewSets;
@@ -260,6 +261,7 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
         end_others(context, advertised).await?;
     }
     leave_out(context, &mut found, &mut NewSets::default()).await?;
+    note_all_sets(context, &found);
     let mut sets = Vec::new();
     for set in &found.sets {
         sets.push(begin_set(context, set).await?);
@@ -270,6 +272,26 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
         None => drop(context.runtime_status.recover_source(context.name())),
     }
     Ok(sets)
+}
+
+/// Notes whether there are no sets but those that were found, and what may name others, unless the configuration names the sets.
+fn note_all_sets(context: &SourceContext, found: &DiscoveredSets) {
+    let (Some(facts), source) = (&context.read_facts, &context.source) else {
+        return;
+    };
+    if found.error.is_none() && (found.advertised.is_some() || !source.sets.is_empty()) {
+        facts.note_all_sets();
+    }
+    if !source.sets.is_empty() {
+        return;
+    }
+    for (uri, oddities) in &found.oddities {
+        note_unread_entries(context, None, uri, oddities);
+    }
+    if let Some(error) = &found.left_out {
+        let error = StatusError::new(error.code(), error.to_string(), clock::now().wall);
+        facts.note_unread(None, &source.url, error);
+    }
 }
 
 /// Ends the sets that the Source no longer advertises. Their files stay, and their subscriptions until a daemon ends them.
@@ -307,6 +329,9 @@ async fn catch_up_set(
         context.note_unreadable(&error);
         let (code, source) = (error.code(), context.name());
         tracing::error!(code, source, set = %capability_list, %error, "set can't be brought in sync");
+        if let Some(facts) = &context.read_facts {
+            facts.note_unread(Some(id), &capability_list, error.status_error());
+        }
         context.runtime_status.fail_set(id, error.status_error());
     }
 }
@@ -319,6 +344,9 @@ fn fail(context: &SourceContext, code: &str, message: String) {
         "Source can't be brought in sync"
     );
     let status_error = StatusError::new(code, message, clock::now().wall);
+    if let Some(facts) = &context.read_facts {
+        facts.note_unread(None, &context.source.url, status_error.clone());
+    }
     context
         .runtime_status
         .fail_source(context.name(), status_error);

@@ -3,7 +3,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit_db`; transactions of use cases begin and end in `writer` |
+//! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit`; transactions of use cases begin and end in `writer` |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
 //! | `query_threads` | the threads that run queries |
@@ -21,7 +21,7 @@
 //! | `feed_line` | an entry of the feed as readers get it |
 //! | `gap_history` | the gaps that were closed, for people |
 //! | `scratch` | the private folder of a run that changes nothing |
-//! | `audit_db` | the temporary database of an audit |
+//! | `audit` | what an audit compares with: the database that it has read into, beside the state database |
 //! | `observer` | who sees the steps of a store, and may fail them |
 //! | `commit_hook`, `test_database` | for tests: an observer that lets steps fail and the process end; what else they do to a database |
 //! | `tests` | tests with a database |
@@ -40,7 +40,7 @@
 #![allow(clippy::disallowed_types, reason = "SQL stands here, and nowhere else")]
 
 mod arrival;
-mod audit_db;
+mod audit;
 mod backup;
 mod change;
 #[cfg(test)]
@@ -76,9 +76,8 @@ use std::sync::atomic::AtomicBool;
 
 use arrival::Arrivals;
 pub use arrival::{Receipt, Recipient};
-pub use audit_db::{
-    AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
-    StatementKind,
+pub use audit::{
+    AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, ListTimes, PathState,
 };
 pub use backup::{KnownMirror, back_up, copy_state, restore};
 pub use change::{Change, Origin, VersionRule};

@@ -1,12 +1,11 @@
 //! What every step of an audit needs.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use resyncd_fetch::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::config;
+use crate::config::{self, Config};
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::progress::Progress;
@@ -14,14 +13,16 @@ use crate::engine::progress::Progress;
 /// The handles of the audit of one Source.
 pub(super) struct AuditContext {
     pub(super) source: config::Source,
-    pub(super) limits: config::LimitsConfig,
-    /// The folder of the database.
-    pub(super) state: PathBuf,
+    /// The configuration of this Source alone.
+    pub(super) config: Config,
+    /// That of all Sources.
     pub(super) client: Client,
     pub(super) repair: Option<Repair>,
     /// Whether files are compared with what is stated of their originals.
     pub(super) originals: bool,
     pub(super) progress: Arc<Progress>,
+    /// How far the documents are read; not set before that.
+    pub(super) reading: OnceLock<Arc<Progress>>,
     pub(super) stop: CancellationToken,
 }
 

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use resourcesync::{ContentInfo, Digest, Mismatch, SourceTime, Verifier};
+use resyncd_core::ResourceUri;
 use resyncd_mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
 use tokio_util::sync::CancellationToken;
 
 use super::context::AuditContext;
+use crate::config::Source;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
-use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile};
+use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile, ResourceId};
 
 /// How many expectations are read from the audit database at once.
 const PAGE: usize = 512;
@@ -72,7 +74,7 @@ impl AuditContext {
         reader: Option<&Arc<MirrorReader>>,
     ) -> Result<(), EngineError> {
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
-        let mut after = 0;
+        let mut after = ResourceId(0);
         loop {
             let page = audit_db.expectations(after, PAGE)?;
             let Some(last) = page.last() else {
@@ -103,9 +105,10 @@ impl AuditContext {
 pub(super) fn find_extras(
     audit_db: &AuditDb,
     reader: &MirrorReader,
-    deletes: bool,
+    source: &Source,
     stop: &CancellationToken,
 ) -> Result<u64, EngineError> {
+    let wants = |uri: &ResourceUri| source.filter.wants(uri);
     let mut kept = 0;
     let mut findings = Vec::new();
     for path in reader.files() {
@@ -117,13 +120,13 @@ pub(super) fn find_extras(
         if place.expected {
             continue;
         }
-        if !deletes && place.known {
+        if !source.delete && place.known && place.uri.as_ref().is_some_and(wants) {
             kept += 1;
             continue;
         }
         findings.push(Finding {
             set: place.set,
-            uri: place.uri,
+            uri: place.uri.map(|uri| uri.to_string()),
             ..finding(FindingKind::Extra, path.as_str())
         });
         if findings.len() >= PAGE {
@@ -152,7 +155,7 @@ fn compare_group(
         });
         progress.count_applied();
         let found = |kind| Finding {
-            set: Some(expectation.set),
+            set: expectation.set,
             uri: Some(expectation.uri.to_string()),
             expected: Some(expectation.id),
             ..finding(kind, &expectation.path)

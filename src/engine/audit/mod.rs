@@ -1,26 +1,25 @@
 //! Compares a mirror, file by file, with what its Source states now, and repairs it if that was requested.
 //!
-//! What the Source states is written into an [`AuditDb`](crate::store::AuditDb) on disk, so that memory does not grow with the set;
-//! the findings are written there, too, and reported at the end. No daemon decides anything by it: an audit that only compares takes
-//! no lock and writes nothing else, and one that repairs plans tasks as a daemon does, for an executor of its own.
+//! What the Source states is read as a daemon reads it, into a database of its own, and no executor applies it: the tasks that remain are
+//! the files that are expected. The findings are written to the [`AuditDb`](crate::store::AuditDb), too, so that memory does not grow with
+//! the set, and reported at the end. No daemon decides anything by it: an audit that only compares writes nothing but its own scratch
+//! folder, and one that repairs plans tasks as a daemon does, for an executor of its own.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `run` | [`Audit`]: the steps, one after the other |
-//! | `documents`, `entries` | read the Source's documents; record their entries |
+//! | `reading` | has the Source's documents read |
 //! | `files` | compares the files with what is expected |
 //! | `originals` | compares republished resources with what is stated of their originals |
 //! | `recheck` | checks the findings once more |
 //! | `repair` | corrects them |
-//! | `comparison`, `results` | the result before it is repaired or reported; what is reported |
+//! | `results` | what is reported |
 //! | `context` | what each step needs |
 
-mod comparison;
 mod context;
-mod documents;
-mod entries;
 mod files;
 mod originals;
+mod reading;
 mod recheck;
 mod repair;
 mod results;

@@ -8,12 +8,13 @@ use resourcesync::Link;
 use resyncd_mirror::MirrorReader;
 use tokio::sync::mpsc;
 
-use super::comparison::MirrorComparison;
 use super::context::{AuditContext, blocking};
 use super::files::{ExpectedFile, FileState, examine};
 use super::results::{OriginalOutcome, OriginalSums, Reported, ReportedOriginal};
+use super::run::MirrorComparison;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
+use crate::store::ResourceId;
 
 /// How many resources are read from the audit database, and compared by one thread, at once.
 const PAGE: usize = 64;
@@ -26,7 +27,7 @@ impl AuditContext {
         reported: &mpsc::Sender<Reported>,
     ) -> Result<OriginalSums, EngineError> {
         let mut sums = OriginalSums::default();
-        let mut after = 0;
+        let mut after = ResourceId(0);
         loop {
             if self.stop.is_cancelled() {
                 return Err(EngineError::Interrupted);
@@ -63,7 +64,7 @@ impl AuditContext {
                 if found.outcome == OriginalOutcome::Same {
                     continue;
                 }
-                let set = comparison.documents.set(set);
+                let set = comparison.reading.set(set);
                 // After an interruption nothing receives it.
                 let _ = reported
                     .send(Reported::Original(ReportedOriginal { set, ..found }))

@@ -7,11 +7,12 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, stream};
 use resyncd_core::ResourceUri;
-use resyncd_fetch::AllowedHosts;
+use resyncd_fetch::{AllowedHosts, Client};
 use resyncd_mirror::MirrorReader;
 
 use super::context::AuditContext;
 use super::files::{ExpectedFile, FileState, examine};
+use super::run::MirrorComparison;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles, Store};
@@ -28,16 +29,17 @@ impl AuditContext {
     /// Drops the findings that a daemon has repaired since the audit began, and marks those that a running one has still pending.
     pub(super) async fn recheck(
         &self,
-        audit_db: &Arc<AuditDb>,
-        reader: Option<&Arc<MirrorReader>>,
+        comparison: &MirrorComparison,
         began: DateTime<Utc>,
     ) -> Result<(), EngineError> {
-        let Some(reader) = reader else { return Ok(()) };
+        let Some(reader) = &comparison.reader else {
+            return Ok(());
+        };
         for check in 1..=CHECKS {
             let recheck = Recheck {
                 source: self.source.name.clone(),
-                state: self.state.clone(),
-                audit_db: Arc::clone(audit_db),
+                state: self.config.state_dir.clone(),
+                audit_db: Arc::clone(&comparison.audit_db),
                 reader: Arc::clone(reader),
                 progress: Arc::clone(&self.progress),
                 began,
@@ -53,11 +55,12 @@ impl AuditContext {
     }
 
     /// Requests the resources that the mirror lacks; those that the Source does not serve are unreachable.
-    pub(super) async fn probe(&self, audit_db: &Arc<AuditDb>) -> Result<(), EngineError> {
+    pub(super) async fn probe(&self, comparison: &MirrorComparison) -> Result<(), EngineError> {
+        let (audit_db, client) = (&comparison.audit_db, &comparison.reading.client);
         let mut after = 0;
         while let Some(page) = audit_db.next_findings(&mut after, PAGE)? {
             let lacking = page.into_iter().filter(Finding::needs_bytes);
-            let probing = stream::iter(lacking).map(|finding| self.probed(finding));
+            let probing = stream::iter(lacking).map(|finding| self.probed(client, finding));
             let unreachable: Vec<Finding> = probing
                 .buffer_unordered(PROBES)
                 .filter_map(std::future::ready)
@@ -68,10 +71,10 @@ impl AuditContext {
         Ok(())
     }
 
-    async fn probed(&self, finding: Finding) -> Option<Finding> {
+    async fn probed(&self, client: &Client, finding: Finding) -> Option<Finding> {
         let uri = ResourceUri::parse(finding.uri.as_deref()?).ok()?;
         let hosts = AllowedHosts::new(&self.source.hosts);
-        let error = self.client.probe(&uri, &hosts).await.err()?;
+        let error = client.probe(&uri, &hosts).await.err()?;
         Some(Finding {
             kind: FindingKind::Unreachable,
             code: Some(error.code().to_owned()),

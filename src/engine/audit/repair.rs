@@ -1,6 +1,7 @@
 //! Repairs what was found: resources without the right bytes are fetched, always; a file with only another time gets the stated
 //! one; a right file without a record gets one; extra files are removed if that was requested.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,14 +9,13 @@ use resourcesync::ChangeKind;
 use resyncd_core::ResourceUri;
 use resyncd_mirror::{Mirror, MirrorError, MirrorPath, MirrorReader, file_time};
 
-use super::comparison::MirrorComparison;
 use super::context::{AuditContext, Repair, blocking};
 use super::files::{ExpectedFile, FileState, examine};
+use super::run::MirrorComparison;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::apply::temporary_executor::drain;
 use crate::engine::progress::Progress;
-use crate::engine::source::discovery::begin_set;
 use crate::store::{
     Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
     VersionRule,
@@ -32,16 +32,21 @@ pub(super) async fn begin<'a>(
     comparison: &'a MirrorComparison,
     mirror: &'a Arc<Mirror>,
 ) -> Result<RepairJob<'a>, EngineError> {
-    let mut sets = Vec::new();
-    for set in &comparison.documents.sets {
-        sets.push(begin_set(&repair.context, set).await?.id);
+    let store = &repair.context.store;
+    let mut sets = HashMap::new();
+    for read in &comparison.reading.sets {
+        let set = store.begin_set(&read.source, &read.capability_list).await?;
+        if set.offers.is_empty() {
+            store.save_offers(set.id, &read.offers, None).await?;
+        }
+        sets.insert(read.id, set.id);
     }
     let job = RepairJob {
         repair,
         comparison,
         mirror,
         sets,
-        state: &context.state,
+        state: &context.config.state_dir,
         progress: &context.progress,
     };
     job.each_page(RepairStep::Begin).await?;
@@ -53,7 +58,8 @@ pub(super) struct RepairJob<'a> {
     repair: &'a Repair,
     comparison: &'a MirrorComparison,
     mirror: &'a Arc<Mirror>,
-    sets: Vec<SetId>,
+    /// Those of the state database, by those that were read.
+    sets: HashMap<SetId, SetId>,
     /// The folder of the database.
     state: &'a Path,
     progress: &'a Arc<Progress>,
@@ -96,9 +102,8 @@ impl RepairJob<'_> {
     }
 
     /// The set of a finding; `None`: only the database has it.
-    fn set(&self, number: Option<u32>) -> Option<SetId> {
-        let index = usize::try_from(number?).ok()?.checked_sub(1)?;
-        self.sets.get(index).copied()
+    fn set(&self, read: Option<SetId>) -> Option<SetId> {
+        self.sets.get(&read?).copied()
     }
 
     async fn begin(&self, page: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {

@@ -1,7 +1,7 @@
 //! The audit of one Source, from its documents to the report.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use resourcesync::Link;
 use resyncd_core::{ResourceUri, Standing};
@@ -10,9 +10,8 @@ use resyncd_mirror::{MirrorError, MirrorReader};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::comparison::MirrorComparison;
 use super::context::{AuditContext, Repair, RepairOptions, blocking};
-use super::documents::SourceDocuments;
+use super::reading::SourceReading;
 use super::results::{Reported, ReportedFinding, Summary, Sums};
 use super::{files, repair};
 use crate::clock;
@@ -23,10 +22,22 @@ use crate::engine::lifecycle::Engine;
 use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::progress::Counts;
 use crate::status::StatusError;
-use crate::store::{AuditDb, FindingKind};
+use crate::store::{AuditDb, FindingKind, ScratchFolder};
 
 /// How many findings are read at once.
 const PAGE: usize = 256;
+
+/// A mirror that was compared with its Source, before anything is repaired or reported.
+pub(super) struct MirrorComparison {
+    pub(super) audit_db: Arc<AuditDb>,
+    pub(super) reading: SourceReading,
+    pub(super) reader: Option<Arc<MirrorReader>>,
+    /// How many files were expected.
+    expected: u64,
+    /// How many files of deleted resources stay.
+    kept: u64,
+    _scratch: ScratchFolder,
+}
 
 /// The audit of one Source.
 pub struct Audit {
@@ -43,12 +54,15 @@ impl Audit {
             .map(|source| Self {
                 context: AuditContext {
                     source: source.clone(),
-                    limits: config.limits.clone(),
-                    state: config.state_dir.clone(),
-                    client: source.obeying_robots(client.with_credentials(&source.credentials)),
+                    config: Config {
+                        sources: vec![source.clone()],
+                        ..config.clone()
+                    },
+                    client: client.clone(),
                     repair: None,
                     originals: false,
                     progress: Arc::default(),
+                    reading: OnceLock::new(),
                     stop: CancellationToken::new(),
                 },
                 expected: AtomicU64::new(0),
@@ -89,6 +103,9 @@ impl Audit {
     /// The progress; `applied` counts the compared files. Also how many files are expected in all.
     pub fn counts(&self) -> (Counts, u64) {
         let mut counts = self.context.progress.counts();
+        if let Some(reading) = self.context.reading.get() {
+            counts.documents = reading.counts().documents;
+        }
         if let Some(repair) = &self.context.repair {
             counts.bytes += repair.context.progress.counts().bytes;
         }
@@ -107,10 +124,7 @@ impl Audit {
     /// repair, or it was interrupted.
     pub async fn run(&self, findings: &mpsc::Sender<Reported>) -> Result<Summary, StatusError> {
         let done = match &self.context.repair {
-            None => tokio::select! {
-                () = self.context.stop.cancelled() => Err(EngineError::Interrupted),
-                done = self.compare_and_report(findings) => done,
-            },
+            None => self.compare_and_report(findings).await,
             Some(repair) => self.compare_and_repair(repair, findings).await,
         };
         done.map_err(|error| error.status_error())
@@ -120,13 +134,17 @@ impl Audit {
         &self,
         findings: &mpsc::Sender<Reported>,
     ) -> Result<Summary, EngineError> {
-        let began = clock::now().wall;
+        let (context, began) = (&self.context, clock::now().wall);
         let comparison = self.compare().await?;
-        let reader = comparison.reader.as_ref();
-        let context = &self.context;
-        context.recheck(&comparison.audit_db, reader, began).await?;
-        context.probe(&comparison.audit_db).await?;
-        self.report(&comparison, findings).await
+        let reporting = async {
+            context.recheck(&comparison, began).await?;
+            context.probe(&comparison).await?;
+            self.report(&comparison, findings).await
+        };
+        tokio::select! {
+            () = context.stop.cancelled() => Err(EngineError::Interrupted),
+            done = reporting => done,
+        }
     }
 
     /// Opens the mirror for writing, compares, and repairs.
@@ -143,10 +161,7 @@ impl Audit {
         };
         let mirror = open_mirror(&repair.context, accepting).await?;
         let mirror = Arc::new(mirror);
-        let comparison = tokio::select! {
-            () = context.stop.cancelled() => return Err(EngineError::Interrupted),
-            comparison = self.compare() => comparison?,
-        };
+        let comparison = self.compare().await?;
         let job = tokio::select! {
             () = context.stop.cancelled() => return Err(EngineError::Interrupted),
             begun = repair::begin(context, repair, &comparison, &mirror) => begun?,
@@ -166,11 +181,23 @@ impl Audit {
     /// Reads the Source's documents, and compares every file.
     async fn compare(&self) -> Result<MirrorComparison, EngineError> {
         let context = &self.context;
-        let audit_db = Arc::new(blocking(AuditDb::begin).await??);
-        let documents = context.read_documents(&audit_db).await?;
-        self.ingest_records(&audit_db, &documents).await?;
-        let counting = Arc::clone(&audit_db);
-        let expected = blocking(move || counting.expected()).await??;
+        let state = context.config.state_dir.clone();
+        let scratch = blocking(move || ScratchFolder::create(&state)).await??;
+        let reading = context.read(&scratch).await?;
+        tokio::select! {
+            () = context.stop.cancelled() => Err(EngineError::Interrupted),
+            compared = self.compare_with(scratch, reading) => compared,
+        }
+    }
+
+    async fn compare_with(
+        &self,
+        scratch: ScratchFolder,
+        reading: SourceReading,
+    ) -> Result<MirrorComparison, EngineError> {
+        let context = &self.context;
+        let audit_db = self.merge_known(&scratch, &reading).await?;
+        let expected = audit_db.expected()?;
         self.expected.store(expected, Ordering::Relaxed);
         let root = context.source.mirror.clone();
         let reader = match blocking(move || MirrorReader::open(&root)).await? {
@@ -181,51 +208,47 @@ impl Audit {
         };
         context.compare(&audit_db, reader.as_ref()).await?;
         let mut kept = 0;
-        if let Some(reader) = reader.clone().filter(|_| documents.proves_extras()) {
-            kept = self.extras(&audit_db, reader).await?;
+        if let Some(reader) = reader.clone().filter(|_| reading.proves_extras()) {
+            let (audit_db, source) = (Arc::clone(&audit_db), context.source.clone());
+            let stop = context.stop.clone();
+            let finding = move || files::find_extras(&audit_db, &reader, &source, &stop);
+            kept = blocking(finding).await??;
         }
         Ok(MirrorComparison {
             audit_db,
-            documents,
+            reading,
             reader,
             expected,
             kept,
+            _scratch: scratch,
         })
     }
 
-    async fn ingest_records(
+    /// Opens what was read, beside what the state database knows.
+    async fn merge_known(
         &self,
-        audit_db: &Arc<AuditDb>,
-        documents: &SourceDocuments,
-    ) -> Result<(), EngineError> {
-        let (audit_db, source, state) = (
-            Arc::clone(audit_db),
+        scratch: &ScratchFolder,
+        reading: &SourceReading,
+    ) -> Result<Arc<AuditDb>, EngineError> {
+        let (lists, findings) = (reading.list_times(), reading.findings());
+        let (stated, known, source) = (
+            scratch.state(),
+            self.context.config.state_dir.clone(),
             self.context.source.clone(),
-            self.context.state.clone(),
         );
-        let since = documents.since;
-        blocking(move || {
+        let merging = move || {
+            let audit_db = AuditDb::open(&stated, &known, &source.name)?;
             let filter = &source.filter;
             let wants = |uri: &ResourceUri| filter.wants(uri);
             let selects = |media_type: Option<&str>, links: &[Link]| {
                 let standing = filter.selection().standing(media_type, links);
                 standing.is_none_or(Standing::is_wanted)
             };
-            audit_db.copy_known(&state, &source.name, wants, selects)?;
-            audit_db.merge_known(since)
-        })
-        .await??;
-        Ok(())
-    }
-
-    async fn extras(
-        &self,
-        audit_db: &Arc<AuditDb>,
-        reader: Arc<MirrorReader>,
-    ) -> Result<u64, EngineError> {
-        let (audit_db, stop) = (Arc::clone(audit_db), self.context.stop.clone());
-        let deletes = self.context.source.delete;
-        blocking(move || files::find_extras(&audit_db, &reader, deletes, &stop)).await?
+            audit_db.merge_known(&lists, wants, selects)?;
+            audit_db.add_findings(&findings)?;
+            Ok::<_, EngineError>(Arc::new(audit_db))
+        };
+        blocking(merging).await?
     }
 
     /// Sends the findings, and sums them up.
@@ -247,9 +270,7 @@ impl Audit {
                 if matches!(finding.kind, FindingKind::Unknown | FindingKind::Pending) {
                     continue;
                 }
-                let set = finding
-                    .set
-                    .and_then(|number| comparison.documents.set(number));
+                let set = comparison.reading.set(finding.set);
                 // After an interruption nothing receives it.
                 let found = Reported::Finding(ReportedFinding { finding, set });
                 let _ = findings.send(found).await;
@@ -263,8 +284,8 @@ impl Audit {
         Ok(Summary {
             originals,
             sums,
-            whole: comparison.documents.is_complete,
-            proves_absence: comparison.documents.proves_extras(),
+            whole: comparison.reading.is_complete(),
+            proves_absence: comparison.reading.proves_extras(),
         })
     }
 }

@@ -110,11 +110,6 @@ impl Alternatives {
     pub(crate) fn into_first(self) -> Option<(Url, EngineError)> {
         self.0
     }
-
-    /// As [`into_first`](Self::into_first), where to have no document is no error.
-    pub(crate) fn into_result(self) -> Result<(), EngineError> {
-        self.0.map_or(Ok(()), |(_, error)| Err(error))
-    }
 }
 
 #[cfg(test)]
@@ -148,7 +143,7 @@ mod tests {
     #[test]
     fn first_error_of_alternatives_counts_and_a_fatal_one_ends_them() {
         let uri = |name: &str| Url::parse(&format!("https://example.org/{name}")).unwrap();
-        assert!(Alternatives::default().into_result().is_ok());
+        assert!(Alternatives::default().into_first().is_none());
         let mut alternatives = Alternatives::default();
         alternatives.add(&uri("a"), failing(404)).unwrap();
         alternatives.add(&uri("b"), failing(503)).unwrap();

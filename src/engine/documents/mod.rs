@@ -1,9 +1,8 @@
 //! The documents of a set, as everything that reads them sees them: which are offered, what one is, what its index names, and
 //! which errors leave something unread.
 //!
-//! A set's readers of documents and the audit read the same documents for different ends. What they share is here: a document is fetched and
-//! summarized completely, checked for its capability, and entered into a walk, which yields what the indexes name. What is done with
-//! the entries of a list, and with a part that can't be read, is the caller's.
+//! A document is fetched and summarized completely, checked for its capability, and entered into a walk, which yields what the indexes
+//! name. What is done with the entries of a list, and with a part that can't be read, is the caller's.
 //!
 //! | module | what it has |
 //! |---|---|

@@ -97,7 +97,10 @@ impl SetState {
         }
         match failed.into_first() {
             None => Ok(None),
-            Some((_, error)) if closed.is_empty() => Err(error),
+            Some((uri, error)) if closed.is_empty() => {
+                self.note_unread(&uri, &error);
+                Err(error)
+            }
             Some((uri, error)) => {
                 tracing::info!(code = error.code(), source = self.context.name(), document = %uri, %error,
                     "Change List offered beside a closed one can't be read");

@@ -22,14 +22,14 @@ pub(super) fn listed_change(source: &config::Source, mut entry: Entry) -> Option
 }
 
 /// Has an entry of a list state a deletion if its resource has expired (version 0.1), and else no change; returns its time.
-pub(crate) fn note_listed(entry: &mut Entry, now: DateTime<Utc>) -> Option<SourceTime> {
+fn note_listed(entry: &mut Entry, now: DateTime<Utc>) -> Option<SourceTime> {
     let expired = entry.expired_at(now.into());
     entry.md.change = expired.map(|_| ChangeKind::Deleted);
     expired.or(entry.lastmod)
 }
 
 /// Has an entry that states a change state a deletion if its resource has expired since (version 0.1).
-pub(crate) fn note_expiry(entry: &mut Entry, now: DateTime<Utc>) {
+pub(super) fn note_expiry(entry: &mut Entry, now: DateTime<Utc>) {
     let expired = entry.expired_at(now.into());
     if entry.md.change != Some(ChangeKind::Deleted) && expired.is_some() {
         entry.md.change = Some(ChangeKind::Deleted);
@@ -88,7 +88,7 @@ fn located_change(
 ///
 /// An implausible time counts as unknown: it would replace every later change, or be replaced by every earlier one. `kind` is
 /// the kind of an entry that states none; to check a resource once too often loses nothing.
-pub(crate) fn parse_change(
+fn parse_change(
     source: &config::Source,
     entry: Entry,
     kind: ChangeKind,

@@ -35,7 +35,7 @@
 //! | [`entry_batches`] | the entries of a document as changes, a batch at a time; which of them are news | `ingest`, `notification` |
 //! | [`moments`] | of the entries of one resource at one time the last one counts | `entry_batches` |
 //! | [`late_news`] | which entries of a covered time are news, entry by entry | `entry_batches` |
-//! | [`changes`] | an entry becomes a change | all that ingest; the audit |
+//! | [`changes`] | an entry becomes a change | all that ingest |
 //! | [`linked`] | which resources that an entry links to are fetched | `changes` |
 //! | [`untrusted`] | what is used of a notification of which the sender may not speak for the Source | `delivery_reader`, `notification` |
 //! | [`offering`] | offers a package's members to the executor while its manifest is ingested | `ingest` |
@@ -43,14 +43,14 @@
 //!
 //! Deliveries of the inbox that need nothing but their turn share transactions ([`inbox_runs`]).
 //!
-//! What a document is and what its indexes name is in [`documents`](super::documents), which the audit reads by, too.
+//! What a document is and what its indexes name is in [`documents`](super::documents).
 
 mod baseline;
 mod change_dumps;
 mod change_list_index;
 mod change_lists;
 mod change_sets;
-pub(super) mod changes;
+mod changes;
 mod cross_check;
 mod delivery_reader;
 mod direct_dumps;

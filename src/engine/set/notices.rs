@@ -5,6 +5,7 @@ use resyncd_fetch::CapabilityList;
 use url::Url;
 
 use crate::clock;
+use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::status::StatusError;
 use crate::store::SetId;
@@ -41,6 +42,9 @@ pub(crate) fn note_capability_list(context: &SourceContext, set: SetId, list: &C
         context.client.disregard_robots();
     }
     note_document(context, set, &list.uri, None, &list.oddities);
+    if !list.is_implied() {
+        note_unread_entries(context, Some(set), &list.uri, &list.oddities);
+    }
     let notice = unsupported_transport(list);
     let mut is_news = false;
     context.runtime_status.note_set(set, |facts| {
@@ -53,6 +57,19 @@ pub(crate) fn note_capability_list(context: &SourceContext, set: SetId, list: &C
     });
     if let Some((notice, _)) = notice.filter(|_| is_news) {
         tracing::warn!(code = notice.code, source = context.name(), set = %list.uri, notice = notice.message, "channel can't be used");
+    }
+}
+
+/// Notes, for who runs once, that entries of a document can't be read that names others.
+pub(crate) fn note_unread_entries(
+    context: &SourceContext,
+    set: Option<SetId>,
+    document: &Url,
+    oddities: &Oddities,
+) {
+    let count = oddities.damaged_entries() + oddities.count(Oddity::TooManyOffers);
+    if let Some(facts) = context.read_facts.as_ref().filter(|_| count > 0) {
+        facts.note_unread(set, document, EngineError::BadEntries(count).status_error());
     }
 }
 

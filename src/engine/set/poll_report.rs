@@ -13,6 +13,14 @@ use crate::engine::EngineError;
 use crate::engine::documents::DocumentWalk;
 use crate::status::StatusError;
 
+/// Whether an error is one of parts or entries, which are noted by themselves.
+fn is_of_parts(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::DeadParts { .. } | EngineError::UnreadEntries { .. }
+    )
+}
+
 impl SetState {
     /// Begins the report of a poll.
     pub(super) fn begin_report(&mut self) {
@@ -53,6 +61,14 @@ impl SetState {
 
     /// Reports a part of an index that could not be read.
     pub(super) fn report_failed_part(&mut self, part: &Url, error: &EngineError) {
+        if let Some(facts) = self
+            .context
+            .read_facts
+            .as_ref()
+            .filter(|_| !is_of_parts(error))
+        {
+            facts.note_unread(Some(self.record.id), part, error.status_error());
+        }
         if !error.is_unusable() {
             if error.is_transient() {
                 self.report.add(error);
@@ -64,6 +80,21 @@ impl SetState {
             let shown = error.status_error();
             tracing::warn!(code = shown.code, source = self.context.name(), set = %self.record.capability_list,
                 error = shown.message, "part of an index can't be read");
+        }
+    }
+
+    /// Notes, for who runs once, that a document of the set could not be read, unless that is due to a part of it.
+    pub(super) fn note_unread(&self, document: &Url, error: &EngineError) {
+        if let Some(facts) = self
+            .context
+            .read_facts
+            .as_ref()
+            .filter(|_| !is_of_parts(error))
+        {
+            let (set, error) = (Some(self.record.id), error.status_error());
+            if !facts.has_unread(set, Some(&error.message)) {
+                facts.note_unread(set, document, error);
+            }
         }
     }
 

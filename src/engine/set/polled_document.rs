@@ -104,6 +104,13 @@ async fn changed_since(
     let read = SummarizedDocument::read_from(&context.client, uri, document, limit).await?;
     let summary = &read.summary;
     note_document(context, set, uri, Some(&summary.head), &summary.oddities);
+    if let (Some(facts), count @ 1..) = (&context.read_facts, summary.bad_entries()) {
+        facts.note_unread(
+            Some(set),
+            uri,
+            EngineError::BadEntries(count).status_error(),
+        );
+    }
     context.progress.count_document();
     Ok(Some(ChangedDocument { read, record }))
 }

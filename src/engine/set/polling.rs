@@ -18,6 +18,9 @@ impl SetState {
             Err(error) if error.is_fatal() => return Err(error),
             refreshed => refreshed,
         };
+        if let Err(error) = &refreshed {
+            self.note_unread(&self.record.capability_list, error);
+        }
         if self.record.offers.is_empty() {
             refreshed?;
             return Err(EngineError::NoResourceList);
@@ -50,6 +53,7 @@ impl SetState {
             // It says nothing about the Source's documents.
             return Err(error.into());
         }
+        self.note_late_changes(span);
         let gaps = self.sequencer.gaps();
         let is_needed = self.schedule.needs_resource_list(clock::now(), span, gaps);
         if !skips_snapshot && (is_needed || self.filter_has_changed().await?) {
@@ -65,6 +69,16 @@ impl SetState {
                 Pacing::Regular
             }
         })
+    }
+
+    /// Notes, for who runs once, that no document states what happened between the Resource List and the Change Lists.
+    fn note_late_changes(&self, span: Option<Span>) {
+        let from = span.and_then(|span| span.from);
+        let read_until = self.sequencer.coverage().unbroken_until();
+        if let Some(from) = from.filter(|&from| read_until.is_some_and(|until| from > until)) {
+            let error = EngineError::LateChangeList(from.to_string());
+            self.note_unread(&self.record.capability_list, &error);
+        }
     }
 
     /// Reads the Change Lists, and the Change Dump where there are none, or where a gap is left that they don't reach back

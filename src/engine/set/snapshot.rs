@@ -12,6 +12,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::Alternatives;
+use crate::engine::read_facts::ReadList;
 use crate::status::StatusError;
 use crate::store::{BaselineState, ChangeBatch, DocumentRecord, Origin};
 
@@ -82,7 +83,11 @@ impl SetState {
                 Err(error) => failed.add(&uri, error)?,
             }
         }
-        failed.into_result()
+        let Some((uri, error)) = failed.into_first() else {
+            return Ok(());
+        };
+        self.note_unread(&uri, &error);
+        Err(error)
     }
 
     async fn read_snapshot_at(
@@ -166,19 +171,20 @@ impl SetState {
         }
         let (found_before, record) = (self.found, record.clone());
         let mut parts = SnapshotParts::of(capability, &read.summary, reading.leaves_out);
+        let mut entries_at = first_at;
         if is_dump {
+            self.note_list(first_at, entries_at, None);
             self.ingest_resource_dump(uri, changed, first_at, &mut parts)
                 .await?;
         } else {
             self.begin_resource_list(uri, &changed, reading).await?;
             // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
-            let is_only_document = self.record.has_only_list() && stated.is_none();
-            let at = if is_only_document {
-                SourceTime::MAX
-            } else {
-                first_at
-            };
-            self.ingest_parts(uri, changed, at, &mut parts).await?;
+            if self.record.has_only_list() && stated.is_none() {
+                entries_at = SourceTime::MAX;
+            }
+            self.note_list(first_at, entries_at, None);
+            self.ingest_parts(uri, changed, entries_at, &mut parts)
+                .await?;
         }
         let pages = parts.pages;
         let at = pages.map_or(first_at, |pages| pages.of_list(first_at, stated.is_some()));
@@ -195,6 +201,7 @@ impl SetState {
         });
         let store = &self.context.store;
         let is_proof = proof.is_complete();
+        let may_have_moved = pages.is_some_and(|pages| !pages.are_one);
         let mut again = SnapshotReading {
             is_second: false,
             skips_unchanged: false,
@@ -213,7 +220,6 @@ impl SetState {
             if !is_dump && store.has_uncertain_resources(set).await? {
                 return Ok(Some(again));
             }
-            let may_have_moved = pages.is_some_and(|pages| !pages.are_one);
             let is_confirmed = !may_have_moved || reading.is_second;
             if !is_confirmed && store.has_absent_resources(set).await? {
                 // What a skipped page names was named at another time: two whole readings decide.
@@ -224,6 +230,12 @@ impl SetState {
             self.delete_absent(origin, at, readings).await?;
         }
         self.note_proof(proof, name);
+        let shown = if is_proof && may_have_moved && !reading.is_second {
+            AbsenceProof::MovingPages
+        } else {
+            proof
+        };
+        self.note_list(at, entries_at, Some(shown));
         if !is_dump {
             self.context.store.delete_unnamed_parts(set).await?;
         }
@@ -234,6 +246,18 @@ impl SetState {
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, entries = parts.entries, news,
             "{name} read");
         Ok(None)
+    }
+
+    /// Notes, for who runs once, a Resource List or Resource Dump of which something was read, and what it proves.
+    fn note_list(&self, at: SourceTime, entries_at: SourceTime, proof: Option<AbsenceProof>) {
+        if let Some(facts) = &self.context.read_facts {
+            let list = ReadList {
+                at,
+                entries_at,
+                proof,
+            };
+            facts.note_list(self.record.id, list);
+        }
     }
 
     /// Commits what a snapshot proves that was read to its end. Deletions that one without any entry causes are held back: the

@@ -15,12 +15,12 @@ pub(super) fn stored<'a>(path: &'a str, uri: &ResourceUri) -> Option<&'a str> {
 }
 
 /// The path that the column states; `None`: none at all, as of a resource that has no plain path and was never given another.
-pub(super) fn of(stored: Option<String>, uri: &ResourceUri) -> Option<String> {
+pub(crate) fn of(stored: Option<String>, uri: &ResourceUri) -> Option<String> {
     stored.or_else(|| plain_path(uri).map(|plain| plain.to_string()))
 }
 
 /// The same where there is one: each resource that has a task was given a path.
-pub(super) fn given(stored: Option<String>, uri: &ResourceUri) -> Result<String> {
+pub(crate) fn given(stored: Option<String>, uri: &ResourceUri) -> Result<String> {
     of(stored, uri).ok_or_else(|| {
         let error = invalid("a path");
         rusqlite::Error::FromSqlConversionFailure(0, Type::Null, error.into())

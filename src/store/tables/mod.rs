@@ -28,7 +28,7 @@ pub(super) mod linked;
 mod media_type;
 pub(super) mod membership;
 pub(super) mod mirror;
-mod mirrored_path;
+pub(super) mod mirrored_path;
 pub(super) mod package_file;
 pub(super) mod part;
 pub(super) mod probe;

@@ -9,7 +9,7 @@ use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, Oddities, SourceTime};
 use resyncd_core::{DOUBTED_FROM, DOUBTED_MOST, HubUri, Offer};
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
+use rusqlite::{Connection, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -411,6 +411,12 @@ pub(crate) fn set_listed(
     update(sql, set_listed, params![set, Column(&at), filter])
 }
 
+/// Stores the time of the newest Resource List of a set of which this database has nothing.
+pub(crate) fn set_list_at(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
+    let set_list_at = "UPDATE source_set SET list_at = ?2 WHERE id = ?1";
+    update(sql, set_list_at, params![set, Column(&at)])
+}
+
 pub(crate) fn record(sql: &Connection, set: SetId) -> Result<SetRecord> {
     sql.prepare_cached(&format!("SELECT {COLUMNS} FROM source_set WHERE id = ?1"))?
         .query_row([set], SetRecord::from_row)
@@ -501,21 +507,6 @@ pub(crate) fn newest_list_at(sql: &Connection, set: SetId) -> Result<Option<Sour
 /// Whether a set is followed.
 pub(crate) fn is_followed(sql: &Connection, set: SetId) -> Result<bool> {
     get(sql, "SELECT ended = 0 FROM source_set WHERE id = ?1", set)
-}
-
-/// As [`list_at`], of the set of a Capability List.
-pub(crate) fn listed_at(
-    sql: &Connection,
-    source: &str,
-    capability_list: &Url,
-) -> Result<Option<SourceTime>> {
-    let listed_at = sql
-        .prepare_cached(
-            "SELECT list_at FROM source_set WHERE source = ?1 AND capability_list = ?2",
-        )?
-        .query_row(params![source, capability_list], |row| column(row, 0))
-        .optional()?;
-    Ok(listed_at.flatten())
 }
 
 /// Whether a set is known.

@@ -142,21 +142,22 @@ async fn audit_takes_all_spellings_for_one_resource() {
             .announce(vec![spelled(SPELLINGS[0], created("", 10))])
             .await;
         world.work("x").await;
-        let audit_db = AuditDb::begin().unwrap();
-        let list = StatementKind::ResourceList { at: at(20) };
-        let listed = [spelled(text, updated("", 1))];
-        audit_db.record_entries(1, 1, list, &listed).unwrap();
-        let changes = StatementKind::ChangeList {
-            newest_first: false,
-            since: Some(at(20)),
+        let stated = World::new().await;
+        let listed = vec![spelled(text, updated("", 1))];
+        stated.list(stated.set, 20, listed).await;
+        let changed = with_content(spelled(SPELLINGS[1], updated("", 30)), "y");
+        stated.announce(vec![changed]).await;
+        let times = ListTimes {
+            set: stated.set,
+            at: at(20),
+            entries_at: at(20),
         };
-        let changed = [with_content(spelled(SPELLINGS[1], updated("", 30)), "y")];
-        audit_db.record_entries(1, 2, changes, &changed).unwrap();
         let folder = world.folder.path();
-        let copied = audit_db.copy_known(folder, SOURCE, |_| true, |_, _| true);
-        assert!(copied.unwrap());
-        audit_db.merge_known(Some(at(20))).unwrap();
-        let expected = audit_db.expectations(0, 9).unwrap();
+        let audit_db = AuditDb::open(stated.folder.path(), folder, SOURCE).unwrap();
+        audit_db
+            .merge_known(&[times], |_| true, |_, _| true)
+            .unwrap();
+        let expected = audit_db.expectations(ResourceId(0), 9).unwrap();
         let [expectation] = expected.as_slice() else {
             panic!("{expected:?}");
         };

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::Capability;
 use resyncd_core::Offer;
 use url::Url;
 
@@ -29,6 +30,24 @@ impl Store {
         let (source, uri) = (source.to_owned(), capability_list.clone());
         self.write(move |tx| Ok(source_set::follow(tx.sql, &source, &uri)?))
             .await
+    }
+
+    /// Begins a set that another database knows, as one of which nothing was read: with its offers and, where no Change List states what
+    /// has happened since, the time of its newest Resource List.
+    pub async fn begin_known_set(self: &Arc<Self>, known: SetRecord) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            let set = source_set::follow(tx.sql, &known.source, &known.capability_list)?.id;
+            source_set::set_offers(tx.sql, set, &known.offers)?;
+            let mut offers = known.offers.iter();
+            match known.list_at {
+                Some(at) if offers.all(|it| it.capability != Capability::ChangeList) => {
+                    source_set::set_list_at(tx.sql, set, at)?;
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Notes the filter, by its fingerprint, with which the documents of a set are read from now on. If another one was in force, all of them

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd::clock;
+use resyncd_testkit::DumpOptions;
 
 use super::*;
 
@@ -160,4 +161,30 @@ async fn lost_mirror_is_made_anew_only_when_that_is_requested() {
     assert_eq!(home.run_command(&["sync"]).status.code(), Some(0));
     let audit = home.run_command(&["audit"]);
     assert_eq!(audit.status.code(), Some(0), "{audit:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_that_offers_dumps_only_is_audited_by_its_packages() {
+    let options = SampleOptions {
+        dumps: DumpOptions {
+            resource_dump: true,
+            entries_per_package: 10,
+            ..DumpOptions::default()
+        },
+        resource_list: false,
+        ..resources(3)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let planned = home.run_command(&["sync", "--dry-run"]);
+    assert!(text(&planned.stdout).contains("3 to create"), "{planned:?}");
+    sync(&home);
+    fs::remove_file(file(&source, &home, SET, "r0001.txt")).unwrap();
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["missing r0001.txt"]);
+    let mut left = fs::read_dir(home.folder().join("state")).unwrap();
+    let is_scratch = |name: &str| name.contains("scratch");
+    assert!(!left.any(|entry| is_scratch(entry.unwrap().file_name().to_str().unwrap())));
+    let output = home.run_command(&["audit", "--json", "--repair"]);
+    assert_found(&output, 0, &["+missing r0001.txt"]);
 }

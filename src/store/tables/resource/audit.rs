@@ -1,75 +1,13 @@
 //! What an audit reads.
 
 use chrono::{DateTime, Utc};
-use resourcesync::{Digest, Link, SourceTime};
+use resourcesync::{Digest, SourceTime};
 use resyncd_core::ResourceUri;
 use resyncd_mirror::uris_of_plain_path;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
-use crate::store::error::StoreError;
-use crate::store::tables::media_type::MediaType;
 use crate::store::tables::mirrored_path;
-use crate::store::tables::values::{Count, DigestList, HashAttribute, LinkList, Micros, column};
-
-/// A row as an audit copies it.
-pub(crate) struct StoredResource {
-    pub(crate) uri: ResourceUri,
-    pub(crate) path: Option<String>,
-    pub(crate) length: Option<i64>,
-    pub(crate) media_type: Option<String>,
-    pub(crate) hashes: String,
-    pub(crate) lastmod: Option<SourceTime>,
-    pub(crate) changed_at: Option<SourceTime>,
-    pub(crate) applied: bool,
-    pub(crate) deleted: bool,
-    pub(crate) links: Vec<Link>,
-    /// The type and the links of its task, if that was not selected.
-    pub(crate) unselected: Option<(Option<String>, Vec<Link>)>,
-}
-
-/// Passes all resources of a Source to `visit`, at most `rows` at a time.
-pub(crate) fn visit(
-    sql: &Connection,
-    source: &str,
-    rows: usize,
-    mut visit: impl FnMut(Vec<StoredResource>) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let mut query = sql.prepare(
-        "SELECT uri, path, resource.length, resource.media_type, resource.hashes, resource.lastmod, resource.changed_at,
-             applied_at IS NOT NULL, deleted, task.resource_id IS NOT NULL, task.media_type, task.links, resource.links
-         FROM resource LEFT JOIN task ON task.resource_id = resource.id AND task.state = 'rejected' AND task.kind <> 'deleted'
-         WHERE resource.source = ?1",
-    )?;
-    let mut found = query.query_map([source], |row| {
-        let uri: ResourceUri = column(row, 0)?;
-        Ok(StoredResource {
-            path: mirrored_path::of(row.get(1)?, &uri),
-            uri,
-            length: row.get(2)?,
-            media_type: row
-                .get::<_, Option<MediaType>>(3)?
-                .map(|media_type| media_type.0),
-            hashes: row.get::<_, HashAttribute>(4)?.0,
-            lastmod: column(row, 5)?,
-            changed_at: column(row, 6)?,
-            applied: row.get(7)?,
-            deleted: row.get(8)?,
-            unselected: if row.get(9)? {
-                Some((row.get(10)?, row.get::<_, LinkList<_>>(11)?.0))
-            } else {
-                None
-            },
-            links: row.get::<_, LinkList<_>>(12)?.0,
-        })
-    })?;
-    loop {
-        let batch: Vec<_> = found.by_ref().take(rows).collect::<Result<_>>()?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        visit(batch)?;
-    }
-}
+use crate::store::tables::values::{Count, DigestList, Micros, column};
 
 /// A file as the database describes it.
 #[derive(Clone, Debug)]
@@ -116,18 +54,38 @@ pub(crate) fn known_file(
         })
         .optional()
     };
-    let path = match (uri, path) {
-        (Some(uri), _) => return find("identity = ?2", &uri.identity()),
-        (None, Some(path)) => path,
-        (None, None) => return Ok(None),
-    };
-    if let Some(found) = find("path = ?2", path)? {
-        return Ok(Some(found));
+    match (uri, path) {
+        (Some(uri), _) => find("identity = ?2", &uri.identity()),
+        (None, Some(path)) => PathOwners::of(path).find(find),
+        (None, None) => Ok(None),
     }
-    for uri in uris_of_plain_path(path) {
-        if let Some(found) = find("identity = ?2 AND path IS NULL", &uri.identity())? {
+}
+
+/// A path, and the URIs of which it is the plain one.
+pub(crate) struct PathOwners<'a> {
+    path: &'a str,
+    uris: Vec<ResourceUri>,
+}
+
+impl<'a> PathOwners<'a> {
+    pub(crate) fn of(path: &'a str) -> Self {
+        let uris = uris_of_plain_path(path);
+        Self { path, uris }
+    }
+
+    /// What is found of the resource that has the path. `find`: by a condition, and the value of its second parameter.
+    pub(crate) fn find<T>(
+        &self,
+        find: impl Fn(&str, &str) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        if let Some(found) = find("path = ?2", self.path)? {
             return Ok(Some(found));
         }
+        for uri in &self.uris {
+            if let Some(found) = find("identity = ?2 AND path IS NULL", &uri.identity())? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
-    Ok(None)
 }

@@ -1,8 +1,11 @@
 //! `finding`: the differences between the mirror and the Source.
 
 use resourcesync::Digest;
-use rusqlite::{Connection, Result, Row, params};
+use rusqlite::{Result, Row, params};
 
+use super::AuditDb;
+use crate::store::StoreError;
+use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::values::{Column, Count, DigestList, column, texts};
 
 pub(super) const TABLE: &str = "
@@ -10,7 +13,7 @@ pub(super) const TABLE: &str = "
         id INTEGER PRIMARY KEY,
         kind TEXT NOT NULL,
         is_repaired INTEGER NOT NULL DEFAULT 0,
-        set_number INTEGER,
+        set_id INTEGER,
         uri TEXT,
         path TEXT,
         expected INTEGER,
@@ -41,7 +44,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Its stable name.
-    pub fn code(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Extra => "extra",
@@ -52,7 +55,7 @@ impl FindingKind {
         }
     }
 
-    fn from_code(code: &str) -> Option<Self> {
+    fn parse(code: &str) -> Option<Self> {
         let all = [
             Self::Missing,
             Self::Extra,
@@ -61,12 +64,12 @@ impl FindingKind {
             Self::Unknown,
             Self::Pending,
         ];
-        all.into_iter().find(|kind| kind.code() == code)
+        all.into_iter().find(|kind| kind.as_str() == code)
     }
 }
 
 texts! {
-    FindingKind: |kind| kind.code(), Self::from_code, "a finding";
+    FindingKind: |kind| kind.as_str(), Self::parse, "a finding";
 }
 
 /// Whether a finding was repaired.
@@ -87,14 +90,14 @@ pub struct Finding {
     pub kind: FindingKind,
     /// Whether it was repaired.
     pub outcome: FindingOutcome,
-    /// The number of the set that announced the resource; `None`: none did.
-    pub set: Option<u32>,
+    /// The set that announced the resource; `None`: none did.
+    pub set: Option<SetId>,
     /// The resource, or the list; `None` where it is unknown.
     pub uri: Option<String>,
     /// The file, relative to the mirror.
     pub path: Option<String>,
     /// The id of the expectation.
-    pub expected: Option<i64>,
+    pub expected: Option<ResourceId>,
     /// In what an altered file differs, by stable names.
     pub differs: Vec<String>,
     /// The length of the file that was examined, in bytes.
@@ -137,7 +140,7 @@ impl Finding {
             } else {
                 FindingOutcome::Open
             },
-            set: row.get("set_number")?,
+            set: row.get("set_id")?,
             uri: row.get("uri")?,
             path: row.get("path")?,
             expected: row.get("expected")?,
@@ -150,53 +153,77 @@ impl Finding {
     }
 }
 
-pub(crate) fn insert(sql: &Connection, finding: &Finding) -> Result<()> {
-    sql.prepare_cached(
-        "INSERT INTO finding (kind, set_number, uri, path, expected, differs, length, hashes, code, message)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )?
-    .execute(params![
-        Column(&finding.kind),
-        finding.set,
-        finding.uri,
-        finding.path,
-        finding.expected,
-        finding.differs.join(" "),
-        finding.length.map(Count),
-        DigestList(&finding.hashes),
-        finding.code,
-        finding.message,
-    ])?;
-    Ok(())
-}
+impl AuditDb {
+    /// Adds findings.
+    pub fn add_findings(&self, findings: &[Finding]) -> Result<(), StoreError> {
+        self.transaction(|sql| {
+            for finding in findings {
+                sql.prepare_cached(
+                    "INSERT INTO finding (kind, set_id, uri, path, expected, differs, length, hashes, code, message)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                )?
+                .execute(params![
+                    Column(&finding.kind),
+                    finding.set,
+                    finding.uri,
+                    finding.path,
+                    finding.expected,
+                    finding.differs.join(" "),
+                    finding.length.map(Count),
+                    DigestList(&finding.hashes),
+                    finding.code,
+                    finding.message,
+                ])?;
+            }
+            Ok(())
+        })
+    }
 
-/// The findings after an id.
-pub(crate) fn after(sql: &Connection, after: i64, limit: usize) -> Result<Vec<Finding>> {
-    sql.prepare_cached(
-        "SELECT id, kind, is_repaired, set_number, uri, path, expected, differs, length, hashes, code, message
-         FROM finding WHERE id > ?1 ORDER BY id LIMIT ?2",
-    )?
-    .query_map(params![after, Count::of_rows(limit)], Finding::from_row)?
-    .collect()
-}
+    /// The next page of a walk through all findings; `None`: there are no more. `after` starts at 0.
+    pub fn next_findings(
+        &self,
+        after: &mut i64,
+        limit: usize,
+    ) -> Result<Option<Vec<Finding>>, StoreError> {
+        let sql = self.connection.lock();
+        let mut query = sql.prepare_cached(
+            "SELECT id, kind, is_repaired, set_id, uri, path, expected, differs, length, hashes, code, message
+             FROM finding WHERE id > ?1 ORDER BY id LIMIT ?2",
+        )?;
+        let found = query.query_map(params![*after, Count::of_rows(limit)], Finding::from_row)?;
+        let page: Vec<Finding> = found.collect::<Result<_>>()?;
+        let last = page.last().map(|last| last.id);
+        *after = last.unwrap_or(*after);
+        Ok(last.map(|_| page))
+    }
 
-/// Stores the kind, outcome and error of a finding.
-pub(crate) fn update(sql: &Connection, finding: &Finding) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE finding SET kind = ?2, is_repaired = ?3, code = ?4, message = ?5 WHERE id = ?1",
-    )?
-    .execute(params![
-        finding.id,
-        Column(&finding.kind),
-        finding.outcome == FindingOutcome::Repaired,
-        finding.code,
-        finding.message,
-    ])?;
-    Ok(())
-}
+    /// Stores the kind, outcome and error of findings.
+    pub fn change_findings(&self, findings: &[Finding]) -> Result<(), StoreError> {
+        self.transaction(|sql| {
+            for finding in findings {
+                sql.prepare_cached(
+                    "UPDATE finding SET kind = ?2, is_repaired = ?3, code = ?4, message = ?5 WHERE id = ?1",
+                )?
+                .execute(params![
+                    finding.id,
+                    Column(&finding.kind),
+                    finding.outcome == FindingOutcome::Repaired,
+                    finding.code,
+                    finding.message,
+                ])?;
+            }
+            Ok(())
+        })
+    }
 
-pub(crate) fn delete(sql: &Connection, id: i64) -> Result<()> {
-    sql.prepare_cached("DELETE FROM finding WHERE id = ?1")?
-        .execute([id])?;
-    Ok(())
+    /// Deletes findings.
+    pub fn drop_findings(&self, ids: &[i64]) -> Result<(), StoreError> {
+        self.transaction(|sql| {
+            for id in ids {
+                sql.prepare_cached("DELETE FROM finding WHERE id = ?1")?
+                    .execute([id])?;
+            }
+            Ok(())
+        })
+    }
 }

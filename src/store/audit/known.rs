@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use resourcesync::SourceTime;
 use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OpenFlags};
-use url::Url;
 
 use crate::store::StoreError;
 use crate::store::schema::{BUSY_TIMEOUT, DATABASE, check_number};
 use crate::store::tables::resource::audit::{self, KnownFile};
+use crate::store::tables::source_set::SetRecord;
 use crate::store::tables::{gap, inbox, source_set};
 
 /// The state database, to look single files up.
@@ -20,8 +19,15 @@ pub struct KnownFiles {
 impl KnownFiles {
     /// Opens the database in a folder; `None`: there is none.
     pub fn open(folder: &Path) -> Result<Option<Self>, StoreError> {
-        let connection = open(folder)?;
-        Ok(connection.map(|connection| Self { connection }))
+        let path = folder.join(DATABASE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        check_number(&connection, &path)?;
+        Ok(Some(Self { connection }))
     }
 
     /// Whether there are changes of a Source that are not known yet: a delivery is in the inbox, or there is a gap.
@@ -30,14 +36,9 @@ impl KnownFiles {
         Ok(inbox::has_any(sql, source)? || gap::has_any(sql, source)?)
     }
 
-    /// The time of the newest Resource List of a set that was read completely.
-    pub fn listed_at(
-        &self,
-        source: &str,
-        capability_list: &Url,
-    ) -> Result<Option<SourceTime>, StoreError> {
-        let sql = &self.connection;
-        Ok(source_set::listed_at(sql, source, capability_list)?)
+    /// The sets of a Source that are followed.
+    pub fn sets(&self, source: &str) -> Result<Vec<SetRecord>, StoreError> {
+        Ok(source_set::followed(&self.connection, source)?)
     }
 
     /// The file of a resource, by its URI or, without one, by its path.
@@ -60,17 +61,4 @@ impl KnownFiles {
             path,
         )?)
     }
-}
-
-/// Opens the state database in a folder to read; `None`: there is none.
-pub(super) fn open(folder: &Path) -> Result<Option<Connection>, StoreError> {
-    let path = folder.join(DATABASE);
-    if !path.exists() {
-        return Ok(None);
-    }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(&path, flags)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    check_number(&connection, &path)?;
-    Ok(Some(connection))
 }

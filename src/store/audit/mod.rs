@@ -1,0 +1,83 @@
+//! The database of an audit of one Source: what the Source's documents state now, as the normal reading has stored it without an executor,
+//! beside what the state database knows; and the findings.
+//!
+//! It is that of a [scratch folder](super::ScratchFolder). Each file that is expected has a task there: what the state database knows of
+//! later changes is merged into them. The state database is only read, also while a daemon writes it.
+//! Every call blocks; those on single pages only briefly.
+
+mod expected;
+mod finding;
+mod known;
+
+use std::path::{Path, absolute};
+
+pub use expected::{Expectation, ListTimes, PathState};
+pub use finding::{Finding, FindingKind, FindingOutcome};
+pub use known::KnownFiles;
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags, Transaction};
+use url::Url;
+
+use super::StoreError;
+use super::schema::{self, BUSY_TIMEOUT, DATABASE};
+
+/// The database of an audit. Its tables are in `main`, those of the state database in `known`.
+pub struct AuditDb {
+    source: String,
+    connection: Mutex<Connection>,
+}
+
+impl AuditDb {
+    /// Opens the database that a Source's documents were read into, beside the state database in the folder `known`, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError`], also for a state database that is newer than this program.
+    pub fn open(stated: &Path, known: &Path, source: &str) -> Result<Self, StoreError> {
+        let known = if KnownFiles::open(known)?.is_some() {
+            known.join(DATABASE)
+        } else {
+            let nothing = stated.join("nothing.db");
+            schema::open(&nothing)?;
+            nothing
+        };
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(stated.join(DATABASE), flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(schema::STATEMENTS);
+        schema::keep_plans(&connection)?;
+        // After a crash it is not needed.
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        connection.pragma_update(None, "foreign_keys", false)?;
+        connection.execute("ATTACH DATABASE ?1 AS known", [read_only(&known)?])?;
+        connection.execute_batch(finding::TABLE)?;
+        connection.execute_batch(expected::TABLE)?;
+        Ok(Self {
+            source: source.to_owned(),
+            connection: Mutex::new(connection),
+        })
+    }
+
+    /// Runs several statements as one transaction, which is much faster than one by one.
+    fn transaction<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut sql = self.connection.lock();
+        let transaction = sql.transaction()?;
+        let done = work(&transaction)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+}
+
+/// The URI by which SQLite opens a database without writing to it.
+fn read_only(database: &Path) -> Result<String, StoreError> {
+    let failed = |error| StoreError::Folder(database.to_owned(), error);
+    let path = absolute(database).map_err(failed)?;
+    let mut uri = Url::from_file_path(path)
+        .map_err(|()| failed(std::io::ErrorKind::InvalidFilename.into()))?;
+    uri.set_query(Some("mode=ro"));
+    Ok(uri.into())
+}
