@@ -51,8 +51,8 @@ pub(super) struct SourceContext {
     pub(super) delivery_panics: Mutex<HashMap<i64, u32>>,
     /// How far the work has come.
     pub(super) progress: Arc<Progress>,
-    /// What was read of the documents, for who runs once; a daemon collects nothing.
-    pub(super) read_facts: Option<ReadFacts>,
+    /// What was read of the documents, for who runs once.
+    pub(super) read_facts: ReadFacts,
     /// Whether its workers respond.
     pub(super) heartbeats: Heartbeats,
     /// What was applied recently.

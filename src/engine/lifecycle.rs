@@ -253,7 +253,7 @@ impl Engine {
             subscribes: *subscribes,
             delivery_panics: Mutex::default(),
             progress: Arc::default(),
-            read_facts: (!subscribes).then(ReadFacts::default),
+            read_facts: ReadFacts::new(!subscribes),
             heartbeats: self.heartbeats.clone(),
             recent_changes: RecentChanges::since(clock::now().wall),
             rediscover: Notify::new(),

@@ -276,9 +276,7 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
 
 /// Notes whether there are no sets but those that were found, and what may name others, unless the configuration names the sets.
 fn note_all_sets(context: &SourceContext, found: &DiscoveredSets) {
-    let (Some(facts), source) = (&context.read_facts, &context.source) else {
-        return;
-    };
+    let (facts, source) = (&context.read_facts, &context.source);
     if found.error.is_none() && (found.advertised.is_some() || !source.sets.is_empty()) {
         facts.note_all_sets();
     }
@@ -329,9 +327,8 @@ async fn catch_up_set(
         context.note_unreadable(&error);
         let (code, source) = (error.code(), context.name());
         tracing::error!(code, source, set = %capability_list, %error, "set can't be brought in sync");
-        if let Some(facts) = &context.read_facts {
-            facts.note_unread(Some(id), &capability_list, error.status_error());
-        }
+        let facts = &context.read_facts;
+        facts.note_unread(Some(id), &capability_list, error.status_error());
         context.runtime_status.fail_set(id, error.status_error());
     }
 }
@@ -344,9 +341,8 @@ fn fail(context: &SourceContext, code: &str, message: String) {
         "Source can't be brought in sync"
     );
     let status_error = StatusError::new(code, message, clock::now().wall);
-    if let Some(facts) = &context.read_facts {
-        facts.note_unread(None, &context.source.url, status_error.clone());
-    }
+    let facts = &context.read_facts;
+    facts.note_unread(None, &context.source.url, status_error.clone());
     context
         .runtime_status
         .fail_source(context.name(), status_error);

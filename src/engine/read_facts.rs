@@ -32,9 +32,9 @@ pub(super) struct ReadList {
     pub(super) proof: Option<AbsenceProof>,
 }
 
-/// What a run has read of a Source.
-#[derive(Debug, Default)]
-pub(super) struct ReadFacts(Mutex<Facts>);
+/// What a run has read of a Source; nothing, in a daemon.
+#[derive(Debug)]
+pub(super) struct ReadFacts(Option<Mutex<Facts>>);
 
 #[derive(Debug, Default)]
 struct Facts {
@@ -46,19 +46,29 @@ struct Facts {
 }
 
 impl ReadFacts {
+    /// `collects`: whether this is a single run.
+    pub(super) fn new(collects: bool) -> Self {
+        Self(collects.then(Mutex::default))
+    }
+
     /// Notes that there are no other sets than those that were found.
     pub(super) fn note_all_sets(&self) {
-        self.0.lock().knows_all_sets = true;
+        if let Some(facts) = &self.0 {
+            facts.lock().knows_all_sets = true;
+        }
     }
 
     /// Notes the Resource List or Resource Dump of a set.
     pub(super) fn note_list(&self, set: SetId, list: ReadList) {
-        self.0.lock().lists.insert(set, list);
+        if let Some(facts) = &self.0 {
+            facts.lock().lists.insert(set, list);
+        }
     }
 
     /// Notes an error of a document.
     pub(super) fn note_unread(&self, set: Option<SetId>, uri: &Url, error: StatusError) {
-        let mut facts = self.0.lock();
+        let Some(facts) = &self.0 else { return };
+        let mut facts = facts.lock();
         if facts.noted.insert((set, uri.clone(), error.code.clone())) {
             let uri = uri.clone();
             facts.unread.push(UnreadDocument { set, uri, error });
@@ -68,23 +78,27 @@ impl ReadFacts {
     /// Whether an error of a document of the set is noted, with that message if one is given.
     pub(super) fn has_unread(&self, set: Option<SetId>, message: Option<&str>) -> bool {
         let is_message = |known: &str| message.is_none_or(|message| message == known);
-        let facts = self.0.lock();
-        let mut unread = facts.unread.iter();
-        unread.any(|it| it.set == set && is_message(&it.error.message))
+        self.0.as_ref().is_some_and(|facts| {
+            let facts = facts.lock();
+            let mut unread = facts.unread.iter();
+            unread.any(|it| it.set == set && is_message(&it.error.message))
+        })
     }
 
     /// Whether there are no other sets than those that were found.
     pub(super) fn knows_all_sets(&self) -> bool {
-        self.0.lock().knows_all_sets
+        (self.0.as_ref()).is_some_and(|facts| facts.lock().knows_all_sets)
     }
 
     /// The Resource Lists and Resource Dumps.
     pub(super) fn lists(&self) -> HashMap<SetId, ReadList> {
-        self.0.lock().lists.clone()
+        let lists = self.0.as_ref().map(|facts| facts.lock().lists.clone());
+        lists.unwrap_or_default()
     }
 
     /// The documents that could not be read, or not completely.
     pub(super) fn unread(&self) -> Vec<UnreadDocument> {
-        self.0.lock().unread.clone()
+        let unread = self.0.as_ref().map(|facts| facts.lock().unread.clone());
+        unread.unwrap_or_default()
     }
 }

@@ -118,8 +118,7 @@ impl AuditContext {
         }
         let mut sets = store.sets(&self.source.name).await?;
         sets.retain(|set| self.source.wants_set(&set.capability_list));
-        let facts = context.read_facts.as_ref();
-        let facts = facts.ok_or(EngineError::Interrupted)?;
+        let facts = &context.read_facts;
         Ok(SourceReading {
             sets,
             client: context.client.clone(),

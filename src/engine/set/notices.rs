@@ -68,8 +68,9 @@ pub(crate) fn note_unread_entries(
     oddities: &Oddities,
 ) {
     let count = oddities.damaged_entries() + oddities.count(Oddity::TooManyOffers);
-    if let Some(facts) = context.read_facts.as_ref().filter(|_| count > 0) {
-        facts.note_unread(set, document, EngineError::BadEntries(count).status_error());
+    if count > 0 {
+        let error = EngineError::BadEntries(count).status_error();
+        context.read_facts.note_unread(set, document, error);
     }
 }
 

@@ -61,13 +61,9 @@ impl SetState {
 
     /// Reports a part of an index that could not be read.
     pub(super) fn report_failed_part(&mut self, part: &Url, error: &EngineError) {
-        if let Some(facts) = self
-            .context
-            .read_facts
-            .as_ref()
-            .filter(|_| !is_of_parts(error))
-        {
-            facts.note_unread(Some(self.record.id), part, error.status_error());
+        if !is_of_parts(error) {
+            let (facts, set) = (&self.context.read_facts, Some(self.record.id));
+            facts.note_unread(set, part, error.status_error());
         }
         if !error.is_unusable() {
             if error.is_transient() {
@@ -85,16 +81,10 @@ impl SetState {
 
     /// Notes, for who runs once, that a document of the set could not be read, unless that is due to a part of it.
     pub(super) fn note_unread(&self, document: &Url, error: &EngineError) {
-        if let Some(facts) = self
-            .context
-            .read_facts
-            .as_ref()
-            .filter(|_| !is_of_parts(error))
-        {
-            let (set, error) = (Some(self.record.id), error.status_error());
-            if !facts.has_unread(set, Some(&error.message)) {
-                facts.note_unread(set, document, error);
-            }
+        let (facts, set) = (&self.context.read_facts, Some(self.record.id));
+        let shown = error.status_error();
+        if !is_of_parts(error) && !facts.has_unread(set, Some(&shown.message)) {
+            facts.note_unread(set, document, shown);
         }
     }
 

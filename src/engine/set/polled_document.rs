@@ -104,12 +104,9 @@ async fn changed_since(
     let read = SummarizedDocument::read_from(&context.client, uri, document, limit).await?;
     let summary = &read.summary;
     note_document(context, set, uri, Some(&summary.head), &summary.oddities);
-    if let (Some(facts), count @ 1..) = (&context.read_facts, summary.bad_entries()) {
-        facts.note_unread(
-            Some(set),
-            uri,
-            EngineError::BadEntries(count).status_error(),
-        );
+    if let count @ 1.. = summary.bad_entries() {
+        let error = EngineError::BadEntries(count).status_error();
+        context.read_facts.note_unread(Some(set), uri, error);
     }
     context.progress.count_document();
     Ok(Some(ChangedDocument { read, record }))

@@ -250,14 +250,12 @@ impl SetState {
 
     /// Notes, for who runs once, a Resource List or Resource Dump of which something was read, and what it proves.
     fn note_list(&self, at: SourceTime, entries_at: SourceTime, proof: Option<AbsenceProof>) {
-        if let Some(facts) = &self.context.read_facts {
-            let list = ReadList {
-                at,
-                entries_at,
-                proof,
-            };
-            facts.note_list(self.record.id, list);
-        }
+        let list = ReadList {
+            at,
+            entries_at,
+            proof,
+        };
+        self.context.read_facts.note_list(self.record.id, list);
     }
 
     /// Commits what a snapshot proves that was read to its end. Deletions that one without any entry causes are held back: the

@@ -316,11 +316,9 @@ impl SetState {
 
     /// Reports the error of a poll: shows it in the status, and logs it unless it was shown already.
     pub(crate) fn report_error(&self, error: &EngineError) {
-        if let Some(facts) = &self.context.read_facts {
-            let set = Some(self.record.id);
-            if !facts.has_unread(set, None) {
-                facts.note_unread(set, &self.record.capability_list, error.status_error());
-            }
+        let (facts, set) = (&self.context.read_facts, Some(self.record.id));
+        if !facts.has_unread(set, None) {
+            facts.note_unread(set, &self.record.capability_list, error.status_error());
         }
         if !self.show_error(error) {
             return;
