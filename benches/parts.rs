@@ -8,10 +8,12 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use resourcesync::{
-    Algorithm, ChangeKind, ContentInfo, Digest, DocumentReader, DocumentSummary, Entry, Interval,
-    SourceTime, Verifier,
+    Algorithm, ChangeKind, Digest, DocumentReader, DocumentSummary, Entry, Interval, SourceTime,
+    Verifier,
 };
-use resyncd_core::{Announced, Coverage, LocalState, ResourceUri, plan_change, plan_listed};
+use resyncd_core::{
+    Coverage, Record, ResourceUri, Revision, SetFacts, SetKey, Stated, Voice, apply, decide,
+};
 use resyncd_mirror::{made_path, plain_path};
 use url::Url;
 use websub::{Signature, SignatureMethod};
@@ -27,7 +29,7 @@ fn main() -> BenchResult<()> {
     let mut criterion = Criterion::default().without_plots().configure_from_args();
     let base = Url::parse("https://source.example.org/lists/resourcelist.xml")?;
     documents(&mut criterion, &base)?;
-    planning(&mut criterion, &base)?;
+    deciding(&mut criterion, &base)?;
     paths(&mut criterion)?;
     verification(&mut criterion);
     signatures(&mut criterion);
@@ -110,29 +112,30 @@ fn documents(criterion: &mut Criterion, base: &Url) -> BenchResult<()> {
     Ok(())
 }
 
-/// What each entry means for the mirror, where its resource is known and unchanged, and where it has changed.
-fn planning(criterion: &mut Criterion, base: &Url) -> BenchResult<()> {
-    let at = SourceTime::from_micros(AT);
+/// What each entry means beside what is stated of its resource, and what is to be done then: of a resource that has not changed, and of one
+/// that has.
+fn deciding(criterion: &mut Criterion, base: &Url) -> BenchResult<()> {
     let listed = read_all(&resource_list(), base)?;
     let changed = read_all(&change_list(), base)?;
-    let known: Vec<_> = listed.iter().map(known_state).collect();
-    let other: Vec<_> = known.iter().cloned().map(with_other_content).collect();
-    let mut group = criterion.benchmark_group("plan");
+    let known: Vec<_> = listed
+        .iter()
+        .map(|entry| stated(entry, listing()))
+        .collect();
+    let mut group = criterion.benchmark_group("decide");
     group.throughput(Throughput::Elements(ENTRIES as u64));
-    for (name, known) in [("unchanged", &known), ("changed", &other)] {
-        group.bench_function(format!("listed, {name}"), |bencher| {
+    for (name, entries, what) in [
+        ("listed again", &listed, listing()),
+        ("changed", &changed, Stated::Change(ChangeKind::Updated)),
+    ] {
+        group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                for (entry, known) in listed.iter().zip(known) {
-                    let announced = announced(entry, ChangeKind::Created);
-                    black_box(plan_listed(&announced, at, Some(known), None, true));
-                }
-            });
-        });
-        group.bench_function(format!("change, {name}"), |bencher| {
-            bencher.iter(|| {
-                for (entry, known) in changed.iter().zip(known) {
-                    let announced = announced(entry, ChangeKind::Updated);
-                    black_box(plan_change(&announced, Some(known), None));
+                for (entry, known) in entries.iter().zip(&known) {
+                    let mut statements = Vec::new();
+                    let mut revision = Revision::default();
+                    apply(&mut statements, known, false, &mut revision);
+                    apply(&mut statements, &stated(entry, what), false, &mut revision);
+                    let record = Record::default();
+                    black_box(decide(&statements, |_| SetFacts::default(), &record, false));
                 }
             });
         });
@@ -141,32 +144,19 @@ fn planning(criterion: &mut Criterion, base: &Url) -> BenchResult<()> {
     Ok(())
 }
 
-fn announced(entry: &Entry, kind: ChangeKind) -> Announced<'_> {
-    Announced {
-        kind,
-        changed_at: entry.changed_at(),
-        lastmod: entry.lastmod,
-        content: &entry.md.content,
-        overtaken: false,
-        unconfirmed: false,
-    }
+fn listing() -> Stated {
+    Stated::Listed(SourceTime::from_micros(AT))
 }
 
-/// The resource of an entry, as it is in a mirror that is in sync.
-fn known_state(entry: &Entry) -> LocalState {
-    let ContentInfo { length, hashes, .. } = &entry.md.content;
-    LocalState {
-        changed_at: entry.changed_at(),
+fn stated(entry: &Entry, stated: Stated) -> resyncd_core::Entry {
+    resyncd_core::Entry {
+        set: SetKey(1),
+        voice: Voice::Source,
+        stated,
+        at: entry.changed_at(),
         lastmod: entry.lastmod,
-        length: *length,
-        hashes: hashes.clone(),
-        ..LocalState::default()
+        content: entry.md.content.clone(),
     }
-}
-
-fn with_other_content(mut state: LocalState) -> LocalState {
-    state.hashes = vec![Digest::of(Algorithm::Sha256, b"something else")];
-    state
 }
 
 fn paths(criterion: &mut Criterion) -> BenchResult<()> {

@@ -53,7 +53,7 @@
 //!                                      both: engine::set::delivery_reader: can it be read, is it for the set, who has sent it
 //!          → resyncd_core::Sequencer   handle(now, …) → Verdict: ingest, hold, known, covers nothing; a wait that ends opens a gap
 //!          → engine::set::entry_batches NewsSelection: which entries are news
-//!          → store (tx::ingest)        resyncd_core::plan_change: one task a resource, the latest change counts;
+//!          → store (tx::ingest)        resyncd_core::apply, decide: what is stated, and what is to be done;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   starts due tasks, several hosts at once
 //!          → engine::apply::execute    deletes, adopts a file that is there, or fetches
@@ -72,14 +72,14 @@
 //! fetches it from where the entry links to.
 //!
 //! A polled Change List or Change Dump enters at the sequencer (`engine::set::change_lists`, `ingest`): it says which entries may be news,
-//! and covers the interval. A Resource List or Resource Dump enters at the plan (`engine::set::snapshot`, `ingest`; store:
-//! `tx::ingest_listed`, `tx::delete_absent`). The members of a package are offered by `engine::set::offering`; `engine::apply::members` has
-//! them until their tasks are executed.
+//! and covers the interval. A Resource List or Resource Dump needs no sequencer (`engine::set::snapshot`, `ingest`; store:
+//! `tx::ingest_listed`, `tx::delete_absent`): its entries are statements, and so is it that it does not name a resource. The members of a
+//! package are offered by `engine::set::offering`; `engine::apply::members` has them until their tasks are executed.
 //! [`Engine::once`](engine::Engine::once) is the same without subscriptions: what is in the inbox already is processed.
 //!
 //! A document is summarized completely ([`resourcesync::DocumentSummary`]) before an entry of it is ingested. The lists of an index and
 //! the pages of a list are read one after the other; only all of them together prove something. An entry of a time that is covered
-//! is compared with what is known of its resource (`resyncd_core::plan_late`), because a Source may list a change late. A package of a dump is
+//! is compared with what is stated of its resource, because a Source may list a change late. A package of a dump is
 //! downloaded completely, and its manifest is ingested as a document; while the tasks of its entries are executed, its members are
 //! on offer to the executor, which verifies and publishes them like downloads.
 //!

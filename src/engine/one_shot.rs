@@ -495,7 +495,7 @@ mod tests {
             },
         };
         store.complete(now, Arc::new(vec![failed])).await.unwrap();
-        assert!(store.task_error(NAME, &uri).await.unwrap().is_some());
+        assert_eq!(store.task_error(NAME, &uri).await.unwrap(), None);
 
         let source = Source::new(NAME, url, folder.path().join("mirror"));
         let config = Config::new(folder.path(), vec![source]);

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use resourcesync::entries::ChangeFrequency;
 use resourcesync::{ChangeKind, ContentInfo, Link, SourceTime};
-use resyncd_core::{Announced, LinkedResource, ResourceUri, Standing, is_plausible};
+use resyncd_core::{LinkedResource, ResourceUri, Standing, is_plausible};
 
 /// The kind of document that stated a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,17 +142,5 @@ impl Change {
     pub(super) fn version_time(&self, now: DateTime<Utc>) -> Option<SourceTime> {
         let stated = [self.lastmod, self.changed_at].into_iter().flatten();
         stated.into_iter().find(|&at| is_plausible(at, now))
-    }
-
-    /// The view of the change that `plan_*` functions decide by.
-    pub(super) fn announced(&self) -> Announced<'_> {
-        Announced {
-            kind: self.kind,
-            changed_at: self.changed_at,
-            lastmod: self.lastmod,
-            content: &self.content,
-            overtaken: self.overtaken,
-            unconfirmed: self.unconfirmed,
-        }
     }
 }

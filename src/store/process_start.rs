@@ -1,11 +1,12 @@
 //! The beginning of a process's work on the database.
 
+use chrono::DateTime;
 use rusqlite::Connection;
 
 use super::error::StoreError;
 use super::tables::tally::Tallied;
 use super::tables::{dropped_task, process, resource};
-use super::tx::restore::doubt_and_restore;
+use super::tx::settle::settle;
 use super::unreadable::UnreadableRows;
 
 /// Begins to work on the database. If the process before this one has not ended in order, every resource is in doubt that has a task,
@@ -23,7 +24,10 @@ pub(super) fn begin_process(
         for id in dropped {
             let step = transaction.savepoint()?;
             let tallied = Tallied::new(&step);
-            match doubt_and_restore(&tallied, id) {
+            let settled = resource::doubt(&tallied, id)
+                .map_err(StoreError::from)
+                .and_then(|()| settle(&tallied, id, DateTime::UNIX_EPOCH));
+            match settled {
                 Err(error) if unreadable.note("", &error) => {}
                 done => {
                     done?;

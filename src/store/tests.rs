@@ -3,12 +3,12 @@
 mod audit_state;
 mod channels;
 mod corruption;
-mod cross_check;
 mod deletion_guard;
 mod dumps;
 mod feed;
 mod former_sets;
 mod gaps;
+mod hub_claims;
 mod inbox;
 mod linked;
 mod lists;

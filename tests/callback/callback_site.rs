@@ -238,20 +238,12 @@ pub(crate) fn undated_sitemap(links: &str, entries: &[String]) -> String {
     format!("<urlset {NAMESPACES}>{links}{entries}</urlset>")
 }
 
-pub(crate) fn index(parts: &[&str]) -> String {
-    index_with("", parts)
-}
-
-/// An index with a time and links of its own. Without a time it is one of its receipt, long after all that the changes state.
+/// An index with a time and links of its own. Without a time it would be one of its receipt, long after all that the changes state.
 pub(crate) fn dated_index(hour: &str, links: &str, parts: &[&str]) -> String {
     let modified = modified(hour);
-    index_with(&(modified + links), parts)
-}
-
-fn index_with(head: &str, parts: &[&str]) -> String {
     let entry = |path: &&str| format!("<sitemap><loc>{{site}}{path}</loc></sitemap>");
     let parts: String = parts.iter().map(entry).collect();
-    format!("<sitemapindex {NAMESPACES}>{head}{parts}</sitemapindex>")
+    format!("<sitemapindex {NAMESPACES}>{modified}{links}{parts}</sitemapindex>")
 }
 
 /// When a document was modified.

@@ -2,7 +2,7 @@
 
 use crate::callback::callback_site::{
     CHANGE_SET, CallbackSite, Follower, SITEMAP, SUBSCRIBE, change_set, change_set_link, changed,
-    dated_index, expired, index, listed, sitemap,
+    dated_index, expired, listed, sitemap,
 };
 use crate::support::NAME;
 
@@ -50,7 +50,7 @@ async fn part_of_an_index_may_name_the_interface() {
     let part = sitemap("12", &site.interface(SUBSCRIBE), &[listed("/a", "08")]);
     site.put("/1.xml", &part);
     site.put("/2.xml", &sitemap("12", "", &[listed("/b", "08")]));
-    site.put(SITEMAP, &index(&["/1.xml", "/2.xml"]));
+    site.put(SITEMAP, &dated_index("12", "", &["/1.xml", "/2.xml"]));
     let follower = Follower::start(site).await;
     follower.site.until_registered(1).await;
     follower.settled().await;

@@ -6,19 +6,24 @@
 //! | row | when | what |
 //! |---|---|---|
 //! | 1 | no followed set states anything | nothing; a file without a record is removed |
-//! | 2 | it exists, and is not selected | nothing |
-//! | 3 | a hub states something, and the Source was not asked since, nor since it has stated an earlier deletion | what the Source serves |
-//! | 4 | a deletion is stated that is not older, or a newer list lacks what a change states; the Source was not asked since | what the Source serves |
+//! | 2 | a hub states something, and the Source was not asked since, nor since it has stated an earlier deletion | what the Source serves, unless it differs from what the hub states |
+//! | 3 | a deletion is stated that is not older; the Source was not asked since | what the Source serves, or whether it does if the deletion was stated last |
+//! | 4 | a newer list lacks what a change states; the Source was not asked since | what the Source serves |
 //! | 5 | a hub has stated its deletion, and the Source does not serve it | removal |
 //! | 6 | only what the Source has denied is stated | nothing; a file without a record is removed |
-//! | 7 | it is gone | removal; held, or asked for first, where the policy says so |
+//! | 7 | it is gone | removal, unless a person has rejected that |
 //! | 8 | it exists | a download, unless the mirror has it |
 //! | 9 | it exists, and its entry states nothing of the content | a request, if its time has come |
 //!
+//! Whether many removals at once wait for a person, and whether the configuration selects what is to be fetched, are not questions of one
+//! resource's statements: who executes the decision asks them.
+//!
 //! Invariants: the answer is final, nobody overrides it; a removal needs a deletion that the Source has stated, or its answer; what a hub
-//! states is never content, time or digest of a file.
+//! states has the Source asked, and is never the time or digest of a file.
 //!
 //! Must not know URIs, paths, SQL or a clock.
+
+use std::cmp::Reverse;
 
 use resourcesync::{ChangeKind, SourceTime};
 
@@ -28,8 +33,10 @@ use super::statement::{Entry, Revision, SetKey, Stated, Statement, Voice};
 /// What the Source has answered to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A representation.
+    /// The representation that the mirror has, or has now.
     Served,
+    /// Another representation than the mirror has.
+    Changed,
     /// That it has none.
     Absent,
 }
@@ -41,6 +48,12 @@ pub struct Record<'a> {
     pub file: Option<RecordedFile<'a>>,
     /// Whether there may be a file without a record.
     pub may_have_file: bool,
+    /// Whether a request for it may be in progress: there may be a file in a moment.
+    pub is_requested: bool,
+    /// The time of what the file is.
+    pub at: Option<SourceTime>,
+    /// Whether the Source has stated a digest of it.
+    pub is_verified: bool,
     /// The last answer, and the statements that were known when it was asked for.
     pub answer: Option<(Answer, Revision)>,
     /// The statements that were known when the file was fetched, or found to be what is served.
@@ -58,30 +71,6 @@ pub struct SetFacts {
     pub read_until: Option<SourceTime>,
     /// Until when every change is known.
     pub unbroken: Option<SourceTime>,
-}
-
-/// What is to become of a removal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guard {
-    /// It may be executed.
-    Released,
-    /// Its document has not ended.
-    Undecided,
-    /// So many are removed at once that a person must approve.
-    Held,
-}
-
-/// What decides beside statements and record.
-#[derive(Clone, Copy, Debug)]
-pub struct Policy {
-    /// Whether the resource is selected.
-    pub is_selected: bool,
-    /// What is to become of its removal.
-    pub guard: Guard,
-    /// Whether another followed set was never read completely, and its removal has not waited for that for a day.
-    pub awaits_set: bool,
-    /// Whether it may be asked for though nothing states that it has changed.
-    pub may_check: bool,
 }
 
 /// What a missing representation means.
@@ -102,17 +91,21 @@ pub enum Desired<'a> {
     Fetch {
         /// What is fetched.
         stated: &'a Statement,
-        /// Whether the bytes must be those; else what the Source serves counts.
+        /// Whether the bytes must be those, as far as they are stated; else what the Source serves counts.
         verifies: bool,
         /// What a missing representation means.
         absence: Absence,
     },
-    /// To ask whether the Source serves it; the file stays.
-    Ask,
+    /// To ask whether the Source serves it: if not, to remove the file.
+    Ask {
+        /// What states that it is gone.
+        stated: &'a Statement,
+    },
     /// To remove the file.
-    Remove,
-    /// To keep the file until the guard releases its removal.
-    Hold(Guard),
+    Remove {
+        /// What states that it is gone; `None`: nobody states that it exists.
+        stated: Option<&'a Statement>,
+    },
 }
 
 /// The decision of one resource.
@@ -126,12 +119,13 @@ pub struct Decision<'a> {
     pub behind: Option<Option<SourceTime>>,
 }
 
-/// Decides of one resource. `set` returns what is known of a set that states something.
+/// Decides of one resource. `set` returns what is known of a set that states something; `may_check`: whether the resource may be asked for
+/// though nothing states that it has changed.
 pub fn decide<'a>(
     statements: &'a [Statement],
     set: impl Fn(SetKey) -> SetFacts,
     record: &Record<'_>,
-    policy: &Policy,
+    may_check: bool,
 ) -> Decision<'a> {
     let facts = Facts {
         live: statements
@@ -140,7 +134,7 @@ pub fn decide<'a>(
             .collect(),
         set,
         record,
-        policy,
+        may_check,
     };
     facts.decide()
 }
@@ -150,7 +144,7 @@ struct Facts<'a, 'r, F> {
     live: Vec<&'a Statement>,
     set: F,
     record: &'r Record<'r>,
-    policy: &'r Policy,
+    may_check: bool,
 }
 
 impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
@@ -161,27 +155,57 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         if exists.is_none() && gone.is_none() && hub.is_none() {
             return self.nothing_is_stated(1, None);
         }
-        if exists.is_some() && !self.policy.is_selected {
-            return settled(2);
-        }
         let may_be_here = self.record.file.is_some() || self.record.may_have_file;
+        // Its own entry counts where the Source has stated the same.
+        let is_confirmed = |claim: &&Statement| self.is_confirmed(claim);
+        let (claimed, hub) = (hub, hub.filter(|claim| !is_confirmed(claim)));
         if let Some(claim) = hub {
             let asks = claim.exists() && self.answer_since(claim.revision).is_none();
             let deleted = gone.filter(|_| exists.is_none());
-            if self.answer_to(claim, deleted).is_none() && (asks || may_be_here) {
-                return fetch(3, claim, false, Absence::Answers, claim.entry.at);
+            let answer = self.answer_to(claim, deleted);
+            // The Source does not serve it, and what the mirror has may be an earlier version.
+            let is_denied = answer == Some(Answer::Absent)
+                && claim.exists()
+                && gone.is_none()
+                && self.record.file.is_some();
+            if is_denied || answer.is_none() && (asks || may_be_here) {
+                // It was claimed before that this was applied.
+                let behind = if !is_denied && self.answer_since(claim.revision).is_some() {
+                    self.as_claimed(claim.entry.set, claim.entry.at)
+                } else {
+                    claim.entry.at
+                };
+                return if claim.exists() {
+                    fetch(2, claim, true, Absence::Answers, behind)
+                } else {
+                    decision(2, Desired::Ask { stated: claim }, behind)
+                };
             }
         }
         let mut winner = exists;
         if let Some(existing) = exists
-            && let Some((contradicted, behind)) = self.contradiction(existing)
+            && let Some(deletion) = self.contradiction(existing)
         {
-            match self.answer_since(contradicted) {
-                Some(Answer::Served) => {}
+            match self.answer_since(existing.revision.max(deletion.revision)) {
+                Some(Answer::Served | Answer::Changed) => {}
                 Some(Answer::Absent) => winner = None,
                 None => {
-                    let verifies =
-                        self.record.file.is_none() && !existing.entry.content.hashes.is_empty();
+                    let behind = self.as_claimed(existing.entry.set, deletion.entry.at);
+                    if existing.revision > deletion.revision {
+                        let verifies = self.record.file.is_none();
+                        return fetch(3, existing, verifies, Absence::Answers, behind);
+                    }
+                    return decision(3, Desired::Ask { stated: deletion }, behind);
+                }
+            }
+        }
+        if let Some(existing) = winner.filter(|winner| self.is_unlisted(winner)) {
+            match self.answer_since(existing.revision) {
+                Some(Answer::Served | Answer::Changed) => {}
+                Some(Answer::Absent) => winner = None,
+                None => {
+                    let verifies = self.record.file.is_none();
+                    let behind = existing.entry.at;
                     return fetch(4, existing, verifies, Absence::Answers, behind);
                 }
             }
@@ -191,42 +215,86 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
             && self.answer_to(claim, None) == Some(Answer::Absent)
             && winner.is_none_or(|winner| self.answer_since(winner.revision).is_some())
         {
-            return self.removal(5, claim, false);
+            return self.removal(5, claim);
         }
-        // The Source serves what only a hub has stated since.
+        // The Source serves what only a hub has stated since, or another file than the one whose deletion it has stated.
         let served = hub.filter(|claim| {
             let is_later = gone.is_none_or(|gone| gone.entry.at <= claim.entry.at);
-            let is_served = self.answer_to(claim, gone) == Some(Answer::Served);
-            claim.exists() && is_later && is_served
+            let answer = self.answer_to(claim, gone);
+            let is_served = match answer {
+                Some(Answer::Served) => claim.exists(),
+                Some(Answer::Changed) => true,
+                Some(Answer::Absent) | None => false,
+            };
+            is_later && is_served
         });
         match (winner.or(served), gone) {
-            (Some(winner), _) => self.existence(winner, hub),
+            (Some(winner), _) => self.existence(winner, claimed),
             (None, Some(gone)) if gone.is_rejected => settled(7),
             (None, Some(gone)) => {
-                let is_denied = self.answer_since(gone.revision) == Some(Answer::Absent);
-                self.removal(7, gone, self.policy.awaits_set && !is_denied)
+                // The Source has served it since, as it was asked because of a hub.
+                let was_served = claimed.is_some_and(|claim| {
+                    let answer = self.answer_since(claim.revision);
+                    let is_served = answer.is_some_and(|answer| answer != Answer::Absent);
+                    // The documents confirm what it states.
+                    let is_same = !claim.exists() && claim.entry.at == gone.entry.at;
+                    is_served && claim.entry.at >= gone.entry.at && !is_same
+                });
+                match self.answer_since(gone.revision) {
+                    _ if !was_served || self.record.file.is_none() => self.removal(7, gone),
+                    Some(Answer::Served | Answer::Changed) => settled(7),
+                    Some(Answer::Absent) => self.removal(7, gone),
+                    None => {
+                        let behind = self.as_claimed(gone.entry.set, gone.entry.at);
+                        decision(7, Desired::Ask { stated: gone }, behind)
+                    }
+                }
             }
-            (None, None) => self.nothing_is_stated(6, exists),
+            (None, None) => self.nothing_is_stated(6, exists.or(claimed)),
         }
     }
 
     /// The newest statement that it exists: a document's, or else a link's.
     fn newest_existence(&self) -> Option<&'a Statement> {
+        // The set of a link may have stated since that it is gone.
+        let is_deleted = |link: &Statement| {
+            self.live.iter().any(|s| {
+                let is_deletion = s.entry.stated == Stated::Change(ChangeKind::Deleted);
+                let is_of_set = (s.entry.set, s.entry.voice) == (link.entry.set, Voice::Source);
+                let is_later = match link.until() {
+                    Some(until) => (s.until(), s.revision) > (Some(until), link.revision),
+                    None => s.revision > link.revision,
+                };
+                is_deletion && is_of_set && !s.is_rejected && is_later
+            })
+        };
         let newest = |voice| {
-            let existing = self
-                .live
-                .iter()
-                .filter(|s| s.exists() && s.entry.voice == voice);
-            existing.max_by_key(|s| (s.entry.at, s.revision)).copied()
+            let existing = self.live.iter().filter(|s| {
+                let counts = voice != Voice::Link || !is_deleted(s);
+                s.exists() && s.entry.voice == voice && counts
+            });
+            // What several sets state of one time counts as the first one has stated it, unless a later one states other content.
+            let order = |s: &&&Statement| {
+                let at = s.entry.at.or(s.listed);
+                (at, s.content_revision, Reverse(s.revision))
+            };
+            existing.max_by_key(order).copied()
         };
         newest(Voice::Source).or_else(|| newest(Voice::Link))
     }
 
-    /// The newest statement of a document that it is gone.
+    /// The newest statement that it is gone, of a document or a link.
     fn newest_absence(&self) -> Option<&'a Statement> {
-        let of_source = self.live.iter().filter(|s| s.entry.voice == Voice::Source);
-        let gone = of_source.filter(|s| !s.exists());
-        gone.max_by_key(|s| (s.until(), s.revision)).copied()
+        let newest = |voice| {
+            let gone = self.live.iter().filter(|s| s.entry.voice == voice);
+            let gone = gone.filter(|s| !s.exists());
+            gone.max_by_key(|s| (s.until(), s.revision)).copied()
+        };
+        match (newest(Voice::Source), newest(Voice::Link)) {
+            // It has existed by the link since.
+            (Some(source), Some(link)) if link.revision < source.revision => Some(source),
+            (source, link) => link.or(source),
+        }
     }
 
     /// The newest statement of a hub. It counts until the Source's own documents cover its time: they have confirmed it by then, or
@@ -235,9 +303,19 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         let claims = self.live.iter().filter(|s| {
             let latest = s.entry.at.map(SourceTime::latest_possible);
             let set = (self.set)(s.entry.set);
-            s.entry.voice == Voice::Hub && latest >= set.read_until.max(set.list_at)
+            let is_open = latest.is_none() || latest >= set.read_until.max(set.list_at);
+            s.entry.voice == Voice::Hub && is_open
         });
         claims.max_by_key(|s| (s.entry.at, s.revision)).copied()
+    }
+
+    /// Whether the documents of its set state what a hub has stated.
+    fn is_confirmed(&self, claim: &Statement) -> bool {
+        self.live.iter().any(|s| {
+            let is_of_set = (s.entry.set, s.entry.voice) == (claim.entry.set, Voice::Source);
+            let is_dated = s.entry.at.is_some() && s.entry.at == claim.entry.at;
+            is_of_set && is_dated && s.exists() == claim.exists()
+        })
     }
 
     /// The answer of the Source, if it was asked since these statements are known.
@@ -254,27 +332,34 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         self.answer_since(claim.revision.max(deleted))
     }
 
-    /// What contradicts that a resource exists: the revision of the newest of both statements, and from when on the mirror is behind.
-    /// Absence from the list of another set is no contradiction: it only ends a membership.
-    fn contradiction(&self, existing: &Statement) -> Option<(Revision, Option<SourceTime>)> {
+    /// The deletion that contradicts that a resource exists. Absence from the list of another set is no contradiction: it only ends a
+    /// membership.
+    fn contradiction(&self, existing: &Statement) -> Option<&'a Statement> {
         let deletions = self.live.iter().filter(|s| {
             let is_deletion = s.entry.stated == Stated::Change(ChangeKind::Deleted);
-            is_deletion && s.entry.voice == Voice::Source && s.until() >= existing.until()
+            // A set that has never named the resource ends nothing.
+            let had_named = s.content_revision < s.revision;
+            let counts = s.entry.voice == Voice::Source && !s.is_rejected && had_named;
+            is_deletion && counts && s.until() >= existing.until()
         });
-        let deletion = deletions.max_by_key(|s| (s.until(), s.revision));
+        deletions.max_by_key(|s| (s.until(), s.revision)).copied()
+    }
+
+    /// Whether the newest list of the set lacks what an earlier change states.
+    fn is_unlisted(&self, existing: &Statement) -> bool {
         let Entry { set, voice, at, .. } = existing.entry;
-        let is_unlisted = voice == Voice::Source
+        voice == Voice::Source
             && existing.is_change()
             && existing.listed.is_none()
             && at.is_some()
-            && existing.until() < (self.set)(set).list_at;
-        let behind = match deletion {
-            _ if is_unlisted => at,
-            Some(deletion) => self.as_claimed(set, deletion.entry.at),
-            None => return None,
-        };
-        let deleted = deletion.map_or(existing.revision, |deletion| deletion.revision);
-        Some((existing.revision.max(deleted), behind))
+            && existing.until() < (self.set)(set).list_at
+    }
+
+    /// Whether nothing is left to do because of what a hub has stated: the Source has answered, and it is not asked for the deletion of what
+    /// the mirror does not have.
+    fn is_done(&self, claim: &Statement) -> bool {
+        let is_without_file = !claim.exists() && self.record.file.is_none();
+        is_without_file || self.answer_since(claim.revision).is_some()
     }
 
     /// A time that was claimed already: the claim is not lowered, and does not advance.
@@ -282,52 +367,94 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         at.max((self.set)(set).unbroken)
     }
 
+    /// The time of what a list reveals: it has happened after the unbroken coverage, or at its own time if that is before.
+    fn since_before(&self, set: SetKey, at: Option<SourceTime>) -> Option<SourceTime> {
+        let unbroken = (self.set)(set).unbroken;
+        unbroken.map(|unbroken| at.map_or(unbroken, |at| at.min(unbroken)))
+    }
+
     /// Nobody states anything, or only what the Source has denied.
     fn nothing_is_stated(&self, row: u8, denied: Option<&Statement>) -> Decision<'a> {
-        if !self.record.may_have_file {
+        if self.record.file.is_some() || !self.record.may_have_file {
             return settled(row);
         }
         let behind = denied.and_then(|denied| self.as_claimed(denied.entry.set, None));
-        decision(row, Desired::Remove, behind)
+        decision(row, Desired::Remove { stated: None }, behind)
     }
 
-    fn removal(&self, row: u8, of: &Statement, asks_first: bool) -> Decision<'a> {
-        if self.record.file.is_none() && !self.record.may_have_file {
+    fn removal(&self, row: u8, of: &'a Statement) -> Decision<'a> {
+        let Record {
+            file,
+            may_have_file,
+            is_requested,
+            ..
+        } = self.record;
+        if file.is_none() && !may_have_file && !is_requested {
             return settled(row);
         }
-        let desired = match self.policy.guard {
-            Guard::Released if asks_first => Desired::Ask,
-            Guard::Released => Desired::Remove,
-            guard @ (Guard::Undecided | Guard::Held) => Desired::Hold(guard),
+        let stated = Some(of);
+        let Entry { set, voice, at, .. } = of.entry;
+        let behind = match (voice, of.entry.stated) {
+            // No document states when a link has ended.
+            (Voice::Link, _) => self.as_claimed(set, None),
+            (_, Stated::Absent(list)) => self.since_before(set, Some(list)),
+            (Voice::Source, Stated::Change(_)) => {
+                let is_claimed = |s: &&Statement| {
+                    let is_claim = (s.entry.set, s.entry.voice) == (set, Voice::Hub);
+                    is_claim && s.entry.at >= at && self.is_done(s)
+                };
+                if self.live.iter().any(is_claimed) {
+                    self.as_claimed(set, at)
+                } else {
+                    at
+                }
+            }
+            (Voice::Hub, _) | (_, Stated::Listed(_)) => at,
         };
-        decision(row, desired, of.entry.at)
+        decision(row, Desired::Remove { stated }, behind)
     }
 
     /// It exists.
     fn existence(&self, winner: &'a Statement, hub: Option<&Statement>) -> Decision<'a> {
         let at = winner.entry.at;
         // What the Source has answered because of a hub may have been what is stated now already.
-        let may_be_here = at.is_some() && hub.is_some_and(|hub| hub.entry.at >= at);
+        let answered = hub.filter(|hub| self.is_done(hub));
+        let may_be_here = at.is_some() && answered.is_some_and(|hub| hub.entry.at >= at);
+        let may_be_later = at.is_some() && hub.is_some_and(|hub| hub.entry.at > at);
         let unbroken = (self.set)(winner.entry.set).unbroken;
         let behind = if may_be_here {
             at.max(unbroken)
         } else if winner.is_change() {
             at
         } else {
-            // A list was claimed to hold only what its own time says.
-            unbroken.map(|unbroken| at.map_or(unbroken, |at| at.min(unbroken)))
+            let at = at.filter(|_| at > self.record.at);
+            self.since_before(winner.entry.set, at)
         };
-        let verifies = !may_be_here && winner.entry.content.is_verifiable();
+        let has_changed = self.answer_since(winner.revision) == Some(Answer::Changed);
+        // What is recorded may be computed from bytes that the Source does not serve any more, and what it has served once it may have
+        // answered not to have since.
+        let was_denied = self.answer_since(winner.revision) == Some(Answer::Absent);
+        let is_stated =
+            winner.revision > self.record.fetched || self.record.is_verified && !was_denied;
+        let verifies = is_stated && !may_be_later && !has_changed;
         let missing = fetch(8, winner, verifies, Absence::Fails, behind);
         let Some(file) = self.record.file.filter(|file| !file.is_doubted) else {
             return missing;
         };
-        if winner.content_revision > self.record.fetched
-            && file.compare(&winner.entry.content) != ContentMatch::Same
-        {
+        if has_changed {
             return missing;
         }
-        if self.policy.may_check {
+        let is_news = winner.content_revision > self.record.fetched;
+        // What is proven to be what another set has stated is not what this one does.
+        let is_other = match file.compare(&winner.entry.content) {
+            ContentMatch::Same => false,
+            ContentMatch::Different => is_news || self.record.is_verified,
+            ContentMatch::Unknown => is_news,
+        };
+        if is_other {
+            return missing;
+        }
+        if self.may_check {
             return fetch(9, winner, false, Absence::Fails, behind);
         }
         settled(8)

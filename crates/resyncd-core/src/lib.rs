@@ -22,10 +22,10 @@
 //! | `absence` | whether what a list does not name does not exist |
 //! | | **of a change** |
 //! | `news_filter` | which entries of a document may be news |
-//! | `plan` | what an entry means for the mirror: a task, or nothing |
-//! | `statement`, `decide` | the same from what all sets state: to take the place of `plan`, which the store still calls |
+//! | `statement` | what the sets state of a resource, and what a new entry means beside that |
+//! | `decide` | what is to be done with a resource, from what is stated, what the mirror has, and what the Source has answered |
+//! | `deletion_guard` | whether deletions need the approval of a person |
 //! | `recorded_file` | what a record of a file proves about what is announced |
-//! | `cross_check` | whether a Change List confirms what only a hub has stated |
 //! | `undated` | when a resource is requested again whose entry states nothing of its content |
 //! | `version_name` | the names of stored versions |
 //! | | **of a download** |
@@ -51,15 +51,14 @@ mod candidates;
 mod channel;
 mod circuit_breaker;
 mod coverage;
-mod cross_check;
 mod decide;
+mod deletion_guard;
 mod error_class;
 mod linked;
 mod news_filter;
 mod now;
 mod offer;
 mod part;
-mod plan;
 mod push_watchdog;
 mod recorded_file;
 mod redaction;
@@ -89,20 +88,16 @@ pub use channel::{
 };
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
-pub use cross_check::CrossCheck;
-pub use decide::{Absence, Answer, Desired, Guard, Policy, Record, SetFacts, decide};
+pub use decide::{Absence, Answer, Decision, Desired, Record, SetFacts, decide};
+pub use deletion_guard::needs_approval;
 pub use error_class::ErrorClass;
 pub use linked::{LinkRules, LinkTargets, LinkedAs, LinkedResource};
 pub use news_filter::NewsFilter;
 pub use now::{ClockStepDetector, Now};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
-pub use plan::{
-    Announced, Decision, LateChange, LocalState, Pending, ends_listed, needs_approval, plan_absent,
-    plan_change, plan_late, plan_linked, plan_listed,
-};
 pub use push_watchdog::PushWatchdog;
-pub use recorded_file::{ContentMatch, RecordedFile, share_digest};
+pub use recorded_file::{ContentMatch, LocalState, RecordedFile, share_digest};
 pub use redaction::Redaction;
 pub use schedule::{Pacing, Schedule};
 pub use selection::{Criteria, MediaRange, Selection, Standing};
@@ -111,7 +106,9 @@ pub use sequencer::{
     latest_plausible, latest_source_time,
 };
 pub use span::Span;
-pub use statement::{Applied, Entry, Revision, SetKey, Stated, Statement, Voice, apply};
+pub use statement::{
+    Applied, Entry, LateChange, Revision, SetKey, Stated, Statement, Voice, apply,
+};
 pub use transport::{Transport, http_form};
 pub use undated::{CheckRules, DOUBTED_FROM, DOUBTED_MOST, is_undated, may_have_changed};
 pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, identity};

@@ -16,7 +16,7 @@
 //!
 //! Invariant: only an equal digest proves that the file is what is announced; an equal length does not.
 
-use resourcesync::{ContentInfo, Digest};
+use resourcesync::{ChangeKind, ContentInfo, Digest, SourceTime};
 
 /// What is recorded of the file that the mirror has of a resource.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,37 @@ pub struct RecordedFile<'a> {
     pub hashes: &'a [Digest],
     /// Whether the file may be another than the recorded one.
     pub is_doubted: bool,
+}
+
+/// What is known of a resource in the mirror.
+#[derive(Clone, Debug, Default)]
+pub struct LocalState {
+    /// The change that was applied last; `None`: it was an entry of a Resource List, which states no change.
+    pub kind: Option<ChangeKind>,
+    /// When that change happened.
+    pub changed_at: Option<SourceTime>,
+    /// The last modification that was stated with it.
+    pub lastmod: Option<SourceTime>,
+    /// The length of the file, in bytes.
+    pub length: Option<u64>,
+    /// The digests of the file.
+    pub hashes: Vec<Digest>,
+    /// Whether it was deleted.
+    pub deleted: bool,
+    /// Whether the file may be another than the recorded one: then it matches no description.
+    pub is_doubted: bool,
+}
+
+impl LocalState {
+    /// What is recorded of the file.
+    #[must_use]
+    pub fn file(&self) -> RecordedFile<'_> {
+        RecordedFile {
+            length: self.length,
+            hashes: &self.hashes,
+            is_doubted: self.is_doubted,
+        }
+    }
 }
 
 /// How a recorded file compares with what is announced.

@@ -140,6 +140,11 @@ impl Statement {
         at.max(self.listed)
     }
 
+    /// The time for which it speaks for certain.
+    fn covered(&self) -> Option<SourceTime> {
+        self.entry.at.max(self.listed)
+    }
+
     /// The last moment at which the change may have happened.
     fn latest_change(&self) -> Option<SourceTime> {
         self.entry.at.map(SourceTime::latest_possible)
@@ -166,10 +171,23 @@ impl Statement {
 pub enum Applied {
     /// It is the latest statement now.
     News,
-    /// Something at least as new is stated.
+    /// It states what is stated already.
     Known,
-    /// As `Known`; the change happened at that time, before what is stated.
-    Older(SourceTime),
+    /// Something newer is stated. The time is that of the change; of an entry of a list there is none.
+    Older(Option<SourceTime>),
+}
+
+/// What an entry means whose time was covered before its document was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LateChange {
+    /// It was known, or something newer is.
+    Known,
+    /// It is newer than what is known, and states what the mirror has: older entries of its resource are no news either.
+    Same,
+    /// It has appeared late: it is newer than what is known of its resource, or nothing is.
+    News,
+    /// It ends what a list states of the same time.
+    Ends,
 }
 
 /// What a new entry means beside what the same voice of the same set has stated before.
@@ -179,23 +197,24 @@ enum Merge {
     /// The list names what is stated already.
     Refresh,
     Known,
-}
-
-impl Merge {
-    fn known_if(is_known: bool) -> Self {
-        if is_known { Self::Known } else { Self::News }
-    }
+    Older,
 }
 
 fn merge(old: &Statement, new: &Entry, overtaken: bool) -> Merge {
     match new.stated {
-        Stated::Absent(list) => Merge::known_if(outlasts(old, list)),
+        Stated::Absent(_) if !old.exists() => Merge::Known,
+        Stated::Absent(list) if outlasts(old, list) => Merge::Older,
+        Stated::Absent(_) => Merge::News,
         Stated::Listed(list) => merge_listed(old, new, list),
-        Stated::Change(_) if new.at.is_none() => Merge::known_if(has_undated(old, new, overtaken)),
-        Stated::Change(_) => {
-            let is_known = names_later(old, new);
-            Merge::known_if(is_known.unwrap_or_else(|| has_dated(old, new, overtaken)))
-        }
+        Stated::Change(_) if new.at.is_none() => merge_undated(old, new, overtaken),
+        Stated::Change(_) => match merge_dated(old, new, overtaken) {
+            merged if old.is_change() && merged != Merge::News => merged,
+            merged => match names_later(old, new, overtaken) {
+                Some(true) => Merge::Older,
+                Some(false) => Merge::News,
+                None => merged,
+            },
+        },
     }
 }
 
@@ -203,7 +222,7 @@ fn merge(old: &Statement, new: &Entry, overtaken: bool) -> Merge {
 fn outlasts(old: &Statement, list: SourceTime) -> bool {
     // A change of an unknown time may be newer.
     let is_newer_change = old.is_change() && old.latest_change().is_none_or(|at| at >= list);
-    !old.exists() || is_newer_change || old.listed >= Some(list)
+    is_newer_change || old.listed >= Some(list)
 }
 
 fn merge_listed(old: &Statement, new: &Entry, list: SourceTime) -> Merge {
@@ -215,7 +234,7 @@ fn merge_listed(old: &Statement, new: &Entry, list: SourceTime) -> Merge {
         Ordering::Equal | Ordering::Less => old.until() >= Some(list) && new.at <= old.entry.at,
     };
     if is_known {
-        return Merge::Known;
+        return Merge::Older;
     }
     if !old.exists() {
         return Merge::News;
@@ -223,26 +242,41 @@ fn merge_listed(old: &Statement, new: &Entry, list: SourceTime) -> Merge {
     match old.compare(&new.content) {
         ContentMatch::Same => Merge::Refresh,
         ContentMatch::Different => Merge::News,
-        ContentMatch::Unknown if new.at.is_none() => Merge::Refresh,
+        // A time that is impossible is no time of the entry, but another modification nevertheless.
+        ContentMatch::Unknown if new.at.is_none() => match new.lastmod {
+            Some(lastmod) if old.entry.lastmod != Some(lastmod) => Merge::News,
+            _ => Merge::Refresh,
+        },
         ContentMatch::Unknown if old.has_lastmod_of(new) => Merge::Refresh,
         ContentMatch::Unknown => Merge::News,
     }
 }
 
-/// Whether a change without a time is stated already: it can't be distinguished from what was read before.
-fn has_undated(old: &Statement, new: &Entry, overtaken: bool) -> bool {
-    let is_listed_since = old.exists() && old.listed.is_some() && overtaken;
+/// A change without a time can't be distinguished from what was read before.
+fn merge_undated(old: &Statement, new: &Entry, overtaken: bool) -> Merge {
+    let is_listed = old.listed.is_some_and(|listed| {
+        !old.is_change() || old.latest_change().is_some_and(|changed| listed > changed)
+    });
+    let is_listed_since = old.exists() && is_listed && overtaken;
+    let compared = old.compare(&new.content);
+    // Many entries may link to a resource, and each entry is read again and again.
+    let is_repeated = compared == ContentMatch::Same
+        || new.voice == Voice::Link && compared == ContentMatch::Unknown;
     match (new.stated.exists(), old.exists()) {
-        (true, true) => is_listed_since || old.compare(&new.content) == ContentMatch::Same,
-        (true, false) | (false, true) => false,
-        (false, false) => true,
+        (true, true) if is_listed_since => Merge::Older,
+        (true, true) if is_repeated => Merge::Known,
+        (false, false) => Merge::Known,
+        (_, _) => Merge::News,
     }
 }
 
 /// Whether a list that was made after a change states what that has left; `None`: no such list names the resource.
-fn names_later(old: &Statement, new: &Entry) -> Option<bool> {
+fn names_later(old: &Statement, new: &Entry, overtaken: bool) -> Option<bool> {
     let is_named = old.exists() && new.at.map(SourceTime::latest_possible) < old.listed;
-    if !is_named {
+    // What a list states of the very time of a deletion that follows is ended by that.
+    let is_of_its_time = [old.entry.at, old.entry.lastmod].contains(&new.at);
+    let ends = !new.stated.exists() && !overtaken && !old.is_change() && is_of_its_time;
+    if !is_named || ends {
         return None;
     }
     let is_modified_later = match (new.lastmod, old.entry.lastmod) {
@@ -258,10 +292,12 @@ fn names_later(old: &Statement, new: &Entry) -> Option<bool> {
     })
 }
 
-/// Whether a change of a known time is not newer than what is stated.
-fn has_dated(old: &Statement, new: &Entry, overtaken: bool) -> bool {
-    if new.at != old.entry.at {
-        return new.at < old.entry.at;
+/// A change of a known time.
+fn merge_dated(old: &Statement, new: &Entry, overtaken: bool) -> Merge {
+    match new.at.cmp(&old.entry.at) {
+        Ordering::Less => return Merge::Older,
+        Ordering::Greater => return Merge::News,
+        Ordering::Equal => {}
     }
     let states_the_same = match (new.stated.exists(), old.exists()) {
         (true, true) => match old.compare(&new.content) {
@@ -273,7 +309,13 @@ fn has_dated(old: &Statement, new: &Entry, overtaken: bool) -> bool {
         (true, false) | (false, true) => false,
         (false, false) => true,
     };
-    overtaken || states_the_same
+    if states_the_same {
+        Merge::Known
+    } else if overtaken {
+        Merge::Older
+    } else {
+        Merge::News
+    }
 }
 
 /// Applies an entry to the statements of a resource. `overtaken`: whether a later document of the entry's time has been read already: then,
@@ -291,23 +333,35 @@ pub fn apply(
     };
     let of_source = place_of(statements, Voice::Source);
     // What the Source has stated of that time or later counts.
-    if entry.voice == Voice::Hub && of_source.is_some_and(|it| statements[it].until() >= entry.at) {
-        return Applied::Known;
+    let is_covered = |it: usize| {
+        let stated = &statements[it];
+        let states_other = stated.exists()
+            && entry.stated.exists()
+            && stated.compare(&entry.content) == ContentMatch::Different;
+        let is_as_new = match stated.entry.at.cmp(&entry.at) {
+            Ordering::Greater => true,
+            Ordering::Equal => !states_other,
+            Ordering::Less => stated.listed > entry.at,
+        };
+        entry.at.is_some() && is_as_new
+    };
+    if entry.voice == Voice::Hub && of_source.is_some_and(is_covered) {
+        return Applied::Older(entry.at);
     }
     let own = place_of(statements, entry.voice);
     let merged = own.map_or(Merge::News, |own| merge(&statements[own], entry, overtaken));
     match (merged, own) {
-        (Merge::Known, _) => {
-            let stated_at = own.and_then(|own| statements[own].entry.at);
+        (Merge::Known, _) => return Applied::Known,
+        (Merge::Older, _) => {
             let is_change = matches!(entry.stated, Stated::Change(_));
-            return match entry.at {
-                Some(at) if is_change && Some(at) < stated_at => Applied::Older(at),
-                _ => Applied::Known,
-            };
+            return Applied::Older(entry.at.filter(|_| is_change));
         }
         (Merge::Refresh, Some(own)) => {
             let own = &mut statements[own];
             own.listed = own.listed.max(entry.stated.list());
+            if let (Stated::Listed(_), Some(list)) = (own.entry.stated, own.listed) {
+                own.entry.stated = Stated::Listed(list);
+            }
             own.entry.lastmod = own.entry.lastmod.max(entry.lastmod);
         }
         (Merge::Refresh | Merge::News, own) => {
@@ -321,14 +375,25 @@ pub fn apply(
     }
     if entry.voice == Voice::Source {
         let of_source = place_of(statements, Voice::Source);
-        let until = of_source.and_then(|it| statements[it].until());
+        let until = of_source.and_then(|it| statements[it].covered());
+        // A person has rejected the deletion already that a hub had stated.
+        let was_rejected = statements.iter().any(|it| {
+            let is_claim = it.entry.set == entry.set && it.entry.voice == Voice::Hub;
+            let is_of_it = it.entry.at == entry.at || matches!(entry.stated, Stated::Absent(_));
+            is_claim && it.is_rejected && is_of_it
+        });
+        if let Some(own) = of_source.filter(|_| was_rejected && !entry.stated.exists()) {
+            statements[own].is_rejected = true;
+        }
         statements.retain(|Statement { entry: other, .. }| {
-            other.set != entry.set || other.voice != Voice::Hub || other.at > until
+            let is_of_other = other.set != entry.set || other.voice != Voice::Hub;
+            // Of one moment the Source may state more.
+            is_of_other || other.at.is_some() && other.at >= until
         });
     }
     match merged {
         Merge::News => Applied::News,
-        Merge::Refresh | Merge::Known => Applied::Known,
+        Merge::Refresh | Merge::Known | Merge::Older => Applied::Known,
     }
 }
 
@@ -340,23 +405,34 @@ fn successor(
     revision: Revision,
 ) -> Statement {
     let mut new = Statement::of(entry, revision);
-    if let Some(own) = own.map(|own| &statements[own])
-        && (!new.exists() || entry.is_bare())
-    {
-        new.content_revision = own.content_revision;
+    if let Some(own) = own.map(|own| &statements[own]) {
+        let states_again = matches!(entry.stated, Stated::Listed(_)) || entry.voice == Voice::Link;
+        let is_bare = states_again && entry.is_bare();
+        // A set that has never named the resource has not named it either now.
+        let was_named = own.exists() || own.content_revision < own.revision;
+        if !new.exists() && was_named || is_bare {
+            new.content_revision = own.content_revision;
+        }
+        if new.exists() && own.exists() {
+            new.listed = new.listed.max(own.listed);
+        }
     }
     // Another set has stated the same, or a later version, and this entry states nothing that would be another one.
     let others = statements.iter().filter(|other| {
         let is_of_another = other.entry.voice == Voice::Source && other.entry.set != entry.set;
-        is_of_another && other.exists() == new.exists() && other.entry.at.is_some()
+        is_of_another && other.exists() == new.exists()
     });
     let known = others.filter(|other| {
-        let states_the_same = (other.entry.stated, other.entry.at, &other.entry.content)
-            == (entry.stated, entry.at, &entry.content);
-        let is_listed_before = matches!(entry.stated, Stated::Listed(_))
-            && entry.at <= other.entry.at
+        let is_dated = other.entry.at.is_some();
+        let states_the_same = is_dated
+            && (other.entry.stated, other.entry.at, &other.entry.content)
+                == (entry.stated, entry.at, &entry.content);
+        let is_listed_before = is_dated
+            && matches!(entry.stated, Stated::Listed(_))
+            && entry.at == other.entry.at
             && other.compare(&entry.content) == ContentMatch::Unknown;
-        states_the_same || is_listed_before
+        let states_nothing = matches!(entry.stated, Stated::Listed(_)) && entry.is_bare();
+        states_the_same || is_listed_before || states_nothing
     });
     if let Some(known) = known.max_by_key(|other| other.content_revision) {
         new.content_revision = known.content_revision;

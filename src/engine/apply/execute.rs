@@ -17,7 +17,7 @@ use super::download::{FetchOutcome, is_linked};
 use super::received::ReceivedResource;
 use super::task_error::TaskError;
 use crate::clock;
-use crate::store::{Task, TaskFailure};
+use crate::store::{SourceAnswer, Task, TaskFailure};
 
 /// How long a deletion waits for a set that was never read completely.
 const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
@@ -32,14 +32,9 @@ pub(super) enum TaskOutcome {
     Adopted(Adopted),
     /// The file is to be removed.
     Remove,
-    /// The resource is to be deleted for one of its sets, and the Source still serves it.
-    LeftSet {
-        /// Whether it serves what the mirror has, as far as that is known.
-        is_same: bool,
-    },
-    /// A deletion that only an untrusted sender stated, or that follows from a list contradicting such a sender; the Source still
-    /// serves the resource.
-    Contradicted {
+    /// A deletion of a resource that the Source still serves: it was asked, because another set names the resource, or only an untrusted
+    /// sender has stated the deletion.
+    Served {
         /// Whether it serves what the mirror has, as far as that is known.
         is_same: bool,
     },
@@ -65,7 +60,7 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
     if task.kind == ChangeKind::Deleted {
         return if task.origin.is_of_person() {
             TaskOutcome::Remove
-        } else if task.is_shared || task.unconfirmed || task.is_older {
+        } else if task.asks || task.unconfirmed {
             confirm_removal(context, task).await
         } else {
             remove_unless_awaited(context, task).await
@@ -97,17 +92,20 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
         known = known.filter(|_| in_place);
     }
     match candidates::fetch(context, task, known.as_ref()).await {
-        Ok(FetchOutcome::Fetched(fetched)) => {
-            if task.contradicted {
-                candidates::report_contradiction(context, task, "the Source serves it").await;
-            }
-            TaskOutcome::Fetched(fetched)
-        }
+        Ok(FetchOutcome::Fetched(fetched)) => TaskOutcome::Fetched(fetched),
         Ok(FetchOutcome::NotModified) => TaskOutcome::Same {
             lastmod: task.lastmod,
         },
         Ok(FetchOutcome::Unselected(served)) => TaskOutcome::Unselected { served },
-        Err(failure) => TaskOutcome::Failed(failure),
+        Err(failure) => {
+            if task.unconfirmed
+                && failure.is_given_up
+                && failure.answer == Some(SourceAnswer::Absent)
+            {
+                candidates::report_contradiction(context, task, &failure.message).await;
+            }
+            TaskOutcome::Failed(failure)
+        }
     }
 }
 
@@ -148,55 +146,33 @@ async fn ask(context: &ApplyContext, task: &Task) -> Result<bool, FetchError> {
     Ok(served.is_none())
 }
 
-/// A resource that belongs to another set is removed only if the Source serves it no longer; so is one whose deletion only a hub has
-/// stated, and one of which a version is here that may be newer than the deletion. The Source may be behind its own notification: it is
-/// asked some times.
+/// A resource that something else states to exist is removed only if the Source serves it no longer; so is one whose deletion only a hub has
+/// stated. The Source may be behind its own notification: it is asked some times.
 async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     match ask(context, task).await {
-        // It was created again: a later document states that.
-        Ok(is_same) if task.is_older && !task.is_shared => TaskOutcome::Contradicted { is_same },
-        Ok(is_same) if task.contradicted || !task.is_shared => {
-            still_served(context, task, is_same).await
-        }
-        Ok(is_same) => TaskOutcome::LeftSet { is_same },
-        Err(error) if error.is_absent() => {
-            if task.contradicted {
-                // The list only lacks what the hub has stated: the answer must last.
-                let failure = TaskError::from(error).into_failure(task, &context.source.client);
-                if !failure.is_given_up {
-                    return TaskOutcome::Failed(failure);
-                }
-                candidates::report_contradiction(context, task, &failure.message).await;
-            }
-            TaskOutcome::Remove
-        }
+        Ok(is_same) if task.unconfirmed => still_served(context, task, is_same).await,
+        Ok(is_same) => TaskOutcome::Served { is_same },
+        Err(error) if error.is_absent() => TaskOutcome::Remove,
         Err(error) if error.class() == ErrorClass::Retry => {
             TaskOutcome::Failed(TaskError::from(error).into_failure(task, &context.source.client))
         }
-        Err(_) if task.contradicted => TaskOutcome::Contradicted {
-            is_same: task.live && !task.live_doubted,
-        },
         // A server may hide in this way that there is none.
-        Err(error) if !task.is_shared => {
+        Err(error) if task.unconfirmed => {
             TaskOutcome::Failed(TaskError::from(error).into_failure(task, &context.source.client))
         }
-        Err(_) => TaskOutcome::LeftSet {
+        Err(_) => TaskOutcome::Served {
             is_same: task.live && !task.live_doubted,
         },
     }
 }
 
 async fn still_served(context: &ApplyContext, task: &Task, is_same: bool) -> TaskOutcome {
-    if task.contradicted {
-        // As the hub has stated.
-        return TaskOutcome::Contradicted { is_same };
-    }
     let failure = TaskError::StillServed.into_failure(task, &context.source.client);
     if !failure.is_given_up {
         return TaskOutcome::Failed(failure);
     }
     candidates::report_contradiction(context, task, &failure.message).await;
-    TaskOutcome::Contradicted { is_same }
+    TaskOutcome::Served { is_same }
 }
 
 /// The version for a conditional request; `None` where the answer that it is not modified would not prove that the file is what is
@@ -375,12 +351,12 @@ mod tests {
         ] {
             let shared = Task {
                 kind: ChangeKind::Deleted,
-                is_shared: true,
+                asks: true,
                 live,
                 live_doubted,
                 ..task.clone()
             };
-            let TaskOutcome::LeftSet { is_same } = outcome(&source, &shared).await else {
+            let TaskOutcome::Served { is_same } = outcome(&source, &shared).await else {
                 panic!("it has not left the set");
             };
             assert_eq!(is_same, expected, "{live}, {live_doubted}");
@@ -394,13 +370,13 @@ mod tests {
             let (source, task) = answering(status).await;
             let older = Task {
                 kind: ChangeKind::Deleted,
-                is_older: true,
+                asks: true,
                 live: true,
                 ..task
             };
             match outcome(&source, &older).await {
                 TaskOutcome::Remove => assert!(is_removed, "{status}"),
-                TaskOutcome::Contradicted { .. } => assert!(!is_removed, "{status}"),
+                TaskOutcome::Served { .. } => assert!(!is_removed, "{status}"),
                 _ => panic!("{status}"),
             }
         }

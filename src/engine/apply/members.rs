@@ -53,7 +53,7 @@ impl PackageMember {
     /// Whether a task is for the very change that the entry states, and not for whatever the Source answers.
     pub(crate) fn is_of(&self, task: &Task) -> bool {
         let same = task.kind != ChangeKind::Deleted
-            && !task.is_older
+            && !task.asks
             && task.changed_at == self.changed_at
             && task.lastmod == self.lastmod
             && task.content.states_same_bytes(&self.content);

@@ -475,14 +475,15 @@ fn report(context: &ApplyContext, results: &[TaskResult]) {
                 report_disk_ok(context, task);
                 tracing::debug!(source, uri = %task.uri, "removed");
             }
-            TaskResult::Contradicted { task, .. } => report_disk_ok(context, task),
             TaskResult::Unselected { task, served } => {
                 tracing::debug!(source, uri = %task.uri, media_type = served, "type not selected");
             }
-            TaskResult::LeftSet { task, .. } => {
+            TaskResult::Served { task, .. } => {
                 report_disk_ok(context, task);
-                tracing::debug!(code = "left-set", source, uri = %task.uri,
-                    "resource deleted in one set is still served, and listed in another set; keeping the file");
+                if !task.unconfirmed {
+                    tracing::debug!(code = "left-set", source, uri = %task.uri,
+                        "resource deleted in one set is still served, and listed in another set; keeping the file");
+                }
             }
             TaskResult::Failed { task, failure } => {
                 let TaskFailure {
@@ -533,8 +534,7 @@ fn count(context: &ApplyContext, result: &TaskResult) {
         TaskResult::Failed { .. } => context.source.progress.count_failed(),
         TaskResult::Published(_)
         | TaskResult::Removed { .. }
-        | TaskResult::LeftSet { .. }
-        | TaskResult::Contradicted { .. }
+        | TaskResult::Served { .. }
         | TaskResult::Unselected { .. } => {
             context.source.progress.count_applied();
         }
@@ -611,10 +611,7 @@ pub(super) fn publish(
             TaskOutcome::Fetched(file) => fetched.push((task, *file)),
             TaskOutcome::Adopted(adopted) => results.push(adopt(task, adopted)),
             TaskOutcome::Same { lastmod } => results.push(touch(mirror, task, lastmod)),
-            TaskOutcome::LeftSet { is_same } => results.push(TaskResult::LeftSet { task, is_same }),
-            TaskOutcome::Contradicted { is_same } => {
-                results.push(TaskResult::Contradicted { task, is_same });
-            }
+            TaskOutcome::Served { is_same } => results.push(TaskResult::Served { task, is_same }),
             TaskOutcome::Unselected { served } => {
                 results.push(TaskResult::Unselected { task, served });
             }

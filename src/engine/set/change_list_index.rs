@@ -233,12 +233,8 @@ impl SetState {
             until: child.until.or(before.until),
         };
         let mut failed = None;
-        if let Some((mut read, record)) = list {
-            let is_dump = reading.capability == Capability::ChangeDump;
+        if let Some((read, record)) = list {
             let damaged = read.expect_undamaged();
-            if !child.is_page && !is_dump {
-                read = self.cross_check(read, child.from).await?;
-            }
             let stated = (child.from, child.until);
             let may_prove = reading.failed.is_none();
             let ingesting = self.ingest_part(&reading.capability, read, record, stated, may_prove);

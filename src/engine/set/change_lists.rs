@@ -238,7 +238,6 @@ impl SetState {
         span: Span,
     ) -> Result<(), EngineError> {
         let ChangedDocument { read, record } = changed;
-        let read = self.cross_check(read, None).await?;
         let damaged = read.expect_undamaged();
         let end = end_of(&read.summary);
         let filter = self.sequencer.news_of_list(span.interval(), end);

@@ -29,8 +29,7 @@
 //! |---|---|---|
 //! | [`fetch_ahead`] | requests what an index names before its turn | `change_list_index`, `list_parts` |
 //! | [`remembered`] | what was read, from one poll to the next, in memory | `state`, and the readers of Change Lists and dumps |
-//! | [`span`] | the time that a Change List covers | the readers of changes, `cross_check` |
-//! | [`cross_check`] | compares a Change List with what only a hub has stated for its time | `change_lists`, `change_list_index`; of Resource Lists and Resource Dumps it reports what they contradict |
+//! | [`span`] | the time that a Change List covers | the readers of changes |
 //! | [`packages`], [`package_files`], [`rejected_packages`] | the packages that dumps name; their files; those that are unusable | the readers of dumps |
 //! | [`entry_batches`] | the entries of a document as changes, a batch at a time; which of them are news | `ingest`, `notification` |
 //! | [`moments`] | of the entries of one resource at one time the last one counts | `entry_batches` |
@@ -50,8 +49,7 @@ mod change_dumps;
 mod change_list_index;
 mod change_lists;
 mod change_sets;
-mod changes;
-mod cross_check;
+pub(super) mod changes;
 mod delivery_reader;
 mod direct_dumps;
 mod entry_batches;

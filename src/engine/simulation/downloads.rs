@@ -137,8 +137,7 @@ impl Inside {
         let (task, path) = match result {
             TaskResult::Published(publication) => (&publication.task, &publication.path),
             TaskResult::Removed { task, .. } => (task, &task.path),
-            TaskResult::LeftSet { .. }
-            | TaskResult::Contradicted { .. }
+            TaskResult::Served { .. }
             | TaskResult::Unselected { .. }
             | TaskResult::Failed { .. } => return,
         };

@@ -207,8 +207,8 @@ impl Scene {
                 continue;
             };
             // Not promised: what is gone from a set that shares it with another stays until it is gone from both.
-            let is_shared = habits.sets > 1 && self.source.is_in(resource, 1 - set);
-            let may_stay = is_shared && self.was_to_go(change);
+            let asks = habits.sets > 1 && self.source.is_in(resource, 1 - set);
+            let may_stay = asks && self.was_to_go(change);
             if may_stay || self.is_unwanted(resource) || view.is_left_to_others(set, resource) {
                 continue;
             }
@@ -408,6 +408,8 @@ impl Scene {
         // Not promised: what was announced of a moment that was not over may restore what a Resource List has deleted, until
         // the next one.
         let is_coming = self.is_exact() && task.is_some_and(|task| !is_deletion(task));
+        // Nor that a deletion which only a hub states replaces the request for what the mirror does not have: it is answered first.
+        let is_coming = is_coming && self.trusts_hub;
         let is_gone = !is_coming && !self.files.contains_key(&resource);
         self.applied(view, resource)
             .max(pending.unwrap_or_default())

@@ -73,6 +73,8 @@ pub(super) struct Scene {
     pub(super) handwritten: Handwritten,
     /// How long a document takes, in milliseconds.
     pub(super) latency: u64,
+    /// Whether what a hub states counts as the Source's own.
+    pub(super) trusts_hub: bool,
     pub(super) orders: VecDeque<Order>,
     pub(super) requests: Requests,
     /// The URI of the resource that was requested last.

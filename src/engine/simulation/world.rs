@@ -224,6 +224,7 @@ impl World {
                 .collect(),
             handwritten: Default::default(),
             latency: settings.latency,
+            trusts_hub: settings.trusts_hub,
             orders: Default::default(),
             requests: Requests::default(),
             last_content: None,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use resourcesync::{ChangeKind, Digest, SourceTime, Verifier};
 use resyncd_core::{
-    Candidate, ContentMatch, Expected, RecordedFile, latest_plausible, plan_version, share_digest,
+    Candidate, ContentMatch, Expected, RecordedFile, Revision, latest_plausible, plan_version,
+    share_digest,
 };
 use resyncd_fetch::{AllowedHosts, Client};
 use resyncd_mirror::{Mirror, MirrorError, MirrorPath};
@@ -332,7 +333,6 @@ pub(super) fn task_of(version: &VersionTask) -> Task {
         origin: Origin::ChangeList,
         unconfirmed: false,
         is_named: true,
-        contradicted: false,
         attempts: version.attempts,
         path: version.path.clone(),
         live: false,
@@ -342,11 +342,12 @@ pub(super) fn task_of(version: &VersionTask) -> Task {
         live_version: None,
         live_doubted: false,
         has_replaced: false,
-        is_older: false,
-        is_shared: false,
+        asks: false,
         unread_sets: Vec::new(),
         awaits_since: None,
         was_given_up: false,
+        statements: Revision::default(),
+        stated: Revision::default(),
     }
 }
 

@@ -1,13 +1,16 @@
 //! Compares entries whose time was covered before with what is known of their resources. Nothing is written: of a document that
 //! is read again, most entries are known.
 
-use resourcesync::{Interval, SourceTime};
-use resyncd_core::{LateChange, Pending, ends_listed, plan_late};
+use chrono::DateTime;
+use resourcesync::{ChangeKind, Interval, SourceTime};
+use resyncd_core::{Applied, Desired, LateChange, Stated, Voice};
 use rusqlite::Connection;
 
-use crate::store::change::Change;
+use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
-use crate::store::tables::{membership, resource, source_set};
+use crate::store::tables::task::TaskState;
+use crate::store::tx::batch_context::BatchContext;
+use crate::store::tx::settle::{Resource, entry_of};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -19,15 +22,16 @@ impl Store {
         changes: impl Iterator<Item = &'a Change>,
     ) -> Result<Vec<LateChange>, StoreError> {
         self.read_blocking(|sql| {
-            let listed_at = source_set::list_at(sql, set)?;
+            let context = context(sql, set, source)?;
             changes
-                .map(|change| compare(sql, set, source, listed_at, change))
+                .map(|change| compare(sql, &context, change))
                 .collect()
         })
     }
 
-    /// As [`compare_late`](Self::compare_late), for changes of a Change Set. Its Sitemap ends no membership, so that it counts only for
-    /// what it names. For a caller on a blocking thread.
+    /// As [`compare_late`](Self::compare_late), for changes of a Change Set: it may state the deletion of what the Sitemap names with the
+    /// same time. The draft of version 0.1 has both in its examples: the Change Set alone states what has happened then. For a caller on a
+    /// blocking thread.
     pub fn compare_late_of_change_set<'a>(
         &self,
         set: SetId,
@@ -35,9 +39,9 @@ impl Store {
         changes: impl Iterator<Item = &'a Change>,
     ) -> Result<Vec<LateChange>, StoreError> {
         self.read_blocking(|sql| {
-            let sitemap = Sitemap::read(sql, set)?;
+            let context = context(sql, set, source)?;
             changes
-                .map(|change| sitemap.compare(sql, source, change))
+                .map(|change| compare_of_change_set(sql, &context, change))
                 .collect()
         })
     }
@@ -51,11 +55,11 @@ impl Store {
         changes: &[(Interval, Change)],
     ) -> Result<Option<Interval>, StoreError> {
         self.read_blocking(|sql| {
-            let sitemap = Sitemap::read(sql, set)?;
+            let context = context(sql, set, source)?;
             let mut earliest: Option<Interval> = None;
             for (interval, change) in changes {
                 let is_earlier = earliest.is_none_or(|earliest| *interval < earliest);
-                if is_earlier && sitemap.knows(sql, source, *interval, change)? {
+                if is_earlier && is_known(sql, &context, *interval, change)? {
                     earliest = Some(*interval);
                 }
             }
@@ -64,98 +68,92 @@ impl Store {
     }
 }
 
-/// The Sitemap of a set of version 0.1, as it was read last.
-struct Sitemap {
+fn context<'a>(
+    sql: &'a Connection,
     set: SetId,
-    at: Option<SourceTime>,
-    generation: i64,
+    source: &'a str,
+) -> Result<BatchContext<'a>, StoreError> {
+    BatchContext::read(sql, set, source, Origin::ChangeList, DateTime::UNIX_EPOCH)
 }
 
-impl Sitemap {
-    fn read(sql: &Connection, set: SetId) -> Result<Self, StoreError> {
-        Ok(Self {
-            set,
-            at: source_set::list_at(sql, set)?,
-            generation: source_set::generation(sql, set)?,
-        })
-    }
-
-    fn compare(
-        &self,
-        sql: &Connection,
-        source: &str,
-        change: &Change,
-    ) -> Result<LateChange, StoreError> {
-        let Some(state) = resource::state(sql, source, &change.uri, self.set)? else {
-            return compare(sql, self.set, source, None, change);
-        };
-        let is_named = membership::is_named(sql, self.set, state.id, self.generation)?;
-        let listed_at = self.at.filter(|_| is_named);
-        let announced = change.announced();
-        let (known, pending) = (state.known.as_ref(), state.pending.as_ref());
-        match compare(sql, self.set, source, listed_at, change)? {
-            LateChange::Known if ends_listed(&announced, known, pending) => Ok(LateChange::Ends),
-            planned => Ok(planned),
-        }
-    }
-
-    fn knows(
-        &self,
-        sql: &Connection,
-        source: &str,
-        interval: Interval,
-        change: &Change,
-    ) -> Result<bool, StoreError> {
-        if is_recorded(sql, self.set, source, change)? {
-            return Ok(true);
-        }
-        let latest = change.changed_at.map(SourceTime::latest_possible);
-        let is_covered = latest.is_some_and(|latest| latest < interval.until());
-        Ok(is_covered && self.compare(sql, source, change)? != LateChange::News)
-    }
-}
-
-/// Whether a change of that time of that resource was applied, or is pending.
-fn is_recorded(
+fn resource_of(
     sql: &Connection,
-    set: SetId,
-    source: &str,
+    context: &BatchContext<'_>,
     change: &Change,
-) -> Result<bool, StoreError> {
-    let Some(state) = resource::state(sql, source, &change.uri, set)? else {
-        return Ok(false);
-    };
-    let known = state.known.as_ref();
-    let times = [
-        known.and_then(|known| known.changed_at),
-        known.and_then(|known| known.lastmod),
-        state
-            .pending
-            .as_ref()
-            .and_then(|pending| pending.changed_at),
-    ];
-    Ok(change.changed_at.is_some() && times.contains(&change.changed_at))
+) -> Result<Option<Resource>, StoreError> {
+    let state = context.state_of(&change.uri)?;
+    state
+        .map(|state| Resource::read(sql, context, state))
+        .transpose()
 }
 
 fn compare(
     sql: &Connection,
-    set: SetId,
-    source: &str,
-    listed_at: Option<SourceTime>,
+    context: &BatchContext<'_>,
     change: &Change,
 ) -> Result<LateChange, StoreError> {
-    let state = resource::state(sql, source, &change.uri, set)?;
-    let Some(state) = &state else {
-        return Ok(plan_late(&change.announced(), None, None, None));
+    // What has no time can't be distinguished from what was read before.
+    if change.changed_at.is_none() {
+        return Ok(LateChange::Known);
+    }
+    let Some(mut resource) = resource_of(sql, context, change)? else {
+        return Ok(match change.kind {
+            ChangeKind::Deleted => LateChange::Same,
+            ChangeKind::Created | ChangeKind::Updated => LateChange::News,
+        });
     };
-    let known = state.known.as_ref();
-    // A list that was read completely has ended the membership of what it does not name.
-    let listed_at = listed_at.filter(|_| state.membership.is_some());
-    // A request for a resource whose entry states nothing is no change, and a deletion that is interrupted is stated again.
-    let is_check = |pending: &&Pending| {
-        known.is_some() && state.is_pending_of_own_list && pending.changed_at.is_none()
-    };
-    let pending = state.pending.as_ref();
-    let pending = pending.filter(|pending| !state.is_interrupted && !is_check(pending));
-    Ok(plan_late(&change.announced(), known, pending, listed_at))
+    let task = resource.state.task.as_ref();
+    let is_interrupted = task.is_some_and(|it| it.state == TaskState::Interrupted);
+    let is_pending = task.is_some();
+    let entry = entry_of(context.set, change, Stated::Change(change.kind));
+    Ok(match resource.apply(&entry, true) {
+        Applied::News if is_pending => LateChange::News,
+        Applied::News if resource.decide(context)?.desired == Desired::Settled => LateChange::Same,
+        Applied::News => LateChange::News,
+        Applied::Known if is_interrupted => LateChange::News,
+        Applied::Known | Applied::Older(_) => LateChange::Known,
+    })
+}
+
+fn compare_of_change_set(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    change: &Change,
+) -> Result<LateChange, StoreError> {
+    let compared = compare(sql, context, change)?;
+    if change.kind != ChangeKind::Deleted || compared != LateChange::Known {
+        return Ok(compared);
+    }
+    let resource = resource_of(sql, context, change)?;
+    let ends_listed = resource.is_some_and(|mut resource| {
+        let own = resource.stated_by(context.set, Voice::Source);
+        own.is_some_and(|own| {
+            let is_listed = matches!(own.entry.stated, Stated::Listed(_));
+            is_listed && [own.entry.at, own.entry.lastmod].contains(&change.changed_at)
+        })
+    });
+    Ok(if ends_listed {
+        LateChange::Ends
+    } else {
+        compared
+    })
+}
+
+fn is_known(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    interval: Interval,
+    change: &Change,
+) -> Result<bool, StoreError> {
+    if change.changed_at.is_some()
+        && let Some(resource) = resource_of(sql, context, change)?
+    {
+        let mut stated = resource.statements.iter().map(|it| &it.entry);
+        if stated.any(|it| [it.at, it.lastmod].contains(&change.changed_at)) {
+            return Ok(true);
+        }
+    }
+    let latest = change.changed_at.map(SourceTime::latest_possible);
+    let is_covered = latest.is_some_and(|latest| latest < interval.until());
+    Ok(is_covered && compare_of_change_set(sql, context, change)? != LateChange::News)
 }

@@ -1,13 +1,15 @@
 //! Counts the entries of a manifest whose content the mirror does not have. Nothing is written: a package is fetched only if
 //! enough of it is needed.
 
+use chrono::DateTime;
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{Decision, plan_change};
+use resyncd_core::{Applied, Desired, Stated};
 use rusqlite::Connection;
 
-use crate::store::change::Change;
+use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
-use crate::store::tables::resource;
+use crate::store::tx::batch_context::BatchContext;
+use crate::store::tx::settle::{Resource, entry_of};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -21,9 +23,11 @@ impl Store {
         entries: &[Change],
     ) -> Result<u64, StoreError> {
         self.read_blocking(|sql| {
+            let origin = Origin::ResourceDump;
+            let context = BatchContext::read(sql, set, source, origin, DateTime::UNIX_EPOCH)?;
             let mut needed = 0;
             for entry in entries {
-                needed += u64::from(is_needed(sql, set, source, at, entry)?);
+                needed += u64::from(is_needed(sql, &context, at, entry)?);
             }
             Ok(needed)
         })
@@ -32,8 +36,7 @@ impl Store {
 
 fn is_needed(
     sql: &Connection,
-    set: SetId,
-    source: &str,
+    context: &BatchContext<'_>,
     at: Option<SourceTime>,
     entry: &Change,
 ) -> Result<bool, StoreError> {
@@ -41,16 +44,12 @@ fn is_needed(
     if entry.kind == ChangeKind::Deleted || !entry.is_selected() {
         return Ok(false);
     }
-    let Some(state) = resource::state(sql, source, &entry.uri, set)? else {
+    let Some(state) = context.state_of(&entry.uri)? else {
         return Ok(true);
     };
-    let decision = match at {
-        Some(at) => state.planned_for_list(sql, set, at, entry)?,
-        None => plan_change(
-            &entry.announced(),
-            state.known.as_ref(),
-            state.pending.as_ref(),
-        ),
-    };
-    Ok(decision == Decision::Task)
+    let mut resource = Resource::read(sql, context, state)?;
+    let stated = at.map_or(Stated::Change(entry.kind), Stated::Listed);
+    let applied = resource.apply(&entry_of(context.set, entry, stated), entry.overtaken);
+    let desired = resource.decide(context)?.desired;
+    Ok(!matches!(applied, Applied::Older(_)) && matches!(desired, Desired::Fetch { .. }))
 }

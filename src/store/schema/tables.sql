@@ -203,9 +203,14 @@ CREATE TABLE resource (
     encoding TEXT,
     doubted INTEGER NOT NULL DEFAULT 0,
     unused_since INTEGER,
-    unconfirmed INTEGER NOT NULL DEFAULT 0,
-    compared INTEGER NOT NULL DEFAULT 0,
-    answered_until INTEGER,
+    -- 0: the documents of the set, 1: a hub, 2: a link.
+    voice INTEGER NOT NULL DEFAULT 0,
+    verified INTEGER NOT NULL DEFAULT 0,
+    revision INTEGER NOT NULL DEFAULT 0,
+    fetched INTEGER NOT NULL DEFAULT 0,
+    answer TEXT,
+    answered INTEGER NOT NULL DEFAULT 0,
+    statements INTEGER NOT NULL DEFAULT 0,
     spelling TEXT,
     uri TEXT AS (CASE
         WHEN spelling <> '' THEN spelling
@@ -217,7 +222,6 @@ CREATE TABLE resource (
 );
 CREATE INDEX resource_of_set ON resource (set_id);
 CREATE UNIQUE INDEX resource_path ON resource (source, path) WHERE path IS NOT NULL;
-CREATE INDEX resource_unconfirmed ON resource (set_id, changed_at) WHERE unconfirmed = 1 AND compared = 0;
 
 CREATE TABLE resource_count (
     source TEXT PRIMARY KEY,
@@ -235,18 +239,26 @@ CREATE TABLE member (
     resource_id INTEGER NOT NULL REFERENCES resource (id),
     generation INTEGER NOT NULL,
     part INTEGER,
-    named_at INTEGER,
     PRIMARY KEY (set_id, resource_id)
 ) WITHOUT ROWID;
 CREATE INDEX member_of ON member (resource_id);
 
-CREATE TABLE tombstone (
-    set_id INTEGER NOT NULL REFERENCES source_set (id),
+CREATE TABLE statement (
     resource_id INTEGER NOT NULL REFERENCES resource (id),
-    deleted_at INTEGER NOT NULL,
-    PRIMARY KEY (set_id, resource_id)
+    set_id INTEGER NOT NULL REFERENCES source_set (id),
+    voice TEXT NOT NULL,
+    stated TEXT NOT NULL,
+    at INTEGER,
+    lastmod INTEGER,
+    length INTEGER,
+    media_type TEXT,
+    hashes TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    content_revision INTEGER NOT NULL,
+    rejected INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (resource_id, set_id, voice)
 ) WITHOUT ROWID;
-CREATE INDEX tombstone_of ON tombstone (resource_id);
+CREATE INDEX statement_of_set ON statement (set_id);
 
 CREATE TABLE relation (
     target INTEGER NOT NULL,
@@ -325,7 +337,9 @@ CREATE TABLE task (
     links TEXT,
     encoding TEXT,
     unconfirmed INTEGER NOT NULL DEFAULT 0,
-    contradicted INTEGER NOT NULL DEFAULT 0,
+    asks INTEGER NOT NULL DEFAULT 0,
+    stated INTEGER NOT NULL DEFAULT 0,
+    content_stated INTEGER NOT NULL DEFAULT 0,
     awaits_since INTEGER,
     given_up_since INTEGER,
     refused_since INTEGER,

@@ -2,13 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use resourcesync::SourceTime;
 use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::identity::Identity;
 use super::part;
-use super::values::{Column, Count, column};
+use super::values::{Count, column};
 use crate::store::ids::{ResourceId, SetId};
 
 /// How a resource belongs to a set.
@@ -16,11 +15,8 @@ use crate::store::ids::{ResourceId, SetId};
 pub(crate) struct Membership {
     /// The generation of the Resource List in which it was last named.
     pub(crate) generation: i64,
-    /// The part of the list that named it, [`part::SEVERAL`], [`part::LINKED`] or [`part::CLAIMED`]; `None`: a change has.
+    /// The part of the list that named it, [`part::SEVERAL`], [`part::WHOLE`], [`part::LINKED`] or [`part::CLAIMED`]; `None`: a change has.
     pub(crate) part: Option<i64>,
-    /// When a change of the set has named it last, where all that name it are older than what another set has stated; `None`: a list has
-    /// named it, or a newer change, or one without a time.
-    pub(crate) named_at: Option<SourceTime>,
 }
 
 pub(crate) fn insert(
@@ -30,14 +26,13 @@ pub(crate) fn insert(
     membership: Membership,
 ) -> Result<()> {
     sql.prepare_cached(
-        "INSERT INTO member (set_id, resource_id, generation, part, named_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO member (set_id, resource_id, generation, part) VALUES (?1, ?2, ?3, ?4)",
     )?
     .execute(params![
         set,
         resource,
         membership.generation,
         membership.part,
-        Column(&membership.named_at),
     ])?;
     Ok(())
 }
@@ -49,14 +44,13 @@ pub(crate) fn update(
     membership: Membership,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE member SET generation = ?3, part = ?4, named_at = ?5 WHERE set_id = ?1 AND resource_id = ?2",
+        "UPDATE member SET generation = ?3, part = ?4 WHERE set_id = ?1 AND resource_id = ?2",
     )?
     .execute(params![
         set,
         resource,
         membership.generation,
         membership.part,
-        Column(&membership.named_at),
     ])?;
     Ok(())
 }
@@ -69,7 +63,7 @@ pub(crate) fn update_range(
     membership: Membership,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE member SET generation = ?4, part = ?5, named_at = ?6
+        "UPDATE member SET generation = ?4, part = ?5
          WHERE set_id = ?1 AND resource_id BETWEEN ?2 AND ?3",
     )?
     .execute(params![
@@ -78,7 +72,6 @@ pub(crate) fn update_range(
         resources.end(),
         membership.generation,
         membership.part,
-        Column(&membership.named_at),
     ])?;
     Ok(())
 }
@@ -89,10 +82,43 @@ impl Membership {
         self.part == Some(part::LINKED)
     }
 
+    /// Whether a list names it.
+    pub(crate) fn is_listed(self) -> bool {
+        !matches!(self.part, None | Some(part::LINKED | part::CLAIMED))
+    }
+
     /// Whether no document of the Source names the resource.
     pub(crate) fn is_only_claimed(self) -> bool {
         self.part == Some(part::CLAIMED)
     }
+}
+
+/// The membership of a resource in a set.
+pub(crate) fn get(
+    sql: &Connection,
+    set: SetId,
+    resource: ResourceId,
+) -> Result<Option<Membership>> {
+    sql.prepare_cached(
+        "SELECT generation, part FROM member WHERE set_id = ?1 AND resource_id = ?2",
+    )?
+    .query_row(params![set, resource], |row| {
+        Ok(Membership {
+            generation: row.get(0)?,
+            part: row.get(1)?,
+        })
+    })
+    .optional()
+}
+
+/// Whether a membership is in a part that is unchanged in that generation.
+pub(crate) fn is_unchanged(
+    sql: &Connection,
+    membership: Membership,
+    generation: i64,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM part WHERE id = ?1 AND unchanged = ?2 AND read <= ?3")?
+        .exists(params![membership.part, generation, membership.generation])
 }
 
 /// Ends a membership; returns whether there was one.
@@ -101,16 +127,6 @@ pub(crate) fn delete(sql: &Connection, set: SetId, resource: ResourceId) -> Resu
         .prepare_cached("DELETE FROM member WHERE set_id = ?1 AND resource_id = ?2")?
         .execute(params![set, resource])?;
     Ok(deleted > 0)
-}
-
-/// Removes a deleted resource from all sets, unless a task of a later revision creates it again.
-pub(crate) fn delete_from_all(sql: &Connection, resource: ResourceId, revision: i64) -> Result<()> {
-    sql.prepare_cached(
-        "DELETE FROM member WHERE resource_id = ?1 AND NOT EXISTS (
-             SELECT 1 FROM task WHERE resource_id = ?1 AND version > ?2 AND kind <> 'deleted')",
-    )?
-    .execute(params![resource, revision])?;
-    Ok(())
 }
 
 /// Whether a resource belongs to another set than this one that is followed.
@@ -126,42 +142,11 @@ pub(crate) fn is_in_another_set(
     .exists(params![resource, set])
 }
 
-/// Whether a list or a change of another set that is followed names a resource, and not only links do.
-pub(crate) fn is_named_by_another_set(
-    sql: &Connection,
-    set: SetId,
-    resource: ResourceId,
-) -> Result<bool> {
-    sql.prepare_cached(
-        "SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
-         WHERE member.resource_id = ?1 AND member.set_id <> ?2 AND member.part IS NOT ?3 AND source_set.ended = 0",
-    )?
-    .exists(params![resource, set, part::LINKED])
-}
-
-/// A set that is followed and that a resource belongs to.
-pub(crate) fn any_set(sql: &Connection, resource: ResourceId) -> Result<Option<SetId>> {
-    sql.prepare_cached(
-        "SELECT set_id FROM member JOIN source_set ON source_set.id = member.set_id
-         WHERE member.resource_id = ?1 AND source_set.ended = 0 ORDER BY set_id LIMIT 1",
-    )?
-    .query_row([resource], |row| row.get(0))
-    .optional()
-}
-
 /// The sets that a resource belongs to, also those that are not followed any more.
 pub(crate) fn sets_of(sql: &Connection, resource: ResourceId) -> Result<Vec<SetId>> {
     sql.prepare_cached("SELECT set_id FROM member WHERE resource_id = ?1")?
         .query_map([resource], |row| row.get(0))?
         .collect()
-}
-
-/// Whether a part of a Resource List has named a resource.
-pub(crate) fn is_listed(sql: &Connection, resource: ResourceId) -> Result<bool> {
-    sql.prepare_cached(
-        "SELECT 1 FROM member WHERE resource_id = ?1 AND part IS NOT NULL AND part <> -2",
-    )?
-    .exists([resource])
 }
 
 /// Whether a document of a set that is followed names a resource.
@@ -193,7 +178,7 @@ pub(crate) fn is_origin_of_any(
     sql.prepare_cached(
         "SELECT 1 FROM resource CROSS JOIN member ON member.set_id = ?2 AND member.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.identity >= ?3 AND resource.identity < rtrim(?3, '/') || '0'
-           AND substr(resource.uri, 1, length(?4)) = ?4 AND (member.part IS NULL OR member.part >= 0)
+           AND substr(resource.uri, 1, length(?4)) = ?4 AND (member.part IS NULL OR member.part NOT IN (-1, -2))
          LIMIT 1",
     )?
     .exists(params![source, set, Identity(&of_root), root])
@@ -263,20 +248,6 @@ pub(crate) fn any_absent(sql: &Connection, set: SetId, generation: i64) -> Resul
         part::NAMES_RESOURCE
     ))?
     .exists(params![set, generation])
-}
-
-/// Whether this generation has named a resource of the set, itself or by an unchanged part.
-pub(crate) fn is_named(
-    sql: &Connection,
-    set: SetId,
-    resource: ResourceId,
-    generation: i64,
-) -> Result<bool> {
-    sql.prepare_cached(&format!(
-        "SELECT 1 FROM member WHERE set_id = ?1 AND resource_id = ?3 AND (generation >= ?2 OR {})",
-        part::NAMES_RESOURCE
-    ))?
-    .exists(params![set, generation, resource])
 }
 
 /// Whether any resource of a set is named by a part that is unchanged in this generation.

@@ -27,6 +27,9 @@ pub(crate) const LINKED: i64 = -1;
 /// this id.
 pub(crate) const CLAIMED: i64 = -2;
 
+/// Stands in `member.part` for a list that has no parts, as a Resource Dump. No row has this id.
+pub(crate) const WHOLE: i64 = -3;
+
 /// A condition on a `member` row: an unchanged part names the resource. `?2` is the generation.
 pub(super) const NAMES_RESOURCE: &str =
     "EXISTS (SELECT 1 FROM part WHERE part.id = member.part AND part.unchanged = ?2

@@ -3,26 +3,29 @@
 
 pub(crate) mod audit;
 pub(crate) mod listing;
-pub(crate) mod unconfirmed;
 pub(crate) mod unused;
 
 use chrono::{DateTime, Utc};
-use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::{Decision, LocalState, Pending, ResourceUri, ServedVersion, plan_listed};
+use resourcesync::{ChangeKind, Digest, Link, SourceTime};
+use resyncd_core::{
+    Answer, LocalState, ResourceUri, Revision, ServedVersion, Voice, latest_plausible,
+};
 use resyncd_mirror::{other_of_plain_path, uris_of_plain_path};
+use rusqlite::types::Null;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use super::identity::{Identity, spelling};
 use super::media_type::{MediaType, PackedMediaType};
 use super::membership::Membership;
+use super::mirrored_path;
 use super::relation::RelationKind;
 use super::served_version::{PackedETag, PackedTime, served_by};
 use super::tally::Tallied;
-use super::task::{self, Task};
+use super::task::{self, PendingTask, Task};
 use super::values::{
-    Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column, content_info,
+    Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column,
+    content_info_of, texts,
 };
-use super::{mirrored_path, source_set};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -104,75 +107,98 @@ pub(crate) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<Resourc
     .optional()
 }
 
-/// A resource as the transaction finds it that applies a change of one of its sets.
+/// A resource as a transaction finds it: what the mirror has, what the Source has answered, and the task.
+#[derive(Clone, Debug)]
 pub(crate) struct ResourceState {
     pub(crate) id: ResourceId,
     /// What was applied last; `None`: nothing yet.
     pub(crate) known: Option<LocalState>,
+    /// Who has stated it. Of a hub it is only the Source's answer to that.
+    pub(crate) voice: Voice,
     /// Its task.
-    pub(crate) pending: Option<Pending>,
-    /// Whether the task was announced by a Resource List or Resource Dump of this set.
-    pub(crate) is_pending_of_own_list: bool,
-    /// The set that announced the task.
-    pub(crate) pending_set: Option<SetId>,
-    /// Whether the task is a deletion of a document that was not ingested to its end.
-    pub(crate) is_interrupted: bool,
+    pub(crate) task: Option<PendingTask>,
     /// Whether its file may be another than is recorded, or may be there although nothing is recorded.
     pub(crate) is_doubted: bool,
     /// Whether links are stored of the version that the mirror has, or with the task.
     pub(crate) has_links: bool,
-    /// The set that announced it last.
+    /// The set that announced what was applied last.
     pub(crate) announced_by: SetId,
     /// Its membership in this set.
     pub(crate) membership: Option<Membership>,
     /// When it was applied, or confirmed, on our clock.
     pub(crate) applied_at: Option<DateTime<Utc>>,
-    /// Whether its URI was written in another way than in what it is compared with.
-    pub(crate) is_respelled: bool,
+    /// Its URI, as the Source writes it.
+    pub(crate) uri: ResourceUri,
+    /// How many statements about it there have been.
+    pub(crate) revision: Revision,
+    /// The statements that were known when the file was fetched, or found to be what is served.
+    pub(crate) fetched: Revision,
+    /// The last answer of the Source, and the statements that were known when it was asked.
+    pub(crate) answer: Option<(Answer, Revision)>,
+    /// How many of its statements are rows.
+    pub(crate) statements: i64,
+    /// Whether the Source has stated a digest of the file.
+    pub(crate) is_verified: bool,
 }
 
 impl ResourceState {
-    /// When the pending change happened.
-    pub(crate) fn pending_at(&self) -> Option<SourceTime> {
-        self.pending.as_ref().and_then(|pending| pending.changed_at)
+    /// Of a resource of which nothing is known but its row.
+    pub(crate) fn new(id: ResourceId, uri: ResourceUri, set: SetId) -> Self {
+        Self {
+            id,
+            known: None,
+            voice: Voice::Source,
+            task: None,
+            is_doubted: false,
+            has_links: false,
+            announced_by: set,
+            membership: None,
+            applied_at: None,
+            uri,
+            revision: Revision::default(),
+            fetched: Revision::default(),
+            answer: None,
+            statements: 0,
+            is_verified: false,
+        }
     }
 
     /// Whether its task is a deletion.
     pub(crate) fn is_deletion_pending(&self) -> bool {
-        (self.pending.as_ref()).is_some_and(|pending| pending.kind == ChangeKind::Deleted)
+        (self.task.as_ref()).is_some_and(|task| task.kind == ChangeKind::Deleted)
     }
 
-    /// The pending change as a Resource List compares it: a task that an earlier list of the set announced does not count.
-    pub(crate) fn pending_for_listing(&self) -> Option<&Pending> {
-        self.pending
-            .as_ref()
-            .filter(|_| !self.is_pending_of_own_list)
-    }
-
-    /// Plans an entry of a list of a set and of the time `at`.
-    pub(crate) fn planned_for_list(
-        &self,
-        sql: &Connection,
-        set: SetId,
-        at: SourceTime,
-        entry: &Change,
-    ) -> Result<Decision> {
-        let pending = self.pending_for_listing();
-        let (announced, known) = (entry.announced(), self.known.as_ref());
-        // What a set has stated that has ended, no other statement contradicts any more.
-        let is_own = self.announced_by == set || !source_set::is_followed(sql, self.announced_by)?;
-        Ok(plan_listed(&announced, at, known, pending, is_own))
+    /// Whether the mirror has a file of it.
+    pub(crate) fn is_live(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| !known.deleted)
     }
 }
 
-/// The state of a resource as `set` sees it; `None`: it has no row.
-pub(crate) fn state(
+texts! {
+    Answer:
+        |answer| match answer {
+            Self::Served => "served",
+            Self::Changed => "changed",
+            Self::Absent => "absent",
+        },
+        |text| match text {
+            "served" => Some(Self::Served),
+            "changed" => Some(Self::Changed),
+            "absent" => Some(Self::Absent),
+            _ => None,
+        },
+        "an answer of the Source";
+}
+
+/// The state of a resource as `set` sees it, by its row; `None`: it has none.
+pub(crate) fn state_of(
     sql: &Connection,
-    source: &str,
-    uri: &ResourceUri,
+    id: ResourceId,
     set: SetId,
 ) -> Result<Option<ResourceState>> {
-    StateQuery::new(sql)?.state(source, uri, set)
+    sql.prepare_cached(&state_query("resource.id = ?1 AND ?2 IS NULL"))?
+        .query_row(params![id, Null, set], read_state)
+        .optional()
 }
 
 /// The query of the states of resources, prepared once for the entries of a document.
@@ -180,18 +206,8 @@ pub(crate) struct StateQuery<'a>(CachedStatement<'a>);
 
 impl<'a> StateQuery<'a> {
     pub(crate) fn new(sql: &'a Connection) -> Result<Self> {
-        // Columns go by number: this is read once an entry of a document.
-        let statement = sql.prepare_cached(&format!(
-            "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
-                    resource.lastmod, resource.changed_at, resource.deleted, resource.change,
-                    task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
-                    task.state IS 'interrupted', resource.links IS NOT NULL OR task.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
-                    task.unconfirmed, resource.answered_until, member.named_at, resource.spelling
-             FROM resource LEFT JOIN task ON task.resource_id = resource.id
-                  LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
-             WHERE resource.source = ?1 AND resource.identity = ?2"
-        ))?;
-        Ok(Self(statement))
+        let condition = "resource.source = ?1 AND resource.identity = ?2";
+        sql.prepare_cached(&state_query(condition)).map(Self)
     }
 
     /// The state of a resource as `set` sees it; `None`: it has no row.
@@ -203,61 +219,88 @@ impl<'a> StateQuery<'a> {
     ) -> Result<Option<ResourceState>> {
         let found = self
             .0
-            .query_row(params![source, Identity(uri), set], |row| {
-                let applied_at: Option<Micros> = row.get(2)?;
-                let is_doubted = row.get(17)?;
-                let known = if applied_at.is_some() {
-                    Some(LocalState {
-                        length: row.get::<_, Option<Count>>(3)?.map(u64::from),
-                        hashes: row.get::<_, DigestList<_>>(4)?.0,
-                        lastmod: column(row, 5)?,
-                        changed_at: column(row, 6)?,
-                        deleted: row.get(7)?,
-                        kind: column(row, 8)?,
-                        is_doubted,
-                        unconfirmed: row.get(18)?,
-                        answered_until: column(row, 20)?,
-                    })
-                } else {
-                    None
-                };
-                let pending_origin: Option<Origin> = column(row, 11)?;
-                let pending = match column(row, 9)? {
-                    Some(kind) => Some(Pending {
-                        kind,
-                        changed_at: column(row, 10)?,
-                        unconfirmed: row.get(19)?,
-                        is_listed: pending_origin.is_some_and(Origin::is_listing),
-                    }),
-                    None => None,
-                };
-                let pending_set: Option<SetId> = row.get(12)?;
-                let membership = match row.get(13)? {
-                    Some(generation) => Some(Membership {
-                        generation,
-                        part: row.get(14)?,
-                        named_at: column(row, 21)?,
-                    }),
-                    None => None,
-                };
-                Ok(ResourceState {
-                    id: row.get(0)?,
-                    known,
-                    pending,
-                    is_pending_of_own_list: pending_origin.is_some_and(Origin::is_listing)
-                        && pending_set == Some(set),
-                    pending_set,
-                    is_interrupted: row.get(15)?,
-                    is_doubted,
-                    has_links: row.get(16)?,
-                    announced_by: row.get(1)?,
-                    membership,
-                    applied_at: applied_at.map(DateTime::from),
-                    is_respelled: row.get_ref(22)?.as_str_or_null()? != spelling(uri),
-                })
-            });
+            .query_row(params![source, Identity(uri), set], read_state);
         found.optional()
     }
+}
+
+/// Columns go by number: this is read once an entry of a document.
+fn state_query(condition: &str) -> String {
+    format!(
+        "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
+                resource.lastmod, resource.changed_at, resource.deleted, resource.change, resource.voice, resource.uri,
+                resource.revision, resource.fetched, resource.answer, resource.answered, resource.statements,
+                resource.links IS NOT NULL OR task.links IS NOT NULL, {IS_DOUBTED}, member.generation, member.part,
+                task.set_id, task.kind, task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.origin, task.state,
+                task.unconfirmed, task.asks, task.stated, task.content_stated, task.version, resource.verified
+         FROM resource LEFT JOIN task ON task.resource_id = resource.id
+              LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
+         WHERE {condition}"
+    )
+}
+
+fn read_state(row: &Row<'_>) -> Result<ResourceState> {
+    let applied_at: Option<Micros> = row.get(2)?;
+    let is_doubted = row.get(17)?;
+    let voice = voice_of(row.get(9)?);
+    // The time that a hub states is none of the Source.
+    let is_of_hub = voice == Voice::Hub;
+    let known = if applied_at.is_some() {
+        Some(LocalState {
+            length: row.get::<_, Option<Count>>(3)?.map(u64::from),
+            hashes: row.get::<_, DigestList<_>>(4)?.0,
+            lastmod: column(row, 5)?,
+            changed_at: column::<Option<SourceTime>>(row, 6)?.filter(|_| !is_of_hub),
+            deleted: row.get(7)?,
+            kind: column(row, 8)?,
+            is_doubted,
+        })
+    } else {
+        None
+    };
+    let answer: Option<Answer> = column(row, 13)?;
+    let answered = column(row, 14)?;
+    let membership = match row.get(18)? {
+        Some(generation) => Some(Membership {
+            generation,
+            part: row.get(19)?,
+        }),
+        None => None,
+    };
+    let task = match row.get(20)? {
+        Some(set) => Some(PendingTask {
+            set,
+            kind: column(row, 21)?,
+            changed_at: column(row, 22)?,
+            lastmod: column(row, 23)?,
+            content: content_info_of(row, [24, 25, 26])?,
+            origin: column(row, 27)?,
+            state: column(row, 28)?,
+            unconfirmed: row.get(29)?,
+            asks: row.get(30)?,
+            stated: column(row, 31)?,
+            content_stated: column(row, 32)?,
+            version: row.get(33)?,
+        }),
+        None => None,
+    };
+    Ok(ResourceState {
+        id: row.get(0)?,
+        known,
+        voice,
+        task,
+        is_doubted,
+        has_links: row.get(16)?,
+        announced_by: row.get(1)?,
+        membership,
+        applied_at: applied_at.map(DateTime::from),
+        uri: column(row, 10)?,
+        revision: column(row, 11)?,
+        fetched: column(row, 12)?,
+        answer: answer.map(|answer| (answer, answered)),
+        statements: row.get(15)?,
+        is_verified: row.get(34)?,
+    })
 }
 
 pub(crate) fn insert(
@@ -293,7 +336,7 @@ pub(crate) fn remove(sql: &Tallied<'_>, id: ResourceId) -> Result<()> {
         "DELETE FROM dropped_task WHERE resource_id = ?1",
         "DELETE FROM loss WHERE resource_id = ?1",
         "DELETE FROM member WHERE resource_id = ?1",
-        "DELETE FROM tombstone WHERE resource_id = ?1",
+        "DELETE FROM statement WHERE resource_id = ?1",
         "DELETE FROM relation WHERE resource_id = ?1",
         "DELETE FROM standing WHERE resource_id = ?1",
         "DELETE FROM linked WHERE owner_id = ?1",
@@ -381,36 +424,6 @@ pub(crate) fn live_length(sql: &Connection, id: ResourceId) -> Result<Option<i64
     .optional()
 }
 
-/// What a resource has when one of its tasks was executed.
-#[derive(Clone, Copy)]
-pub(crate) struct FileAndTask {
-    /// The length of its file, in bytes; `None`: the mirror has none.
-    pub(crate) live_length: Option<i64>,
-    /// Whether it has a task, or no row at all.
-    pub(crate) has_task: bool,
-}
-
-/// Whether a resource has a file and a task.
-pub(crate) fn file_and_task(sql: &Connection, id: ResourceId) -> Result<FileAndTask> {
-    let found = sql
-        .prepare_cached(
-            "SELECT CASE WHEN applied_at IS NOT NULL AND deleted = 0 THEN COALESCE(length, 0) END,
-                    EXISTS (SELECT 1 FROM task WHERE resource_id = ?1)
-             FROM resource WHERE id = ?1",
-        )?
-        .query_row([id], |row| {
-            Ok(FileAndTask {
-                live_length: row.get(0)?,
-                has_task: row.get(1)?,
-            })
-        })
-        .optional()?;
-    Ok(found.unwrap_or(FileAndTask {
-        live_length: None,
-        has_task: true,
-    }))
-}
-
 /// A file whose links are others now.
 pub(crate) struct Relinked {
     /// Its path, relative to the mirror.
@@ -453,16 +466,39 @@ pub(crate) fn has_other_links(sql: &Connection, id: ResourceId, links: &[Link]) 
     .exists(params![id, LinkList(links)])
 }
 
-/// Makes the revision of the resource's next task greater than that of the current one, which is dropped. If the Source was to be asked
-/// by it, the comparison that led to it is to be made again.
+/// Makes the revision of the resource's next task greater than that of the current one, which is dropped.
 pub(crate) fn raise_next_revision(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1), unused_since = NULL,
-             compared = compared AND (SELECT contradicted = 0 FROM task WHERE resource_id = ?1)
-         WHERE id = ?1",
+        "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1), unused_since = NULL WHERE id = ?1",
     )?
     .execute([id])?;
     Ok(())
+}
+
+/// Stores how many statements of a resource there have been, and how many of them are rows.
+pub(crate) fn set_statements(
+    sql: &Connection,
+    id: ResourceId,
+    revision: Revision,
+    statements: usize,
+) -> Result<()> {
+    sql.prepare_cached("UPDATE resource SET revision = ?2, statements = ?3 WHERE id = ?1")?
+        .execute(params![id, Column(&revision), Count::of_rows(statements)])
+        .map(drop)
+}
+
+/// Stores what the Source has answered when the statements up to `asked` were known.
+pub(crate) fn set_answer(
+    sql: &Connection,
+    id: ResourceId,
+    answer: Answer,
+    asked: Revision,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET answer = ?2, answered = ?3, fetched = CASE WHEN ?2 = 'served' THEN ?3 ELSE fetched END WHERE id = ?1",
+    )?
+    .execute(params![id, Column(&answer), Column(&asked)])
+    .map(drop)
 }
 
 /// A file that was published.
@@ -528,7 +564,7 @@ pub enum StoredVersion {
 pub(crate) fn publish(
     sql: &Connection,
     publication: &Publication,
-    lastmod: Option<SourceTime>,
+    (voice, lastmod): (Voice, Option<SourceTime>),
     now: DateTime<Utc>,
 ) -> Result<bool> {
     let task = &publication.task;
@@ -543,8 +579,8 @@ pub(crate) fn publish(
              served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
              etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
              last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
-             links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0, unconfirmed = ?17,
-             compared = compared AND changed_at IS COALESCE(?8, changed_at)
+             links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = CASE WHEN ?17 THEN change ELSE ?10 END, deleted = 0, doubted = 0, voice = ?20,
+             fetched = ?18, answer = 'served', answered = ?18, verified = CASE WHEN ?19 OR ?11 THEN ?19 ELSE verified END
              WHERE id = ?1 {condition}"
         ))?
         .execute(params![
@@ -565,21 +601,53 @@ pub(crate) fn publish(
             LinkList(&task.links),
             publication.encoding,
             task.unconfirmed,
+            Column(&task.statements),
+            !task.unconfirmed && !task.content.hashes.is_empty(),
+            number_of(voice),
         ])
     };
     // Nearly every file is where its row has it. An update that names the path writes its index anew, also with the same path.
-    let is_stored = store("", "AND set_id = ?2 AND path IS ?3")? > 0
-        || store("set_id = ?2, path = ?3,", "")? > 0;
-    unconfirmed::set_answered(sql, task)?;
-    Ok(is_stored)
+    Ok(store("", "AND set_id = ?2 AND path IS ?3")? > 0
+        || store("set_id = ?2, path = ?3,", "")? > 0)
+}
+
+/// Stores that the file is what a change of the set states.
+pub(crate) fn confirm(
+    sql: &Connection,
+    id: ResourceId,
+    (set, change): (SetId, &Change),
+    fetched: Revision,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET set_id = ?2, change = ?3, changed_at = COALESCE(?4, changed_at), lastmod = COALESCE(?5, lastmod),
+             media_type = COALESCE(?6, media_type), applied_at = ?7, voice = ?8, fetched = ?9, verified = 1
+         WHERE id = ?1",
+    )?
+    .execute(params![
+        id,
+        set,
+        Column(&Some(change.kind)),
+        Column(&change.changed_at),
+        Column(&change.lastmod.filter(|&at| at <= latest_plausible(now))),
+        change.content.media_type.as_deref().map(PackedMediaType),
+        Micros(now),
+        number_of(Voice::Source),
+        Column(&fetched),
+    ])
+    .map(drop)
 }
 
 /// Stores that a resource was deleted.
-pub(crate) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
+pub(crate) fn delete(
+    sql: &Connection,
+    task: &Task,
+    voice: Voice,
+    now: DateTime<Utc>,
+) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1,
-             links = NULL, doubted = 0, unconfirmed = ?6,
-             compared = compared AND deleted = 1 AND changed_at IS COALESCE(?3, changed_at)
+        "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = CASE WHEN ?6 THEN change ELSE ?5 END, deleted = 1,
+             links = NULL, doubted = 0, voice = ?7
          WHERE id = ?1",
     )?
     .execute(params![
@@ -589,18 +657,8 @@ pub(crate) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Resul
         Micros(now),
         Column(&change_of(task)),
         task.unconfirmed,
-    ])?;
-    unconfirmed::set_answered(sql, task)
-}
-
-/// Records that a resource of which nothing is recorded is deleted, although there may be a file of it. Whatever is stated of it later is
-/// news. The Source's answer may be old: it is asked again before the file is removed.
-pub(crate) fn record_absence(sql: &Connection, id: ResourceId, now: DateTime<Utc>) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE resource SET applied_at = ?2, deleted = 1, doubted = 1, unconfirmed = 1, compared = 1
-         WHERE id = ?1 AND applied_at IS NULL",
-    )?
-    .execute(params![id, Micros(now)])
+        number_of(voice),
+    ])
     .map(drop)
 }
 
@@ -636,6 +694,22 @@ pub(crate) fn followed(
     .optional()
 }
 
+fn number_of(voice: Voice) -> i64 {
+    match voice {
+        Voice::Source => 0,
+        Voice::Hub => 1,
+        Voice::Link => 2,
+    }
+}
+
+fn voice_of(number: i64) -> Voice {
+    match number {
+        1 => Voice::Hub,
+        2 => Voice::Link,
+        _ => Voice::Source,
+    }
+}
+
 /// The kind of the change that was applied; a listing states none.
 fn change_of(task: &Task) -> Option<ChangeKind> {
     match task.origin {
@@ -652,6 +726,8 @@ pub(crate) struct AdoptedFile<'a> {
     pub(crate) hashes: &'a [Digest],
     pub(crate) lastmod: Option<SourceTime>,
     pub(crate) changed_at: Option<SourceTime>,
+    /// The statements that were known when it was found to be what they state.
+    pub(crate) fetched: Revision,
 }
 
 /// Stores an adopted file.
@@ -665,7 +741,7 @@ pub(crate) fn adopt(
     sql.prepare_cached(
         "UPDATE resource SET path = ?2, length = ?3, media_type = COALESCE(?4, media_type), hashes = ?5, lastmod = ?6,
              changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL,
-             doubted = 0, unconfirmed = 0
+             doubted = 0, voice = 0, fetched = ?9, verified = 1
          WHERE id = ?1",
     )?
     .execute(params![
@@ -677,39 +753,7 @@ pub(crate) fn adopt(
         Column(&file.lastmod),
         Column(&file.changed_at),
         Micros(now),
+        Column(&file.fetched),
     ])?;
     Ok(())
-}
-
-/// The last applied state of a resource that has no task.
-pub(crate) struct AppliedState {
-    pub(crate) deleted: bool,
-    pub(crate) changed_at: Option<SourceTime>,
-    pub(crate) lastmod: Option<SourceTime>,
-    pub(crate) content: ContentInfo,
-    pub(crate) links: Vec<Link>,
-    /// Whether only a hub has stated it.
-    pub(crate) unconfirmed: bool,
-}
-
-/// The last applied state of a resource; `None` if it has a task, or nothing was applied.
-pub(crate) fn applied_without_task(
-    sql: &Connection,
-    id: ResourceId,
-) -> Result<Option<AppliedState>> {
-    sql.prepare_cached(
-        "SELECT deleted, changed_at, lastmod, length, media_type, hashes, links, unconfirmed FROM resource
-         WHERE id = ?1 AND applied_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM task WHERE resource_id = ?1)",
-    )?
-    .query_row([id], |row| {
-        Ok(AppliedState {
-            deleted: row.get("deleted")?,
-            changed_at: column(row, "changed_at")?,
-            lastmod: column(row, "lastmod")?,
-            content: content_info(row)?,
-            links: row.get::<_, LinkList<_>>("links")?.0,
-            unconfirmed: row.get("unconfirmed")?,
-        })
-    })
-    .optional()
 }

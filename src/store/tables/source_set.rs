@@ -13,7 +13,7 @@ use rusqlite::{Connection, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::tombstone;
+use super::statement;
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -284,7 +284,7 @@ pub(crate) fn is_unnamed(sql: &Connection, set: SetId) -> Result<bool> {
 
 /// Deletes a set that nothing names.
 pub(crate) fn delete(sql: &Connection, set: SetId) -> Result<()> {
-    tombstone::delete_of_set(sql, set)?;
+    statement::delete_of_set(sql, set)?;
     update(sql, "DELETE FROM source_set WHERE id = ?1", [set])
 }
 
@@ -492,21 +492,32 @@ pub(crate) fn add_totals(sql: &Connection, set: SetId, resources: i64, bytes: i6
     update(sql, add, params![set, resources, bytes])
 }
 
-/// The time of the newest Resource List of a set that was read completely.
-pub(crate) fn list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
-    let list_at = "SELECT list_at FROM source_set WHERE id = ?1";
-    get(sql, list_at, set).map(|Column(at)| at)
+/// What the statements of a set are compared with.
+pub(crate) struct SetTimes {
+    pub(crate) is_followed: bool,
+    pub(crate) generation: i64,
+    /// The time of its newest list that was read completely.
+    pub(crate) list_at: Option<SourceTime>,
+    /// The time of the newest list of which an entry was read.
+    pub(crate) newest_list_at: Option<SourceTime>,
+    /// Until when its documents have been read.
+    pub(crate) read_until: Option<SourceTime>,
 }
 
-/// As [`list_at`], or the time of the Resource List that is being read, or was read in part, if that is later.
-pub(crate) fn newest_list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
-    let newest = "SELECT MAX(COALESCE(list_at, reading_at), COALESCE(reading_at, list_at)) FROM source_set WHERE id = ?1";
-    get(sql, newest, set).map(|Column(at)| at)
-}
-
-/// Whether a set is followed.
-pub(crate) fn is_followed(sql: &Connection, set: SetId) -> Result<bool> {
-    get(sql, "SELECT ended = 0 FROM source_set WHERE id = ?1", set)
+pub(crate) fn times(sql: &Connection, set: SetId) -> Result<SetTimes> {
+    sql.prepare_cached(
+        "SELECT ended = 0, generation, list_at, reading_at, read_until FROM source_set WHERE id = ?1",
+    )?
+    .query_row([set], |row| {
+        let list_at: Option<SourceTime> = column(row, 2)?;
+        Ok(SetTimes {
+            is_followed: row.get(0)?,
+            generation: row.get(1)?,
+            list_at,
+            newest_list_at: list_at.max(column(row, 3)?),
+            read_until: column(row, 4)?,
+        })
+    })
 }
 
 /// Whether a set is known.

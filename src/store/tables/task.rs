@@ -17,8 +17,8 @@ pub(crate) mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
-use resyncd_core::{RecordedFile, ResourceUri, ServedVersion};
-use rusqlite::{Connection, OptionalExtension, Params, Result, Row, ToSql, params};
+use resyncd_core::{RecordedFile, ResourceUri, Revision, ServedVersion};
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use url::Url;
 
 use super::media_type::MediaType;
@@ -27,7 +27,8 @@ use super::served_version::served_version;
 use super::source_set::{CapabilityLists, SHARING};
 use super::tally::{TALLIED, Tallied, TallyKey};
 use super::values::{
-    Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info_of, texts,
+    Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info_of,
+    link_text, texts,
 };
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
@@ -65,8 +66,6 @@ pub struct Task {
     pub unconfirmed: bool,
     /// Whether a document of the Source states the change, or names the resource.
     pub is_named: bool,
-    /// Whether a list of the Source contradicts what only a hub has stated: it is to be asked which of them is true.
-    pub contradicted: bool,
     /// The number of failed attempts.
     pub attempts: u32,
     /// The path of the file, relative to the mirror.
@@ -86,17 +85,19 @@ pub struct Task {
     pub live_doubted: bool,
     /// Whether it has taken the place of an older change of the resource that was not applied.
     pub has_replaced: bool,
-    /// Whether the mirror has a version of a later time, or one that the Source has served because of a hub's statement of a later time:
-    /// which of the two is newer is not known, and only the Source's answer states it.
-    pub is_older: bool,
-    /// For a deletion: whether the resource belongs to another set than the one that announced it.
-    pub is_shared: bool,
+    /// Whether what the Source serves now counts: a deletion removes the resource only if it is not served, because something else states
+    /// that it exists; of an update the bytes are those that are served, whatever is stated of them.
+    pub asks: bool,
     /// For a deletion: the Capability Lists of the other sets of the Source that are followed and were never read completely.
     pub unread_sets: Vec<Url>,
     /// Since when the deletion has waited for such sets, on our clock.
     pub awaits_since: Option<DateTime<Utc>>,
     /// Whether it was given up before.
     pub was_given_up: bool,
+    /// The statements of the resource that were known when it was read.
+    pub statements: Revision,
+    /// Which of them it executes.
+    pub stated: Revision,
 }
 
 impl Task {
@@ -126,21 +127,21 @@ impl Task {
             links: row.get::<_, LinkList<_>>(13)?.0,
             origin: column(row, 14)?,
             unconfirmed: row.get(15)?,
-            contradicted: row.get(16)?,
-            attempts: row.get(17)?,
-            path: mirrored_path::given(row.get(18)?, &uri)?,
-            live: row.get(19)?,
-            live_length: row.get::<_, Option<Count>>(20)?.map(u64::from),
-            live_hashes: row.get::<_, DigestList<_>>(21)?.0,
-            live_version: served_version(row, [22, 23, 24], &uri)?,
-            has_replaced: row.get(25)?,
-            is_older: row.get(26)?,
-            is_shared: row.get(27)?,
-            unread_sets: row.get::<_, CapabilityLists>(28)?.0,
-            awaits_since: row.get::<_, Option<Micros>>(29)?.map(DateTime::from),
-            is_named: row.get(30)?,
-            live_type: row.get::<_, Option<MediaType>>(31)?.map(|it| it.0),
-            was_given_up: row.get(32)?,
+            attempts: row.get(16)?,
+            path: mirrored_path::given(row.get(17)?, &uri)?,
+            live: row.get(18)?,
+            live_length: row.get::<_, Option<Count>>(19)?.map(u64::from),
+            live_hashes: row.get::<_, DigestList<_>>(20)?.0,
+            live_version: served_version(row, [21, 22, 23], &uri)?,
+            has_replaced: row.get(24)?,
+            asks: row.get(25)?,
+            unread_sets: row.get::<_, CapabilityLists>(26)?.0,
+            awaits_since: row.get::<_, Option<Micros>>(27)?.map(DateTime::from),
+            is_named: row.get(28)?,
+            live_type: row.get::<_, Option<MediaType>>(29)?.map(|it| it.0),
+            was_given_up: row.get(30)?,
+            statements: column(row, 31)?,
+            stated: column(row, 32)?,
             live_doubted: row.get(33)?,
             uri,
         })
@@ -152,20 +153,77 @@ impl Task {
 /// [`IS_DOUBTED`]: crate::store::tables::resource::IS_DOUBTED
 const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source, task.set_id, task.authority, task.kind,
     task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.encoding,
-    CASE WHEN task.unconfirmed THEN resource.links ELSE task.links END, task.origin, task.unconfirmed, task.contradicted, task.attempts,
+    CASE WHEN task.unconfirmed THEN resource.links ELSE task.links END, task.origin, task.unconfirmed, task.attempts,
     resource.path, resource.applied_at IS NOT NULL AND resource.deleted = 0,
     resource.length, resource.hashes, resource.served_by, resource.etag, resource.last_modified,
     task.version > resource.next_version,
-    COALESCE(task.changed_at < resource.changed_at OR task.changed_at < resource.answered_until, 0)
-        AND resource.applied_at IS NOT NULL AND resource.deleted = 0,
-    task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
-        WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0),
+    task.asks,
     CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other
         WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END,
     task.awaits_since,
     task.unconfirmed = 0 OR EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
         WHERE member.resource_id = task.resource_id AND member.part IS NOT -2 AND source_set.ended = 0),
-    resource.media_type, task.given_up_since IS NOT NULL";
+    resource.media_type, task.given_up_since IS NOT NULL, resource.revision, task.stated";
+
+/// The task of a resource, as it is compared with what is stated of the resource.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingTask {
+    /// Which task of the resource it is.
+    pub(crate) version: i64,
+    /// The set that announced it.
+    pub(crate) set: SetId,
+    /// What happened.
+    pub(crate) kind: ChangeKind,
+    /// When it happened.
+    pub(crate) changed_at: Option<SourceTime>,
+    /// When the representation was last modified.
+    pub(crate) lastmod: Option<SourceTime>,
+    /// The representation that it must have.
+    pub(crate) content: ContentInfo,
+    /// The kind of document that announced it.
+    pub(crate) origin: Origin,
+    /// Its state.
+    pub(crate) state: TaskState,
+    /// Whether only a hub states it that is not the Source.
+    pub(crate) unconfirmed: bool,
+    /// Whether what the Source serves now counts.
+    pub(crate) asks: bool,
+    /// Which statement of the resource it executes.
+    pub(crate) stated: Revision,
+    /// The revision of what that states of the content.
+    pub(crate) content_stated: Revision,
+}
+
+impl PendingTask {
+    /// What a new task is, of that revision.
+    pub(crate) fn of(new: &NewTask<'_>, version: i64) -> Self {
+        Self {
+            version,
+            set: new.set,
+            kind: new.change.kind,
+            changed_at: new.change.changed_at,
+            lastmod: new.change.lastmod,
+            content: new.change.content.clone(),
+            origin: new.origin,
+            state: new.state,
+            unconfirmed: new.change.unconfirmed,
+            asks: new.asks,
+            stated: new.stated.0,
+            content_stated: new.stated.1,
+        }
+    }
+}
+
+impl PendingTask {
+    /// Whether it requests the resource though nothing states that it has changed.
+    pub(crate) fn is_check(&self) -> bool {
+        self.origin == Origin::ResourceList
+            && self.kind == ChangeKind::Updated
+            && self.lastmod.is_none()
+            && self.content.length.is_none()
+            && self.content.hashes.is_empty()
+    }
+}
 
 /// The state of a task. Some of the words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -233,6 +291,10 @@ pub(crate) struct NewTask<'a> {
     pub(crate) state: TaskState,
     pub(crate) not_before: DateTime<Utc>,
     pub(crate) since: Option<SourceTime>,
+    /// Whether what the Source serves now counts.
+    pub(crate) asks: bool,
+    /// Which statement of the resource it executes, and that of what it states of the content.
+    pub(crate) stated: (Revision, Revision),
 }
 
 /// How the task of a resource is tallied; `None`: it has none.
@@ -295,29 +357,46 @@ fn tally_all(
     Ok(())
 }
 
-/// An INSERT that takes the place of the resource's task. What follows: `links`, `unconfirmed` and `hold` then, and whose place is taken.
-const PUT: &str = "INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes, origin, state,
-                      not_before, since, links, encoding, unconfirmed, version)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-            (SELECT next_version FROM resource WHERE id = ?1))
-    ON CONFLICT (resource_id) DO UPDATE SET
-        set_id = excluded.set_id, authority = excluded.authority, kind = excluded.kind, changed_at = excluded.changed_at,
-        lastmod = excluded.lastmod, length = excluded.length, media_type = excluded.media_type, hashes = excluded.hashes,
-        origin = excluded.origin, state = excluded.state, not_before = excluded.not_before, encoding = excluded.encoding,
-        since = CASE WHEN task.state IN ('rejected', 'unavailable') OR task.since >= excluded.since THEN excluded.since
-                     WHEN task.since < excluded.since THEN task.since END,
-        version = task.version + 1, contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL,
-        awaits_since = NULL, given_up_since = NULL, refused_since = NULL,";
+/// Whose links a task gets.
+#[derive(Clone, Copy)]
+pub(crate) enum TaskLinks {
+    /// Those of its change.
+    Stated,
+    /// Those of the task whose place it takes, or else of the resource.
+    Known,
+}
 
-fn execute_put(
-    sql: &Tallied<'_>,
-    task: &NewTask<'_>,
-    links: impl ToSql,
-    unconfirmed: bool,
-    statement: &str,
-) -> Result<bool> {
+/// Makes a change the task of a resource, in place of any other. A deletion that was held back keeps its number while the same is stated.
+pub(crate) fn put(sql: &Tallied<'_>, task: &NewTask<'_>, links: TaskLinks) -> Result<()> {
     let change = task.change;
     let content = ContentColumns::from(&change.content);
+    let (links, kept): (Option<String>, _) = match (links, change.kind) {
+        (TaskLinks::Stated, ChangeKind::Deleted) => (None, "excluded.links"),
+        (TaskLinks::Stated, _) => (link_text(&change.links)?, "excluded.links"),
+        (TaskLinks::Known, _) => {
+            let links = sql
+                .prepare_cached("SELECT links FROM resource WHERE id = ?1")?
+                .query_row([task.resource], |row| row.get(0))?;
+            (links, "task.links")
+        }
+    };
+    let statement = format!(
+        "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes, origin, state,
+             not_before, since, links, encoding, unconfirmed, asks, stated, content_stated, version)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+                 (SELECT next_version FROM resource WHERE id = ?1))
+         ON CONFLICT (resource_id) DO UPDATE SET
+             set_id = excluded.set_id, authority = excluded.authority, kind = excluded.kind, changed_at = excluded.changed_at,
+             lastmod = excluded.lastmod, length = excluded.length, media_type = excluded.media_type, hashes = excluded.hashes,
+             origin = excluded.origin, state = excluded.state, not_before = excluded.not_before, encoding = excluded.encoding,
+             since = CASE WHEN task.state IN ('rejected', 'unavailable') OR task.since >= excluded.since THEN excluded.since
+                          WHEN task.since < excluded.since THEN task.since END,
+             version = task.version + 1, attempts = 0, error_code = NULL, error_message = NULL,
+             awaits_since = NULL, given_up_since = NULL, refused_since = NULL,
+             unconfirmed = excluded.unconfirmed, asks = excluded.asks, stated = excluded.stated, content_stated = excluded.content_stated, links = {kept},
+             hold = CASE WHEN task.kind = 'deleted' AND excluded.kind = 'deleted' AND task.changed_at IS NOT DISTINCT FROM excluded.changed_at
+                              AND task.state IN ('held', 'undecided', 'interrupted') THEN task.hold END"
+    );
     let params = params![
         task.resource,
         task.source,
@@ -335,68 +414,40 @@ fn execute_put(
         Column(&task.since),
         links,
         change.encoding,
-        unconfirmed,
-    ];
-    self::change(sql, task.resource, statement, params)
-}
-
-/// Makes a change the resource's task and returns `true`, unless the current task states the same and is not interrupted. One
-/// that was given up states the same also if a list names it with the time of the change, and the other way round: both are published
-/// again and again. Links that are stated no longer are dropped from a task that states the same.
-pub(crate) fn put(sql: &Tallied<'_>, task: &NewTask<'_>) -> Result<bool> {
-    let change = task.change;
-    let links = match change.kind {
-        ChangeKind::Deleted => &[],
-        ChangeKind::Created | ChangeKind::Updated => &change.links[..],
-    };
-    let is_put = execute_put(
-        sql,
-        task,
-        LinkList(links),
         change.unconfirmed,
-        &format!(
-            "INSERT {PUT} links = excluded.links,
-                 unconfirmed = CASE WHEN task.kind = 'deleted' AND excluded.kind = 'deleted' AND task.unconfirmed < excluded.unconfirmed
-                                    THEN task.unconfirmed ELSE excluded.unconfirmed END,
-                 hold = CASE WHEN task.kind = 'deleted' AND excluded.kind = 'deleted' AND task.changed_at IS NOT DISTINCT FROM excluded.changed_at
-                                  AND task.state IN ('held', 'undecided', 'interrupted') THEN task.hold END
-             WHERE ((task.kind <> excluded.kind OR task.changed_at IS DISTINCT FROM excluded.changed_at
-                     OR task.lastmod IS DISTINCT FROM excluded.lastmod) AND NOT (
-                    task.state IN ('failed', 'unavailable') AND task.kind <> 'deleted' AND excluded.kind <> 'deleted'
-                    AND task.unconfirmed <= excluded.unconfirmed
-                    AND COALESCE(task.changed_at, task.lastmod) IS NOT DISTINCT FROM COALESCE(excluded.changed_at, excluded.lastmod)))
-                OR task.length IS DISTINCT FROM excluded.length OR task.hashes <> excluded.hashes
-                OR (excluded.encoding IS NOT NULL AND task.encoding IS DISTINCT FROM excluded.encoding)
-                OR (excluded.links IS NOT NULL AND task.links IS DISTINCT FROM excluded.links) OR task.state = 'interrupted'
-                OR (task.changed_at IS NULL AND task.state <> 'rejected' AND NOT (
-                    task.origin IN ('resource-list', 'resource-dump') AND excluded.origin IN ('resource-list', 'resource-dump')))"
-        ),
-    )?;
-    if !is_put && !change.unconfirmed {
-        // The Source itself states it now: a deletion that was held back is decided again at the end of the document; one that was rejected stays so. What is in progress does not count: it may be the Source's answer to another statement.
-        let statement = "UPDATE task SET unconfirmed = 0, contradicted = 0, origin = ?2, attempts = 0, version = version + 1,
-                 not_before = CASE WHEN not_before < ?3 THEN not_before ELSE ?3 END,
-                 state = CASE state WHEN 'held' THEN 'undecided' ELSE state END
-             WHERE resource_id = ?1 AND unconfirmed = 1";
-        let params = params![task.resource, Column(&task.origin), Micros(task.not_before)];
-        self::change(sql, task.resource, statement, params)?;
-    }
-    if !is_put && links.is_empty() && !change.unconfirmed {
-        sql.prepare_cached(
-            "UPDATE task SET links = NULL WHERE resource_id = ?1 AND links IS NOT NULL",
-        )?
-        .execute([task.resource])?;
-    }
-    Ok(is_put)
+        task.asks,
+        Column(&task.stated.0),
+        Column(&task.stated.1),
+    ];
+    self::change(sql, task.resource, &statement, params).map(drop)
 }
 
-/// Makes a change the resource's task in place of any other. Links are those of the current task, or else of the resource.
-pub(crate) fn replace(sql: &Tallied<'_>, task: &NewTask<'_>) -> Result<()> {
-    let links: Option<String> = sql
-        .prepare_cached("SELECT links FROM resource WHERE id = ?1")?
-        .query_row([task.resource], |row| row.get(0))?;
-    let statement = format!("INSERT {PUT} links = task.links, unconfirmed = 0, hold = NULL");
-    execute_put(sql, task, links, false, &statement).map(drop)
+/// Stores whether the Source is asked before the task of a resource deletes it.
+pub(crate) fn set_asks(sql: &Connection, resource: ResourceId, asks: bool) -> Result<()> {
+    sql.prepare_cached("UPDATE task SET asks = ?2, version = version + 1 WHERE resource_id = ?1")?
+        .execute(params![resource, asks])
+        .map(drop)
+}
+
+/// Whether the task of a resource has the links of a change, and its content codings, if it states any.
+pub(crate) fn states(sql: &Connection, resource: ResourceId, change: &Change) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM task WHERE resource_id = ?1 AND links IS NOT DISTINCT FROM ?2 AND authority = ?4
+           AND (?3 IS NULL OR encoding IS NOT DISTINCT FROM ?3)",
+    )?
+    .exists(params![
+        resource,
+        LinkList(&change.links),
+        change.encoding,
+        change.authority
+    ])
+}
+
+/// Drops the links of a task which are stated no longer.
+pub(crate) fn drop_links(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached("UPDATE task SET links = NULL WHERE resource_id = ?1 AND links IS NOT NULL")?
+        .execute([resource])
+        .map(drop)
 }
 
 /// The code of tasks whose resources are served in a type that is not selected.
@@ -491,64 +542,6 @@ pub(crate) fn resume_interrupted(sql: &Tallied<'_>, resource: ResourceId) -> Res
     change(sql, resource, statement, [resource]).map(drop)
 }
 
-/// The time from which the mirror is behind because of a resource's task, if it is known; `None` if there is no task.
-pub(crate) fn since(sql: &Connection, resource: ResourceId) -> Result<Option<Option<SourceTime>>> {
-    sql.prepare_cached("SELECT since FROM task WHERE resource_id = ?1")?
-        .query_row([resource], |row| column(row, 0))
-        .optional()
-}
-
-/// The resource of a task, and the set that has announced it.
-pub(crate) fn announced_by(
-    sql: &Connection,
-    resource: ResourceId,
-) -> Result<Option<(ResourceUri, SetId)>> {
-    sql.prepare_cached(
-        "SELECT resource.uri, task.set_id FROM task JOIN resource ON resource.id = task.resource_id WHERE resource_id = ?1",
-    )?
-    .query_row([resource], |row| Ok((column(row, 0)?, row.get(1)?)))
-    .optional()
-}
-
-/// If the task of a resource has taken the place of another one: from which time the mirror is behind because of both.
-pub(crate) fn replaced_since(
-    sql: &Connection,
-    resource: ResourceId,
-) -> Result<Option<Option<SourceTime>>> {
-    sql.prepare_cached(
-        "SELECT since FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE resource_id = ?1 AND task.version > resource.next_version",
-    )?
-    .query_row([resource], |row| column(row, 0))
-    .optional()
-}
-
-/// Whether the task of a resource was given up because the Source has answered that there is none.
-pub(crate) fn is_given_up_as_absent(sql: &Connection, resource: ResourceId) -> Result<bool> {
-    sql.prepare_cached(
-        "SELECT 1 FROM task WHERE resource_id = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed', 'unavailable')
-           AND error_code IN ('not-found', 'gone')",
-    )?
-    .exists([resource])
-}
-
-/// Makes a task ready, and replaces its `since`.
-pub(crate) fn release(
-    sql: &Tallied<'_>,
-    resource: ResourceId,
-    since: Option<SourceTime>,
-) -> Result<()> {
-    let statement = "UPDATE task SET state = 'ready', since = ?2 WHERE resource_id = ?1";
-    change(sql, resource, statement, params![resource, Column(&since)]).map(drop)
-}
-
-/// Records that a list contradicts what only a hub has stated.
-pub(crate) fn set_contradicted(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached("UPDATE task SET contradicted = 1 WHERE resource_id = ?1")?
-        .execute([resource])
-        .map(drop)
-}
-
 /// Makes a task due now, under another origin, with its attempts counted anew.
 pub(crate) fn expedite(
     sql: &Tallied<'_>,
@@ -633,12 +626,6 @@ pub(crate) fn oldest_shared_since(
 
 pub(crate) fn delete(sql: &Tallied<'_>, resource: ResourceId) -> Result<()> {
     delete_where(sql, "resource_id = ?1", [resource])
-}
-
-/// Deletes a task, unless a newer change has taken its place.
-pub(crate) fn complete(sql: &Tallied<'_>, task: &Task) -> Result<()> {
-    let condition = "resource_id = ?1 AND version = ?2";
-    delete_where(sql, condition, params![task.resource, task.revision])
 }
 
 /// How long a resource is refused, or absent, before it is unavailable.
@@ -744,50 +731,20 @@ pub(crate) fn updates_at_rest(
     .collect()
 }
 
-/// Hands at most `limit` updates that a set has announced to another set that is followed and has the resource; returns the resources.
-pub(crate) fn hand_over_updates(
-    sql: &Tallied<'_>,
-    from: SetId,
-    limit: usize,
-) -> Result<Vec<ResourceId>> {
-    let updates: Vec<(ResourceId, SetId)> = sql
-        .prepare_cached(
-            "SELECT resource_id, heir FROM (
-                 SELECT task.resource_id AS resource_id, (
-                     SELECT MIN(member.set_id) FROM member JOIN source_set ON source_set.id = member.set_id
-                     WHERE member.resource_id = task.resource_id AND member.set_id <> ?1 AND source_set.ended = 0) AS heir
-                 FROM task WHERE task.set_id = ?1 AND task.kind <> 'deleted') AS own
-             WHERE heir IS NOT NULL LIMIT ?2",
-        )?
-        .query_map(params![from, Count::of_rows(limit)], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?
-        .collect::<Result<_>>()?;
-    for (resource, heir) in &updates {
-        let statement = "UPDATE task SET set_id = ?2 WHERE resource_id = ?1";
-        change(sql, *resource, statement, params![resource, heir])?;
-    }
-    Ok(updates.into_iter().map(|(resource, _)| resource).collect())
-}
-
-/// At most `limit` deletions of a set that are not about to be executed, of resources that another set has, which is followed: the
-/// resource and that set.
-pub(crate) fn shared_deletions(
+/// The resources after one, at most `limit`, of which a set has announced the task, no person has, and another set is followed that has them.
+pub(crate) fn of_shared(
     sql: &Connection,
     set: SetId,
+    after: ResourceId,
     limit: usize,
-) -> Result<Vec<(ResourceUri, SetId)>> {
+) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
-        "SELECT resource.uri, MIN(member.set_id) FROM task JOIN resource ON resource.id = task.resource_id
-         JOIN member ON member.resource_id = task.resource_id
-         JOIN source_set ON source_set.id = member.set_id
-         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('undecided', 'interrupted', 'held', 'failed')
-           AND member.set_id <> ?1 AND source_set.ended = 0
-         GROUP BY task.resource_id LIMIT ?2",
+        "SELECT task.resource_id FROM task WHERE task.set_id = ?1 AND task.resource_id > ?2 AND task.origin NOT IN ('audit', 'forget')
+           AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
+                       WHERE member.resource_id = task.resource_id AND member.set_id <> ?1 AND source_set.ended = 0)
+         ORDER BY task.resource_id LIMIT ?3",
     )?
-    .query_map(params![set, Count(limit as u64)], |row| {
-        Ok((column(row, 0)?, row.get(1)?))
-    })?
+    .query_map(params![set, after, Count::of_rows(limit)], |row| row.get(0))?
     .collect()
 }
 
@@ -798,18 +755,6 @@ pub(crate) fn release_awaiting(sql: &Connection, source: &str, now: DateTime<Utc
     )?
     .execute(params![source, Micros(now)])
     .map(drop)
-}
-
-/// Whether a task is still that of its resource.
-pub(crate) fn is_current(sql: &Connection, task: &Task) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND version = ?2")?
-        .exists(params![task.resource, task.revision])
-}
-
-/// Whether a resource has a task.
-pub(crate) fn exists(sql: &Connection, resource: ResourceId) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1")?
-        .exists([resource])
 }
 
 /// Whether a resource has a task that was given up and is not due: it is not in progress.

@@ -10,7 +10,7 @@ use resourcesync::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, Interval, Link, Oddities, SourceTime,
 };
 use resyncd_core::{
-    ChannelState, DeliveryFaultKind, GapReason, HubUri, ResourceUri, TopicUri, Transport,
+    ChannelState, DeliveryFaultKind, GapReason, HubUri, ResourceUri, Revision, TopicUri, Transport,
 };
 use rusqlite::types::{
     FromSql, FromSqlError, FromSqlResult, Null, ToSql, ToSqlOutput, Type, ValueRef,
@@ -98,6 +98,16 @@ impl ColumnValue for SourceTime {
 
     fn from_column(value: ValueRef<'_>) -> FromSqlResult<Self> {
         i64::column_result(value).map(Self::from_micros)
+    }
+}
+
+impl ColumnValue for Revision {
+    fn to_column(&self) -> ToSqlOutput<'_> {
+        i64::try_from(self.0).unwrap_or(i64::MAX).into()
+    }
+
+    fn from_column(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Count::column_result(value).map(|Count(revision)| Self(revision))
     }
 }
 
@@ -347,12 +357,17 @@ const LINKS: &str = "the links of a resource";
 
 impl<T: AsRef<[Link]>> ToSql for LinkList<T> {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        let links: Vec<LinkRow> = self.0.as_ref().iter().map(LinkRow::from).collect();
-        if links.is_empty() {
-            return Ok(Null.into());
-        }
-        Ok(json(&links)?.into())
+        Ok(link_text(self.0.as_ref())?.map_or(Null.into(), ToSqlOutput::from))
     }
+}
+
+/// What a [`LinkList`] is in a column.
+pub(crate) fn link_text(links: &[Link]) -> Result<Option<String>> {
+    let links: Vec<LinkRow> = links.iter().map(LinkRow::from).collect();
+    if links.is_empty() {
+        return Ok(None);
+    }
+    json(&links).map(Some)
 }
 
 impl FromSql for LinkList<Vec<Link>> {

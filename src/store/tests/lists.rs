@@ -88,7 +88,7 @@ async fn baseline_is_done_also_when_another_set_announces_its_last_resource() {
     let listed = vec![with_content(created("a", 16), "2")];
     world.list(third, 20, listed).await;
     assert_eq!(world.due_names().await, ["updated a"]);
-    let listed = vec![with_content(created("a", -1), "1")];
+    let listed = vec![with_content(created("a", 17), "1")];
     world.list(other, 30, listed).await;
     assert!(world.due().await.is_empty());
     let sets = world.store.sets(SOURCE).await.unwrap();

@@ -17,7 +17,7 @@ const VERBS: &[&str] = &["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "];
 const LARGE: &[&str] = &[
     "resource",
     "member",
-    "tombstone",
+    "statement",
     "task",
     "feed",
     "inbox",
@@ -51,6 +51,7 @@ const CONDITIONS: &[(&str, &str)] = &[
     ("SELECT path, length, hashes,", "uri = ?2 AND path IS NULL"),
     ("SELECT {TALLIED}, COUNT(*)", "set_id = ?1"),
     ("DELETE FROM task WHERE {condition}", "resource_id = ?1"),
+    ("SELECT resource.id, resource.set_id,", "resource.id = ?1"),
 ];
 /// Steps of plans that scan all the same: the beginning of the statement, the step, and the reason.
 const EXPECTED: &[(&str, &str, &str)] = &[

@@ -22,9 +22,9 @@ async fn counts(world: &World, other: SetId) -> [u64; 2] {
 /// The Source answers that the resource of the one due deletion exists.
 async fn left(world: &World, is_same: bool) {
     let task = world.due().await.remove(0);
-    assert!(task.kind == ChangeKind::Deleted && task.is_shared);
+    assert!(task.kind == ChangeKind::Deleted && task.asks);
     world
-        .complete(vec![TaskResult::LeftSet { task, is_same }])
+        .complete(vec![TaskResult::Served { task, is_same }])
         .await;
 }
 
@@ -95,9 +95,9 @@ async fn resource_in_doubt_that_has_only_left_a_set_is_requested_again() {
     assert_eq!(counts(&world, other).await, [0, 1]);
 }
 
-/// The same where a list ends the deletion that is older than what is known.
+/// The same where a newer list ends the deletion.
 #[tokio::test]
-async fn resource_in_doubt_that_an_older_list_names_wakes_the_worker() {
+async fn resource_in_doubt_that_a_newer_list_names_wakes_the_worker() {
     let (world, other) = of_two_sets().await;
     world.announce_in(world.set, vec![deleted("a", 20)]).await;
     world.store.mark_unclean_shutdown();
@@ -107,12 +107,12 @@ async fn resource_in_doubt_that_an_older_list_names_wakes_the_worker() {
         set: other,
         source: SOURCE.to_owned(),
         origin: Origin::ResourceList,
-        at: at(3),
+        at: at(30),
         checks: None,
     };
-    let entries = vec![created("a", 2)];
+    let entries = vec![created("a", 5)];
     let listed = world.store.ingest_listed(&list, world.now, entries);
-    assert_eq!(listed.done().await.unwrap().tasks, 0);
+    assert_eq!(listed.done().await.unwrap().tasks, 1);
     assert_eq!(world.due_names().await, ["updated a"]);
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
 }
@@ -159,7 +159,7 @@ async fn deletion_in_both_sets_at_one_time_removes_the_resource() {
     world.announce(vec![created("a", 15)]).await;
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["deleted a"]);
-    assert!(!due[0].is_shared, "no set is left that has it");
+    assert!(!due[0].asks, "no set is left that has it");
     world.work("").await;
     assert_eq!(counts(&world, other).await, [0, 0]);
 }
@@ -178,7 +178,7 @@ async fn resource_that_moves_to_another_set_stays() {
     world.work("1").await;
     world.announce_in(other, vec![deleted("a", 30)]).await;
     let due = world.due().await;
-    assert!(due[0].kind == ChangeKind::Deleted && !due[0].is_shared);
+    assert!(due[0].kind == ChangeKind::Deleted && !due[0].asks);
 }
 
 #[tokio::test]
@@ -186,10 +186,10 @@ async fn leaving_a_set_twice_counts_once() {
     let (world, other) = of_two_sets().await;
     world.announce_in(world.set, vec![deleted("a", 20)]).await;
     let task = world.due().await.remove(0);
-    assert!(task.is_shared);
+    assert!(task.asks);
     // The Resource List of the set does not name it any more, either.
     world.list(world.set, 30, Vec::new()).await;
-    let left = TaskResult::LeftSet {
+    let left = TaskResult::Served {
         task,
         is_same: true,
     };
@@ -338,7 +338,7 @@ async fn set_that_is_behind_a_deletion_shares_what_another_set_creates_again() {
         world.work("2").await;
         assert_eq!(counts(&world, other).await, [1, 1]);
         world.announce(vec![deleted("a", 30)]).await;
-        assert!(world.due().await[0].is_shared);
+        assert!(world.due().await[0].asks);
     }
 }
 
@@ -372,13 +372,12 @@ async fn deletion_that_is_later_than_the_list_of_its_set_ends_what_that_has_stat
 }
 
 #[tokio::test]
-async fn older_change_undoes_no_deletion_of_a_set_that_is_not_followed_any_more() {
+async fn older_change_counts_once_the_set_that_has_stated_the_deletion_is_not_followed_any_more() {
     let (world, other) = deleted_by_one_set().await;
     let ending = world.store.end_set(SOURCE, world.set, world.now);
     ending.await.unwrap();
     world.announce_in(other, vec![created("a", 15)]).await;
-    world.list(other, 12, vec![created("a", 11)]).await;
-    assert!(world.due().await.is_empty());
+    assert_eq!(world.due_names().await, ["created a"]);
 }
 
 #[tokio::test]
@@ -404,11 +403,12 @@ async fn change_before_a_deletion_that_its_own_set_has_stated_undoes_no_deletion
                 world.announce_in(set, vec![change]).await;
             }
         }
-        assert_eq!(world.due_names().await, ["deleted a"], "{is_known}");
-        assert!(!world.due().await[0].is_shared);
+        let expected: &[&str] = if is_known { &["deleted a"] } else { &[] };
+        assert_eq!(world.due_names().await, expected, "{is_known}");
+        assert!(world.due().await.iter().all(|task| !task.asks));
         let older_list = world.list(other, 18, vec![created("a", 15)]).await;
         assert_eq!(older_list.tasks, 0);
-        assert_eq!(world.due_names().await, ["deleted a"], "{is_known}");
+        assert_eq!(world.due_names().await, expected, "{is_known}");
         world.work("").await;
         assert_eq!(counts(&world, other).await, [0, 0]);
         world.announce_in(other, vec![created("a", 25)]).await;
@@ -505,7 +505,7 @@ async fn deletion_that_waits_for_a_set_ends_when_that_names_the_resource() {
     let (world, other) = with_waiting_deletion().await;
     world.list(other, 5, vec![created("a", 5)]).await;
     note_read(&world, other).await;
-    assert!(world.due().await.is_empty());
+    assert_eq!(world.due_names().await, ["updated a"]);
     assert_eq!(counts(&world, other).await, [0, 1]);
 }
 
@@ -632,7 +632,7 @@ async fn older_changes_of_another_set_do_not_end_a_newer_deletion() {
     let older = vec![updated("a", 17), deleted("a", 18)];
     world.announce_in(other, older).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
-    assert!(!world.due().await[0].is_shared);
+    assert!(!world.due().await[0].asks);
     world.work("").await;
     assert_eq!(counts(&world, other).await, [0, 0]);
 }
@@ -690,8 +690,8 @@ async fn resource_stays_in_a_set_that_has_named_it_since() {
     world.announce_in(world.set, vec![updated("a", 4)]).await;
     world.announce_in(world.set, vec![deleted("a", 3)]).await;
     assert_eq!(counts(&world, other).await, [1, 1]);
-    world.list(world.set, 4, vec![created("a", 1)]).await;
-    world.announce_in(world.set, vec![deleted("a", 4)]).await;
+    world.list(world.set, 6, vec![created("a", 1)]).await;
+    world.announce_in(world.set, vec![deleted("a", 5)]).await;
     assert_eq!(counts(&world, other).await, [1, 1]);
     world.announce_in(other, vec![deleted("a", 20)]).await;
     left(&world, true).await;
@@ -716,30 +716,12 @@ async fn resource_does_not_leave_a_set_by_what_only_a_hub_states_or_an_earlier_d
     }
 }
 
-/// It may have been named later than the deletion.
+/// No other set is left that has it.
 #[tokio::test]
-async fn resource_that_a_change_without_a_time_names_does_not_leave_a_set_that_was_read_late() {
-    let (world, other) = left_before(2).await;
-    // The list of the other set is later than its document.
-    let untimed = Change {
-        changed_at: None,
-        overtaken: true,
-        ..updated("a", 5)
-    };
-    world.announce_in(world.set, vec![untimed]).await;
-    world.announce_in(world.set, vec![deleted("a", 4)]).await;
-    assert_eq!(counts(&world, other).await, [1, 1]);
-}
-
-/// No other set is left that could have it deleted, and what is known of it is later than the deletion: the next list decides.
-#[tokio::test]
-async fn resource_that_only_a_late_set_has_stays_until_its_list() {
+async fn resource_that_only_a_late_set_has_goes_with_its_deletion() {
     let (world, other) = named_before().await;
     world.announce_in(other, vec![deleted("a", 20)]).await;
     left(&world, true).await;
     world.announce_in(world.set, vec![deleted("a", 4)]).await;
-    assert!(world.due().await.is_empty());
-    assert_eq!(counts(&world, other).await, [1, 0]);
-    world.list(world.set, 40, Vec::new()).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
 }

@@ -5,8 +5,7 @@ use resyncd_core::{ServedVersion, Validators};
 use super::*;
 
 /// The tables and indexes that have a row of each resource after a first copy.
-const LARGE: &str =
-    "'resource', 'sqlite_autoindex_resource_1', 'resource_path', 'member', 'member_of', 'feed'";
+const LARGE: &str = "'resource', 'sqlite_autoindex_resource_1', 'resource_path', 'member', 'member_of', 'statement', 'feed'";
 const RESOURCES: u32 = 2000;
 
 /// A resource as most are: with a digest, a media type, and the validators of a server.

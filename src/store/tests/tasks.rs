@@ -42,6 +42,8 @@ async fn result_of_an_older_task_leaves_the_newer_one() {
 #[tokio::test]
 async fn repeated_change_does_not_restart_its_task() {
     let world = World::new().await;
+    world.announce(vec![created("b", 5)]).await;
+    world.work("1").await;
     let announced = || vec![with_content(updated("a", 10), "x"), deleted("b", 10)];
     assert_eq!(world.announce(announced()).await.tasks, 2);
     let in_progress = world.due().await;

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Digest};
-use resyncd_core::latest_plausible;
+use resyncd_core::{ContentMatch, RecordedFile, latest_plausible};
 
 use super::batch_context::BatchContext;
 use super::membership::TotalsChange;
 use super::repair::set_of;
+use super::settle::{Cause, Resource};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, NewEntry};
-use crate::store::tables::resource::{self, AdoptedFile, ResourceState};
+use crate::store::tables::resource::{self, AdoptedFile};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -71,17 +72,37 @@ fn adopt(
     if resource::is_path_of_another(sql, context.source, &adoption.path, &change.uri)? {
         return Ok(false);
     }
-    let state = ResourceState::of_change(sql, context, change)?;
-    state.join_changed(sql, context, false)?;
-    let before = resource::live_length(sql, state.id)?;
-    let known = state.known.as_ref();
+    let mut resource = Resource::of_change(sql, context, change)?;
+    resource.join_changed(sql, context, false)?;
+    let id = resource.state.id;
+    let before = resource.live_length();
+    let known = resource.state.known.as_ref();
     let changed_at = change
         .changed_at
         .max(known.and_then(|known| known.changed_at));
     let known = known.filter(|known| !known.deleted);
     let is_known =
         known.is_some_and(|known| known.file().has_bytes(adoption.length, &adoption.hashes));
+    let recorded = RecordedFile {
+        length: Some(adoption.length),
+        hashes: &adoption.hashes,
+        is_doubted: false,
+    };
+    // What the record of another file implied ends with it.
+    let (announced_by, fetched) = (resource.state.announced_by, resource.state.fetched);
+    resource
+        .statements
+        .retain(|it| it.entry.set.0 != announced_by.0 || it.revision > fetched);
+    let differs = resource
+        .statements
+        .iter()
+        .any(|it| it.exists() && recorded.compare(&it.entry.content) == ContentMatch::Different);
     let file = AdoptedFile {
+        fetched: if differs {
+            resource.state.fetched
+        } else {
+            resource.state.revision
+        },
         path: &adoption.path,
         length: adoption.length,
         media_type: change.content.media_type.as_deref(),
@@ -91,14 +112,14 @@ fn adopt(
             .filter(|&lastmod| lastmod <= latest_plausible(context.now)),
         changed_at,
     };
-    resource::adopt(sql, state.id, &change.uri, &file, context.now)?;
-    totals.count_file(sql, state.id, before, adoption.length)?;
+    resource::adopt(sql, id, &change.uri, &file, context.now)?;
+    totals.count_file(sql, id, before, adoption.length)?;
     if !is_known {
         // The readers of the feed have not seen these bytes.
         let entry = NewEntry {
             applied_at: context.now,
             set: context.set,
-            resource: state.id,
+            resource: id,
             uri: &change.uri,
             change: match before {
                 None => ChangeKind::Created.as_str(),
@@ -114,5 +135,10 @@ fn adopt(
         let seq = feed::append(sql, &entry)?;
         tx.wake(Wake::Feed(seq));
     }
+    if let Some(state) = resource::state_of(sql, id, context.set)? {
+        resource.state = state;
+    }
+    resource.add_implied(sql, context)?;
+    resource.settle(sql, context, None, Cause::Event)?;
     Ok(true)
 }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resyncd_core::Desired;
 
 use super::batch_context::BatchContext;
-use super::membership::leave_if_shared;
+use super::settle::{Cause, Resource};
 use crate::store::change::Origin;
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{self, TaskState};
-use crate::store::tables::{forgotten, last_hold, membership, recent_deletions, source_set, tally};
+use crate::store::tables::{forgotten, last_hold, recent_deletions, resource, source_set, tally};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -164,7 +165,7 @@ impl Store {
                         let is_rejected =
                             task::decide_held_back(tx.sql, resource, hold, TaskState::Unwanted)?;
                         if is_rejected {
-                            request_replaced(tx, &source, resource, now)?;
+                            settle_rejected(tx, &source, resource, now)?;
                         }
                         is_rejected
                     }
@@ -181,30 +182,25 @@ impl Store {
     }
 }
 
-/// Requests a resource again whose deletion was rejected, where the deletion had replaced a change and another set has the resource: what
-/// that set has stated counts still.
-fn request_replaced(
+/// Requests a resource again whose deletion was rejected, where another set states something that the mirror does not have.
+fn settle_rejected(
     tx: &mut Tx<'_>,
     source: &str,
     resource: ResourceId,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    if task::replaced_since(tx.sql, resource)?.is_none() {
-        return Ok(());
-    }
-    let Some((uri, set)) = task::announced_by(tx.sql, resource)? else {
+    let Some((_, set, _)) = resource::followed(tx.sql, resource)? else {
         return Ok(());
     };
-    if !leave_if_shared(tx.sql, set, resource)? {
-        return Ok(());
-    }
-    let Some(heir) = membership::any_set(tx.sql, resource)? else {
+    let context = BatchContext::read(tx.sql, set, source, Origin::ChangeList, now)?;
+    let Some(mut found) = Resource::find(tx.sql, &context, resource)? else {
         return Ok(());
     };
-    let context = BatchContext::read(tx.sql, heir, source, Origin::ChangeList, now)?;
-    if let Some(state) = context.state_of(&uri)? {
-        state.drop_deletion(tx.sql, &context, &uri)?;
+    found.reject();
+    if matches!(found.decide(&context)?.desired, Desired::Fetch { .. }) {
+        found.settle(tx.sql, &context, None, Cause::Event)?;
         tx.wake(Wake::Tasks(source.to_owned()));
+        return Ok(());
     }
-    Ok(())
+    found.save(tx.sql, &context)
 }

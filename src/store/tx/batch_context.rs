@@ -1,25 +1,28 @@
 //! What the changes of one document have in common within a transaction.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
-use resourcesync::SourceTime;
 use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::membership::MembershipUpdates;
+use super::settle::SetTimes;
 use crate::store::change::Origin;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::{ResourceState, StateQuery};
-use crate::store::tables::{coverage, linked, source_set};
+use crate::store::tables::{linked, source_set};
 
 /// The set, the Source and the kind of document whose changes are applied.
-pub(super) struct BatchContext<'a> {
-    sql: &'a Connection,
+pub(in crate::store) struct BatchContext<'a> {
+    pub(super) sql: &'a Connection,
+    /// What is known of the sets that have stated something.
+    pub(super) times: RefCell<HashMap<i64, SetTimes>>,
     /// Prepared for the first change.
     states: RefCell<Option<StateQuery<'a>>>,
-    pub(super) set: SetId,
+    pub(in crate::store) set: SetId,
     /// The label of the Source.
     pub(super) source: &'a str,
     pub(super) origin: Origin,
@@ -27,8 +30,6 @@ pub(super) struct BatchContext<'a> {
     pub(super) now: DateTime<Utc>,
     /// The current generation of the set's Resource List.
     pub(super) generation: i64,
-    /// For listings: the end of the set's unbroken coverage. A change that the list reveals happened after it.
-    pub(super) unbroken: Option<SourceTime>,
     /// Whether a task was dropped and another one, which restores the resource, has taken its place: its worker is to be woken, although
     /// no change has become a task.
     pub(super) has_restored: Cell<bool>,
@@ -36,6 +37,8 @@ pub(super) struct BatchContext<'a> {
     pub(super) has_versions: Cell<bool>,
     /// The entry of the feed that was appended last: its readers are to be woken.
     pub(super) last_entry: Cell<Option<i64>>,
+    /// The other sets whose deletions have got tasks, which are to be decided.
+    pub(super) deletions_of_others: RefCell<BTreeSet<SetId>>,
     /// Whether any resource is named by links of others; `None`: not queried yet.
     any_linked: Cell<Option<bool>>,
     /// How many linked resources were not followed, because the Source has as many resources as it may have.
@@ -45,30 +48,26 @@ pub(super) struct BatchContext<'a> {
 }
 
 impl<'a> BatchContext<'a> {
-    pub(super) fn read(
+    pub(in crate::store) fn read(
         sql: &'a Connection,
         set: SetId,
         source: &'a str,
         origin: Origin,
         now: DateTime<Utc>,
     ) -> Result<Self, StoreError> {
-        let unbroken = if origin.is_listing() {
-            coverage::unbroken_until(sql, set)?
-        } else {
-            None
-        };
         Ok(Self {
             sql,
+            times: RefCell::default(),
             states: RefCell::new(None),
             set,
             source,
             origin,
             now,
             generation: source_set::generation(sql, set)?,
-            unbroken,
             has_restored: Cell::new(false),
             has_versions: Cell::new(false),
             last_entry: Cell::new(None),
+            deletions_of_others: RefCell::default(),
             any_linked: Cell::new(None),
             unfollowed: Cell::new(0),
             updates: None,
@@ -101,7 +100,10 @@ impl<'a> BatchContext<'a> {
     }
 
     /// The state of a resource as the set sees it; `None`: it has no row.
-    pub(super) fn state_of(&self, uri: &ResourceUri) -> Result<Option<ResourceState>, StoreError> {
+    pub(in crate::store) fn state_of(
+        &self,
+        uri: &ResourceUri,
+    ) -> Result<Option<ResourceState>, StoreError> {
         let mut states = self.states.borrow_mut();
         let states = match &mut *states {
             Some(prepared) => prepared,

@@ -6,7 +6,8 @@ use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
 
 use super::batch_context::BatchContext;
-use super::ingest::{BatchResult, EntryOutcome};
+use super::deletion_guard::decide_deletions_of_others;
+use super::ingest::BatchResult;
 use super::ingest_listed::ListProgress;
 use super::list_deletion::delete_absent_or_expired;
 use crate::store::change::Change;
@@ -67,19 +68,9 @@ fn delete_absent(
     for (_, uri) in absent {
         let is_wanted = wants(&uri);
         let deletion = Change::deletion(uri, Some(at));
-        let deleted = delete_absent_or_expired(sql, &context, at, is_wanted, &deletion)?;
-        result.count(match deleted {
-            None => EntryOutcome::Known,
-            Some(known) => {
-                let covered = context.unbroken;
-                let is_refuted = known.is_some_and(|it| it.is_refuted_by_absence(at, covered));
-                if is_refuted {
-                    EntryOutcome::Contradiction
-                } else {
-                    EntryOutcome::Task
-                }
-            }
-        });
+        let outcome = delete_absent_or_expired(sql, &context, at, is_wanted, &deletion)?;
+        result.count(outcome);
     }
+    decide_deletions_of_others(sql, &context)?;
     Ok(Some(result))
 }

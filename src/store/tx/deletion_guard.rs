@@ -10,6 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::needs_approval;
 use rusqlite::Connection;
 
+use super::batch_context::BatchContext;
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
 use crate::store::tables::recent_deletions::{self, RecentDeletions};
@@ -66,6 +67,22 @@ pub(super) fn forget_old(
         now + AT_ONCE,
         now - AT_ONCE_UNCONFIRMED,
     )?)
+}
+
+/// Decides the deletions of other sets that an entry of this one has led to: so many at once as are few are released.
+pub(super) fn decide_deletions_of_others(
+    sql: &Tallied<'_>,
+    context: &BatchContext<'_>,
+) -> Result<(), StoreError> {
+    let rules = DeletionRules {
+        max_share: 0.0,
+        of_absence: false,
+        holds_all: false,
+    };
+    for set in context.deletions_of_others.take() {
+        decide_deletions(sql, set, context.now, rules)?;
+    }
+    Ok(())
 }
 
 /// Releases the undecided deletions of a set or holds all of them back, and returns how many are held back. They count

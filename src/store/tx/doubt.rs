@@ -8,8 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::restore::doubt_and_restore;
+use chrono::DateTime;
+
+use super::settle::settle;
 use crate::store::ids::ResourceId;
+use crate::store::tables::resource;
 use crate::store::{Store, StoreError, Wake};
 
 impl Store {
@@ -17,7 +20,8 @@ impl Store {
     pub async fn doubt(self: &Arc<Self>, resources: Vec<ResourceId>) -> Result<(), StoreError> {
         self.write(move |tx| {
             for &id in &resources {
-                if let Some(source) = doubt_and_restore(tx.sql, id)? {
+                resource::doubt(tx.sql, id)?;
+                if let Some(source) = settle(tx.sql, id, DateTime::UNIX_EPOCH)? {
                     tx.wake(Wake::Tasks(source));
                 }
             }

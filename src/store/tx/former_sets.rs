@@ -10,11 +10,12 @@ use chrono::{DateTime, Utc};
 
 use super::deletion_guard::{forget_old, has_old};
 use super::membership::{leave, leave_if_shared};
+use super::settle::settle;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::unused::{self, UnusedRule};
 use crate::store::tables::{channel, membership, resource, source_set, task, version};
 use crate::store::writer::Tx;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Wake};
 
 /// How many resources one step is for.
 const RESOURCES_A_STEP: usize = 500;
@@ -30,7 +31,8 @@ impl Store {
         let due = self.read(move |sql| {
             let mut due = Vec::new();
             for set in source_set::former(sql, source.as_deref())? {
-                let is_due = !task::updates_at_rest(sql, set, now, 1)?.is_empty()
+                let is_due = !task::of_shared(sql, set, ResourceId(0), 1)?.is_empty()
+                    || !task::updates_at_rest(sql, set, now, 1)?.is_empty()
                     || channel::any_ended(sql, set)?
                     || has_old(sql, set, now)?
                     || source_set::is_unnamed(sql, set)?;
@@ -47,6 +49,7 @@ impl Store {
     }
 
     async fn trim_set(self: &Arc<Self>, set: SetId, now: DateTime<Utc>) -> Result<(), StoreError> {
+        self.settle_shared(set, now).await?;
         let most = self.observer.rows_a_step(RESOURCES_A_STEP);
         let step = move |tx: &mut Tx<'_>| {
             let dropped = drop_updates_at_rest(tx, set, now, most)?;
@@ -58,6 +61,29 @@ impl Store {
             Ok(dropped)
         };
         while self.write(step).await? > 0 {}
+        Ok(())
+    }
+
+    /// Settles the resources of a set that has ended and that other sets have: what it has stated does not count any more.
+    pub(super) async fn settle_shared(
+        self: &Arc<Self>,
+        set: SetId,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let most = self.observer.rows_a_step(RESOURCES_A_STEP);
+        let mut after = Some(ResourceId(0));
+        while let Some(last) = after {
+            let step = self.write(move |tx| {
+                let next = task::of_shared(tx.sql, set, last, most)?;
+                for &resource in &next {
+                    if let Some(source) = settle(tx.sql, resource, now)? {
+                        tx.wake(Wake::Tasks(source));
+                    }
+                }
+                Ok(next.last().copied())
+            });
+            after = step.await?;
+        }
         Ok(())
     }
 

@@ -4,27 +4,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use resourcesync::{ChangeKind, ContentInfo, SourceTime};
-use resyncd_core::{Coverage, Decision, Gap, LocalState, Standing, plan_change};
+use resourcesync::{ChangeKind, SourceTime};
+use resyncd_core::{Applied, Coverage, Desired, Gap, SetKey, Standing, Stated, Voice};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::deletion_guard::{DeletionRules, decide_deletions};
+use super::deletion_guard::{DeletionRules, decide_deletions, decide_deletions_of_others};
 use super::linked::end_unnamed;
-use super::membership::{leave, leave_if_shared};
-use super::put_task::{put_task, put_task_since};
-use super::versions::{announce, announce_only};
+use super::settle::{Cause, Resource, Settled, entry_of};
+use super::versions::{AnnouncedAs, announce, announce_only};
 use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome, ProcessedDelivery};
-use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::{
-    channel, coverage, delivered, dump, dump_package, gap, membership, part, source_set, task,
+    channel, coverage, delivered, dump, dump_package, gap, part, source_set, statement, task,
 };
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
+
+/// How many statements of hubs are ended at the end of a document. The rest is at the end of the next one.
+const MAX_CLAIMS: usize = 5000;
 
 /// The changes of a document, or some of them, for one transaction.
 #[derive(Debug)]
@@ -182,6 +183,7 @@ fn ingest(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreErro
     if let Some(end) = &batch.end {
         result.held_back = end_document(sql, &context, end)?;
     }
+    decide_deletions_of_others(sql, &context)?;
     if result.tasks > 0 || context.has_restored.get() || batch.end.is_some() {
         tx.wake(Wake::Tasks(batch.source.clone()));
     }
@@ -204,147 +206,49 @@ fn ingest_change(
         announce_only(sql, context, change)?;
         return Ok(false);
     }
-    let deletes = change.kind == ChangeKind::Deleted;
     if change.standing.is_some_and(Standing::is_irrelevant)
-        && resource::state(sql, context.source, &change.uri, context.set)?.is_none()
+        && context.state_of(&change.uri)?.is_none()
     {
         return Ok(false);
     }
-    let state = ResourceState::of_change(sql, context, change)?;
-    if deletes {
-        state.note_deletion(sql, context.set, change)?;
-    } else if is_before_deletion_of_own_set(sql, context, &state, change)? {
-        announce(sql, context, &state, change, Decision::Older)?;
-        return Ok(false);
-    }
-    let mut state = state.decided_for(sql, context, change)?;
-    if deletes && state.is_pending_of_own_list {
-        // The set's own list is older than a deletion that is later than it.
-        let listed_at = source_set::newest_list_at(sql, context.set)?;
-        let is_later = change.changed_at > listed_at.map(SourceTime::latest_possible);
-        if let Some(pending) = &mut state.pending {
-            pending.is_listed = !is_later;
-        }
-    }
-    let is_repeated = state.pending_at() == change.changed_at;
-    if deletes && is_repeated && state.is_own_interrupted(context.set) {
-        task::resume_interrupted(sql, state.id)?;
-    }
-    if deletes && is_only_in_another_set(sql, context, &state)? {
-        return Ok(false);
-    }
-    let decision = plan_change(
-        &change.announced(),
-        state.known.as_ref(),
-        state.pending.as_ref(),
-    );
-    // A change that is older than the applied deletion does not make the resource belong to the set again.
-    let is_before_deletion =
-        |known: &LocalState| known.deleted && change.changed_at <= known.changed_at;
-    let stays_deleted =
-        decision == Decision::Older && state.known.as_ref().is_some_and(is_before_deletion);
-    if !stays_deleted && change.kind != ChangeKind::Deleted {
-        match decision {
-            Decision::Older => state.join_older(sql, context, change)?,
-            Decision::Task | Decision::Done => {
-                state.join_changed(sql, context, change.unconfirmed)?
-            }
-        }
-    }
-    if decision != Decision::Older {
-        state.respell(sql, change)?;
-        state.relate(sql, context, change)?;
-        state.follow_links(sql, context, change)?;
-    } else if !stays_deleted {
-        state.follow_links_of_older(sql, context, change)?;
-    }
-    announce(sql, context, &state, change, decision)?;
-    match decision {
-        Decision::Task => {
-            if change.kind == ChangeKind::Deleted {
-                part::reread_parts_of(sql, state.id)?;
-            }
-            let announced = change.announced();
-            let Some(known) = state
-                .known
-                .as_ref()
-                .filter(|known| known.may_be_newer(&announced))
-            else {
-                return put_task(sql, context, state.id, change);
-            };
-            // Which of the two is newer is not known. What the Source answers now is: an older entry states nothing about that.
-            let content = if change.changed_at < known.changed_at.max(known.answered_until) {
-                ContentInfo {
-                    media_type: change.content.media_type.clone(),
-                    ..ContentInfo::default()
-                }
-            } else {
-                change.content.clone()
-            };
-            let asked = Change {
-                content,
-                ..change.clone()
-            };
-            // `synced_until` is not lowered, because it was claimed already after the Source's answer; but it does not advance
-            // either.
-            let claimed = coverage::unbroken_until(sql, context.set)?;
-            let since = asked.changed_at.max(claimed);
-            put_task_since(sql, context, state.id, &asked, since)
-        }
-        Decision::Older => {
-            // Without another set that has it the file stays until a Resource List shows that it is to go: what is known of it is
-            // later than this deletion.
-            if state.has_left(change) && leave_if_shared(sql, context.set, state.id)? {
-                return Ok(false);
-            }
-            state.lower_since_for(sql, context.set, change)?;
-            Ok(false)
-        }
-        Decision::Done => {
-            if deletes {
-                if leave_if_shared(sql, context.set, state.id)? {
-                    // The task is for the other set.
-                    return Ok(false);
-                }
-                leave(sql, context.set, state.id)?;
-            }
-            state.drop_task(sql, context)?;
-            let known = state.known.as_ref();
-            if known.is_some_and(|known| known.is_confirmed_by(&change.announced())) {
-                resource::unconfirmed::set_confirmed(sql, state.id)?;
-            }
-            if !change.unconfirmed {
-                state.set_links(sql, context, change)?;
-            }
-            Ok(false)
-        }
-    }
-}
-
-/// Whether the set of an update has stated a deletion since. The resource may be one of another set.
-fn is_before_deletion_of_own_set(
-    sql: &Connection,
-    context: &BatchContext<'_>,
-    state: &ResourceState,
-    update: &Change,
-) -> Result<bool, StoreError> {
-    let Some(changed_at) = update.changed_at else {
-        return Ok(false);
+    let mut resource = Resource::of_change(sql, context, change)?;
+    let entry = entry_of(context.set, change, Stated::Change(change.kind));
+    let deletes = change.kind == ChangeKind::Deleted;
+    let applied = if !deletes && resource.is_overtaken(context, change)? {
+        Applied::Older(change.changed_at)
+    } else {
+        resource.apply(&entry, change.overtaken)
     };
-    let deleted_at = state.deleted_at(sql, context.set)?;
-    Ok(Some(changed_at) < deleted_at || update.overtaken && Some(changed_at) == deleted_at)
-}
-
-/// Whether a resource has left the set already, and belongs to another: that set's documents state what becomes of it.
-fn is_only_in_another_set(
-    sql: &Connection,
-    context: &BatchContext<'_>,
-    state: &ResourceState,
-) -> Result<bool, StoreError> {
-    let was_here = state.known.is_some();
-    Ok(was_here
-        && state.membership.is_none()
-        && membership::is_in_another_set(sql, context.set, state.id)?)
+    if let Applied::Older(changed_at) = applied {
+        announce(sql, context, &resource, change, AnnouncedAs::Older)?;
+        if resource.existence_in(context.set).is_some() {
+            resource.follow_links_of_older(sql, context, change)?;
+        }
+        resource.lower_since(sql, context, changed_at)?;
+        // The statements of others may be older than that.
+        resource.settle(sql, context, None, Cause::Document)?;
+        return Ok(false);
+    }
+    if deletes {
+        part::reread_parts_of(sql, resource.state.id)?;
+    } else {
+        resource.join_changed(sql, context, change.unconfirmed)?;
+    }
+    resource.respell(sql, change)?;
+    resource.relate(sql, context, change)?;
+    resource.follow_links(sql, context, change)?;
+    let is_wanted = resource.decide(context)?.desired != Desired::Settled;
+    let announced = if is_wanted {
+        AnnouncedAs::Pending
+    } else {
+        AnnouncedAs::InPlace
+    };
+    announce(sql, context, &resource, change, announced)?;
+    if !is_wanted && !deletes && !change.unconfirmed {
+        resource.set_links(sql, context, change)?;
+    }
+    let settled = resource.settle(sql, context, Some(change), Cause::Document)?;
+    Ok(settled == Settled::Task)
 }
 
 /// Ends a document and returns how many deletions are held back.
@@ -375,8 +279,26 @@ fn end_document(
     if let Some(read_until) = end.read_until {
         source_set::set_read_until(sql, set, read_until)?;
     }
+    end_claims(sql, set, context.source, context.now)?;
     source_set::end_finished_baselines(sql, set)?;
     Ok(held)
+}
+
+/// Ends what hubs have stated of times that the documents of the set cover now: these alone count.
+fn end_claims(
+    sql: &Tallied<'_>,
+    set: SetId,
+    source: &str,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let context = BatchContext::read(sql, set, source, Origin::ChangeList, now)?;
+    for id in statement::covered_claims(sql, set, MAX_CLAIMS)? {
+        statement::delete(sql, id, (SetKey(set.0), Voice::Hub))?;
+        if let Some(resource) = Resource::find(sql, &context, id)? {
+            resource.settle(sql, &context, None, Cause::Event)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes processed deliveries from the inbox and counts their outcomes.

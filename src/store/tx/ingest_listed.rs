@@ -2,22 +2,23 @@
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{CheckRules, Decision, LocalState, Standing};
+use resyncd_core::{Applied, CheckRules, Desired, Standing, Stated, Voice};
 use rusqlite::Connection;
 use url::Url;
 
 use super::batch_context::BatchContext;
+use super::deletion_guard::decide_deletions_of_others;
 use super::ingest::{BatchResult, EntryOutcome};
 use super::list_deletion::delete_expired;
 use super::membership::{MembershipUpdates, PartAssignment};
-use super::put_task::put_task;
-use super::undated::{UndatedChecks, is_planned, plan_doubted};
-use super::versions::announce;
+use super::settle::{Cause, Resource, Settled, entry_of};
+use super::undated::{UndatedChecks, is_doubted, is_planned};
+use super::versions::{AnnouncedAs, announce};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
-use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::resource::ResourceState;
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::{source_set, task};
 use crate::store::writer::{Tx, Writing};
@@ -151,6 +152,7 @@ fn ingest_listed(
         )?);
     }
     result.unfollowed = context.unfollowed.get();
+    decide_deletions_of_others(sql, &context)?;
     if let Some(updates) = &context.updates {
         updates.write(sql)?;
     }
@@ -169,43 +171,28 @@ fn ingest_listed(
     Ok(result)
 }
 
-/// Whether the list has named the resource already, with a later modification.
-fn is_listed_later(context: &BatchContext<'_>, state: &ResourceState, entry: &Change) -> bool {
-    let is_named = state
-        .membership
-        .is_some_and(|membership| membership.generation == context.generation);
-    let listed = match (&state.pending, &state.known) {
-        (Some(pending), _) if state.is_pending_of_own_list => pending.changed_at,
-        (None, Some(known)) => known.lastmod,
-        _ => None,
-    };
-    is_named && entry.lastmod < listed
-}
-
 /// Notes that a list names a resource that is not selected: what the mirror has of it from before is not absent.
 fn name_unwanted(
     sql: &Tallied<'_>,
     context: &BatchContext<'_>,
+    at: SourceTime,
     parts: Option<&mut PartAssignment<'_>>,
     entry: &Change,
-) -> Result<EntryOutcome, StoreError> {
-    let state = resource::state(sql, context.source, &entry.uri, context.set)?;
-    let Some(state) = state.filter(|state| state.membership.is_some()) else {
-        return Ok(EntryOutcome::Known);
-    };
-    match parts {
-        Some(parts) => state.join_listed(sql, context, parts)?,
-        None => state.join_changed(sql, context, false)?,
+) -> Result<(), StoreError> {
+    let is_member = |state: &ResourceState| state.membership.is_some();
+    if context
+        .state_of(&entry.uri)?
+        .is_none_or(|it| !is_member(&it))
+    {
+        return Ok(());
     }
-    state.respell(sql, entry)?;
-    state.relate(sql, context, entry)?;
-    if state.is_deletion_pending() && state.is_pending_of_own_list {
-        // An earlier list did not name it.
-        state.drop_task(sql, context)?;
-    } else if state.pending.is_some() && !context.is_linked(state.id)? {
-        task::unselect(sql, state.id)?;
-    }
-    Ok(EntryOutcome::Known)
+    let mut resource = Resource::of_change(sql, context, entry)?;
+    resource.apply(&entry_of(context.set, entry, Stated::Listed(at)), false);
+    resource.join_listed(sql, context, parts)?;
+    resource.respell(sql, entry)?;
+    resource.relate(sql, context, entry)?;
+    resource.settle(sql, context, Some(entry), Cause::Document)?;
+    Ok(())
 }
 
 /// Compares one entry of a list of the time `at`, and returns what became of it.
@@ -221,85 +208,71 @@ fn ingest_listed_entry(
         return delete_expired(sql, context, entry);
     }
     if entry.standing.is_some_and(Standing::is_irrelevant) {
-        return name_unwanted(sql, context, parts, entry);
-    }
-    let state = ResourceState::of_change(sql, context, entry)?;
-    let deleted_at = state.deleted_at(sql, context.set)?;
-    if deleted_at.map(SourceTime::latest_possible) >= Some(at) && entry.changed_at <= deleted_at {
+        name_unwanted(sql, context, at, parts, entry)?;
         return Ok(EntryOutcome::Known);
     }
-    let state = state.decided_for(sql, context, entry)?;
-    if is_listed_later(context, &state, entry) {
-        // The part names it nevertheless.
-        if let Some(parts) = parts {
-            state.join_listed(sql, context, parts)?;
+    let mut resource = Resource::of_change(sql, context, entry)?;
+    let claim = resource.stated_by(context.set, Voice::Hub);
+    let deleted_at = claim
+        .filter(|claim| !claim.exists())
+        .and_then(|claim| claim.entry.at);
+    let own = resource.stated_by(context.set, Voice::Source);
+    let content_before = own.map(|it| it.content_revision);
+    let applied = resource.apply(&entry_of(context.set, entry, Stated::Listed(at)), false);
+    if let Applied::Older(_) = applied {
+        announce(sql, context, &resource, entry, AnnouncedAs::Older)?;
+        // A resource that was deleted after the snapshot is in the list, and does not belong to the set.
+        if resource.existence_in(context.set).is_some() {
+            resource.join_listed(sql, context, parts)?;
+            resource.follow_links_of_older(sql, context, entry)?;
         }
+        // The list may cover a change that happened before the pending one; at an unknown time, if nothing was covered.
+        if resource.state.task.is_some() {
+            task::lower_since(sql, resource.state.id, context.unbroken_until()?)?;
+        }
+        resource.settle(sql, context, None, Cause::Document)?;
         return Ok(EntryOutcome::Known);
     }
-    let known = state.known.as_ref();
-    let decision = state.planned_for_list(sql, context.set, at, entry)?;
-    // A resource that was deleted after the snapshot is in the list, and does not belong to the set.
-    let is_before_deletion =
-        |known: &LocalState| known.deleted && known.latest_change() >= Some(at);
-    let stays_deleted = decision == Decision::Older && known.is_some_and(is_before_deletion);
-    if !stays_deleted {
-        match parts {
-            Some(parts) => state.join_listed(sql, context, parts)?,
-            None => state.join_changed(sql, context, false)?,
+    let modified = entry.lastmod.map(SourceTime::latest_possible);
+    // Otherwise it may have been created again since.
+    let contradicts = modified.is_some() && modified < deleted_at;
+    resource.join_listed(sql, context, parts)?;
+    resource.respell(sql, entry)?;
+    resource.relate(sql, context, entry)?;
+    resource.follow_links(sql, context, entry)?;
+    if applied == Applied::News && is_doubted(sql, context, &resource, entry)? {
+        let is_checked = match checks.as_deref_mut() {
+            // It was planned when the list was new.
+            None => true,
+            Some(_) if is_planned(&resource, context.set) => true,
+            Some(_) if resource.state.task.is_some() => false,
+            Some(checks) => checks.put(sql, context, &mut resource, entry)?,
+        };
+        if let (true, Some(content), Some(own)) = (
+            is_checked,
+            content_before,
+            resource.stated_by(context.set, Voice::Source),
+        ) {
+            own.content_revision = content;
         }
     }
-    if decision != Decision::Older {
-        state.respell(sql, entry)?;
-        state.relate(sql, context, entry)?;
-        state.follow_links(sql, context, entry)?;
-    } else if !stays_deleted {
-        state.follow_links_of_older(sql, context, entry)?;
+    let is_wanted = resource.decide(context)?.desired != Desired::Settled;
+    let announced = if is_wanted {
+        AnnouncedAs::Pending
+    } else {
+        AnnouncedAs::InPlace
+    };
+    announce(sql, context, &resource, entry, announced)?;
+    if !is_wanted {
+        if let Some(checks) = checks {
+            checks.plan(sql, context, &mut resource, entry)?;
+        }
+        resource.set_links(sql, context, entry)?;
     }
-    announce(sql, context, &state, entry, decision)?;
-    match decision {
-        Decision::Task if plan_doubted(sql, context, checks.as_deref_mut(), &state, entry)? => {
-            Ok(EntryOutcome::Known)
-        }
-        Decision::Task => {
-            let kind = match known {
-                Some(known) if !known.deleted => ChangeKind::Updated,
-                _ => ChangeKind::Created,
-            };
-            let change = Change {
-                kind,
-                ..entry.clone()
-            };
-            let is_contradiction = known
-                .is_some_and(|known| known.is_refuted_by(&entry.announced(), at, context.unbroken));
-            let is_put = put_task(sql, context, state.id, &change)?;
-            Ok(if !is_put {
-                EntryOutcome::Known
-            } else if is_contradiction {
-                EntryOutcome::Contradiction
-            } else {
-                EntryOutcome::Task
-            })
-        }
-        Decision::Done => {
-            let is_checked = match checks {
-                Some(checks) => checks.plan(sql, context, &state, entry)?,
-                None => is_planned(&state, entry),
-            };
-            if !is_checked {
-                // This also drops a deletion that was held back.
-                if state.is_deletion_pending() {
-                    state.drop_deletion(sql, context, &entry.uri)?;
-                } else {
-                    state.drop_task(sql, context)?;
-                }
-            }
-            state.set_links(sql, context, entry)?;
-            Ok(EntryOutcome::Known)
-        }
-        Decision::Older => {
-            // The list may cover a change that happened before the pending one; at an unknown time, if nothing was covered.
-            state.lower_since(sql, context.unbroken)?;
-            Ok(EntryOutcome::Known)
-        }
-    }
+    let settled = resource.settle(sql, context, Some(entry), Cause::Document)?;
+    Ok(match settled {
+        Settled::Task if contradicts => EntryOutcome::Contradiction,
+        Settled::Task => EntryOutcome::Task,
+        Settled::Same | Settled::Dropped | Settled::Nothing => EntryOutcome::Known,
+    })
 }

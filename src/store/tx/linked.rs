@@ -10,27 +10,29 @@
 //! A link that the configuration does not select any more is a link still: it keeps its resource.
 
 use chrono::{DateTime, Utc};
-use resourcesync::{ChangeKind, Link, SourceTime};
-use resyncd_core::{Decision, LinkedAs, LinkedResource, ResourceUri, plan_linked};
+use resourcesync::{ChangeKind, ContentInfo, Link};
+use resyncd_core::{
+    Applied, Desired, Entry, LinkedAs, LinkedResource, ResourceUri, Revision, Stated, Statement,
+    Voice,
+};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::membership::leave_if_shared;
-use super::put_task::put_task_since;
+use super::membership::leave;
 use super::relate::is_selected;
+use super::settle::{Cause, Resource, entry_of};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
-use crate::store::ids::ResourceId;
+use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::linked::{self, LinkTarget};
-use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::Task;
-use crate::store::tables::{coverage, membership, task};
+use crate::store::tables::{resource, task};
 
 /// How many resources are looked at, at the end of a document, that its links name no longer. The rest is at the end of the next one.
 const MAX_ENDED: usize = 20_000;
 
-impl ResourceState {
+impl Resource {
     /// Stores what the links of an entry name, and makes tasks of what the mirror does not have. Call it only with
     /// the entry that counts for the resource. A link is not ended because only a hub no longer states it, or because the entry's links
     /// were cut.
@@ -50,12 +52,12 @@ impl ResourceState {
         let before = if may_name_more {
             Vec::new()
         } else {
-            linked::named_by(sql, self.id, context.set)?
+            linked::named_by(sql, self.state.id, context.set)?
         };
         for before in before {
             let is_named = |link: &Link| LinkedAs::names(link, &before.uri);
             if !change.links.iter().any(is_named) {
-                linked::end(sql, self.id, context.set, before.id)?;
+                linked::end(sql, self.state.id, context.set, before.id)?;
             }
         }
         if names_none || !is_selected(sql, context, change)? {
@@ -75,10 +77,9 @@ impl ResourceState {
         context: &BatchContext<'_>,
         change: &Change,
     ) -> Result<(), StoreError> {
-        let is_live = self.live_length().is_some();
         if change.linked.is_empty()
-            || !is_live
-            || resource::has_other_links(sql, self.id, &change.links)?
+            || !self.is_live()
+            || resource::has_other_links(sql, self.state.id, &change.links)?
         {
             return Ok(());
         }
@@ -101,96 +102,95 @@ impl ResourceState {
             encoding: target.encoding.clone(),
             ..Change::deletion(target.uri.clone(), changed_at)
         };
-        let state = match Self::of_change(sql, context, &named) {
+        let mut resource = match Self::of_change(sql, context, &named) {
             // The entry itself counts: it is about a resource that has a row.
             Err(StoreError::TooManyResources(_)) => {
                 context.count_unfollowed();
                 return Ok(());
             }
-            state => state?,
+            resource => resource?,
         };
-        let is_new = linked::name(sql, self.id, context.set, state.id, target.linked_as)?;
+        let id = resource.state.id;
+        let is_new = linked::name(sql, self.state.id, context.set, id, target.linked_as)?;
         context.note_linked();
-        if state.has_own_entry(sql, context)? {
+        let has_own_entry = resource.has_own_entry(context)?;
+        if has_own_entry {
             // It belongs to this set also if another set is the one that names it, and does so no longer.
-            state.join_linked(sql, context)?;
+            resource.join_linked(sql, context)?;
             // Its own entries state what there is to fetch. What they do not select is wanted because of the link.
             if is_new {
-                task::reselect(sql, state.id)?;
+                task::reselect(sql, id)?;
                 context.has_restored.set(true);
             }
-            return Ok(());
         }
-        named.links = links_to_owners(sql, state.id)?;
-        if state.live_length().is_some() {
+        named.links = links_to_owners(sql, id)?;
+        if resource.is_live() {
             named.kind = ChangeKind::Updated;
         }
-        let (known, pending) = (state.known.as_ref(), state.pending.as_ref());
-        let (is_listed, announced) = (context.origin.is_listing(), named.announced());
-        let decision = plan_linked(&announced, known, pending, is_new, is_listed);
-        match decision {
-            Decision::Task => {
-                state.join_linked(sql, context)?;
-                let since = if is_listed {
-                    context.unbroken
-                } else {
-                    owner.changed_at
-                };
-                if put_task_since(sql, context, state.id, &named, since)? {
-                    context.has_restored.set(true);
-                }
-            }
-            Decision::Done => {
-                state.join_linked(sql, context)?;
-                if state.is_deletion_pending() {
-                    state.drop_deletion(sql, context, &named.uri)?;
-                }
-                state.set_links(sql, context, &named)?;
-            }
-            Decision::Older => return Ok(()),
+        // A deletion that was stated counts until another entry names it.
+        let own = resource.stated_by(context.set, Voice::Source);
+        let deleted_at = own.filter(|own| own.is_change() && !own.exists());
+        let deleted_at = deleted_at.map(|own| own.entry.at);
+        let counts = deleted_at.is_some_and(|deleted_at| {
+            resource.state.is_deletion_pending() || named.changed_at <= deleted_at
+        });
+        if !is_new && counts {
+            return Ok(());
         }
-        state.respell(sql, &named)?;
-        state.relate(sql, context, &named)
+        let link = Entry {
+            voice: Voice::Link,
+            ..entry_of(context.set, &named, Stated::Change(ChangeKind::Created))
+        };
+        let applied = resource.apply(&link, false);
+        if has_own_entry {
+            if let Some(link) = resource.stated_by(context.set, Voice::Link) {
+                // It is no reason to fetch it once its own entry is gone.
+                link.entry.content = ContentInfo::default();
+                link.content_revision = Revision::default();
+            }
+            return resource.save(sql, context);
+        }
+        resource.join_linked(sql, context)?;
+        if resource.decide(context)?.desired == Desired::Settled {
+            resource.set_links(sql, context, &named)?;
+        }
+        resource.respell(sql, &named)?;
+        resource.relate(sql, context, &named)?;
+        let news = (applied == Applied::News).then_some(&named);
+        resource.settle(sql, context, news, Cause::Document)?;
+        Ok(())
     }
 
     /// Whether a list or a change names the resource itself, of this set or of another one: what links state of it does not count.
-    fn has_own_entry(
-        &self,
-        sql: &Connection,
-        context: &BatchContext<'_>,
-    ) -> Result<bool, StoreError> {
-        let is_named_here = self
-            .membership
-            .is_some_and(|membership| !membership.is_only_linked());
-        Ok(is_named_here || membership::is_named_by_another_set(sql, context.set, self.id)?)
+    fn has_own_entry(&self, context: &BatchContext<'_>) -> Result<bool, StoreError> {
+        for it in &self.statements {
+            let is_own = it.exists() && it.entry.voice != Voice::Link;
+            if is_own && context.is_followed(SetId(it.entry.set.0))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Makes a resource that a list does not name any more one that only links name; `false`: none does.
     pub(super) fn remain_linked(
-        &self,
+        &mut self,
         sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         uri: &ResourceUri,
     ) -> Result<bool, StoreError> {
-        if !context.any_linked()? || !linked::is_named_in(sql, self.id, context.set)? {
-            return Ok(false);
-        }
-        // A deletion that was stated counts until a later entry links to the resource.
-        let is_stated = self.pending_at().is_some() && !self.is_pending_of_own_list;
-        if self.is_deletion_pending() && is_stated {
+        let id = self.state.id;
+        if !context.any_linked()? || !linked::is_named_in(sql, id, context.set)? {
             return Ok(false);
         }
         // It has no entry any more.
-        linked::end_all_of(sql, self.id, context.set)?;
-        if self.is_deletion_pending() {
-            self.drop_deletion(sql, context, uri)?;
-        }
-        if membership::is_named_by_another_set(sql, context.set, self.id)? {
+        linked::end_all_of(sql, id, context.set)?;
+        if self.has_own_entry(context)? {
             return Ok(true);
         }
         let named = Change {
             kind: ChangeKind::Updated,
-            links: links_to_owners(sql, self.id)?,
+            links: links_to_owners(sql, id)?,
             ..Change::deletion(uri.clone(), None)
         };
         self.set_links(sql, context, &named)?;
@@ -213,7 +213,7 @@ pub(super) fn end_unnamed(sql: &Tallied<'_>, context: &BatchContext<'_>) -> Resu
         return Ok(());
     }
     for target in linked::ended(sql, context.set, MAX_ENDED)? {
-        end(sql, context, &target)?;
+        end(sql, context, &target, Cause::Document)?;
     }
     Ok(())
 }
@@ -226,56 +226,54 @@ pub(super) fn end_with_owner(
 ) -> Result<(), StoreError> {
     for target in linked::end_owner(sql, owner.resource)? {
         let context = BatchContext::read(sql, target.set, &owner.source, owner.origin, now)?;
-        if end(sql, &context, &target)? {
-            // The deletion may have replaced an older change.
-            let since = task::since(sql, target.id)?.flatten();
-            task::release(sql, target.id, since)?;
-        }
+        end(sql, &context, &target, Cause::Event)?;
     }
     Ok(())
 }
 
-/// Plans the deletion of a resource that an entry of the set names no longer, if nothing else names it; returns whether it did.
+/// Plans the deletion of a resource that an entry of the set names no longer, if nothing else names it.
 fn end(
     sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     target: &LinkTarget,
-) -> Result<bool, StoreError> {
-    let set = context.set;
-    let is_named = linked::is_named_in(sql, target.id, set)?;
-    let state = context.state_of(&target.uri)?;
-    let Some(state) = state.filter(|state| {
-        state
-            .membership
-            .is_some_and(|membership| membership.is_only_linked())
-    }) else {
-        linked::forget_ended(sql, target.id, set)?;
-        return Ok(false);
+    cause: Cause,
+) -> Result<(), StoreError> {
+    let (set, id) = (context.set, target.id);
+    let is_named = linked::is_named_in(sql, id, set)?;
+    let Some(mut resource) = Resource::find(sql, context, id)? else {
+        return Ok(linked::forget_ended(sql, id, set)?);
     };
+    let is_only_linked = resource.is_only_linked();
     if is_named {
-        linked::forget_ended(sql, target.id, set)?;
-        if state.has_own_entry(sql, context)? {
-            return Ok(false);
+        linked::forget_ended(sql, id, set)?;
+        if is_only_linked && !resource.has_own_entry(context)? {
+            let links = Change {
+                links: links_to_owners(sql, id)?,
+                ..Change::deletion(target.uri.clone(), None)
+            };
+            resource.set_links(sql, context, &links)?;
         }
-        let links = Change {
-            links: links_to_owners(sql, target.id)?,
-            ..Change::deletion(target.uri.clone(), None)
+        return Ok(());
+    }
+    let is_link = |it: &Statement| (it.entry.set.0, it.entry.voice) == (set.0, Voice::Link);
+    let has_others = resource
+        .statements
+        .iter()
+        .any(|it| it.exists() && !is_link(it));
+    if has_others || !is_only_linked {
+        resource.statements.retain(|it| !is_link(it));
+        if is_only_linked {
+            leave(sql, set, id)?;
+        }
+        linked::forget_ended(sql, id, set)?;
+    } else {
+        let deletion = Change::deletion(target.uri.clone(), None);
+        let link = Entry {
+            voice: Voice::Link,
+            ..entry_of(set, &deletion, Stated::Change(ChangeKind::Deleted))
         };
-        state.set_links(sql, context, &links)?;
-        return Ok(false);
+        resource.apply(&link, false);
     }
-    if leave_if_shared(sql, set, target.id)? {
-        linked::forget_ended(sql, target.id, set)?;
-        return Ok(false);
-    }
-    if state.is_deletion_pending() {
-        return Ok(false);
-    }
-    let deletion = Change::deletion(target.uri.clone(), None);
-    put_task_since(sql, context, target.id, &deletion, since(sql, context)?)
-}
-
-/// `synced_until` is not lowered by the deletion of what no document names, because it was claimed already; but it does not advance either.
-fn since(sql: &Connection, context: &BatchContext<'_>) -> Result<Option<SourceTime>, StoreError> {
-    Ok(coverage::unbroken_until(sql, context.set)?)
+    resource.settle(sql, context, None, cause)?;
+    Ok(())
 }

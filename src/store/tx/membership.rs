@@ -201,19 +201,18 @@ impl TotalsChange {
     }
 }
 
-/// The part of a resource that a change names: its own, if that named it when it was last read.
-pub(super) fn part_if_named(
+/// The part of a resource that a list without parts names: its own, if that named it when it was last read.
+pub(super) fn part_or_whole(
     sql: &Connection,
-    membership: Membership,
-) -> Result<Option<i64>, StoreError> {
-    if membership.is_only_linked() || membership.is_only_claimed() {
-        return Ok(None);
-    }
-    let Some(part) = membership.part.filter(|&part| part != part::SEVERAL) else {
-        return Ok(membership.part);
+    membership: Option<Membership>,
+) -> Result<i64, StoreError> {
+    let Some(membership) = membership.filter(|it| it.is_listed()) else {
+        return Ok(part::WHOLE);
     };
-    let was_left_out = part::was_read_after(sql, part, membership.generation)?;
-    Ok(membership.part.filter(|_| !was_left_out))
+    let part = membership.part.unwrap_or(part::WHOLE);
+    let was_left_out =
+        part > part::SEVERAL && part::was_read_after(sql, part, membership.generation)?;
+    Ok(if was_left_out { part::WHOLE } else { part })
 }
 
 /// Assigns resources to a part that is being read.
@@ -244,7 +243,7 @@ impl<'a> PartAssignment<'a> {
         };
         let is_first_name = membership.generation < self.generation;
         let may_have_another = match membership.part {
-            None | Some(part::LINKED | part::CLAIMED) => false,
+            None | Some(part::LINKED | part::CLAIMED | part::WHOLE) => false,
             Some(part) if part == self.part.0 => false,
             _ if !is_first_name => true,
             Some(part::SEVERAL) => self.any_may_be_skipped()?,

@@ -1,15 +1,15 @@
 //! The use cases that write, one a file: what one transaction does, from the tables that it reads to the wakes that it sends.
 //!
 //! Each is a method of [`Store`](super::Store), which runs it as one job of the writer, or as several where it goes in steps. What several
-//! of them share has files of its own, such as [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`] and
-//! [`restore`]. What a single change means is decided by `plan_*` of [`resyncd_core`]; here, whether it is one of a set.
+//! of them share has files of its own, such as [`batch_context`], [`resource_state`], [`membership`], [`settle`] and [`deletion_guard`]. What
+//! is to be done with a resource is decided by [`resyncd_core::decide()`]; [`settle`] makes a task of that.
 
-mod batch_context;
+pub(super) mod batch_context;
 pub(super) mod deletion_guard;
 mod linked;
 mod membership;
-mod put_task;
 mod resource_state;
+pub(super) mod settle;
 mod undated;
 
 pub(super) mod adopt;
@@ -17,7 +17,6 @@ pub(super) mod approve;
 pub(super) mod begin_list;
 pub(super) mod compact_feed;
 pub(super) mod complete;
-pub(super) mod cross_check;
 pub(super) mod delete_absent;
 pub(super) mod doubt;
 pub(super) mod feed_readers;
@@ -33,7 +32,6 @@ pub(super) mod packages;
 pub(super) mod receive;
 pub(super) mod relate;
 mod repair;
-pub(super) mod restore;
 pub(super) mod retry;
 pub(super) mod sets;
 pub(super) mod subscribe;

@@ -6,9 +6,9 @@ use resyncd_core::Standing;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
+use super::settle::Resource;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
-use crate::store::tables::resource::ResourceState;
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::{relation, task};
 
@@ -33,7 +33,7 @@ pub(super) fn is_selected(
     }
 }
 
-impl ResourceState {
+impl Resource {
     /// Stores what a change that counts states of its resource and others. Resources that were not selected are, if this one has
     /// become a record that gives them what they lack.
     pub(super) fn relate(
@@ -48,16 +48,16 @@ impl ResourceState {
         };
         // Most entries state none. Links that only a hub states do not count.
         let mut is_new = !change.unconfirmed
-            && (self.has_links || relation::states_any(links))
-            && relation::replace(sql, self.id, links)?;
+            && (self.state.has_links || relation::states_any(links))
+            && relation::replace(sql, self.state.id, links)?;
         let Some(standing) = change.standing else {
             return Ok(());
         };
         if change.kind == ChangeKind::Deleted {
-            relation::delete_selection_state(sql, self.id)?;
+            relation::delete_selection_state(sql, self.state.id)?;
             return Ok(());
         }
-        is_new |= relation::set_selection_state(sql, self.id, standing)?;
+        is_new |= relation::set_selection_state(sql, self.state.id, standing)?;
         if is_new && !standing.gives.is_empty() {
             select_described(sql, context, change, standing)?;
         }

@@ -8,12 +8,12 @@ use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
+use super::settle::Resource;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
-use crate::store::tables::membership::Membership;
-use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::resource;
 use crate::store::tables::tally::Tallied;
-use crate::store::tables::task::{self, NewTask, TaskState};
+use crate::store::tables::task::{self, NewTask, PendingTask, TaskLinks, TaskState};
 use crate::store::{Store, StoreError, Wake};
 
 impl Store {
@@ -61,30 +61,36 @@ pub(super) fn repair(
     context: &BatchContext<'_>,
     change: &Change,
 ) -> Result<(), StoreError> {
-    let state = ResourceState::of_change(sql, context, change)?;
+    let mut resource = Resource::of_change(sql, context, change)?;
     let deletes = change.kind == ChangeKind::Deleted;
-    let pending = state.pending.as_ref();
+    let id = resource.state.id;
+    let pending = resource.state.task.as_ref();
     if let Some(newer) = pending.filter(|pending| pending.changed_at > change.changed_at) {
         // A newer change may be stated nowhere else: it is not replaced. If it agrees with the audit, it is due now.
         if (newer.kind == ChangeKind::Deleted) == deletes {
-            task::expedite(sql, state.id, context.origin, context.now)?;
+            task::expedite(sql, id, context.origin, context.now)?;
+            if let Some(task) = &mut resource.state.task {
+                task.origin = context.origin;
+            }
+            // What the task had is a row from now on.
+            resource.save(sql, context)?;
         }
         return Ok(());
     }
-    let known = state.known.as_ref();
+    let known = resource.state.known.as_ref();
     let kind = match change.kind {
         ChangeKind::Deleted => ChangeKind::Deleted,
-        _ if known.is_some_and(|known| !known.deleted) => ChangeKind::Updated,
+        _ if resource.is_live() => ChangeKind::Updated,
         _ => ChangeKind::Created,
     };
-    // What only links name belongs to the set because of them.
-    if !deletes && !state.membership.is_some_and(Membership::is_only_linked) {
-        state.join_changed(sql, context, true)?;
-    }
     // A list may state an older change than the one that was applied: its time does not go back.
     let changed_at = change
         .changed_at
         .max(known.and_then(|known| known.changed_at));
+    // What only links name belongs to the set because of them.
+    if !deletes && !resource.is_only_linked() {
+        resource.join_changed(sql, context, true)?;
+    }
     let change = Change {
         kind,
         changed_at,
@@ -92,7 +98,7 @@ pub(super) fn repair(
         ..change.clone()
     };
     let task = NewTask {
-        resource: state.id,
+        resource: id,
         source: context.source,
         set: context.set,
         origin: context.origin,
@@ -100,6 +106,11 @@ pub(super) fn repair(
         state: TaskState::Ready,
         not_before: context.now,
         since: changed_at,
+        asks: false,
+        stated: Default::default(),
     };
-    Ok(task::replace(sql, &task)?)
+    task::put(sql, &task, TaskLinks::Known)?;
+    // What the task had is a row from now on.
+    resource.state.task = Some(PendingTask::of(&task, 0));
+    resource.save(sql, context)
 }

@@ -8,15 +8,11 @@ use resourcesync::Capability;
 use resyncd_core::Offer;
 use url::Url;
 
-use super::approve::TASKS_A_STEP;
-use super::batch_context::BatchContext;
-use super::membership::leave_if_shared;
 use super::unfollowed::drop_inbox;
-use crate::store::change::Origin;
 use crate::store::ids::SetId;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{channel, dropped_task, dump, dump_package, forgotten, task};
+use crate::store::tables::{channel, dump, dump_package, forgotten, task};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -96,9 +92,8 @@ impl Store {
     }
 
     /// Marks a set as no longer followed. What stays of it are the resources that have files, or changes that may still be executed, and
-    /// channels that are to end: if it is followed again, it begins with its baseline. Deletions that wait for it are due. What it has
-    /// announced of resources that another set has is that set's from now on; that is done some at a time before, so that no transaction
-    /// is long, and again if the process ends meanwhile.
+    /// channels that are to end: if it is followed again, it begins with its baseline. Deletions that wait for it are due. What becomes of
+    /// resources that another set has follows from what that one states; that is decided some at a time, so that no transaction is long.
     pub async fn end_set(
         self: &Arc<Self>,
         source: &str,
@@ -106,14 +101,6 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
         let source = source.to_owned();
-        let tasks = self.observer.rows_a_step(TASKS_A_STEP);
-        loop {
-            let name = source.clone();
-            let step = self.write(move |tx| hand_over(tx, &name, set, now, tasks));
-            if step.await? == 0 {
-                break;
-            }
-        }
         self.write(move |tx| {
             for channel in channel::of_set(tx.sql, set)? {
                 drop_inbox(tx.sql, channel.id)?;
@@ -124,6 +111,7 @@ impl Store {
         })
         .await?;
         self.gap_history.end(set);
+        self.settle_shared(set, now).await?;
         self.leave_unfetched(set, now).await
     }
 
@@ -182,35 +170,6 @@ impl Store {
         self.write(move |tx| Ok(document::save(tx.sql, set, &document)?))
             .await
     }
-}
-
-/// Hands tasks of a set that ends, up to twice `most`, to the other sets that have their resources: nothing would try them again, or decide
-/// them. The deletions among them end, and the set leaves their resources: the other set's documents state what becomes of them. Returns
-/// how many.
-fn hand_over(
-    tx: &Tx<'_>,
-    source: &str,
-    set: SetId,
-    now: DateTime<Utc>,
-    most: usize,
-) -> Result<usize, StoreError> {
-    if source_set::sharing_with(tx.sql, set)?.is_empty() {
-        return Ok(0);
-    }
-    let updates = task::hand_over_updates(tx.sql, set, most)?;
-    for &resource in &updates {
-        // It may be in progress: its result names the set that it was of.
-        dropped_task::insert(tx.sql, resource, now)?;
-    }
-    let deletions = task::shared_deletions(tx.sql, set, most)?;
-    for (uri, heir) in &deletions {
-        let context = BatchContext::read(tx.sql, *heir, source, Origin::ChangeList, now)?;
-        if let Some(state) = context.state_of(uri)? {
-            leave_if_shared(tx.sql, set, state.id)?;
-            state.drop_deletion(tx.sql, &context, uri)?;
-        }
-    }
-    Ok(updates.len() + deletions.len())
 }
 
 /// Makes the deletions of a Source due that wait for its sets.

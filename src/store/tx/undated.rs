@@ -2,59 +2,38 @@
 
 use chrono::{DateTime, Utc};
 use resourcesync::ChangeKind;
-use resyncd_core::{CheckRules, Pending, is_undated, may_have_changed};
+use resyncd_core::{CheckRules, is_undated, may_have_changed};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::put_task::put_task_at;
+use super::settle::Resource;
 use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
-use crate::store::tables::resource::ResourceState;
 use crate::store::tables::source_set;
 use crate::store::tables::tally::Tallied;
 
 /// Whether the resource of an entry that states nothing is requested already because a list named it before.
-pub(super) fn is_planned(state: &ResourceState, entry: &Change) -> bool {
-    let is_update = |pending: &Pending| pending.kind == ChangeKind::Updated;
-    is_undated(entry.lastmod, &entry.content)
-        && state.is_pending_of_own_list
-        && state.pending.as_ref().is_some_and(is_update)
+pub(super) fn is_planned(resource: &Resource, set: SetId) -> bool {
+    let task = resource.state.task.as_ref();
+    task.is_some_and(|task| task.set == set && task.is_check())
 }
 
-/// Plans the check of a resource whose entry states nothing but another `lastmod` than before, where the times of the set are doubted.
-/// Returns whether one is planned, now or before; if not, the entry counts as it is. `checks`: `None`, if the list is not new.
-pub(super) fn plan_doubted(
-    sql: &Tallied<'_>,
+/// Whether an entry states nothing but another `lastmod` than before, where the times of the set are doubted: then only a check shows
+/// whether the resource has changed.
+pub(super) fn is_doubted(
+    sql: &Connection,
     context: &BatchContext<'_>,
-    checks: Option<&mut UndatedChecks>,
-    state: &ResourceState,
+    resource: &Resource,
     entry: &Change,
 ) -> Result<bool, StoreError> {
-    let known = state.known.as_ref();
+    let known = resource.state.known.as_ref();
     let is_certain = known.is_some_and(|known| !known.deleted && !known.is_doubted);
     let states_time_only = entry.lastmod.is_some() && is_undated(None, &entry.content);
-    if !is_certain
-        || !states_time_only
-        || context.origin != Origin::ResourceList
-        || !source_set::doubts_lastmod(sql, context.set)?
-    {
-        return Ok(false);
-    }
-    // The time of the change stays: it is recorded once the check has ended, so that the same entry is no news any more.
-    let undated = Change {
-        lastmod: None,
-        ..entry.clone()
-    };
-    if is_planned(state, &undated) {
-        return Ok(true);
-    }
-    match checks {
-        // It was planned when the list was new.
-        None => Ok(true),
-        Some(_) if state.pending.is_some() => Ok(false),
-        Some(checks) => checks.put(sql, context, state, &undated),
-    }
+    Ok(is_certain
+        && states_time_only
+        && context.origin == Origin::ResourceList
+        && source_set::doubts_lastmod(sql, context.set)?)
 }
 
 /// The checks of one batch of entries.
@@ -84,32 +63,32 @@ impl UndatedChecks {
         })
     }
 
-    /// Plans the check of a resource that the mirror has and the list names, if its entry states nothing. Returns whether one is planned, now or before.
+    /// Plans the check of a resource that the mirror has and the list names, if its entry states nothing.
     pub(super) fn plan(
         &mut self,
         sql: &Tallied<'_>,
         context: &BatchContext<'_>,
-        state: &ResourceState,
+        resource: &mut Resource,
         entry: &Change,
-    ) -> Result<bool, StoreError> {
-        if is_planned(state, entry) {
-            return Ok(true);
-        }
-        if !is_undated(entry.lastmod, &entry.content)
-            || !may_have_changed(entry.frequency, state.applied_at, context.now)
-            || state.pending.is_some()
+    ) -> Result<(), StoreError> {
+        let may_have_changed =
+            may_have_changed(entry.frequency, resource.state.applied_at, context.now);
+        if is_undated(entry.lastmod, &entry.content)
+            && may_have_changed
+            && resource.is_live()
+            && resource.state.task.is_none()
         {
-            return Ok(false);
+            self.put(sql, context, resource, entry)?;
         }
-        self.put(sql, context, state, entry)
+        Ok(())
     }
 
-    /// Returns whether the check is made at all.
-    fn put(
+    /// Plans a check. Returns whether it is made at all.
+    pub(super) fn put(
         &mut self,
         sql: &Tallied<'_>,
         context: &BatchContext<'_>,
-        state: &ResourceState,
+        resource: &mut Resource,
         entry: &Change,
     ) -> Result<bool, StoreError> {
         let Some(due) = self.rules.next(context.now, self.used) else {
@@ -117,9 +96,11 @@ impl UndatedChecks {
         };
         let check = Change {
             kind: ChangeKind::Updated,
+            lastmod: None,
             ..entry.clone()
         };
-        self.used += u64::from(put_task_at(sql, context, state.id, &check, due)?);
+        resource.put_check(sql, context, &check, due)?;
+        self.used += 1;
         Ok(true)
     }
 

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Link, SourceTime};
-use resyncd_core::{Decision, LocalState, Memento, ResourceUri, names_version};
+use resyncd_core::{LocalState, Memento, ResourceUri, names_version};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::relate::is_selected;
+use super::settle::Resource;
 use crate::store::change::{Change, VersionRule};
 use crate::store::error::StoreError;
-use crate::store::tables::resource::{Publication, ResourceState, StoredVersion};
+use crate::store::tables::resource::{Publication, StoredVersion};
 use crate::store::tables::version::{
     self, NewVersion, PutVersion, VersionFailure, VersionKind, VersionTask, VersionedResource,
     WaitingVersion,
@@ -26,15 +27,27 @@ const TIME_MAP: &str = "timemap";
 /// How many versions of a TimeMap are stored in one transaction.
 const AT_ONCE: usize = 1000;
 
+/// What an entry means for the mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnnouncedAs {
+    /// There is something to do.
+    Pending,
+    /// The mirror has what it states.
+    InPlace,
+    /// Something newer is known.
+    Older,
+}
+
 /// Has the version stored that a change announces, as far as it can be fetched: where the mirror is to have it, and at places of its own.
 pub(super) fn announce(
     sql: &Connection,
     context: &BatchContext<'_>,
-    state: &ResourceState,
+    resource: &Resource,
     change: &Change,
-    decision: Decision,
+    announced: AnnouncedAs,
 ) -> Result<(), StoreError> {
-    let is_replaced = decision == Decision::Task && state.pending.is_some();
+    let state = &resource.state;
+    let is_replaced = announced == AnnouncedAs::Pending && state.task.is_some();
     // A hub has no say in what is stored for good.
     if change.version == VersionRule::Ignored || change.unconfirmed {
         return Ok(());
@@ -59,7 +72,7 @@ pub(super) fn announce(
         .cloned()
         .collect();
     // What the mirror has is a place, too.
-    let has_place = !links.is_empty() || decision == Decision::Done;
+    let has_place = !links.is_empty() || announced == AnnouncedAs::InPlace;
     if !has_place || !is_selected(sql, context, change)? {
         return Ok(());
     }
@@ -72,7 +85,7 @@ pub(super) fn announce(
         encoding: change.encoding.as_deref(),
         links: &links,
         // The mirror's file will prove to be the version.
-        waits: decision == Decision::Task && !change.content.hashes.is_empty(),
+        waits: announced == AnnouncedAs::Pending && !change.content.hashes.is_empty(),
         now: context.now,
     };
     if put(sql, &new)? {
@@ -95,12 +108,13 @@ pub(super) fn announce_only(
     let is_known = |known: &LocalState| {
         !known.deleted && at.is_some() && [known.lastmod, known.changed_at].contains(&at)
     };
-    let decision = if state.known.as_ref().is_some_and(is_known) {
-        Decision::Done
+    let announced = if state.known.as_ref().is_some_and(is_known) {
+        AnnouncedAs::InPlace
     } else {
-        Decision::Older
+        AnnouncedAs::Older
     };
-    announce(sql, context, &state, change, decision)
+    let resource = Resource::read(sql, context, state)?;
+    announce(sql, context, &resource, change, announced)
 }
 
 /// Has a version stored; returns whether something is to be done.

@@ -20,6 +20,7 @@ struct Resource {
     is_doubted: bool,
     answer: Option<(Answer, Revision)>,
     fetched: Revision,
+    is_verified: bool,
     /// The time of what the file is.
     file_at: Option<SourceTime>,
     behind: Option<Option<SourceTime>>,
@@ -36,6 +37,9 @@ impl Resource {
                 is_doubted: self.is_doubted,
             }),
             may_have_file: self.is_doubted,
+            is_requested: false,
+            at: self.file.as_ref().and(self.file_at),
+            is_verified: self.is_verified,
             answer: self.answer,
             fetched: self.fetched,
         }
@@ -49,8 +53,26 @@ impl Resource {
         })
     }
 
-    /// The Source has served these bytes, when the statements up to that revision were known.
-    fn publish(&mut self, bytes: ContentInfo, known: Revision) {
+    /// Whether the file is what the Source serves.
+    fn is_same(&self, served: &ContentInfo) -> bool {
+        !self.is_doubted && self.file.as_ref() == Some(served)
+    }
+
+    /// The Source was asked whether it serves the resource, when the statements up to that revision were known, and serves these bytes.
+    fn note_served(&mut self, served: &ContentInfo, known: Revision) {
+        if self.is_same(served) {
+            self.answer = Some((Answer::Served, known));
+            self.fetched = known;
+        } else {
+            self.answer = Some((Answer::Changed, known));
+        }
+    }
+
+    /// The Source has served these bytes, when the statements up to that revision were known. `verifies`: they are those that were stated.
+    fn publish(&mut self, bytes: ContentInfo, known: Revision, verifies: bool) {
+        if verifies || !self.is_same(&bytes) {
+            self.is_verified = verifies;
+        }
         self.file = Some(bytes);
         self.is_doubted = false;
         self.answer = Some((Answer::Served, known));
@@ -89,7 +111,6 @@ fn split_name(text: &str) -> (&str, &str) {
 struct World {
     resources: BTreeMap<String, Resource>,
     sets: BTreeMap<i64, SetFacts>,
-    unread: bool,
 }
 
 impl World {
@@ -101,7 +122,6 @@ impl World {
         Self {
             resources: BTreeMap::new(),
             sets: (1..=3).map(|set| (set, followed)).collect(),
-            unread: false,
         }
     }
 
@@ -115,7 +135,7 @@ impl World {
         let applied = apply_text(&mut resource.statements, set, text, &mut resource.revision);
         self.settle(name);
         let resource = self.resources.get_mut(name).unwrap();
-        if let (Applied::Older(at), Some(Some(behind))) = (applied, &mut resource.behind)
+        if let (Applied::Older(Some(at)), Some(Some(behind))) = (applied, &mut resource.behind)
             && Some(at) > resource.file_at
         {
             *behind = at.min(*behind);
@@ -163,17 +183,11 @@ impl World {
 
     fn decision(&self, name: &str) -> Decision<'_> {
         let resource = &self.resources[name];
-        let policy = Policy {
-            is_selected: true,
-            guard: Guard::Released,
-            awaits_set: self.unread,
-            may_check: false,
-        };
         decide(
             &resource.statements,
             |set| self.sets[&set.0],
             &resource.record(),
-            &policy,
+            false,
         )
     }
 
@@ -204,15 +218,17 @@ impl World {
             .filter(|(_, r)| r.is_wanted && !r.has_failed);
         let tasks = due.filter_map(|(name, resource)| {
             let act = match self.decision(name).desired {
-                Desired::Settled | Desired::Hold(_) => return None,
+                Desired::Settled => return None,
                 Desired::Fetch {
-                    verifies, absence, ..
-                } => Act::Fetch {
+                    stated,
                     verifies,
+                    absence,
+                } => Act::Fetch {
+                    verifies: verifies && stated.entry.content.is_verifiable(),
                     answers: absence == Absence::Answers,
                 },
-                Desired::Ask => Act::Ask,
-                Desired::Remove => Act::Remove,
+                Desired::Ask { .. } => Act::Ask,
+                Desired::Remove { .. } => Act::Remove,
             };
             Some(Task {
                 name: name.clone(),
@@ -223,11 +239,12 @@ impl World {
         tasks.collect()
     }
 
-    /// What is due, as what readers of the feed would see of it.
+    /// What is due, as what readers of the feed would see of it; of what is asked for that depends on the answer.
     fn names(&self) -> Vec<String> {
         let due = self.due().into_iter().map(|Task { name, act, .. }| {
             let kind = match act {
-                Act::Remove | Act::Ask => "deleted",
+                Act::Remove => "deleted",
+                Act::Ask => "ask",
                 Act::Fetch { .. } if self.resources[&name].file.is_some() => "updated",
                 Act::Fetch { .. } => "created",
             };
@@ -238,30 +255,29 @@ impl World {
         names
     }
 
-    fn published(&mut self, task: &Task, bytes: &str) {
-        let resource = self.resources.get_mut(&task.name).unwrap();
-        resource.publish(content(bytes), task.revision);
-        self.settle(&task.name);
-    }
-
-    /// The Source serves what is asked for; `bytes`: what is another than the mirror has.
+    /// The Source serves what is fetched or asked for; `bytes`: what is another than the mirror has.
     fn served(&mut self, task: &Task, bytes: Option<&str>) {
         let resource = self.resources.get_mut(&task.name).unwrap();
-        if let Some(bytes) = bytes {
-            resource.file = Some(content(bytes));
-            resource.is_doubted = false;
+        let served = match bytes {
+            Some(bytes) => content(bytes),
+            None => resource.file.clone().unwrap(),
+        };
+        match task.act {
+            Act::Fetch { verifies, .. } => resource.publish(served, task.revision, verifies),
+            Act::Ask => resource.note_served(&served, task.revision),
+            Act::Remove => panic!("it is not asked for: {task:?}"),
         }
-        if matches!(task.act, Act::Fetch { .. }) {
-            resource.fetched = task.revision;
-        }
-        resource.answer = Some((Answer::Served, task.revision));
         self.settle(&task.name);
     }
 
+    /// The Source has none. What was only asked for is removed in the same step.
     fn absent(&mut self, task: &Task) {
         let resource = self.resources.get_mut(&task.name).unwrap();
         resource.answer = Some((Answer::Absent, task.revision));
         resource.has_failed = matches!(task.act, Act::Fetch { answers: false, .. });
+        if task.act == Act::Ask {
+            resource.remove();
+        }
         self.settle(&task.name);
     }
 
@@ -270,14 +286,14 @@ impl World {
         self.settle(&task.name);
     }
 
-    /// Everything that is due is done; the Source serves these bytes, and has none of what it is asked for only.
+    /// Everything that is due is done, and what follows from that; the Source serves these bytes, or none.
     fn work(&mut self, bytes: &str) {
         for _ in 0..3 {
             for task in self.due() {
                 match task.act {
                     Act::Remove => self.removed(&task),
-                    Act::Ask => self.absent(&task),
-                    Act::Fetch { .. } => self.published(&task, bytes),
+                    _ if bytes.is_empty() => self.absent(&task),
+                    Act::Ask | Act::Fetch { .. } => self.served(&task, Some(bytes)),
                 }
             }
         }
@@ -326,7 +342,11 @@ fn change_that_a_deletion_of_another_set_replaced_is_requested_again() {
     world.announce(1, &["deleted a@21"]);
     assert_eq!(world.behind("a"), Some(time(20)));
     let task = world.due().remove(0);
+    assert_eq!(task.act, Act::Ask);
     world.served(&task, Some("2"));
+    assert_eq!(world.behind("a"), Some(time(20)));
+    assert_eq!(world.names(), ["updated a"]);
+    world.work("2");
     assert!(world.due().is_empty());
     assert_eq!(world.live("a"), Some(content("2")));
 }
@@ -348,6 +368,9 @@ fn change_of_another_set_ends_a_pending_deletion() {
     world.announce(1, &["deleted a@21"]);
     world.announce(2, &["updated a@20"]);
     assert_eq!(world.names(), ["updated a"]);
+    world.work("2");
+    assert!(world.due().is_empty());
+    assert_eq!(world.live("a"), Some(content("2")));
 }
 
 #[test]
@@ -366,6 +389,7 @@ fn resource_that_is_the_same_is_not_requested_again() {
     let mut world = of_two_sets();
     world.announce(1, &["deleted a@20"]);
     let task = world.due().remove(0);
+    assert_eq!(task.act, Act::Ask);
     world.served(&task, None);
     assert!(world.due().is_empty());
     world.announce(1, &["deleted a@20"]);
@@ -382,6 +406,7 @@ fn resource_that_moves_to_another_set_stays() {
     world.announce(2, &["created a@20"]);
     assert_eq!(world.names(), ["updated a"]);
     world.work("1");
+    assert!(world.due().is_empty());
     world.announce(2, &["deleted a@30"]);
     assert_eq!(world.names(), ["deleted a"]);
 }
@@ -415,6 +440,17 @@ fn entry_of_an_older_list_of_another_set_undoes_a_deletion() {
     let mut world = deleted_by_one_set();
     world.list(2, 12, &["a@11"]);
     assert_eq!(world.names(), ["created a"]);
+}
+
+/// It was behind when it has stated the creation.
+#[test]
+fn set_that_catches_up_undoes_a_deletion_of_another_set() {
+    let mut world = deleted_by_one_set();
+    world.announce(2, &["created a@15"]);
+    assert_eq!(world.names(), ["created a"]);
+    world.set(2).unbroken = time(30);
+    world.settle_all();
+    assert_eq!(world.names(), ["created a"], "the Source was not asked");
 }
 
 #[test]
@@ -498,11 +534,7 @@ fn set_that_is_behind_a_deletion_shares_what_another_set_creates_again() {
     world.announce(2, &["created a@15"]);
     world.work("2");
     world.announce(1, &["deleted a@30"]);
-    let task = world.due().remove(0);
-    assert!(
-        matches!(task.act, Act::Fetch { answers: true, .. }),
-        "it is shared: {task:?}"
-    );
+    assert_eq!(world.names(), ["ask a"], "it is shared");
 }
 
 #[test]
@@ -535,35 +567,6 @@ fn deletion_that_is_read_again_does_not_end_what_a_newer_list_has_stated() {
 }
 
 #[test]
-fn deletion_waits_for_a_set_that_was_never_read() {
-    let mut world = World::new();
-    world.list(1, 10, &["a@5"]);
-    world.work("1");
-    world.unread = true;
-    world.announce(1, &["deleted a@20"]);
-    let task = world.due().remove(0);
-    assert_eq!(task.act, Act::Ask);
-    world.absent(&task);
-    assert_eq!(world.due()[0].act, Act::Remove);
-}
-
-#[test]
-fn resource_that_is_served_waits_for_a_set_that_was_never_read() {
-    let mut world = World::new();
-    world.list(1, 10, &["a@5"]);
-    world.work("1");
-    world.unread = true;
-    world.announce(1, &["deleted a@20"]);
-    let task = world.due().remove(0);
-    world.served(&task, None);
-    assert_eq!(world.due()[0].act, Act::Ask, "asked again, in an hour");
-    world.unread = false;
-    assert_eq!(world.due()[0].act, Act::Remove);
-    world.list(2, 5, &["a@5"]);
-    assert!(matches!(world.due()[0].act, Act::Fetch { .. }));
-}
-
-#[test]
 fn older_changes_of_another_set_do_not_end_a_newer_deletion() {
     let mut world = of_two_sets();
     world.list(2, 15, &[]);
@@ -583,6 +586,7 @@ fn older_deletion_of_another_set_does_not_end_a_newer_one() {
     world.announce(1, &["updated a@20"]);
     world.work("2");
     world.announce(1, &["deleted a@30"]);
+    assert_eq!(world.names(), ["ask a"]);
     world.announce(2, &["deleted a@15"]);
     assert_eq!(world.names(), ["deleted a"]);
     world.work("");
@@ -610,6 +614,7 @@ fn resource_that_only_a_late_set_has_stays() {
     world.announce(1, &["updated a@3"]);
     world.announce(2, &["deleted a@20"]);
     let task = world.due().remove(0);
+    assert_eq!(task.act, Act::Ask);
     world.served(&task, None);
     assert!(world.due().is_empty());
     world.announce(1, &["deleted a@4"]);
@@ -640,7 +645,7 @@ fn file_removed_by_a_superseded_task_is_fetched_again() {
 #[test]
 fn bytes_published_by_a_superseded_task_are_replaced() {
     let (mut world, task) = in_progress("updated a@15#second");
-    world.published(&task, "second");
+    world.served(&task, Some("second"));
     assert_eq!(world.names(), ["updated a"]);
     world.work("first");
     assert!(world.due().is_empty());
@@ -649,7 +654,7 @@ fn bytes_published_by_a_superseded_task_are_replaced() {
 #[test]
 fn superseded_task_without_effect_is_not_undone() {
     let (mut world, task) = in_progress("updated a@15#second");
-    world.published(&task, "first");
+    world.served(&task, Some("first"));
     assert!(world.due().is_empty());
 }
 
@@ -664,7 +669,7 @@ fn file_published_by_a_superseded_task_is_removed_again() {
     let task = world.due().remove(0);
     world.announce(1, &["deleted a@15"]);
     assert!(world.due().is_empty());
-    world.published(&task, "second");
+    world.served(&task, Some("second"));
     assert_eq!(world.names(), ["deleted a"]);
 }
 
@@ -719,10 +724,7 @@ fn resource_joins_another_set_without_a_download() {
     assert!(world.due().is_empty());
     world.announce(1, &["deleted a@12"]);
     // Two sets have it, and only one states its deletion: the Source is asked.
-    assert!(matches!(
-        world.due()[0].act,
-        Act::Fetch { answers: true, .. }
-    ));
+    assert_eq!(world.names(), ["ask a"]);
 }
 
 #[test]
@@ -731,7 +733,7 @@ fn result_of_an_older_task_leaves_the_newer_one() {
     world.announce(1, &["created a@10"]);
     let old = world.due().remove(0);
     world.announce(1, &["updated a@11"]);
-    world.published(&old, "old");
+    world.served(&old, Some("old"));
     assert_eq!(world.names(), ["updated a"]);
 }
 
@@ -886,6 +888,18 @@ fn update_before_the_time_of_a_hub_is_fetched_and_does_not_lower_the_claim() {
     }
 }
 
+/// What a hub states may be ahead of what the Source serves.
+#[test]
+fn update_that_the_source_confirms_is_fetched_again_unless_the_mirror_is_proven_to_have_it() {
+    for (confirmed, is_fetched) in [("updated a@20", true), ("updated a@20#2", false)] {
+        let mut world = with_resource();
+        world.announce(1, &["updated a@20!"]);
+        world.work("2");
+        world.announce(1, &[confirmed]);
+        assert_eq!(!world.due().is_empty(), is_fetched, "{confirmed}");
+    }
+}
+
 #[test]
 fn made_up_resource_is_forgotten() {
     let mut world = with_resource();
@@ -900,7 +914,7 @@ fn deletion_that_only_a_hub_states_is_asked_for() {
     let mut world = with_resource();
     world.announce(1, &["deleted a@20!"]);
     let task = world.due().remove(0);
-    assert!(matches!(task.act, Act::Fetch { answers: true, .. }));
+    assert_eq!(task.act, Act::Ask);
     world.served(&task, None);
     assert!(world.due().is_empty() && world.live("a").is_some());
     world.announce(1, &["deleted a@20!"]);
@@ -908,9 +922,7 @@ fn deletion_that_only_a_hub_states_is_asked_for() {
     world.announce(1, &["deleted a@21!"]);
     let task = world.due().remove(0);
     world.absent(&task);
-    assert_eq!(world.due()[0].act, Act::Remove);
-    world.work("");
-    assert!(world.due().is_empty());
+    assert!(world.due().is_empty() && world.live("a").is_none());
     world.list(1, 30, &["a@5"]);
     // The list of the Source names it: it is asked for.
     assert_eq!(world.names(), ["created a"]);
@@ -922,10 +934,7 @@ fn source_confirms_what_a_hub_has_stated() {
     world.announce(1, &["created a@10#one!"]);
     assert!(matches!(
         &world.due()[0].act,
-        Act::Fetch {
-            verifies: false,
-            ..
-        }
+        Act::Fetch { verifies: true, .. }
     ));
     world.announce(1, &["created a@10#one"]);
     assert!(matches!(
@@ -956,7 +965,6 @@ fn deletion_that_the_change_list_does_not_have_is_undone() {
     world.announce(1, &["deleted a@20!"]);
     let task = world.due().remove(0);
     world.absent(&task); // not available for a moment
-    world.work("");
     assert_eq!(world.live("a"), None);
     world.covered(1, 30);
     assert_eq!(world.names(), ["created a"]);
@@ -994,4 +1002,127 @@ fn older_change_that_is_announced_late_lowers_the_claim() {
     assert_eq!(world.behind("b"), Some(time(36)));
     world.announce(1, &["updated b@30"]);
     assert_eq!(world.behind("b"), Some(time(36)), "older than what is here");
+}
+
+/// What the Source serves may be a version that no document has stated yet: the digest that is stated does not count.
+#[test]
+fn what_is_served_in_place_of_what_was_deleted_is_fetched_as_it_is() {
+    let mut world = World::new();
+    for set in [1, 2] {
+        world.list(set, 10, &["a@5#1"]);
+    }
+    world.work("1");
+    world.announce(1, &["deleted a@20"]);
+    let task = world.due().remove(0);
+    world.served(&task, Some("2"));
+    let task = world.due().remove(0);
+    let as_served = Act::Fetch {
+        verifies: false,
+        answers: false,
+    };
+    assert_eq!(task.act, as_served);
+    world.served(&task, Some("2"));
+    assert!(world.due().is_empty());
+    world.announce(2, &["updated a@21#2"]);
+    assert!(world.due().is_empty(), "it is here");
+    world.announce(2, &["updated a@22#3"]);
+    let as_stated = Act::Fetch {
+        verifies: true,
+        answers: false,
+    };
+    assert_eq!(world.due()[0].act, as_stated);
+}
+
+#[test]
+fn file_in_doubt_is_removed_if_the_source_does_not_serve_what_was_deleted() {
+    let mut world = of_two_sets();
+    world.announce(1, &["deleted a@20"]);
+    world.crash();
+    let task = world.due().remove(0);
+    assert_eq!(task.act, Act::Ask);
+    world.absent(&task);
+    assert!(world.due().is_empty() && world.live("a").is_none());
+}
+
+#[test]
+fn file_in_doubt_is_fetched_again_if_the_source_serves_what_was_deleted() {
+    let mut world = of_two_sets();
+    world.announce(1, &["deleted a@20"]);
+    world.crash();
+    let task = world.due().remove(0);
+    assert_eq!(task.act, Act::Ask);
+    world.served(&task, None);
+    assert_eq!(world.names(), ["updated a"]);
+    world.work("1");
+    assert!(world.due().is_empty());
+}
+
+#[test]
+fn rejected_deletion_contradicts_no_other_set() {
+    let mut world = World::new();
+    world.list(1, 10, &["a@5#1"]);
+    world.work("1");
+    world.announce(1, &["deleted a@20"]);
+    world.resources.get_mut("a").unwrap().statements[0].is_rejected = true;
+    world.settle("a");
+    assert!(world.due().is_empty());
+    world.list(2, 15, &["a@5#1"]);
+    assert!(world.due().is_empty(), "it is here");
+    world.announce(2, &["updated a@18"]);
+    assert_eq!(world.names(), ["updated a"], "the Source is not asked");
+    world.announce(1, &["deleted a@21"]);
+    assert_eq!(world.names(), ["ask a"], "it is another deletion");
+}
+
+fn linked() -> World {
+    let mut world = World::new();
+    world.list(1, 10, &[]);
+    world.announce(1, &["created a@12#1&"]);
+    world.work("1");
+    assert!(world.due().is_empty() && world.live("a").is_some());
+    world
+}
+
+#[test]
+fn deletion_by_its_own_set_voids_a_link() {
+    let mut world = linked();
+    world.announce(1, &["deleted a@11"]);
+    assert!(world.due().is_empty(), "the link is newer");
+    world.announce(1, &["deleted a@12"]);
+    assert_eq!(world.names(), ["deleted a"]);
+    world.work("");
+    world.announce(1, &["created a@12&"]);
+    assert!(world.due().is_empty());
+    world.announce(1, &["created a@15&"]);
+    assert_eq!(world.names(), ["created a"]);
+}
+
+#[test]
+fn deletion_by_another_set_voids_no_link() {
+    let mut world = linked();
+    world.announce(2, &["created a@11#1", "deleted a@12"]);
+    assert_eq!(world.names(), ["ask a"]);
+    world.work("1");
+    assert!(world.due().is_empty() && world.live("a").is_some());
+}
+
+#[test]
+fn resource_is_gone_with_the_last_link_to_it() {
+    for others in [None, Some("created a@11#1&"), Some("updated a@11#1")] {
+        let mut world = linked();
+        if let Some(other) = others {
+            world.announce(2, &[other]);
+            world.work("1");
+        }
+        world.announce(1, &["deleted a&"]);
+        if others.is_some() {
+            assert!(world.due().is_empty(), "{others:?}");
+            continue;
+        }
+        assert_eq!(world.names(), ["deleted a"]);
+        assert_eq!(world.behind("a"), Some(time(10)), "as claimed");
+        world.work("");
+        world.announce(1, &["created a@12&"]);
+        assert_eq!(world.names(), ["created a"], "it is linked to again");
+    }
 }

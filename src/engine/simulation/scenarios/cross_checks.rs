@@ -28,11 +28,10 @@ fn resource_that_the_source_neither_lists_nor_serves_is_forgotten() {
         world.pass(10).await;
         announce(world, &[stated(3, Created, at)]).await;
         world.pass(TRIES).await;
-        assert_eq!(world.database().await.tasks.len(), 1);
-        assert_eq!(fault(world).await, None);
-        list_and_poll(world, 0).await;
         assert_eq!(world.database().await.tasks.len(), 0);
         assert_eq!(fault(world).await, Some(Contradicted));
+        list_and_poll(world, 0).await;
+        assert_eq!(world.database().await.tasks.len(), 0);
         assert_eq!(world.status().await[0].resources, 3);
     });
 }

@@ -302,19 +302,21 @@ impl History {
 
     fn decision(&self, resource: usize) -> Decision<'_> {
         let known = &self.resources[&resource];
-        let set = |set: SetKey| SetFacts {
-            is_followed: true,
-            list_at: self.lists.get(&set.0).and_then(|at| self.stated(*at)),
-            read_until: self.read.get(&set.0).and_then(|at| self.stated(*at)),
-            unbroken: None,
+        let set = |set: SetKey| {
+            let read_until = self.read.get(&set.0).and_then(|at| self.stated(*at));
+            SetFacts {
+                is_followed: true,
+                list_at: self.lists.get(&set.0).and_then(|at| self.stated(*at)),
+                read_until,
+                unbroken: read_until,
+            }
         };
-        let policy = Policy {
-            is_selected: true,
-            guard: Guard::Released,
-            awaits_set: false,
-            may_check: false,
+        let mut running = self.running.iter().filter(|it| it.resource == resource);
+        let record = Record {
+            is_requested: running.any(|task| matches!(task.act, Act::Fetch { .. })),
+            ..known.record()
         };
-        decide(&known.statements, set, &known.record(), &policy)
+        decide(&known.statements, set, &record, false)
     }
 
     fn settle(&mut self, resource: usize) {
@@ -344,7 +346,7 @@ impl History {
             return;
         }
         let act = match self.decision(resource).desired {
-            Desired::Settled | Desired::Hold(_) => {
+            Desired::Settled => {
                 self.resources.get_mut(&resource).unwrap().is_wanted = false;
                 return;
             }
@@ -353,11 +355,12 @@ impl History {
                 verifies,
                 absence,
             } => Act::Fetch {
-                exactly: verifies.then(|| stated.entry.content.clone()),
+                exactly: Some(stated.entry.content.clone())
+                    .filter(|content| verifies && content.is_verifiable()),
                 answers: absence == Absence::Answers,
             },
-            Desired::Ask => Act::Ask,
-            Desired::Remove => Act::Remove,
+            Desired::Ask { .. } => Act::Ask,
+            Desired::Remove { .. } => Act::Remove,
         };
         self.running.push(Running {
             resource,
@@ -370,20 +373,19 @@ impl History {
     /// A task ends. After a kill its effect is there and its result is not.
     fn end(&mut self, place: usize, is_killed: bool) {
         let task = self.running.remove(place);
-        if matches!(task.act, Act::Remove) {
+        // What was asked for is removed in the same step, if there is none.
+        let is_denied = matches!(task.act, Act::Ask) && task.served.is_none();
+        if is_denied || matches!(task.act, Act::Remove) {
             self.check_removal(&task);
+            self.on_disk[task.resource] = 0;
         }
         let known = self.resources.get_mut(&task.resource).unwrap();
         let served = task
             .served
             .map(|version| (version, content(&format!("{}.{version}", task.resource))));
         match (&task.act, served) {
-            (Act::Remove, _) => {
-                self.on_disk[task.resource] = 0;
-                if !is_killed {
-                    known.remove();
-                }
-            }
+            (Act::Remove, _) if is_killed => {}
+            (Act::Remove, _) => known.remove(),
             (
                 Act::Fetch {
                     exactly: Some(stated),
@@ -393,17 +395,21 @@ impl History {
             ) if *stated != bytes => {
                 known.has_failed = !is_killed;
             }
-            (Act::Fetch { .. }, Some((version, bytes))) => {
+            (Act::Fetch { exactly, .. }, Some((version, bytes))) => {
+                let verifies = exactly.is_some();
                 self.on_disk[task.resource] = version;
                 if !is_killed {
-                    known.publish(bytes, task.revision);
+                    known.publish(bytes, task.revision, verifies);
                 }
             }
             _ if is_killed => {}
-            (Act::Ask, Some(_)) => known.answer = Some((Answer::Served, task.revision)),
+            (Act::Ask, Some((_, bytes))) => known.note_served(&bytes, task.revision),
             (act, None) => {
                 known.answer = Some((Answer::Absent, task.revision));
                 known.has_failed = matches!(act, Act::Fetch { answers: false, .. });
+                if is_denied {
+                    known.remove();
+                }
             }
         }
         if !is_killed {

@@ -16,11 +16,11 @@ fn number(facts: &str, mark: &str) -> Option<i64> {
 ///
 /// | word | |
 /// |---|---|
-/// | `file`, `file#x`, `doubted`, `may-have-file` | what the mirror has |
-/// | `fetched=2`, `served=2`, `absent=2` | the statements that were known then |
+/// | `file`, `file#x`, `at=20`, `verified`, `doubted`, `may-have-file`, `requested` | what the mirror has |
+/// | `fetched=2`, `served=2`, `changed=2`, `absent=2` | the statements that were known then |
 /// | `ended=1`, `list=30`, `read=40`, `unbroken=50` | of the sets |
-/// | `unselected`, `held`, `undecided`, `awaits`, `check` | the policy |
-/// | `rejected` | a person has rejected the deletions |
+/// | `check` | the resource may be asked for |
+/// | `rejected`, `rejected=2` | a person has rejected the deletions, or that of set 2 |
 fn decided(entries: &str, facts: &str) -> String {
     let has = |word: &str| facts.split(' ').any(|other| other == word);
     let (mut statements, mut revision) = (Vec::new(), Revision::default());
@@ -29,7 +29,8 @@ fn decided(entries: &str, facts: &str) -> String {
         apply_text(&mut statements, set.parse().unwrap(), text, &mut revision);
     }
     for statement in &mut statements {
-        statement.is_rejected = has("rejected") && !statement.exists();
+        let is_of_set = number(facts, "rejected") == Some(statement.entry.set.0);
+        statement.is_rejected = (has("rejected") || is_of_set) && !statement.exists();
     }
     let set = |set: SetKey| SetFacts {
         is_followed: number(facts, "ended") != Some(set.0),
@@ -52,7 +53,12 @@ fn decided(entries: &str, facts: &str) -> String {
             is_doubted: has("doubted"),
         }),
         may_have_file: has("may-have-file"),
-        answer: of(Answer::Served, "served").or_else(|| of(Answer::Absent, "absent")),
+        is_requested: has("requested"),
+        at: number(facts, "at").and_then(time),
+        is_verified: has("verified"),
+        answer: of(Answer::Served, "served")
+            .or_else(|| of(Answer::Changed, "changed"))
+            .or_else(|| of(Answer::Absent, "absent")),
         fetched: Revision(
             number(facts, "fetched")
                 .unwrap_or_default()
@@ -60,21 +66,11 @@ fn decided(entries: &str, facts: &str) -> String {
                 .unwrap(),
         ),
     };
-    let policy = Policy {
-        is_selected: !has("unselected"),
-        guard: match (has("held"), has("undecided")) {
-            (true, _) => Guard::Held,
-            (_, true) => Guard::Undecided,
-            _ => Guard::Released,
-        },
-        awaits_set: has("awaits"),
-        may_check: has("check"),
-    };
     let Decision {
         desired,
         row,
         behind,
-    } = decide(&statements, set, &record, &policy);
+    } = decide(&statements, set, &record, has("check"));
     let what = match desired {
         Desired::Settled => "settled".to_owned(),
         Desired::Fetch {
@@ -82,7 +78,11 @@ fn decided(entries: &str, facts: &str) -> String {
             verifies,
             absence,
         } => {
-            let what = if verifies { "fetch-exactly" } else { "fetch" };
+            let what = if verifies && stated.entry.content.is_verifiable() {
+                "fetch-exactly"
+            } else {
+                "fetch"
+            };
             let answers = if absence == Absence::Answers {
                 "-if-served"
             } else {
@@ -90,9 +90,9 @@ fn decided(entries: &str, facts: &str) -> String {
             };
             format!("{what}{answers} of {}", stated.entry.set.0)
         }
-        Desired::Ask => "ask".to_owned(),
-        Desired::Remove => "remove".to_owned(),
-        Desired::Hold(guard) => format!("hold {guard:?}"),
+        Desired::Ask { stated } => format!("ask of {}", stated.entry.set.0),
+        Desired::Remove { stated: Some(of) } => format!("remove of {}", of.entry.set.0),
+        Desired::Remove { stated: None } => "remove".to_owned(),
     };
     let behind = match behind {
         None => String::new(),
@@ -109,57 +109,91 @@ fn first_row_that_fits_decides() {
         // 1: no followed set states anything.
         ("", "file", "1 settled"), ("1:updated@20", "file ended=1", "1 settled"),
         ("1:updated@20", "may-have-file ended=1", "1 remove behind"), ("1:deleted@20", "file ended=1", "1 settled"),
-        // 2: it is not selected.
-        ("1:updated@20", "unselected", "2 settled"), ("1:updated@20 1:updated@30!", "unselected file", "2 settled"),
-        ("1:deleted@20", "unselected file", "7 remove behind 20"),
-        // 3: a hub states something, and the Source was not asked since.
-        ("1:updated@20!", "", "3 fetch-if-served of 1 behind 20"), ("1:updated@20#a!", "file#a", "3 fetch-if-served of 1 behind 20"),
-        ("1:updated@20!", "read=20", "3 fetch-if-served of 1 behind 20"), ("1:updated@20!", "read=21", "1 settled"), ("1:updated@20!", "list=21", "1 settled"),
-        ("1:updated@20!", "served=0", "3 fetch-if-served of 1 behind 20"), ("1:deleted@20!", "file", "3 fetch-if-served of 1 behind 20"),
-        ("1:deleted@20!", "", "6 settled"), ("1:deleted@20!", "may-have-file", "3 fetch-if-served of 1 behind 20"),
-        ("1:updated@20! 2:updated@30!", "ended=2", "3 fetch-if-served of 1 behind 20"),
-        ("1:updated@20! 2:updated@30!", "", "3 fetch-if-served of 2 behind 30"),
-        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=2", "3 fetch-if-served of 1 behind 30"),
+        ("1:updated@20", "file doubted may-have-file ended=1", "1 settled"),
+        // 2: a hub states something, and the Source was not asked since.
+        ("1:updated@20!", "", "2 fetch-if-served of 1 behind 20"), ("1:updated@20#a!", "file#a", "2 fetch-exactly-if-served of 1 behind 20"),
+        ("1:updated@20!", "read=20", "2 fetch-if-served of 1 behind 20"), ("1:updated@20!", "read=21", "1 settled"), ("1:updated@20!", "list=21", "1 settled"),
+        ("1:updated@20!", "served=0", "2 fetch-if-served of 1 behind 20"), ("1:deleted@20!", "file", "2 ask of 1 behind 20"),
+        ("1:deleted@20!", "", "6 settled"), ("1:deleted@20!", "may-have-file", "2 ask of 1 behind 20"),
+        ("1:updated@20! 2:updated@30!", "ended=2", "2 fetch-if-served of 1 behind 20"),
+        ("1:updated@20! 2:updated@30!", "", "2 fetch-if-served of 2 behind 30"), ("1:updated@20! 2:deleted@30!", "file", "2 ask of 2 behind 30"),
+        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=2", "2 fetch-if-served of 1 behind 30"),
+        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file changed=2", "2 fetch-if-served of 1 behind 30"),
+        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=2 unbroken=50", "2 fetch-if-served of 1 behind 50"),
+        ("1:updated@20!", "unbroken=50", "2 fetch-if-served of 1 behind 20"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=3 fetched=3", "8 settled"),
+        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file changed=3", "8 fetch of 1 behind 30"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "served=2", "7 settled"),
-        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=2 read=31", "7 remove behind 20"),
-        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file absent=3", "7 remove behind 20"),
+        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=2 read=31", "7 remove of 1 behind 20"),
+        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file absent=3", "7 remove of 1 behind 20"),
         ("1:updated@25 1:updated@30! 2:deleted@20", "file served=2 fetched=2", "8 settled"),
-        ("2:listed@5^10 1:updated@20! 2:deleted@25", "file served=2 fetched=2", "7 remove behind 25"),
-        // 4: another set, or other than a link, states its deletion.
-        ("1:created@20& 1:deleted@20", "file", "4 fetch-if-served of 1 behind 20"),
-        ("1:created@20& 1:deleted@20", "file absent=2", "7 remove behind 20"), ("1:created@20& 1:deleted@19", "file fetched=1", "8 settled"),
-        ("1:updated@20 2:deleted@21", "file", "4 fetch-if-served of 1 behind 21"),
-        ("1:updated@20#a 2:deleted@21", "", "4 fetch-exactly-if-served of 1 behind 21"),
-        ("1:updated@20#a 2:deleted@21", "file#b", "4 fetch-if-served of 1 behind 21"),
-        ("1:updated@20 2:deleted@21", "file unbroken=50", "4 fetch-if-served of 1 behind 50"),
-        ("1:updated@20 2:deleted@21", "file served=1", "4 fetch-if-served of 1 behind 21"),
-        ("1:updated@20 2:deleted@21", "file fetched=2 served=2", "8 settled"),
-        ("1:updated@20 2:deleted@21", "file absent=2", "7 remove behind 21"),
-        ("1:updated@20 2:deleted@19", "file fetched=2", "8 settled"), ("1:updated@20 2:deleted@21", "file fetched=2 ended=2", "8 settled"),
+        ("2:listed@5^10 1:updated@20! 2:deleted@25", "file served=2 fetched=2", "7 remove of 2 behind 25"),
+        ("1:listed@5^10 1:deleted@20!", "file", "2 ask of 1 behind 20"), ("1:listed@5^10 1:deleted@20!", "file served=1", "2 ask of 1 behind 20"),
+        ("1:listed@5#a^10 1:deleted@20!", "file#a changed=2 fetched=1", "8 fetch of 1 behind 5"),
+        // 3: another set states its deletion, as the last one.
+        ("2:created@1 1:created@20& 2:deleted@20", "file", "3 ask of 2 behind 20"), ("2:created@1 1:created@20& 2:deleted@20", "file absent=3", "7 remove of 2 behind 20"),
+        ("2:created@1 1:updated@20 2:deleted@21", "file", "3 ask of 2 behind 21"), ("2:created@1 1:updated@20#a 2:deleted@21", "", "3 ask of 2 behind 21"),
+        ("2:created@1 3:created@1 1:updated@20 2:deleted@21 3:deleted@22", "file", "3 ask of 3 behind 22"),
+        ("2:created@1 1:updated@20 2:deleted@21", "file unbroken=50", "3 ask of 2 behind 50"), ("1:updated@20 2:deleted", "file fetched=1", "8 settled"),
+        ("2:created@1 1:updated@20 2:deleted@21", "file served=2", "3 ask of 2 behind 21"), ("2:created@1 1:updated@20 2:deleted@21", "file changed=2", "3 ask of 2 behind 21"),
+        ("2:created@1 1:updated@20 2:deleted@21", "file fetched=3 served=3", "8 settled"),
+        ("2:created@1 1:updated@20 2:deleted@21", "file absent=3", "7 remove of 2 behind 21"), ("2:created@1 1:updated@20 2:deleted@21", "absent=3", "7 settled"),
+        ("2:created@1 1:updated@20 2:deleted@19", "file fetched=3", "8 settled"), ("2:created@1 1:updated@20 2:deleted@21", "file fetched=3 ended=2", "8 settled"),
         ("1:listed@5^10 2:listed@5^10 2:absent^30", "file fetched=2", "8 settled"),
-        ("1:listed@5^30 2:deleted@20", "file fetched=2", "8 settled"),
+        ("2:created@1 1:listed@5^30 2:deleted@20", "file fetched=3", "8 settled"), ("2:created@1 1:listed@5^30 2:deleted@30", "file fetched=3", "3 ask of 2 behind 30"),
+        ("2:created@1 1:updated@20 2:deleted@21", "list=30 file", "3 ask of 2 behind 21"),
+        // A set that has never named it ends nothing.
+        ("1:updated@20 2:deleted@21", "file fetched=2", "8 settled"), ("2:deleted@21 1:updated@20", "file", "8 fetch of 1 behind 20"),
+        // 3: it was stated before.
+        ("2:created@1 2:deleted@21 1:updated@20", "file", "3 fetch-if-served of 1 behind 21"), ("2:created@1 2:deleted@21 1:updated@20#a", "", "3 fetch-exactly-if-served of 1 behind 21"),
+        ("2:created@1 2:deleted@21 1:updated@20#a", "file#b", "3 fetch-if-served of 1 behind 21"), ("2:created@1 2:deleted@21 1:updated@20+5", "", "3 fetch-exactly-if-served of 1 behind 21"),
+        ("2:created@1 2:deleted@21 1:updated@20", "file absent=2", "3 fetch-if-served of 1 behind 21"), ("2:created@1 2:deleted@21 1:updated@20", "file served=2", "3 fetch-if-served of 1 behind 21"),
+        ("2:created@1 2:deleted@21 1:updated@20", "absent=3", "7 settled"), ("2:created@1 2:deleted@21 1:updated@20", "file served=3 fetched=3", "8 settled"),
+        ("2:created@1 2:deleted@20 1:created@20&", "", "3 fetch-if-served of 1 behind 20"), ("2:created@1 2:deleted@21 1:listed@5#a^10", "", "3 fetch-exactly-if-served of 1 behind 21"),
+        ("2:created@1 2:deleted@21 1:updated@20", "unbroken=20", "3 fetch-if-served of 1 behind 21"), ("2:created@1 2:deleted@21 1:updated@21", "unbroken=50", "3 fetch-if-served of 1 behind 50"),
+        ("2:created@1 1:updated@20 2:deleted@21", "file unbroken=21", "3 ask of 2 behind 21"),
+        // A rejected deletion is no contradiction.
+        ("2:created@1 1:updated@20 2:deleted@21", "file fetched=2 rejected", "8 settled"), ("2:created@1 1:updated@20#a 2:deleted@21", "rejected", "8 fetch-exactly of 1 behind 20"),
+        ("2:created@1 3:created@1 1:updated@20 2:deleted@21 3:deleted@22", "file rejected=3", "3 ask of 2 behind 21"),
+        ("2:created@1 3:created@1 1:updated@20 2:deleted@21 3:deleted@22", "file rejected=2", "3 ask of 3 behind 22"),
+        // A link is void if its own set states a deletion that is not older.
+        ("1:created@20& 1:deleted@20", "file", "7 remove of 1 behind 20"), ("1:created@20& 1:deleted@20", "file served=2 fetched=2", "7 remove of 1 behind 20"),
+        ("1:created@20& 1:deleted@19", "file fetched=1", "8 settled"), ("1:created@20& 1:absent^30", "file fetched=1", "8 settled"),
+        ("1:created& 1:deleted@20", "file", "7 remove of 1 behind 20"), ("1:created@20& 1:deleted@20", "", "7 settled"),
+        ("1:created@1 1:created@20& 1:deleted@20 2:created@10", "file", "3 fetch-if-served of 2 behind 20"), ("1:created@1 1:created@20& 2:created@20& 1:deleted@20", "file", "3 ask of 1 behind 20"),
+        // What the Source serves in place of what was deleted is fetched as it is.
+        ("2:created@1 1:updated@20#a 2:deleted@21", "file#a changed=3 fetched=2", "8 fetch of 1 behind 20"), ("2:created@1 1:updated@20#a 2:deleted@21", "changed=3", "8 fetch of 1 behind 20"),
+        ("2:created@1 1:listed@5#a^10 2:deleted@21", "file#a changed=3 fetched=2 unbroken=40", "8 fetch of 1 behind 5"),
+        ("2:created@1 1:updated@20#a 2:deleted@21", "file#b served=3 fetched=3", "8 settled"),
+        ("2:created@1 1:updated@20#a 2:deleted@21 1:updated@30#b", "file#a changed=3 fetched=2", "8 fetch-exactly of 1 behind 30"),
         // 4: a newer list of its own set lacks what a change states.
         ("1:updated@20", "list=30", "4 fetch-if-served of 1 behind 20"), ("1:updated@20", "list=30 fetched=1 absent=1", "6 settled"),
+        ("1:updated@20#a", "list=30", "4 fetch-exactly-if-served of 1 behind 20"), ("1:updated@20+5", "list=30", "4 fetch-exactly-if-served of 1 behind 20"),
+        ("1:updated@20#a", "list=30 file#b", "4 fetch-if-served of 1 behind 20"), ("1:updated@20", "list=30 unbroken=40", "4 fetch-if-served of 1 behind 20"),
         ("1:updated@20", "list=30 may-have-file absent=1", "6 remove behind"), ("1:updated@20", "list=20", "8 fetch of 1 behind 20"),
         ("1:updated@20", "list=30 may-have-file unbroken=40 absent=1", "6 remove behind 40"),
         ("1:updated", "list=30", "8 fetch of 1 behind"), ("1:listed@5^20", "list=30", "8 fetch of 1 behind"),
-        ("1:updated@20", "list=30 file served=1 fetched=1", "8 settled"),
+        ("1:listed@5^10 1:updated@20", "list=10", "8 fetch of 1 behind 20"), ("1:created@20&", "list=30", "8 fetch of 1 behind 20"),
+        ("1:updated@20", "list=30 file served=1 fetched=1", "8 settled"), ("1:updated@20#a", "list=30 changed=1", "8 fetch of 1 behind 20"),
+        ("2:created@1 1:updated@20 2:deleted@21", "list=30 file absent=3", "7 remove of 2 behind 21"), ("2:created@1 1:updated@20 2:deleted@19", "list=30 file", "4 fetch-if-served of 1 behind 20"),
         // 5: a hub has stated its deletion, and the Source does not serve it.
-        ("1:listed@5^10 1:deleted@20!", "file absent=2", "5 remove behind 20"), ("1:deleted@20!", "file absent=1", "5 remove behind 20"),
-        ("1:listed@5^10 1:deleted@20!", "file absent=2 held", "5 hold Held behind 20"),
-        ("1:listed@5^10 1:deleted@20!", "file absent=2 awaits", "5 remove behind 20"),
+        ("1:listed@5^10 1:deleted@20!", "file absent=2", "5 remove of 1 behind 20"), ("1:deleted@20!", "file absent=1", "5 remove of 1 behind 20"),
+        ("1:listed@5^10 1:deleted@20!", "absent=2", "5 settled"), ("1:listed@5^10 1:deleted@20!", "file absent=2 read=21 fetched=1", "8 settled"),
         ("1:listed@5^10 1:deleted@20! 2:updated@15", "file absent=2", "8 fetch of 2 behind 15"),
         ("1:listed@5^10 1:deleted@20!", "file served=2 fetched=1", "8 settled"),
-        ("1:listed@5^10 1:updated@20!", "file absent=2 fetched=1", "8 settled"),
+        ("1:listed@5^10 1:updated@20!", "file absent=2 fetched=1", "2 fetch-if-served of 1 behind 20"),
         // 6: only what the Source has denied is stated.
         ("1:updated@20!", "absent=1", "6 settled"), ("1:updated@20!", "may-have-file absent=1", "6 remove behind"),
+        ("1:updated@20!", "file doubted may-have-file absent=1", "2 fetch-if-served of 1 behind 20"),
         // 7: it is gone.
-        ("1:deleted@20", "file", "7 remove behind 20"), ("1:deleted@20", "", "7 settled"), ("1:deleted@20", "may-have-file", "7 remove behind 20"),
-        ("1:deleted@20", "file rejected", "7 settled"), ("1:deleted@20", "file held", "7 hold Held behind 20"),
-        ("1:deleted@20", "file undecided awaits", "7 hold Undecided behind 20"), ("1:deleted@20", "file awaits", "7 ask behind 20"),
-        ("1:deleted@20", "file awaits absent=1", "7 remove behind 20"), ("1:deleted@20", "file awaits served=1", "7 ask behind 20"),
-        ("1:deleted 2:absent^30", "file", "7 remove behind 30"), ("1:deleted", "file", "7 remove behind"),
+        ("1:deleted@20", "file", "7 remove of 1 behind 20"), ("1:deleted@20", "", "7 settled"), ("1:deleted@20", "may-have-file", "7 remove of 1 behind 20"),
+        ("1:deleted@20", "requested", "7 remove of 1 behind 20"), ("1:deleted@20", "requested rejected", "7 settled"),
+        ("1:deleted@20", "file rejected", "7 settled"), ("1:deleted@20", "file served=1", "7 remove of 1 behind 20"),
+        ("1:deleted 2:absent^30", "file", "7 remove of 2 behind"), ("1:absent^30", "file unbroken=40", "7 remove of 1 behind 30"), ("1:absent^30", "file unbroken=20", "7 remove of 1 behind 20"), ("1:deleted", "file", "7 remove of 1 behind"),
+        // Its last link has ended.
+        ("1:created@20& 1:deleted&", "file", "7 remove of 1 behind"), ("1:created@20& 1:deleted&", "file unbroken=40", "7 remove of 1 behind 40"),
+        ("1:created@20& 1:deleted&", "", "7 settled"), ("1:created@20& 1:deleted& 1:created@20&", "", "8 fetch of 1 behind 20"),
+        ("1:created@20& 1:deleted& 2:updated@15", "file fetched=3", "8 settled"), ("1:created@20& 1:deleted& 2:created@15&", "file fetched=3", "8 settled"),
         // 8: it exists.
         ("1:created@20&", "", "8 fetch of 1 behind 20"), ("1:created@30& 2:updated@20", "", "8 fetch of 2 behind 20"),
         ("1:updated@20", "", "8 fetch of 1 behind 20"), ("1:updated@20#a", "", "8 fetch-exactly of 1 behind 20"),
@@ -168,15 +202,72 @@ fn first_row_that_fits_decides() {
         ("1:listed@50^60", "unbroken=40", "8 fetch of 1 behind 40"),
         ("1:updated@20#a", "file#a", "8 settled"), ("1:updated@20#a", "file#b", "8 fetch-exactly of 1 behind 20"),
         ("1:updated@20#a", "file#b fetched=1", "8 settled"), ("1:updated@20", "file", "8 fetch of 1 behind 20"),
-        ("1:updated@20#a", "file#a doubted fetched=1", "8 fetch-exactly of 1 behind 20"),
+        ("1:updated@20#a", "file#a doubted verified fetched=1", "8 fetch-exactly of 1 behind 20"), ("1:updated@20#a", "file#a doubted fetched=1", "8 fetch of 1 behind 20"),
+        ("1:updated@20#a 1:updated@21#b", "file#a doubted fetched=1", "8 fetch-exactly of 1 behind 21"),
+        ("1:listed@5^30", "unbroken=40 file doubted at=4", "8 fetch of 1 behind 5"), ("1:listed@5^30", "unbroken=40 file doubted at=5", "8 fetch of 1 behind 40"),
         ("1:updated@20 2:updated@30#b", "", "8 fetch-exactly of 2 behind 30"), ("1:updated@20 2:updated", "", "8 fetch of 1 behind 20"),
         ("1:updated@20#a 1:updated@30!", "served=2", "8 fetch of 1 behind 20"),
         ("1:updated@20#a 1:updated@30!", "unbroken=50 served=2", "8 fetch of 1 behind 50"),
         ("1:updated@30! 1:updated@20#a", "absent=1", "8 fetch of 1 behind 20"),
+        // What another set states of an earlier time, or of the same one.
+        ("1:updated@20 2:listed@9^40", "file fetched=1", "8 settled"), ("1:updated@20 2:updated@20", "file fetched=1", "8 settled"),
+        ("1:updated@20#a 2:updated@20#b", "file fetched=1", "8 fetch-exactly of 2 behind 20"), ("1:updated@20#a 2:updated@20#a", "", "8 fetch-exactly of 1 behind 20"),
+        ("1:updated@20 2:listed^15", "file fetched=1", "8 settled"),
         // 9: it states nothing of its content, and may be asked for.
         ("1:listed^30", "file fetched=1 check", "9 fetch of 1 behind"), ("1:listed^30", "file check", "8 fetch of 1 behind"),
+        ("1:listed^30", "file fetched=1 changed=1 check", "8 fetch of 1 behind"), ("1:deleted@20", "file rejected check", "7 settled"),
     ];
+    for row in 1..=9 {
+        let is_hit = cases
+            .iter()
+            .any(|(.., expected)| expected.starts_with(&row.to_string()));
+        assert!(is_hit, "row {row}");
+    }
     for (entries, facts, expected) in cases {
         assert_eq!(decided(entries, facts), expected, "{entries} | {facts}");
+    }
+}
+
+#[test]
+fn deletion_that_the_source_confirms_is_not_asked_for() {
+    let found = decided("1:listed@5^10 1:deleted@20! 1:deleted@20", "file fetched=1");
+    assert_eq!(found, "7 remove of 1 behind 20");
+}
+
+#[test]
+fn entry_of_another_set_that_states_nothing_of_the_content_is_no_reason_to_fetch() {
+    for entries in [
+        "1:updated@20 2:listed^30",
+        "1:updated@20#a 2:listed^30",
+        "1:listed@5^20 2:listed^30",
+    ] {
+        assert_eq!(
+            decided(entries, "file#a fetched=1"),
+            "8 settled",
+            "{entries}"
+        );
+    }
+}
+
+/// The last link to it has ended: no document has stated that then, whatever was deleted before.
+#[test]
+fn end_of_a_link_after_an_older_deletion_does_not_lower_the_claim() {
+    for (entries, facts, expected) in [
+        (
+            "1:deleted@10 1:created@20& 1:deleted&",
+            "file unbroken=40",
+            "40",
+        ),
+        (
+            "2:deleted@10 1:created@20& 1:deleted&",
+            "file unbroken=40",
+            "40",
+        ),
+    ] {
+        let found = decided(entries, facts);
+        assert!(
+            found.ends_with(&format!("behind {expected}")),
+            "{entries}: {found}"
+        );
     }
 }
