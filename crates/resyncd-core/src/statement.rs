@@ -362,6 +362,7 @@ pub fn apply(
             if let (Stated::Listed(_), Some(list)) = (own.entry.stated, own.listed) {
                 own.entry.stated = Stated::Listed(list);
             }
+            own.entry.at = own.entry.at.max(entry.at);
             own.entry.lastmod = own.entry.lastmod.max(entry.lastmod);
         }
         (Merge::Refresh | Merge::News, own) => {

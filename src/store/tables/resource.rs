@@ -720,6 +720,8 @@ fn change_of(task: &Task) -> Option<ChangeKind> {
 
 /// A file that is correct although the database did not know it.
 pub(crate) struct AdoptedFile<'a> {
+    /// The set that announces it, unless another one has announced a file that is live.
+    pub(crate) set: SetId,
     pub(crate) path: &'a str,
     pub(crate) length: u64,
     pub(crate) media_type: Option<&'a str>,
@@ -741,7 +743,7 @@ pub(crate) fn adopt(
     sql.prepare_cached(
         "UPDATE resource SET path = ?2, length = ?3, media_type = COALESCE(?4, media_type), hashes = ?5, lastmod = ?6,
              changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL,
-             doubted = 0, voice = 0, fetched = ?9, verified = 1
+             doubted = 0, voice = 0, fetched = ?9, verified = 1, set_id = CASE WHEN applied_at IS NULL OR deleted THEN ?10 ELSE set_id END
          WHERE id = ?1",
     )?
     .execute(params![
@@ -754,6 +756,7 @@ pub(crate) fn adopt(
         Column(&file.changed_at),
         Micros(now),
         Column(&file.fetched),
+        file.set,
     ])?;
     Ok(())
 }

@@ -98,6 +98,7 @@ fn adopt(
         .iter()
         .any(|it| it.exists() && recorded.compare(&it.entry.content) == ContentMatch::Different);
     let file = AdoptedFile {
+        set: context.set,
         fetched: if differs {
             resource.state.fetched
         } else {
@@ -135,10 +136,7 @@ fn adopt(
         let seq = feed::append(sql, &entry)?;
         tx.wake(Wake::Feed(seq));
     }
-    if let Some(state) = resource::state_of(sql, id, context.set)? {
-        resource.state = state;
-    }
-    resource.add_implied(sql, context)?;
+    resource.reread(sql, context, None)?;
     resource.settle(sql, context, None, Cause::Event)?;
     Ok(true)
 }

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use resourcesync::ChangeKind;
 use resyncd_core::{Answer, Revision, Voice, latest_plausible};
 use rusqlite::Connection;
 
@@ -242,17 +243,13 @@ impl Resource {
         context: &BatchContext<'_>,
         task: &Task,
     ) -> Result<(), StoreError> {
-        if let Some(state) = resource::state_of(sql, task.resource, context.set)? {
-            self.state = state;
-        }
-        if task.origin.is_of_person() {
-            // What a person has ordered counts, whatever was stated of it.
-            let is_live = self.is_live();
+        if task.origin.is_of_person() && self.is_task(task) {
+            // What a person has ordered counts, whatever is stated of it.
+            let exists = task.kind != ChangeKind::Deleted;
             self.statements
-                .retain(|it| is_live && it.entry.set.0 != task.set.0);
+                .retain(|it| exists && it.entry.set.0 != task.set.0);
         }
-        self.fold(task.set, task.stated);
-        self.add_implied(sql, context)
+        self.reread(sql, context, Some((task.set, task.stated)))
     }
 
     fn note_answer(

@@ -12,8 +12,8 @@ use std::collections::hash_map::Entry as MapEntry;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 use resyncd_core::{
-    Answer, Applied, ContentMatch, Decision, Desired, Entry, Record, Revision, SetFacts, SetKey,
-    Stated, Statement, Voice, apply, decide,
+    Answer, Applied, ContentMatch, Decision, Desired, Entry, Record, RecordedFile, Revision,
+    SetFacts, SetKey, Stated, Statement, Voice, apply, decide,
 };
 use rusqlite::Connection;
 
@@ -134,22 +134,18 @@ impl Resource {
             stored,
             state,
         };
-        resource.add_implied(sql, context)?;
+        let implied = resource.implied(sql, context)?;
+        resource.add_missing(implied);
         Ok(resource)
     }
 
-    /// Adds the statements that the task and the row of the resource have, and no row of their own.
-    pub(super) fn add_implied(
-        &mut self,
-        sql: &Connection,
-        context: &BatchContext<'_>,
-    ) -> Result<(), StoreError> {
-        for implied in self.implied(sql, context)? {
-            if !self.has(&implied.entry) {
-                self.statements.push(implied);
+    /// Adds statements of voices that have none.
+    fn add_missing(&mut self, statements: impl IntoIterator<Item = Statement>) {
+        for statement in statements {
+            if !self.has(&statement.entry) {
+                self.statements.push(statement);
             }
         }
-        Ok(())
     }
 
     /// As [`read`](Self::read), by its row; `None`: it has none.
@@ -490,14 +486,7 @@ impl Resource {
             return Ok(());
         }
         resource::confirm(sql, id, (set, news), revision, context.now)?;
-        if let Some(state) = resource::state_of(sql, id, set)? {
-            self.state = ResourceState {
-                revision: self.state.revision,
-                ..state
-            };
-        }
-        self.fold(set, revision);
-        self.add_implied(sql, context)
+        self.reread(sql, context, Some((set, revision)))
     }
 
     /// Ends the membership in the sets that state that it is gone: others have it, or nobody has.
@@ -580,7 +569,7 @@ struct Wanted {
     is_listed: bool,
     unconfirmed: bool,
     asks: bool,
-    stated: (resyncd_core::Revision, resyncd_core::Revision),
+    stated: (Revision, Revision),
     since: Option<SourceTime>,
     state: TaskState,
 }
@@ -944,21 +933,34 @@ impl Resource {
         Ok(task::lower_since(sql, self.state.id, since)?)
     }
 
-    /// The mirror has what a statement states now: the resource's row has it. `of_task`: the revision of the statement that was executed.
-    pub(super) fn fold(&mut self, set: SetId, executed: resyncd_core::Revision) {
+    /// Reads the row again. `executed`: the set and revision of the statement that the mirror has by now: from then on, the row states it.
+    pub(super) fn reread(
+        &mut self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        executed: Option<(SetId, Revision)>,
+    ) -> Result<(), StoreError> {
+        if let Some(state) = resource::state_of(sql, self.state.id, context.set)? {
+            self.state = ResourceState {
+                revision: self.state.revision,
+                ..state
+            };
+        }
         let known = self.state.known.as_ref();
         let file = known
             .filter(|known| !known.deleted)
             .map(|known| known.file());
         let is_folded = |it: &Statement| {
-            let is_executed =
-                it.entry.voice != Voice::Hub && it.entry.set.0 == set.0 && it.revision == executed;
-            let has_other = |file: &resyncd_core::RecordedFile<'_>| {
+            let is_executed = executed == Some((SetId(it.entry.set.0), it.revision));
+            let has_other = |file: &RecordedFile<'_>| {
                 it.exists() && file.compare(&it.entry.content) == ContentMatch::Different
             };
-            is_executed && !file.as_ref().is_some_and(has_other)
+            is_executed && it.entry.voice != Voice::Hub && !file.as_ref().is_some_and(has_other)
         };
         self.statements.retain(|it| !is_folded(it));
+        let of_record = self.of_record(sql, context)?;
+        self.add_missing(of_record);
+        Ok(())
     }
 }
 
