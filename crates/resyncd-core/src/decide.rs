@@ -314,7 +314,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         self.live.iter().any(|s| {
             let is_of_set = (s.entry.set, s.entry.voice) == (claim.entry.set, Voice::Source);
             let is_dated = s.entry.at.is_some() && s.entry.at == claim.entry.at;
-            is_of_set && is_dated && s.exists() == claim.exists()
+            is_of_set && is_dated && s.exists() == claim.exists() && !s.states_other(&claim.entry)
         })
     }
 

@@ -150,6 +150,12 @@ impl Statement {
         self.entry.at.map(SourceTime::latest_possible)
     }
 
+    /// Whether an entry states another representation.
+    pub(crate) fn states_other(&self, entry: &Entry) -> bool {
+        let both_exist = self.exists() && entry.stated.exists();
+        both_exist && self.compare(&entry.content) == ContentMatch::Different
+    }
+
     fn compare(&self, content: &ContentInfo) -> ContentMatch {
         let own = RecordedFile {
             length: self.entry.content.length,
@@ -335,12 +341,9 @@ pub fn apply(
     // What the Source has stated of that time or later counts.
     let is_covered = |it: usize| {
         let stated = &statements[it];
-        let states_other = stated.exists()
-            && entry.stated.exists()
-            && stated.compare(&entry.content) == ContentMatch::Different;
         let is_as_new = match stated.entry.at.cmp(&entry.at) {
             Ordering::Greater => true,
-            Ordering::Equal => !states_other,
+            Ordering::Equal => !stated.states_other(entry),
             Ordering::Less => stated.listed > entry.at,
         };
         entry.at.is_some() && is_as_new

@@ -136,3 +136,30 @@ async fn correct_file_is_adopted() {
         .await;
     assert!(world.due().await.is_empty());
 }
+
+#[tokio::test]
+async fn repair_hides_no_list_that_was_read_while_it_was_in_progress() {
+    let world = World::new().await;
+    repair(&world, vec![created("a", 10)]).await;
+    let started = world.due().await;
+    world.announce(vec![created("a", 12)]).await;
+    world.list(world.set, 20, Vec::new()).await;
+    let results = started.into_iter().map(|task| published(task, "x"));
+    world.complete(results.collect()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+}
+
+#[tokio::test]
+async fn adopted_file_of_a_deleted_resource_is_of_the_set_that_has_it() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world.announce_in(other, vec![created("a", 10)]).await;
+    world.work("x").await;
+    world.announce_in(other, vec![deleted("a", 12)]).await;
+    world.work("x").await;
+    let adopted = vec![adoption(&world, with_content(created("a", 14), "x"), "x")];
+    let (store, now) = (&world.store, world.now);
+    store.adopt(SOURCE, now, adopted).await.unwrap();
+    world.list(world.set, 20, Vec::new()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+}

@@ -14,11 +14,10 @@ async fn resource_takes_few_bytes_beyond_its_uri() {
     let world = World::new().await;
     let names = (0..RESOURCES).map(|number| format!("set1/res/r{number:04}.txt"));
     let entries = names.map(|name| {
-        let entry = with_content(created(&name, 10), &name);
-        Change {
-            lastmod: Some(at(10)),
-            ..entry
-        }
+        let mut entry = with_content(created(&name, 10), &name);
+        entry.content.media_type = Some("text/plain".to_owned());
+        entry.lastmod = Some(at(10));
+        entry
     });
     world.list(world.set, 20, entries.collect()).await;
     loop {

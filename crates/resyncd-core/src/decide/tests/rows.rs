@@ -121,6 +121,8 @@ fn first_row_that_fits_decides() {
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "file changed=2", "2 fetch-if-served of 1 behind 30"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=2 unbroken=50", "2 fetch-if-served of 1 behind 50"),
         ("1:updated@20!", "unbroken=50", "2 fetch-if-served of 1 behind 20"),
+        ("1:updated@20#a 1:updated@20#b!", "file#a fetched=1", "2 fetch-exactly-if-served of 1 behind 20"),
+        ("1:updated@20#a 1:updated@20!", "file#a fetched=1", "8 settled"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=3 fetched=3", "8 settled"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "file changed=3", "8 fetch of 1 behind 30"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "served=2", "7 settled"),
