@@ -5,8 +5,8 @@
 //! Resource List. Where a Source has no channel it polls; where a Source packages its resources it reads the packages; a site without ResourceSync it
 //! follows by its sitemaps, and a Source of the draft of version 0.1 by its Sitemap and its Change Sets.
 //!
-//! This page is the map: the modules, the data flow, the invariants, and what is absent on purpose. The words are those of
-//! `docs/glossary.md`. The library exists for the program, its tests and its benchmarks; its interface may change with any version.
+//! This page is the map: the modules, the data flow, the invariants, and what is absent on purpose. How it is decided what to do with a
+//! resource is on one page of its own, `docs/decisions.md`. The words are those of `docs/glossary.md`. The library exists for the program, its tests and its benchmarks; its interface may change with any version.
 //!
 //! # The crates and the modules
 //!
@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | [`resourcesync`] | documents: reader, writer, datetimes, intervals, digests, links | everything else |
 //! | [`websub`] | WebSub forms and signatures, for subscriber and hub | everything else |
-//! | [`resyncd_core`] | decides: coverage, sequencer, plan, what a recorded file proves, schedule, channel machine, lease; what a set offers, which resources are selected | XML, HTTP, paths, SQL, serde, a clock |
+//! | [`resyncd_core`] | decides: coverage, sequencer, statements and what follows from them, what a recorded file proves, schedule, channel machine, lease; what a set offers, which resources are selected | XML, HTTP, paths, SQL, serde, a clock |
 //! | [`resyncd_fetch`] | outbound: guard, client, documents, content, packages, hub requests, web hooks, discovery | coverage, mirror paths, SQL, the configuration, a clock |
 //! | [`resyncd_channels`] | WebSockets, sessions of the XMPP account | what a message means, coverage, SQL, the configuration |
 //! | [`resyncd_mirror`] | files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
