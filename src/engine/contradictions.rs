@@ -12,3 +12,16 @@ pub(super) async fn note_contradiction(context: &SourceContext, set: SetId) {
             "database error; hub-contradicted not recorded for the channel");
     }
 }
+
+/// Reports that documents of the Source contradict what only a hub has stated of so many resources.
+pub(super) async fn report_contradictions(context: &SourceContext, set: SetId, count: u64) {
+    if count > 0 {
+        tracing::warn!(
+            code = DeliveryFaultKind::Contradicted.code(),
+            source = context.name(),
+            count,
+            "documents of the Source contradict notifications that are not trusted; following the documents"
+        );
+        note_contradiction(context, set).await;
+    }
+}

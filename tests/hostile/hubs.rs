@@ -213,8 +213,11 @@ async fn resource_that_the_hub_makes_up_is_forgotten() {
     let nothing = rig.source.resource_uri(SET, "nothing.txt");
     let entry = change(&nothing, rig.source.boundary());
     rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
-    rig.until("the resource is given up", |set| set.failed == 1)
-        .await;
+    eventually("the Source is asked", None, async || {
+        let hits = rig.source.hits(nothing.path());
+        (hits > 0).then_some(()).ok_or("not yet".to_owned())
+    })
+    .await;
     cover(&rig, 5).await;
     rig.until("it is forgotten", |set| set.state == "in-sync")
         .await;

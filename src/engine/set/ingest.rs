@@ -18,6 +18,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::contradictions::report_contradictions;
 use crate::engine::documents::SummarizedDocument;
 use crate::store::{
     BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
@@ -71,6 +72,7 @@ pub(super) async fn ingest_changes(
         }
     }
     note_unfollowed(context, set, sum.unfollowed);
+    report_contradictions(context, set, sum.contradicted).await;
     Ok(sum)
 }
 
@@ -141,6 +143,7 @@ pub(super) async fn ingest_part(
     }
     sum.add(done(written).await?);
     note_unfollowed(context, list.set, sum.unfollowed);
+    report_contradictions(context, list.set, sum.contradicted).await;
     Ok(sum)
 }
 
@@ -176,6 +179,7 @@ pub(super) async fn ingest_listed(
     let tried = offering.wait_for_tasks().await;
     ingested.and(tried)?;
     note_unfollowed(context, list.set, sum.unfollowed);
+    report_contradictions(context, list.set, sum.contradicted).await;
     Ok(sum)
 }
 

@@ -395,7 +395,6 @@ impl SetState {
         };
         let result = ingest_part(&self.context, &list, uri, changed.read.document, end).await?;
         self.found += result.tasks;
-        self.report_contradictions(result.contradicted).await;
         self.first_page = first_page.or(self.first_page.take());
         damaged
     }

@@ -140,7 +140,6 @@ impl SetState {
         let list = self.list_progress(Origin::ResourceDump, at);
         let result = ingest_listed(&self.context, &list, entries).await?;
         self.found += result.tasks;
-        self.report_contradictions(result.contradicted).await;
         self.packages.end(package, &summary, file).await?;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
         Ok(is_stated && !summary.is_of_draft() && summary.bad_entries() == 0)

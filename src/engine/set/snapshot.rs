@@ -11,6 +11,7 @@ use super::polled_document::{ChangedDocument, poll_document};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::contradictions::report_contradictions;
 use crate::engine::documents::Alternatives;
 use crate::engine::read_facts::ReadList;
 use crate::status::StatusError;
@@ -283,6 +284,7 @@ impl SetState {
             ..self.change_batch(origin, Vec::new(), Some(end))
         };
         let result = self.context.store.ingest(batch).await?;
+        report_contradictions(&self.context, self.record.id, result.contradicted).await;
         self.sequencer = trial;
         self.record.list_at = list_at;
         self.record.filter = Some(filter);
@@ -316,7 +318,7 @@ impl SetState {
                 None => break,
             }
         }
-        self.report_contradictions(contradicted).await;
+        report_contradictions(&self.context, self.record.id, contradicted).await;
         Ok(())
     }
 }

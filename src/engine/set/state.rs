@@ -8,8 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{Capability, Link, SourceTime};
 use resyncd_core::{
-    CheckRules, DeliveryFaultKind, Gap, Limits, NoCoverage, ResourceUri, Schedule, Sequencer, Span,
-    Standing,
+    CheckRules, Gap, Limits, NoCoverage, ResourceUri, Schedule, Sequencer, Span, Standing,
 };
 use url::Url;
 
@@ -19,7 +18,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
-use crate::engine::contradictions::note_contradiction;
+use crate::engine::contradictions::report_contradictions;
 use crate::engine::documents::offered;
 use crate::engine::faults::PollReport;
 use crate::engine::oddities::MAX_UNREAD;
@@ -78,16 +77,6 @@ pub(crate) struct SetState {
 }
 
 impl SetState {
-    /// Reports what only a hub has stated, and a Resource List or Resource Dump contradicts.
-    pub(super) async fn report_contradictions(&self, count: u64) {
-        if count > 0 {
-            let (code, source) = (DeliveryFaultKind::Contradicted.code(), self.context.name());
-            tracing::warn!(code, source, set = %self.record.capability_list, count,
-                "the Resource List or Resource Dump contradicts notifications that are not trusted; ingesting it");
-            note_contradiction(&self.context, self.record.id).await;
-        }
-    }
-
     /// Continues a set from the database.
     pub(super) async fn load(
         context: Arc<SourceContext>,
@@ -222,7 +211,9 @@ impl SetState {
         end: DocumentEnd,
     ) -> Result<BatchResult, EngineError> {
         let batch = self.change_batch(origin, Vec::new(), Some(end));
-        Ok(self.context.store.ingest(batch).await?)
+        let result = self.context.store.ingest(batch).await?;
+        report_contradictions(&self.context, self.record.id, result.contradicted).await;
+        Ok(result)
     }
 
     /// Commits what an index of Change Lists, or a Change Dump, covers as a whole.

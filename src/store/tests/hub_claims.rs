@@ -234,3 +234,61 @@ async fn updates_until_the_time_of_a_hub_do_not_lower_the_claim_one_by_one() {
     let claimed = world.statistics().await.synced_until;
     assert_eq!(claimed, Some(at(31)), "the hub had not stated it");
 }
+
+/// A Change List covers the time of what a hub has stated.
+#[tokio::test]
+async fn documents_that_cover_what_a_hub_has_stated_contradict_it_or_confirm_it() {
+    let cases = [
+        // The Source has deleted it before, at the same time, or later.
+        (updated("a", 50), None, vec![deleted("a", 45)], 1),
+        (updated("a", 50), None, vec![deleted("a", 60)], 0),
+        (updated("a", 50), None, vec![updated("a", 49)], 0),
+        (updated("a", 50), None, vec![], 0),
+        // The Source has not served it for a moment.
+        (deleted("a", 50), Some(false), vec![], 1),
+        (deleted("a", 50), Some(false), vec![deleted("a", 49)], 0),
+        (deleted("a", 50), Some(false), vec![created("a", 60)], 0),
+        // It has: that was reported then.
+        (deleted("a", 50), Some(true), vec![], 0),
+    ];
+    for (claim, served, listed, contradicted) in cases {
+        let world = World::with_resource("a").await;
+        let case = format!("{:?} {served:?} {listed:?}", claim.kind);
+        world.announce(vec![by_hub(claim)]).await;
+        let task = world.due().await.remove(0);
+        let result = match served {
+            None => published(task, "1"),
+            Some(true) => TaskResult::Served {
+                task,
+                is_same: true,
+            },
+            Some(false) => TaskResult::Removed {
+                task,
+                file_stays: false,
+            },
+        };
+        world.complete(vec![result]).await;
+        let covered = DocumentEnd {
+            read_until: Some(at(100)),
+            ..end()
+        };
+        let batch = world.batch(world.set, listed, Some(covered));
+        let ended = world.store.ingest(batch).await.unwrap();
+        assert_eq!(ended.contradicted, contradicted, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn resource_that_only_a_hub_has_made_up_is_contradicted_by_the_documents_of_its_time() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(created("b", 50))]).await;
+    let task = world.due().await.remove(0);
+    world.complete(vec![failed_as_absent(task)]).await;
+    let covered = DocumentEnd {
+        read_until: Some(at(100)),
+        ..end()
+    };
+    let batch = world.batch(world.set, Vec::new(), Some(covered));
+    let ended = world.store.ingest(batch).await.unwrap();
+    assert_eq!(ended.contradicted, 1);
+}

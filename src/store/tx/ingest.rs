@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{Applied, Coverage, Desired, Gap, SetKey, Standing, Stated, Voice};
+use resyncd_core::{Answer, Applied, Coverage, Desired, Gap, Standing, Stated, Statement, Voice};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -92,7 +92,7 @@ pub struct BatchResult {
     pub known: u64,
     /// Deletions that were held back.
     pub held_back: u64,
-    /// What only a hub has stated, and the entries of a Resource List or Resource Dump contradict, or what they do not name.
+    /// What only a hub has stated, and documents that cover its time contradict.
     pub contradicted: u64,
     /// Linked resources that were not followed, because the Source has as many resources as it may have.
     pub unfollowed: u64,
@@ -181,7 +181,7 @@ fn ingest(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreErro
     }
     result.unfollowed = context.unfollowed.get();
     if let Some(end) = &batch.end {
-        result.held_back = end_document(sql, &context, end)?;
+        end_document(sql, &context, end, &mut result)?;
     }
     decide_deletions_of_others(sql, &context)?;
     if result.tasks > 0 || context.has_restored.get() || batch.end.is_some() {
@@ -251,15 +251,16 @@ fn ingest_change(
     Ok(settled == Settled::Task)
 }
 
-/// Ends a document and returns how many deletions are held back.
+/// Ends a document, and counts the deletions that are held back, and what it contradicts.
 fn end_document(
     sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     end: &DocumentEnd,
-) -> Result<u64, StoreError> {
+    result: &mut BatchResult,
+) -> Result<(), StoreError> {
     let set = context.set;
     end_unnamed(sql, context)?;
-    let held = decide_deletions(sql, set, context.now, end.rules)?;
+    result.held_back = decide_deletions(sql, set, context.now, end.rules)?;
     if let Some((coverage, gaps)) = &end.progress {
         coverage::save(sql, set, coverage)?;
         gap::save(sql, set, gaps)?;
@@ -279,26 +280,50 @@ fn end_document(
     if let Some(read_until) = end.read_until {
         source_set::set_read_until(sql, set, read_until)?;
     }
-    end_claims(sql, set, context.source, context.now)?;
+    result.contradicted += end_claims(sql, set, context.source, context.now)?;
     source_set::end_finished_baselines(sql, set)?;
-    Ok(held)
+    Ok(())
 }
 
-/// Ends what hubs have stated of times that the documents of the set cover now: these alone count.
+/// Ends what hubs have stated of times that the documents of the set cover now: these alone count. Returns how much of it they contradict.
 fn end_claims(
     sql: &Tallied<'_>,
     set: SetId,
     source: &str,
     now: DateTime<Utc>,
-) -> Result<(), StoreError> {
+) -> Result<u64, StoreError> {
     let context = BatchContext::read(sql, set, source, Origin::ChangeList, now)?;
+    let mut contradicted = 0;
     for id in statement::covered_claims(sql, set, MAX_CLAIMS)? {
-        statement::delete(sql, id, (SetKey(set.0), Voice::Hub))?;
-        if let Some(resource) = Resource::find(sql, &context, id)? {
-            resource.settle(sql, &context, None, Cause::Event)?;
+        let Some(mut resource) = Resource::find(sql, &context, id)? else {
+            continue;
+        };
+        contradicted += u64::from(resource.end_claim(set));
+        resource.settle(sql, &context, None, Cause::Event)?;
+    }
+    Ok(contradicted)
+}
+
+impl Resource {
+    /// Ends what a hub has stated, and returns whether the documents of the set contradict it. An answer of the Source that contradicts it
+    /// was reported when it came.
+    fn end_claim(&mut self, set: SetId) -> bool {
+        let is_claim = |it: &Statement| (it.entry.set.0, it.entry.voice) == (set.0, Voice::Hub);
+        let Some(place) = self.statements.iter().position(is_claim) else {
+            return false;
+        };
+        let claim = self.statements.remove(place);
+        let answer = self.answer_to(&claim);
+        let was_served = answer.is_some_and(|answer| answer != Answer::Absent);
+        match self.stated_by(set, Voice::Source) {
+            Some(own) => {
+                // What is stated of a later time may have happened since.
+                let is_earlier = own.entry.at <= claim.entry.at;
+                own.exists() != claim.exists() && is_earlier && (claim.exists() || !was_served)
+            }
+            None => claim.exists() && answer == Some(Answer::Absent),
         }
     }
-    Ok(())
 }
 
 /// Removes processed deliveries from the inbox and counts their outcomes.

@@ -369,11 +369,16 @@ impl Resource {
         }
     }
 
+    /// What the Source has answered since a statement is known.
+    pub(super) fn answer_to(&self, statement: &Statement) -> Option<Answer> {
+        let answer = self.state.answer;
+        let answer = answer.filter(|(_, asked)| *asked >= statement.revision);
+        answer.map(|(answer, _)| answer)
+    }
+
     /// Whether the Source has answered that there is none since a statement is known.
     pub(super) fn is_denied(&self, statement: &Statement) -> bool {
-        let answer = self.state.answer;
-        answer
-            .is_some_and(|(answer, asked)| answer == Answer::Absent && asked >= statement.revision)
+        self.answer_to(statement) == Some(Answer::Absent)
     }
 
     /// The time of what was applied last, as the Source has stated it.
