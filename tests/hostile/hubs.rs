@@ -218,6 +218,8 @@ async fn resource_that_the_hub_makes_up_is_forgotten() {
         (hits > 0).then_some(()).ok_or("not yet".to_owned())
     })
     .await;
+    rig.until("the request has ended", |set| set.pending == 0)
+        .await;
     cover(&rig, 5).await;
     rig.until("it is forgotten", |set| set.state == "in-sync")
         .await;
