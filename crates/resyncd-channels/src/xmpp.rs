@@ -1,9 +1,9 @@
 //! XMPP PubSub (ResourceSync 0.1, section 5.2.1; RFC 6120, XEP-0060, XEP-0198): a session of the configured account that is
 //! subscribed to a node. Nothing but this module knows XMPP.
 //!
-//! It is written here, on the parser `rxml`, and not taken from `tokio-xmpp` 6: that is MPL-2.0, which `deny.toml` does not allow; it
-//! does not check that the server has signed the authentication (SCRAM), and falls back to PLAIN; it counts stanzas when they are read
-//! and not when they are stored; and the stanza of the draft's example 5.5, in a namespace of its own, is an error of the stream there.
+//! It is written here, on the parser `rxml`, and not taken from `tokio-xmpp` 6, which does not check that the server has signed the
+//! authentication (SCRAM), and falls back to PLAIN; counts stanzas when they are read and not when they are stored; and takes the stanza
+//! of the draft's example 5.5, in a namespace of its own, for an error of the stream.
 //!
 //! - `stanza` reads stanzas, `payload` the document of an `element`, `stream` joins them with a connection;
 //! - `srv` finds the server, `scram` proves the password, `login` begins a session;
