@@ -188,7 +188,7 @@ async fn authenticate(
     if !last.is(SASL, "success") {
         return Err(not_authenticated(&last));
     }
-    Ok(scram.check(&decoded(&last)?)?)
+    scram.check(&decoded(&last)?)
 }
 
 fn decoded(element: &StanzaElement) -> Result<Vec<u8>, XmppError> {

@@ -3,29 +3,16 @@
 //! `sasl` computes it. What it does not check of a challenge is checked here: whether it is to this request, and how much time it takes.
 //! Nothing but SCRAM is used: a server that could ask for the password itself would get it.
 
-use sasl::client::mechanisms;
-use sasl::client::{Mechanism, MechanismError};
+use sasl::client::{Mechanism, mechanisms};
 use sasl::common::ChannelBinding;
 use sasl::common::scram::{Sha1, Sha256};
+
+use super::error::XmppError;
 
 /// How many iterations a server may ask for: fewer do not protect the password, more only cost time.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=500_000;
 /// The longest message of a server, in bytes.
 const LONGEST: usize = 8 << 10;
-
-/// Why authentication fails.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ScramError {
-    /// There are no random numbers.
-    #[error("there are no random numbers")]
-    NoRandomness,
-    /// The server's message is not as RFC 5802 requires.
-    #[error("the server violates SCRAM: {0}")]
-    Violation(&'static str),
-    /// The server does not know the password.
-    #[error("the server does not prove that it knows the password")]
-    Unproven,
-}
 
 /// An authentication.
 pub(super) struct Scram {
@@ -39,7 +26,7 @@ impl Scram {
     pub(super) const NAMES: [&'static str; 2] = ["SCRAM-SHA-256", "SCRAM-SHA-1"];
 
     /// Begins an authentication by one of these mechanisms.
-    pub(super) fn new(name: &str, user: &str, password: &str) -> Result<Self, ScramError> {
+    pub(super) fn new(name: &str, user: &str, password: &str) -> Result<Self, XmppError> {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         let binding = ChannelBinding::None;
         let mechanism = if name == Self::NAMES[0] {
@@ -47,7 +34,7 @@ impl Scram {
         } else {
             mechanisms::Scram::<Sha1>::new(user, password, binding).map(boxed)
         };
-        let mut mechanism = mechanism.map_err(|_| ScramError::NoRandomness)?;
+        let mut mechanism = mechanism.map_err(|_| failed("there are no random numbers"))?;
         Ok(Self {
             first: mechanism.initial(),
             mechanism,
@@ -60,11 +47,11 @@ impl Scram {
     }
 
     /// Answers the challenge of the server. It takes a while: a second at most.
-    pub(super) fn answer(&mut self, challenge: &[u8]) -> Result<Vec<u8>, ScramError> {
-        self.check_challenge(challenge)
-            .map_err(ScramError::Violation)?;
+    pub(super) fn answer(&mut self, challenge: &[u8]) -> Result<Vec<u8>, XmppError> {
+        let violation = |why| failed(&format!("the server violates SCRAM: {why}"));
+        self.check_challenge(challenge).map_err(violation)?;
         let answer = self.mechanism.response(challenge);
-        answer.map_err(|_| ScramError::Violation("the salt is not base64"))
+        answer.map_err(|_| violation("the salt is not base64"))
     }
 
     fn check_challenge(&self, challenge: &[u8]) -> Result<(), &'static str> {
@@ -99,10 +86,14 @@ impl Scram {
     }
 
     /// Checks the last message of the server.
-    pub(super) fn check(&mut self, last: &[u8]) -> Result<(), ScramError> {
+    pub(super) fn check(&mut self, last: &[u8]) -> Result<(), XmppError> {
         let checked = self.mechanism.success(last);
-        checked.map_err(|_: MechanismError| ScramError::Unproven)
+        checked.map_err(|_| failed("the server does not prove that it knows the password"))
     }
+}
+
+fn failed(why: &str) -> XmppError {
+    XmppError::Authentication(why.to_owned())
 }
 
 fn boxed(mechanism: impl Mechanism + Send + 'static) -> Box<dyn Mechanism + Send> {
@@ -115,13 +106,14 @@ mod tests {
 
     #[test]
     fn server_has_to_prove_that_it_knows_the_password() {
+        let unproven = failed("the server does not prove that it knows the password");
         for name in Scram::NAMES {
             let mut scram = Scram::new(name, "user", "pencil").unwrap();
             let first = String::from_utf8(scram.first().to_vec()).unwrap();
             let nonce = first.strip_prefix("n,,n=user,r=").unwrap();
             let another = Scram::new(name, "user", "pencil").unwrap();
             assert_ne!(another.first(), first.as_bytes());
-            assert_eq!(scram.check(b"v=AAAA"), Err(ScramError::Unproven));
+            assert_eq!(scram.check(b"v=AAAA"), Err(unproven.clone()));
             let challenge = format!("r={nonce}rest,s=QSXCR+Q6sek8bf92,i=4096");
             let answer = scram.answer(challenge.as_bytes()).unwrap();
             let answer = String::from_utf8(answer).unwrap();
@@ -131,7 +123,7 @@ mod tests {
             );
             for wrong in ["", "v=", "e=invalid-proof", "v=AAAA"] {
                 let checked = scram.check(wrong.as_bytes());
-                assert_eq!(checked, Err(ScramError::Unproven), "{wrong}");
+                assert_eq!(checked, Err(unproven.clone()), "{wrong}");
             }
         }
     }
@@ -157,7 +149,10 @@ mod tests {
         ] {
             let challenge = challenge.replace("abc", abc);
             let error = scram.answer(challenge.as_bytes()).unwrap_err();
-            assert!(matches!(error, ScramError::Violation(_)), "{challenge}");
+            assert!(
+                error.to_string().contains("the server violates SCRAM"),
+                "{challenge}"
+            );
         }
         let right = format!("r={abc}d,s=AAAA,i=4096,x=y");
         assert!(scram.answer(right.as_bytes()).is_ok());
