@@ -14,19 +14,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use reqwest::Upgraded;
 use reqwest::header::{CONNECTION, HeaderMap, UPGRADE};
 use resyncd_core::{Redaction, TopicUri};
 use resyncd_fetch::{FetchError, SizeLimit, UpgradeAnswer};
-use sha1::{Digest, Sha1};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::PollSemaphore;
@@ -51,8 +50,6 @@ const SHORT: u64 = 256 << 10;
 const LONGEST_CONTROL: usize = 125;
 /// How much of a reason is shown, in characters.
 const LONGEST_REASON: usize = 200;
-/// What the answer to the key of a request is made of (RFC 6455, section 1.3).
-const ACCEPTING: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// How many WebSockets a Source may have.
 const MOST_SOCKETS: usize = 256;
@@ -147,7 +144,7 @@ impl Transports {
     pub async fn open_socket(&self, uri: &TopicUri, limit: u64) -> Result<Socket, SocketError> {
         let place = Arc::clone(&self.sockets.open).try_acquire_owned();
         let place = place.map_err(|_| SocketError::TooMany)?;
-        let key = fresh_key()?;
+        let key = generate_key();
         let (client, url) = (self.client(), uri.http_form());
         let asking = client.upgrade(&url, |request| {
             request
@@ -176,13 +173,6 @@ impl Transports {
     }
 }
 
-/// A key that no other request has (RFC 6455, section 4.1).
-fn fresh_key() -> Result<String, FetchError> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| FetchError::Setup(error.to_string()))?;
-    Ok(STANDARD.encode(random))
-}
-
 /// Whether the server has understood the request (RFC 6455, section 4.1).
 fn check_answer(headers: &HeaderMap, key: &str) -> Result<(), SocketError> {
     let header = |name: &str| {
@@ -197,10 +187,7 @@ fn check_answer(headers: &HeaderMap, key: &str) -> Result<(), SocketError> {
     if !names("upgrade", "websocket") || !names("connection", "upgrade") {
         return refused("the server speaks another protocol");
     }
-    let digest = Sha1::new_with_prefix(key)
-        .chain_update(ACCEPTING)
-        .finalize();
-    if header("sec-websocket-accept") != Some(STANDARD.encode(digest).as_str()) {
+    if header("sec-websocket-accept") != Some(derive_accept_key(key.as_bytes()).as_str()) {
         return refused("the answer is not to this request");
     }
     let extras = ["sec-websocket-extensions", "sec-websocket-protocol"];

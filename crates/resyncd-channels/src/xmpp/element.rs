@@ -1,42 +1,18 @@
-//! An element of a stream, and what is wrong with one.
+//! An element of a stream.
 
 use bytes::Bytes;
 use rxml::parser::QName;
 use rxml::{AttrMap, Namespace, NcName};
 
+use super::error::XmppError;
 use super::names::{PUBSUB, PUBSUB_EVENT};
 
 /// How deep the elements of a stanza may be nested, and those of a document in it.
 pub(super) const MOST_DEEP: usize = 100;
 /// How many elements and attributes a stanza may have, without its documents.
 pub(super) const MOST_PARTS: usize = 8192;
-/// How many namespaces a document may use.
-pub(super) const MOST_NAMESPACES: usize = 64;
 /// How long the start tags of the elements that are open may be, in bytes: what they declare is in scope.
 pub(super) const LONGEST_SCOPE: usize = 64 << 10;
-
-/// Why a stanza, or an item in it, is not accepted. The stream goes on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum StanzaFault {
-    /// Elements are nested too deeply.
-    #[error("its elements are nested more than {MOST_DEEP} deep")]
-    TooDeep,
-    /// It has too many elements, attributes or namespaces.
-    #[error("it has too many elements, attributes or namespaces")]
-    TooMany,
-    /// The start tags of its elements are too long.
-    #[error("the start tags of nested elements are longer than {LONGEST_SCOPE} bytes")]
-    LongTags,
-    /// The documents of a stanza are too long.
-    #[error("the documents of a stanza are longer than {0} bytes")]
-    TooLong(usize),
-    /// An item has one payload (XEP-0060, section 7.1.3.6).
-    #[error("it has two documents")]
-    TwoDocuments,
-    /// Its document can't be written.
-    #[error("its document has what XML does not allow")]
-    Unwritable,
-}
 
 /// An element.
 #[derive(Clone, Debug)]
@@ -47,9 +23,9 @@ pub(super) struct StanzaElement {
     pub(super) children: Vec<StanzaElement>,
     pub(super) text: String,
     /// Of an item of the service: what it contains.
-    pub(super) document: Option<Result<Bytes, StanzaFault>>,
+    pub(super) document: Option<Result<Bytes, XmppError>>,
     /// Of a stanza: why it is incomplete.
-    pub(super) fault: Option<StanzaFault>,
+    pub(super) fault: Option<XmppError>,
 }
 
 impl StanzaElement {

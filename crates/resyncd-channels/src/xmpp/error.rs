@@ -2,10 +2,8 @@
 
 use std::io;
 
-use super::element::StanzaFault;
+use super::element::MOST_DEEP;
 use super::limits::{MOST_OF_SOURCE, MOST_SESSIONS};
-use super::scram::ScramError;
-use super::stanza::StanzaError;
 
 /// Why a node can't be listened to, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +70,13 @@ pub enum XmppError {
 }
 
 impl XmppError {
+    /// The elements of a stanza, or of a document in it, are nested too deeply.
+    pub(super) fn too_deep() -> Self {
+        Self::Item(format!(
+            "its elements are nested more than {MOST_DEEP} deep"
+        ))
+    }
+
     /// The stable name of the error.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -128,31 +133,6 @@ impl XmppError {
             self,
             Self::Lost(_) | Self::Unanswered | Self::Unreachable(_)
         )
-    }
-}
-
-impl From<StanzaError> for XmppError {
-    fn from(error: StanzaError) -> Self {
-        match error {
-            StanzaError::TooLarge(limit) => Self::TooLarge(limit),
-            StanzaError::LongTag => Self::LongTag(error.to_string()),
-            other => Self::Protocol(other.to_string()),
-        }
-    }
-}
-
-impl From<StanzaFault> for XmppError {
-    fn from(fault: StanzaFault) -> Self {
-        match fault {
-            StanzaFault::TooLong(limit) => Self::TooLarge(limit),
-            other => Self::Item(other.to_string()),
-        }
-    }
-}
-
-impl From<ScramError> for XmppError {
-    fn from(error: ScramError) -> Self {
-        Self::Authentication(error.to_string())
     }
 }
 

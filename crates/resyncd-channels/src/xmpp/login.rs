@@ -15,7 +15,7 @@ use super::account::XmppAccount;
 use super::element::StanzaElement;
 use super::error::XmppError;
 use super::names::{BIND, CLIENT, SASL, SM, STANZA_ERRORS, TLS};
-use super::scram::{Mechanism, Scram};
+use super::scram::Scram;
 use super::stanza::AROUND;
 use super::stream::{AnyConnection, XmlStream, condition, escaped, shown, unexpected};
 
@@ -147,20 +147,15 @@ async fn authenticate(
     let failed = |text: &str| Err(XmppError::Authentication(text.to_owned()));
     let offered = features.child(SASL, "mechanisms");
     let offered = offered.map_or(&[][..], |offered| &offered.children);
-    let is_offered = |mechanism: &Mechanism| {
+    let is_offered = |name: &&str| {
         let mut offered = offered.iter();
-        offered.any(|it| it.is(SASL, "mechanism") && it.text.trim() == mechanism.name())
+        offered.any(|it| it.is(SASL, "mechanism") && it.text.trim() == *name)
     };
-    let Some(mechanism) = Mechanism::ALL.into_iter().find(is_offered) else {
+    let Some(name) = Scram::NAMES.into_iter().find(is_offered) else {
         return failed("the server offers neither SCRAM-SHA-256 nor SCRAM-SHA-1");
     };
-    let mut random = [0; 18];
-    if getrandom::fill(&mut random).is_err() {
-        return failed("there are no random numbers");
-    }
-    let nonce = STANDARD.encode(random);
-    let scram = Scram::new(mechanism, &account.user, account.password.expose(), &nonce);
-    let (name, first) = (mechanism.name(), STANDARD.encode(scram.first()));
+    let mut scram = Scram::new(name, &account.user, account.password.expose())?;
+    let first = STANDARD.encode(scram.first());
     stream.send(&format!(
         "<auth xmlns='{SASL}' mechanism='{name}'>{first}</auth>"
     ))?;
@@ -169,17 +164,19 @@ async fn authenticate(
         return Err(not_authenticated(&challenge));
     }
     let challenge = decoded(&challenge)?;
-    let proving = tokio::task::spawn_blocking(move || scram.answer(&challenge));
-    let proof = match proving.await {
-        Ok(proof) => proof?,
-        Err(_) => return failed("interrupted"),
+    let proving = tokio::task::spawn_blocking(move || {
+        let proof = scram.answer(&challenge);
+        (scram, proof)
+    });
+    let Ok((mut scram, proof)) = proving.await else {
+        return failed("interrupted");
     };
-    let message = STANDARD.encode(&proof.message);
+    let message = STANDARD.encode(proof?);
     stream.send(&format!("<response xmlns='{SASL}'>{message}</response>"))?;
     let mut last = stream.read().await?;
     if last.is(SASL, "challenge") {
         // The signature may come as a challenge of its own (RFC 5802, section 5).
-        proof.check(&decoded(&last)?)?;
+        scram.check(&decoded(&last)?)?;
         stream.send(&format!("<response xmlns='{SASL}'/>"))?;
         last = stream.read().await?;
         return if last.is(SASL, "success") {
@@ -191,7 +188,7 @@ async fn authenticate(
     if !last.is(SASL, "success") {
         return Err(not_authenticated(&last));
     }
-    Ok(proof.check(&decoded(&last)?)?)
+    scram.check(&decoded(&last)?)
 }
 
 fn decoded(element: &StanzaElement) -> Result<Vec<u8>, XmppError> {

@@ -424,7 +424,7 @@ impl NodeSession {
         if let Some(fault) = &element.fault
             && element.is_from(&self.name.service)
         {
-            self.reject(fault.clone().into());
+            self.reject(fault.clone());
         }
         let answer = match (element.namespace.as_str(), element.name.as_str()) {
             (SM, "r") => return self.acknowledge(),
@@ -555,7 +555,7 @@ impl NodeSession {
                     document,
                     is_answer,
                 })),
-                Some(Err(fault)) => self.reject(fault.into()),
+                Some(Err(fault)) => self.reject(fault),
                 // The service sends the documents only on request.
                 None if items.namespace.as_str() == PUBSUB_EVENT => self.want(ItemQuery::Item(id)),
                 None => {}

@@ -1,196 +1,103 @@
 //! Authentication without sending the password, by SCRAM (RFC 5802, RFC 7677), which also proves that the server knows it.
 //!
-//! Nothing else is used: a server that could ask for the password itself would get it.
+//! `sasl` computes it. What it does not check of a challenge is checked here: whether it is to this request, and how much time it takes.
+//! Nothing but SCRAM is used: a server that could ask for the password itself would get it.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit, Mac};
-use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use sasl::client::{Mechanism, mechanisms};
+use sasl::common::ChannelBinding;
+use sasl::common::scram::{Sha1, Sha256};
+
+use super::error::XmppError;
 
 /// How many iterations a server may ask for: fewer do not protect the password, more only cost time.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=500_000;
 /// The longest message of a server, in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// Why authentication fails.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ScramError {
-    /// The server's message is not as RFC 5802 requires.
-    #[error("the server violates SCRAM: {0}")]
-    Violation(&'static str),
-    /// The server does not know the password.
-    #[error("the server does not prove that it knows the password")]
-    Unproven,
-}
-
-/// A hash function of SCRAM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mechanism {
-    Sha256,
-    Sha1,
-}
-
-impl Mechanism {
-    /// Those that are used, the best first.
-    pub(super) const ALL: [Self; 2] = [Self::Sha256, Self::Sha1];
-
-    /// The name in SASL.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Sha256 => "SCRAM-SHA-256",
-            Self::Sha1 => "SCRAM-SHA-1",
-        }
-    }
-
-    fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
-        match self {
-            Self::Sha256 => hmac::<Hmac<Sha256>>(key, parts),
-            Self::Sha1 => hmac::<Hmac<Sha1>>(key, parts),
-        }
-    }
-
-    fn hash(self, bytes: &[u8]) -> Vec<u8> {
-        match self {
-            Self::Sha256 => Sha256::digest(bytes).to_vec(),
-            Self::Sha1 => Sha1::digest(bytes).to_vec(),
-        }
-    }
-
-    /// `Hi` of RFC 5802: PBKDF2 with one block.
-    fn salted(self, password: &str, salt: &[u8], iterations: u32) -> Vec<u8> {
-        match self {
-            Self::Sha256 => pbkdf2::<Hmac<Sha256>>(password, salt, iterations),
-            Self::Sha1 => pbkdf2::<Hmac<Sha1>>(password, salt, iterations),
-        }
-    }
-}
-
-fn hmac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
-    // HMAC takes keys of any length.
-    let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else {
-        return Vec::new();
-    };
-    for part in parts {
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().to_vec()
-}
-
-fn pbkdf2<M: Mac + KeyInit + Clone>(password: &str, salt: &[u8], iterations: u32) -> Vec<u8> {
-    let Ok(keyed) = <M as KeyInit>::new_from_slice(password.as_bytes()) else {
-        return Vec::new();
-    };
-    let mut mac = keyed.clone();
-    mac.update(salt);
-    mac.update(&1_u32.to_be_bytes());
-    let mut last = mac.finalize().into_bytes();
-    let mut result = last.to_vec();
-    for _ in 1..iterations {
-        let mut mac = keyed.clone();
-        mac.update(&last);
-        last = mac.finalize().into_bytes();
-        for (sum, byte) in result.iter_mut().zip(last.iter()) {
-            *sum ^= byte;
-        }
-    }
-    result
-}
-
-/// An authentication that has begun.
+/// An authentication.
 pub(super) struct Scram {
-    mechanism: Mechanism,
-    password: String,
-    nonce: String,
-    bare: String,
-}
-
-/// An authentication that the server has yet to confirm.
-#[derive(Debug)]
-pub(super) struct Proof {
-    /// What is sent to the server.
-    pub(super) message: String,
-    /// What the server has to send.
-    signature: Vec<u8>,
+    mechanism: Box<dyn Mechanism + Send>,
+    /// The first message, without channel binding.
+    first: Vec<u8>,
 }
 
 impl Scram {
-    /// Begins one. `nonce`: what no other authentication has.
-    pub(super) fn new(mechanism: Mechanism, user: &str, password: &str, nonce: &str) -> Self {
+    /// The mechanisms that are used, the best first.
+    pub(super) const NAMES: [&'static str; 2] = ["SCRAM-SHA-256", "SCRAM-SHA-1"];
+
+    /// Begins an authentication by one of these mechanisms.
+    pub(super) fn new(name: &str, user: &str, password: &str) -> Result<Self, XmppError> {
         let user = user.replace('=', "=3D").replace(',', "=2C");
-        Self {
+        let binding = ChannelBinding::None;
+        let mechanism = if name == Self::NAMES[0] {
+            mechanisms::Scram::<Sha256>::new(user, password, binding).map(boxed)
+        } else {
+            mechanisms::Scram::<Sha1>::new(user, password, binding).map(boxed)
+        };
+        let mut mechanism = mechanism.map_err(|_| failed("there are no random numbers"))?;
+        Ok(Self {
+            first: mechanism.initial(),
             mechanism,
-            password: password.to_owned(),
-            nonce: nonce.to_owned(),
-            bare: format!("n={user},r={nonce}"),
-        }
+        })
     }
 
-    /// The first message, without channel binding.
-    pub(super) fn first(&self) -> String {
-        format!("n,,{}", self.bare)
+    /// The first message.
+    pub(super) fn first(&self) -> &[u8] {
+        &self.first
     }
 
     /// Answers the challenge of the server. It takes a while: a second at most.
-    pub(super) fn answer(&self, challenge: &[u8]) -> Result<Proof, ScramError> {
-        let violation = |why| Err(ScramError::Violation(why));
+    pub(super) fn answer(&mut self, challenge: &[u8]) -> Result<Vec<u8>, XmppError> {
+        let violation = |why| failed(&format!("the server violates SCRAM: {why}"));
+        self.check_challenge(challenge).map_err(violation)?;
+        let answer = self.mechanism.response(challenge);
+        answer.map_err(|_| violation("the salt is not base64"))
+    }
+
+    fn check_challenge(&self, challenge: &[u8]) -> Result<(), &'static str> {
         let challenge = match std::str::from_utf8(challenge) {
             Ok(text) if text.len() <= LONGEST => text,
-            _ => return violation("the challenge is no text, or too long"),
+            _ => return Err("the challenge is no text, or too long"),
         };
         let mut fields = challenge.split(',');
         let mut field = |name: &str| fields.next().and_then(|it| it.strip_prefix(name));
-        let (Some(nonce), Some(salt), Some(iterations)) = (field("r="), field("s="), field("i="))
+        let (Some(nonce), Some(_), Some(iterations)) = (field("r="), field("s="), field("i="))
         else {
-            return violation("the challenge is incomplete, or has an extension");
+            return Err("the challenge is incomplete, or has an extension");
         };
-        let is_longer = nonce.len() > self.nonce.len() && nonce.starts_with(&self.nonce);
-        if !is_longer || nonce.bytes().any(|byte| !byte.is_ascii_graphic()) {
-            return violation("the challenge is not to this request");
+        // The last field of a name is the one that is used.
+        if fields.any(|it| ["r=", "s=", "i="].iter().any(|name| it.starts_with(name))) {
+            return Err("the challenge has a field twice");
         }
-        let Ok(salt) = STANDARD.decode(salt) else {
-            return violation("the salt is not base64");
-        };
-        let iterations = iterations.parse().ok();
-        let Some(iterations) = iterations.filter(|count| ITERATIONS.contains(count)) else {
-            return violation("the number of iterations is below 4096 or above 500,000");
-        };
-        let mechanism = self.mechanism;
-        let salted = mechanism.salted(&self.password, &salt, iterations);
-        let client_key = mechanism.hmac(&salted, &[b"Client Key"]);
-        let server_key = mechanism.hmac(&salted, &[b"Server Key"]);
-        let unproven = format!("c={},r={nonce}", STANDARD.encode("n,,"));
-        let parts = [
-            self.bare.as_bytes(),
-            b",",
-            challenge.as_bytes(),
-            b",",
-            unproven.as_bytes(),
-        ];
-        let signature = mechanism.hmac(&mechanism.hash(&client_key), &parts);
-        let proof: Vec<u8> = client_key
-            .iter()
-            .zip(&signature)
-            .map(|(a, b)| a ^ b)
-            .collect();
-        Ok(Proof {
-            message: format!("{unproven},p={}", STANDARD.encode(proof)),
-            signature: mechanism.hmac(&server_key, &parts),
-        })
+        let own = self.first.rsplit(|byte| *byte == b',').next();
+        let own = own.and_then(|field| field.strip_prefix(b"r="));
+        let added = own.and_then(|own| nonce.as_bytes().strip_prefix(own));
+        if !added.is_some_and(|it| !it.is_empty() && it.iter().all(u8::is_ascii_graphic)) {
+            return Err("the challenge is not to this request");
+        }
+        if iterations
+            .parse()
+            .is_ok_and(|count| ITERATIONS.contains(&count))
+        {
+            Ok(())
+        } else {
+            Err("the number of iterations is below 4096 or above 500,000")
+        }
+    }
+
+    /// Checks the last message of the server.
+    pub(super) fn check(&mut self, last: &[u8]) -> Result<(), XmppError> {
+        let checked = self.mechanism.success(last);
+        checked.map_err(|_| failed("the server does not prove that it knows the password"))
     }
 }
 
-impl Proof {
-    /// Checks the last message of the server.
-    pub(super) fn check(&self, last: &[u8]) -> Result<(), ScramError> {
-        let text = std::str::from_utf8(last).unwrap_or_default();
-        let value = text.split(',').next().and_then(|it| it.strip_prefix("v="));
-        let value = value.and_then(|it| STANDARD.decode(it).ok());
-        match value {
-            Some(value) if value == self.signature => Ok(()),
-            _ => Err(ScramError::Unproven),
-        }
-    }
+fn failed(why: &str) -> XmppError {
+    XmppError::Authentication(why.to_owned())
+}
+
+fn boxed(mechanism: impl Mechanism + Send + 'static) -> Box<dyn Mechanism + Send> {
+    Box::new(mechanism)
 }
 
 #[cfg(test)]
@@ -198,40 +105,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn examples_of_the_specifications_are_computed() {
-        for (mechanism, nonce, challenge, answer, last) in [
-            // RFC 5802, section 5.
-            (
-                Mechanism::Sha1,
-                "fyko+d2lbbFgONRv9qkxdawL",
-                "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096",
-                "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
-                "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=",
-            ),
-            // RFC 7677, section 3.
-            (
-                Mechanism::Sha256,
-                "rOprNGfwEbeRWgbNEkqO",
-                "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
-                "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
-                "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
-            ),
-        ] {
-            let scram = Scram::new(mechanism, "user", "pencil", nonce);
-            assert_eq!(scram.first(), format!("n,,n=user,r={nonce}"));
-            let proof = scram.answer(challenge.as_bytes()).unwrap();
-            assert_eq!(proof.message, answer);
-            assert_eq!(proof.check(last.as_bytes()), Ok(()));
+    fn server_has_to_prove_that_it_knows_the_password() {
+        let unproven = failed("the server does not prove that it knows the password");
+        for name in Scram::NAMES {
+            let mut scram = Scram::new(name, "user", "pencil").unwrap();
+            let first = String::from_utf8(scram.first().to_vec()).unwrap();
+            let nonce = first.strip_prefix("n,,n=user,r=").unwrap();
+            let another = Scram::new(name, "user", "pencil").unwrap();
+            assert_ne!(another.first(), first.as_bytes());
+            assert_eq!(scram.check(b"v=AAAA"), Err(unproven.clone()));
+            let challenge = format!("r={nonce}rest,s=QSXCR+Q6sek8bf92,i=4096");
+            let answer = scram.answer(challenge.as_bytes()).unwrap();
+            let answer = String::from_utf8(answer).unwrap();
+            assert!(
+                answer.starts_with(&format!("c=biws,r={nonce}rest,p=")),
+                "{answer}"
+            );
             for wrong in ["", "v=", "e=invalid-proof", "v=AAAA"] {
-                assert_eq!(proof.check(wrong.as_bytes()), Err(ScramError::Unproven));
+                let checked = scram.check(wrong.as_bytes());
+                assert_eq!(checked, Err(unproven.clone()), "{wrong}");
             }
         }
     }
 
     #[test]
     fn challenges_that_weaken_or_overload_are_rejected() {
-        let scram = Scram::new(Mechanism::Sha1, "a,b=c", "pencil", "abc");
-        assert_eq!(scram.first(), "n,,n=a=2Cb=3Dc,r=abc");
+        let mut scram = Scram::new("SCRAM-SHA-1", "a,b=c", "pencil").unwrap();
+        let first = String::from_utf8(scram.first().to_vec()).unwrap();
+        let abc = first.strip_prefix("n,,n=a=2Cb=3Dc,r=").unwrap();
         for challenge in [
             "",
             "r=abcd,s=AAAA",
@@ -242,10 +143,18 @@ mod tests {
             "r=abcd,s=AAAA,i=4095",
             "r=abcd,s=AAAA,i=500001",
             "r=abcd,s=AAAA,i=99999999999",
+            "r=abcd,s=AAAA,i=4096,i=4294967295",
             "r=ab\u{7f}cd,s=AAAA,i=4096",
+            "r=abc\u{7f}d,s=AAAA,i=4096",
         ] {
+            let challenge = challenge.replace("abc", abc);
             let error = scram.answer(challenge.as_bytes()).unwrap_err();
-            assert!(matches!(error, ScramError::Violation(_)), "{challenge}");
+            assert!(
+                error.to_string().contains("the server violates SCRAM"),
+                "{challenge}"
+            );
         }
+        let right = format!("r={abc}d,s=AAAA,i=4096,x=y");
+        assert!(scram.answer(right.as_bytes()).is_ok());
     }
 }

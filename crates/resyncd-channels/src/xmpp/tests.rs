@@ -218,8 +218,8 @@ async fn publish_request_of_the_draft_is_answered_when_it_is_stored() {
         ))
         .await;
     let (id, text) = next_item(&mut session).await;
-    let expected = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:ns1='http://www.openarchives.org/rs/terms/' \
-                    ns1:type='changeset'></urlset>";
+    let expected = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:tns0='http://www.openarchives.org/rs/terms/' \
+                    tns0:type='changeset'></urlset>";
     assert_eq!((id.as_str(), text.as_str()), ("3294", expected));
     session.stored();
     server.send("<r xmlns='urn:xmpp:sm:3'/>").await;
