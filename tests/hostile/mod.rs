@@ -35,7 +35,7 @@
 //! | no file descriptors left | [`floods`]: `listeners_survive_…` |
 //! | replays of a signed notification | [`replays`], and the tests of `store::delivered` |
 //! | notifications without a signature or with a wrong one | tests/websub `deliveries` |
-//! | a hub that makes up content, digests, times, resources or deletions | [`hubs`]; `store::tests` `cross_check`, `deletion_guard` |
+//! | a hub that makes up content, digests, times, resources or deletions | [`hubs`]; `store::tests` `hub_claims`, `deletion_guard` |
 //! | verifications that were not requested, and forged denials | tests/websub `verifying`, and the tests of `resyncd_core::lease` |
 //! | forged requests to unsubscribe | tests/websub `verifying` and `endings` |
 //! | leases of a second, denials without end | the tests of `resyncd_core::lease` and `resyncd_core::channel`; tests/websub `leases` |
