@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use resyncd_core::one_line;
@@ -90,46 +89,7 @@ impl fmt::Display for ConfigFaults {
 
 impl std::error::Error for ConfigFaults {}
 
-/// Collects the faults of one file.
-pub(super) struct FaultCollector<'a> {
-    file: &'a Path,
-    text: &'a str,
-    faults: Vec<ConfigFault>,
-}
-
-impl<'a> FaultCollector<'a> {
-    pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
-        Self {
-            file,
-            text,
-            faults: Vec::new(),
-        }
-    }
-
-    /// The line, from 1, that a part of the text begins on.
-    pub(super) fn line(&self, span: Range<usize>) -> usize {
-        line_at(self.text, span.start)
-    }
-
-    /// Adds a fault; `line`: from 1, `None` if it is of the file as a whole.
-    pub(super) fn add(&mut self, line: Option<usize>, key: &str, kind: &FaultKind) {
-        self.faults.push(fault(self.file, line, key, kind));
-    }
-
-    /// Adds a fault of a part of the text.
-    pub(super) fn add_at(&mut self, span: Range<usize>, key: &str, kind: &FaultKind) {
-        self.add(Some(self.line(span)), key, kind);
-    }
-
-    /// All faults, in the order of their lines.
-    pub(super) fn into_faults(mut self) -> ConfigFaults {
-        self.faults
-            .sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
-        ConfigFaults(self.faults)
-    }
-}
-
-fn fault(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> ConfigFault {
+pub(super) fn fault(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> ConfigFault {
     ConfigFault {
         file: file.to_owned(),
         line,
@@ -160,7 +120,7 @@ pub(super) enum FaultKind {
     UnknownTable(String),
     #[error("expected {expected}, found {found}")]
     WrongType {
-        expected: &'static str,
+        expected: String,
         found: &'static str,
     },
     #[error("required key is missing")]
@@ -194,10 +154,7 @@ pub(super) enum FaultKind {
     )]
     BadUserAgent(String),
     #[error("{found:?} is not one of {choices}")]
-    BadChoice {
-        found: String,
-        choices: &'static str,
-    },
+    BadChoice { found: String, choices: String },
     #[error("{0}")]
     OutOfRange(String),
     #[error("{0}")]

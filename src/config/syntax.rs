@@ -40,7 +40,7 @@ fn syntax_fault(text: &str, error: &Error) -> SyntaxFault {
     let kind = match error.message() {
         // The usual slip in a second `[[source]]`.
         "duplicate key" if is_header_of_source(found) => FaultKind::WrongType {
-            expected: "[[source]]",
+            expected: "[[source]]".to_owned(),
             found: "[source]",
         },
         "duplicate key" => FaultKind::DuplicateKey,

@@ -13,45 +13,13 @@ use url::{Host, Url};
 
 use super::Config;
 use crate::config::environment::Environment;
-use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
-use crate::config::file::{folder_of, read_text};
+use crate::config::fault::{ConfigFaults, FaultKind};
+use crate::config::file::{CLASSES, FileReader, folder_of, read_text};
 use crate::config::proxies::{parse_proxy, proxies_of_environment, unusable_exceptions};
 use crate::config::syntax::parse_toml;
-use crate::config::table_reader::{FOLDERS, Located, TableReader, parse_path};
+use crate::config::table_reader::{Class, Located, TableReader, parse_path};
 use crate::config::value::{parse_address, parse_duration, parse_url};
 
-/// The keys of paths, by table.
-const PATHS: [(&str, &str); 12] = [
-    ("", "state_dir"),
-    ("status", "token_file"),
-    ("http", "ca_file"),
-    ("source", "mirror"),
-    ("source", "versions"),
-    ("source.auth", "bearer_file"),
-    ("source.auth", "basic_file"),
-    ("source.auth", "header_file"),
-    ("source.auth", "certificate_file"),
-    ("source.auth", "key_file"),
-    ("source.hook", "secret_file"),
-    ("xmpp", "password_file"),
-];
-/// The keys of files among them that hold no secret.
-const PUBLIC_FILES: [&str; 1] = ["ca_file"];
-/// The keys of credentials that systemd loads.
-const CREDENTIALS: [&str; 6] = [
-    "bearer_credential",
-    "basic_credential",
-    "header_credential",
-    "certificate_credential",
-    "key_credential",
-    "password_credential",
-];
-/// The keys of URLs, by table.
-const URLS: [(&str, &str); 3] = [
-    ("callback", "public_url"),
-    ("source", "url"),
-    ("source", "hub"),
-];
 /// The durations that may be too short: table, key, the shortest one that is usual, and what shorter ones do.
 const DURATIONS: [(&str, &str, Duration, &str); 3] = [
     (
@@ -93,7 +61,7 @@ impl Config {
         let Ok(document) = parse_toml(&text) else {
             return ConfigFaults::default();
         };
-        let mut warnings = FaultCollector::new(path, &text);
+        let mut warnings = FileReader::new(path, &text, &folder, environment);
         let table_of = |name: &str| document.get(name)?.get_ref().as_table();
         let http = table_of("http");
         let context = Context {
@@ -205,7 +173,7 @@ fn password_of_proxy(proxy: &Url) -> Option<FaultKind> {
 
 /// Examines one table.
 fn examine(
-    warnings: &mut FaultCollector<'_>,
+    warnings: &mut FileReader<'_>,
     kind: &'static str,
     label: String,
     table: &DeTable<'_>,
@@ -213,30 +181,39 @@ fn examine(
 ) {
     let folder = context.folder;
     let mut found = Vec::new();
-    let section = TableReader::new(warnings, kind, label, table, None);
+    let section = TableReader::new(warnings, kind, label, Some(table), None);
     let text = |key: &str| text_of(table, key);
     let mut warning = |key: &str, kind: Option<FaultKind>| {
         found.extend(kind.map(|kind| section.located(key, kind)));
     };
-    for (_, key) in PATHS.into_iter().filter(|(table, _)| *table == kind) {
-        if let Some(path) = text(key) {
-            warning(key, unexpanded(path));
-            let is_folder = FOLDERS.contains(&key);
-            warning(key, is_folder.then(|| not_a_folder(path, folder)).flatten());
-            // The key may be in another file.
-            let has_key = ["key", "key_file", "key_credential"]
-                .iter()
-                .any(|key| text(key).is_some_and(|text| !text.is_empty()));
-            let is_public = PUBLIC_FILES.contains(&key) || (key == "certificate_file" && has_key);
-            if !is_folder && !is_public && !path.is_empty() {
-                warning(key, readable_by_all(path, folder));
-            }
+    for ((_, key), class) in CLASSES.iter().filter(|((table, _), _)| *table == kind) {
+        let Some(value) = text(key).filter(|value| !value.is_empty()) else {
+            continue;
+        };
+        if matches!(class, Class::Folder | Class::PublicFile | Class::SecretFile) {
+            warning(key, unexpanded(value));
         }
-    }
-    if matches!(kind, "source.auth" | "xmpp") && context.passes_over_credentials {
-        for key in CREDENTIALS {
-            let name = text(key).filter(|name| !name.is_empty());
-            warning(key, name.map(unchecked_credential));
+        match class {
+            Class::Folder => warning(key, not_a_folder(value, folder)),
+            Class::SecretFile => {
+                // The key may be in another file.
+                let has_key = ["key", "key_file", "key_credential"]
+                    .iter()
+                    .any(|key| text(key).is_some_and(|text| !text.is_empty()));
+                if *key != "certificate_file" || !has_key {
+                    warning(key, readable_by_all(value, folder));
+                }
+            }
+            Class::Credential if kind != "source.hook" && context.passes_over_credentials => {
+                warning(key, Some(unchecked_credential(value)));
+            }
+            Class::PublicUrl => {
+                let url = parse_url(value).ok();
+                warning(key, url.as_ref().and_then(placeholder));
+                let refused = url.filter(|_| !context.allows_private);
+                warning(key, refused.and_then(|url| private_host(kind, &url)));
+            }
+            _ => {}
         }
     }
     match kind {
@@ -257,16 +234,6 @@ fn examine(
             warning("proxy", proxy.as_ref().and_then(password_of_proxy));
         }
         _ => {}
-    }
-    for (_, key) in URLS.into_iter().filter(|(table, _)| *table == kind) {
-        let url = text(key).and_then(|url| parse_url(url).ok());
-        warning(key, url.as_ref().and_then(placeholder));
-        let is_refused = !context.allows_private;
-        warning(
-            key,
-            url.filter(|_| is_refused)
-                .and_then(|url| private_host(kind, &url)),
-        );
     }
     for (_, key, usual, effect) in DURATIONS.into_iter().filter(|(table, ..)| *table == kind) {
         let short = text(key).filter(|it| parse_duration(it).is_ok_and(|it| it < usual));
