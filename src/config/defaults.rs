@@ -13,9 +13,6 @@ use crate::config::file::FileReader;
 use crate::config::source::parse_source;
 use crate::config::table_reader::TableReader;
 
-/// The default of `state_dir`.
-pub(super) const STATE_DIR: &str = "/var/lib/resyncd";
-
 impl Config {
     /// The default configuration with these Sources. Not validated: the caller ensures that names and mirrors are distinct.
     #[must_use]

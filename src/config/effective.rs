@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::Config;
 use crate::config::environment::Environment;
 use crate::config::fault::ConfigFaults;
-use crate::config::file::{CLASSES, folder_of, read_text};
+use crate::config::file::{CLASSES, FileReader, folder_of, read, read_text};
 use crate::config::keys::{Key, TABLES, keys_of};
 use crate::config::syntax::{parse_toml, toml_string};
 use crate::config::table_reader::{Class, parse_path};
@@ -33,6 +33,8 @@ impl Config {
         let folder = folder_of(path)?;
         let unreadable = |_| ConfigFaults::default();
         let document = parse_toml(&text).map_err(unreadable)?;
+        let mut file = FileReader::new(path, &text, &folder, &environment);
+        read(&mut file, &document);
         let given = Given {
             text: &text,
             folder: &folder,
@@ -44,29 +46,20 @@ impl Config {
             env!("CARGO_PKG_VERSION")
         );
         given.append(&mut shown, "", Some(&document));
-        for table in TABLES {
-            shown.push_str(&format!("\n[{table}]\n"));
-            let section = document.get(table).and_then(|it| it.get_ref().as_table());
-            given.append(&mut shown, table, section);
+        for name in TABLES {
+            shown.push_str(&format!("\n[{name}]\n"));
+            let found = file.tables.iter().find(|(kind, ..)| *kind == name);
+            given.append(&mut shown, name, found.map(|(.., table)| *table));
         }
-        let sources = document
-            .get("source")
-            .and_then(|it| it.get_ref().as_array());
-        for source in sources.into_iter().flatten() {
-            shown.push_str("\n[[source]]\n");
-            let source = source.get_ref().as_table();
-            given.append(&mut shown, "source", source);
-            let auth = source.and_then(|source| source.get("auth"));
-            if let Some(auth) = auth.and_then(|auth| auth.get_ref().as_table()) {
-                shown.push_str("\n[source.auth]\n");
-                given.append(&mut shown, "source.auth", Some(auth));
-            }
-            let hooks = source.and_then(|source| source.get("hook"));
-            let hooks = hooks.and_then(|hooks| hooks.get_ref().as_array());
-            for hook in hooks.into_iter().flatten() {
-                shown.push_str("\n[[source.hook]]\n");
-                given.append(&mut shown, "source.hook", hook.get_ref().as_table());
-            }
+        let of_sources = file.tables.iter();
+        for (kind, _, table) in of_sources.filter(|(kind, ..)| kind.starts_with("source")) {
+            let header = match *kind {
+                "source.auth" => "[source.auth]",
+                "source" => "[[source]]",
+                _ => "[[source.hook]]",
+            };
+            shown.push_str(&format!("\n{header}\n"));
+            given.append(&mut shown, kind, Some(table));
         }
         Ok(shown)
     }

@@ -14,7 +14,6 @@ use super::table::Table;
 use super::{
     CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, StatusConfig,
 };
-use crate::config::defaults::STATE_DIR;
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFault, ConfigFaults, FaultKind, fault, line_at};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
@@ -135,10 +134,10 @@ pub(super) fn folder_of(path: &Path) -> Result<PathBuf, ConfigFaults> {
 }
 
 /// Reads the document. The result is valid only if no fault was found.
-fn read<'t>(file: &mut FileReader<'_>, document: &'t DeTable<'t>) -> Config {
+pub(super) fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let mut top = TableReader::new(file, "", String::new(), Some(document), None);
-    let state_dir = top.folder("state_dir", false);
-    let state_dir = top.located("state_dir", state_dir.unwrap_or_else(|| STATE_DIR.into()));
+    let state_dir = top.folder("state_dir");
+    let state_dir = top.located("state_dir", state_dir);
     let mut section = TableReader::open(file, document, "callback");
     let callback = CallbackConfig::read(&mut section);
     let callback_at = section.located("listen", callback.listen);
@@ -213,10 +212,10 @@ pub(super) static CLASSES: LazyLock<Classes> = LazyLock::new(|| {
     const TABLES: &str =
         "[[source]]\n[source.auth]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
     let document = parse_toml(TABLES).unwrap_or_default();
-    FileReader::without_file(|file| {
-        read(file, &document);
-        std::mem::take(&mut file.classes)
-    })
+    let (root, environment) = (Path::new("/"), Environment::of(&[]));
+    let mut file = FileReader::new(root, TABLES, root, &environment);
+    read(&mut file, &document);
+    file.classes
 });
 
 /// What reading one file needs, and the faults that are found.
@@ -228,6 +227,8 @@ pub(super) struct FileReader<'a> {
     pub(super) environment: &'a Environment,
     /// Of each key that was read, or looked for.
     pub(super) classes: Classes,
+    /// The tables that were read, with their kinds and the prefixes of their keys.
+    pub(super) tables: Vec<(&'static str, String, &'a DeTable<'a>)>,
     faults: Vec<ConfigFault>,
 }
 
@@ -244,6 +245,7 @@ impl<'a> FileReader<'a> {
             folder,
             environment,
             classes: Classes::new(),
+            tables: Vec::new(),
             faults: Vec::new(),
         }
     }

@@ -65,15 +65,13 @@ pub(super) fn key(table: &str, name: &str) -> &'static Key {
 
 /// The names that a table can have: its keys, and the tables in it.
 pub(super) fn names_of(table: &str) -> Vec<&'static str> {
-    let tables: &[&'static str] = match table {
-        "" => &[
-            "callback", "status", "http", "limits", "feed", "log", "xmpp", "source",
-        ],
-        "source" => &["auth", "hook"],
-        _ => &[],
-    };
-    let keys = keys_of(table).map(|key| key.name);
-    keys.chain(tables.iter().copied()).collect()
+    let mut names: Vec<_> = keys_of(table).map(|key| key.name).collect();
+    match table {
+        "" => names.extend(TABLES.into_iter().chain(["source"])),
+        "source" => names.extend(["auth", "hook"]),
+        _ => {}
+    }
+    names
 }
 
 /// The first other table that has a key.
@@ -108,4 +106,34 @@ fn parse_example(text: &'static str) -> Vec<Key> {
         }
     }
     keys
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use resourcesync::uri::MAX_URI_BYTES;
+    use resyncd_fetch::HttpSettings;
+
+    use super::*;
+    use crate::config::file::CLASSES;
+    use crate::config::{Config, LimitsConfig};
+
+    /// What is read and not there is a panic of the first test that needs a default.
+    #[test]
+    fn every_key_of_the_example_is_read() {
+        let shown: BTreeSet<_> = KEYS.iter().map(|key| (key.table, key.name)).collect();
+        let read: BTreeSet<_> = CLASSES.keys().copied().collect();
+        assert_eq!(shown, read);
+        assert_eq!(shown.len(), KEYS.len());
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_libraries() {
+        assert_eq!(LimitsConfig::default().uri, MAX_URI_BYTES);
+        let text = "[[source]]\nname = \"a\"\nurl = \"http://a.example/\"\nmirror = \"a\"\n";
+        let config = Config::parse(text, std::path::Path::new("/etc/config.toml")).unwrap();
+        let expected = format!("{:?}", HttpSettings::default());
+        assert_eq!(format!("{:?}", config.http), expected);
+    }
 }

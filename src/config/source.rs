@@ -38,9 +38,9 @@ fn source_label(index: usize, table: &DeTable<'_>) -> String {
 }
 
 /// Reads all Sources.
-pub(super) fn read_sources<'t>(
-    file: &mut FileReader<'_>,
-    value: Option<&'t Spanned<DeValue<'t>>>,
+pub(super) fn read_sources<'f>(
+    file: &mut FileReader<'f>,
+    value: Option<&'f Spanned<DeValue<'f>>>,
 ) -> Sources {
     const EXPECTED: &str = "[[source]]";
     let mut read = Sources::default();
@@ -48,7 +48,7 @@ pub(super) fn read_sources<'t>(
         file.add(None, "source", &FaultKind::NoSource);
         return read;
     };
-    let mut read_table = |file: &mut FileReader<'_>, index, line, table| {
+    let mut read_table = |file: &mut FileReader<'f>, index, line, table| {
         let label = source_label(index, table);
         let mut section = TableReader::new(file, "source", label, Some(table), Some(line));
         read_source(&mut section, &mut read);
@@ -80,12 +80,12 @@ pub(super) fn read_sources<'t>(
 
 fn read_source(section: &mut TableReader<'_, '_>, read: &mut Sources) {
     let mut source = parse_source(section);
-    source.hooks = read_hooks(section);
     let auth = section.table("auth", "source.auth", "[source.auth]");
     let auth = auth.and_then(|mut section| read_auth(&mut section, &source));
     if let Some(auth) = auth {
         source.credentials.set_auth(auth);
     }
+    source.hooks = read_hooks(section);
     // The names and folders of several Sources are compared. That of versions is one of a mirror: nothing else may be in it, and it is
     // in no other.
     if section.is_set("name") {
@@ -123,7 +123,7 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
             .map(|set| credentials.extract(set))
             .collect(),
         credentials,
-        mirror: section.folder("mirror", false).unwrap_or_default(),
+        mirror: section.folder("mirror"),
         notifications: section.flag("notifications"),
         poll_interval: section.duration("poll_interval", parse_nonzero_duration),
         reorder_window: section.duration("reorder_window", parse_duration),
@@ -138,7 +138,7 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
         baseline: section.choice("baseline", &BASELINES),
         allow_type_mismatch: section.flag("allow_type_mismatch"),
         patches: section.flag("patches"),
-        versions: section.folder("versions", true),
+        versions: section.folder_or_none("versions"),
         undated_per_day: section.number("undated_per_day", 0..=1_000_000_000),
         stale_after: section.duration_or_never("stale_after"),
         delete: section.flag("delete"),

@@ -42,6 +42,7 @@ pub(super) enum Class {
 
 const DURATION: Class = Class::Pattern("^[0-9]+(ms|s|m|h|d)$");
 const DURATION_OR_NEVER: Class = Class::Pattern("^(0|[0-9]+(ms|s|m|h|d))$");
+const A_DURATION: &str = "a duration such as \"15m\"";
 const SIZE: Class = Class::Pattern("^[0-9]+([kKMGT]?B|[KMGT]iB)?$");
 const SHARE: Class = Class::Pattern("^[0-9.]+%$");
 const NAME: Class = Class::Pattern("^[a-z0-9-]+$");
@@ -66,7 +67,7 @@ pub(super) struct TableReader<'s, 'f> {
     kind: &'static str,
     /// The prefix of its keys in faults: `http`, `source[example]` or empty.
     label: String,
-    table: Option<&'s DeTable<'s>>,
+    table: Option<&'f DeTable<'f>>,
     line: Option<usize>,
 }
 
@@ -76,9 +77,12 @@ impl<'s, 'f> TableReader<'s, 'f> {
         file: &'s mut FileReader<'f>,
         kind: &'static str,
         label: String,
-        table: Option<&'s DeTable<'s>>,
+        table: Option<&'f DeTable<'f>>,
         line: Option<usize>,
     ) -> Self {
+        if let Some(table) = table {
+            file.tables.push((kind, label.clone(), table));
+        }
         let mut section = Self {
             file,
             kind,
@@ -98,7 +102,7 @@ impl<'s, 'f> TableReader<'s, 'f> {
     /// A table outside of the Sources, of the document if it is there.
     pub(super) fn open(
         file: &'s mut FileReader<'f>,
-        document: &'s DeTable<'s>,
+        document: &'f DeTable<'f>,
         name: &'static str,
     ) -> Self {
         let value = document.get(name);
@@ -144,34 +148,26 @@ impl<'s, 'f> TableReader<'s, 'f> {
         key: &str,
         parse: fn(&str) -> Result<Duration, FaultKind>,
     ) -> Duration {
-        let example = if self.kind == "source.hook" {
-            "60s"
-        } else {
-            "15m"
+        let expected = match self.kind {
+            "source.hook" => "a duration such as \"60s\"",
+            _ => A_DURATION,
         };
-        self.text(
-            key,
-            DURATION,
-            &format!("a duration such as {example:?}"),
-            parse,
-        )
+        self.text(key, DURATION, expected, parse)
     }
 
     /// A duration; `None`: never.
     pub(super) fn duration_or_never(&mut self, key: &str) -> Option<Duration> {
-        let expected = "a duration such as \"15m\"";
-        let duration = self.text(key, DURATION_OR_NEVER, expected, parse_duration_or_never);
+        let duration = self.text(key, DURATION_OR_NEVER, A_DURATION, parse_duration_or_never);
         Some(duration).filter(|duration| !duration.is_zero())
     }
 
     /// A size.
     pub(super) fn size<T>(&mut self, key: &str, parse: fn(&str) -> Result<T, FaultKind>) -> T {
-        let example = if self.kind == "source" {
-            "2MiB"
-        } else {
-            "64MiB"
+        let expected = match self.kind {
+            "source" => "a size such as \"2MiB\"",
+            _ => "a size such as \"64MiB\"",
         };
-        self.text(key, SIZE, &format!("a size such as {example:?}"), parse)
+        self.text(key, SIZE, expected, parse)
     }
 
     /// A size; `None`: no limit.
@@ -211,10 +207,7 @@ impl<'s, 'f> TableReader<'s, 'f> {
             let found = choices.iter().find(|(name, _)| *name == text);
             found
                 .map(|(_, value)| *value)
-                .ok_or_else(|| FaultKind::BadChoice {
-                    found: text.to_owned(),
-                    choices: expected.clone(),
-                })
+                .ok_or_else(|| FaultKind::BadChoice(text.to_owned(), expected.clone()))
         })
     }
 
@@ -300,14 +293,21 @@ impl<'s, 'f> TableReader<'s, 'f> {
         })
     }
 
-    /// The path of a folder, if it is there; `None` if the text may be empty and is.
-    pub(super) fn folder(&mut self, key: &str, may_be_empty: bool) -> Option<PathBuf> {
+    /// The path of a folder.
+    pub(super) fn folder(&mut self, key: &str) -> PathBuf {
         let folder = self.file.folder;
-        self.optional_text(key, Class::Folder, "a path", |text| match text {
-            "" if may_be_empty => Ok(None),
+        self.text(key, Class::Folder, "a path", |text| {
+            parse_path(text, folder)
+        })
+    }
+
+    /// The path of a folder; `None`: an empty text.
+    pub(super) fn folder_or_none(&mut self, key: &str) -> Option<PathBuf> {
+        let folder = self.file.folder;
+        self.text(key, Class::Folder, "a path", |text| match text {
+            "" => Ok(None),
             text => parse_path(text, folder).map(Some),
         })
-        .flatten()
     }
 
     /// What a file holds; the default of an empty path.
@@ -427,7 +427,7 @@ impl<'s, 'f> TableReader<'s, 'f> {
         line.is_some_and(|line| !self.file.has_fault(line, &self.name(key)))
     }
 
-    fn get(&self, key: &str) -> Option<&'s Spanned<DeValue<'s>>> {
+    fn get(&self, key: &str) -> Option<&'f Spanned<DeValue<'f>>> {
         self.table?.get(key)
     }
 
@@ -535,10 +535,7 @@ pub(super) fn wrong_type(expected: &str, value: &DeValue<'_>) -> FaultKind {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    FaultKind::WrongType {
-        expected: expected.to_owned(),
-        found,
-    }
+    FaultKind::WrongType(expected.to_owned(), found)
 }
 
 pub(super) fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind> {

@@ -14,10 +14,10 @@ use url::{Host, Url};
 use super::Config;
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, FaultKind};
-use crate::config::file::{CLASSES, FileReader, folder_of, read_text};
+use crate::config::file::{CLASSES, FileReader, folder_of, read, read_text};
 use crate::config::proxies::{parse_proxy, proxies_of_environment, unusable_exceptions};
 use crate::config::syntax::parse_toml;
-use crate::config::table_reader::{Class, Located, TableReader, parse_path};
+use crate::config::table_reader::{Class, dotted, parse_path};
 use crate::config::value::{parse_address, parse_duration, parse_url};
 
 /// The durations that may be too short: table, key, the shortest one that is usual, and what shorter ones do.
@@ -61,60 +61,23 @@ impl Config {
         let Ok(document) = parse_toml(&text) else {
             return ConfigFaults::default();
         };
+        let mut file = FileReader::new(path, &text, &folder, environment);
+        read(&mut file, &document);
         let mut warnings = FileReader::new(path, &text, &folder, environment);
-        let table_of = |name: &str| document.get(name)?.get_ref().as_table();
-        let http = table_of("http");
-        let context = Context {
-            folder: &folder,
-            allows_private: http.is_some_and(|it| flag(it, "allow_private_addresses")),
-            passes_over_credentials: environment.passes_over_credentials(),
-        };
-        examine(&mut warnings, "", String::new(), &document, &context);
-        for table in ["callback", "status", "http", "xmpp"] {
-            if let Some(section) = table_of(table) {
-                examine(&mut warnings, table, table.to_owned(), section, &context);
-            }
-        }
+        let http = file.tables.iter().find(|(kind, ..)| *kind == "http");
+        let http = http.map(|(.., table)| *table);
+        let allows_private = http.is_some_and(|it| flag(it, "allow_private_addresses"));
         let proxy = http.and_then(|it| text_of(it, "proxy"));
         if proxy.is_none_or(str::is_empty) {
             for (key, kind) in warnings_of_environment(environment) {
                 warnings.add(None, key, &kind);
             }
         }
-        let sources = document
-            .get("source")
-            .and_then(|it| it.get_ref().as_array());
-        for source in sources.into_iter().flatten() {
-            if let Some(section) = source.get_ref().as_table() {
-                let name = section.get("name").and_then(|it| it.get_ref().as_str());
-                let label = format!("source[{}]", name.unwrap_or_default());
-                examine(&mut warnings, "source", label.clone(), section, &context);
-                let auth = section.get("auth").and_then(|it| it.get_ref().as_table());
-                if let Some(auth) = auth {
-                    let label = format!("{label}.auth");
-                    examine(&mut warnings, "source.auth", label, auth, &context);
-                }
-                let hooks = section.get("hook").and_then(|it| it.get_ref().as_array());
-                for (index, hook) in hooks.into_iter().flatten().enumerate() {
-                    if let Some(hook) = hook.get_ref().as_table() {
-                        let label = format!("{label}.hook[#{}]", index + 1);
-                        examine(&mut warnings, "source.hook", label, hook, &context);
-                    }
-                }
-            }
+        for (kind, label, table) in &file.tables {
+            examine(&mut warnings, kind, label, table, allows_private);
         }
         warnings.into_faults()
     }
-}
-
-/// What the warnings of all tables need.
-struct Context<'a> {
-    /// What relative paths are relative to.
-    folder: &'a Path,
-    /// Whether private addresses may be contacted.
-    allows_private: bool,
-    /// Whether the contents of the credentials that systemd loads are not checked.
-    passes_over_credentials: bool,
 }
 
 /// The text that a key has.
@@ -171,20 +134,21 @@ fn password_of_proxy(proxy: &Url) -> Option<FaultKind> {
     })
 }
 
-/// Examines one table.
+/// Examines one table. `allows_private`: whether private addresses may be contacted.
 fn examine(
     warnings: &mut FileReader<'_>,
-    kind: &'static str,
-    label: String,
+    kind: &str,
+    label: &str,
     table: &DeTable<'_>,
-    context: &Context<'_>,
+    allows_private: bool,
 ) {
-    let folder = context.folder;
-    let mut found = Vec::new();
-    let section = TableReader::new(warnings, kind, label, Some(table), None);
+    let folder = warnings.folder;
+    let passes_over_credentials = warnings.environment.passes_over_credentials();
     let text = |key: &str| text_of(table, key);
     let mut warning = |key: &str, kind: Option<FaultKind>| {
-        found.extend(kind.map(|kind| section.located(key, kind)));
+        if let (Some(kind), Some(value)) = (kind, table.get(key)) {
+            warnings.add_at(value.span(), &dotted(label, key), &kind);
+        }
     };
     for ((_, key), class) in CLASSES.iter().filter(|((table, _), _)| *table == kind) {
         let Some(value) = text(key).filter(|value| !value.is_empty()) else {
@@ -204,13 +168,13 @@ fn examine(
                     warning(key, readable_by_all(value, folder));
                 }
             }
-            Class::Credential if kind != "source.hook" && context.passes_over_credentials => {
+            Class::Credential if kind != "source.hook" && passes_over_credentials => {
                 warning(key, Some(unchecked_credential(value)));
             }
             Class::PublicUrl => {
                 let url = parse_url(value).ok();
                 warning(key, url.as_ref().and_then(placeholder));
-                let refused = url.filter(|_| !context.allows_private);
+                let refused = url.filter(|_| !allows_private);
                 warning(key, refused.and_then(|url| private_host(kind, &url)));
             }
             _ => {}
@@ -241,9 +205,6 @@ fn examine(
             key,
             short.map(|text| FaultKind::VeryShort(format!("{text:?} is very short: {effect}"))),
         );
-    }
-    for Located { value, line, key } in found {
-        warnings.add(line, &key, &value);
     }
 }
 
