@@ -3,6 +3,8 @@
 //! [`Config::load`] reads the TOML file, fills in the defaults and collects every fault with its line. Nothing invalid becomes a
 //! [`Config`].
 //!
+//! - `keys` has the keys of the file, with their defaults and descriptions: those of `config.example.toml`;
+//! - `table` declares a table whose keys are fields; here are those outside of the Sources;
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
 //! - `hook` reads `[[source.hook]]`;
 //! - `auth` reads `[source.auth]`;
@@ -19,7 +21,10 @@
 //! - `warnings` finds what is valid and can hardly be meant;
 //! - `effective` writes the configuration with its defaults;
 //! - `schema` writes the JSON Schema of the file;
-//! - `defaults` has the default of every key.
+//! - `defaults` makes configurations without a file.
+
+#[macro_use]
+mod table;
 
 mod auth;
 mod callback_protocols;
@@ -32,6 +37,7 @@ mod environment;
 mod fault;
 mod file;
 mod hook;
+mod keys;
 mod overlap;
 mod proxies;
 mod schema;
@@ -62,7 +68,9 @@ use resyncd_core::{HubUri, LinkRules, ResourceUri, Selection};
 use resyncd_fetch::{Credentials, HttpSettings, PaceLimits};
 pub use secret::{Secret, WebhookSecret};
 pub use syntax::toml_string;
+use table_reader::Class;
 use url::Url;
+use value::{parse_host, parse_nonzero_size, parse_public_url, parse_size, parse_uri_length};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -87,64 +95,75 @@ pub struct Config {
     pub sources: Vec<Source>,
 }
 
-/// `[callback]`: the listener for hubs.
-#[derive(Clone, Debug)]
-pub struct CallbackConfig {
-    /// The address to listen on.
-    pub listen: SocketAddr,
-    /// The listener's URL as hubs see it, ending in `/`; `None`: no channel can be subscribed to.
-    pub public_url: Option<Url>,
+table! {
+    /// `[callback]`: the listener for hubs.
+    CallbackConfig = "callback" {
+        /// The address to listen on.
+        listen: SocketAddr = address("listen"),
+        /// The listener's URL as hubs see it, ending in `/`; `None`: no channel can be subscribed to.
+        public_url: Option<Url> = optional_text("public_url", Class::PublicUrl, "a URL", parse_public_url),
+    }
 }
 
-/// `[status]`: the listener for operators.
-#[derive(Clone, Debug)]
-pub struct StatusConfig {
-    /// The address to listen on.
-    pub listen: SocketAddr,
-    /// The host names that requests may use besides IP addresses and `localhost`: lower case.
-    pub hosts: Vec<String>,
-    /// The token that requests must present, but those for `/healthz` and `/readyz`; `None`: none.
-    pub token: Option<Secret>,
+table! {
+    /// `[status]`: the listener for operators.
+    StatusConfig = "status" {
+        /// The address to listen on.
+        listen: SocketAddr = address("listen"),
+        /// The host names that requests may use besides IP addresses and `localhost`: lower case.
+        hosts: Vec<String> = list("hosts", parse_host),
+        /// The token that requests must present, but those for `/healthz` and `/readyz`; `None`: none.
+        token: Option<Secret> = content("token_file", Class::SecretFile, |path| Secret::read(path).map(Some)),
+    }
 }
 
-/// `[limits]`: in bytes unless stated otherwise.
-#[derive(Clone, Debug)]
-pub struct LimitsConfig {
-    /// One sitemap document, after decompression.
-    pub document: u64,
-    /// One delivery to the callback.
-    pub notification: u64,
-    /// A URI that is requested or read from a document, after it is resolved.
-    pub uri: usize,
-    /// One resource; `None`: no limit.
-    pub resource: Option<u64>,
-    /// One package of a dump; `None`: no limit but the length that the dump states.
-    pub package: Option<u64>,
-    /// All deliveries of one channel that are not processed yet.
-    pub inbox: u64,
-    /// How many early notifications of one channel are stored.
-    pub held_notifications: usize,
-    /// How many resources of one Source are followed; `None`: no limit.
-    pub resources: Option<u64>,
-    /// How many sets of one Source are followed.
-    pub sets: usize,
-    /// How many requests per hour a Source can cause to a host that is not its own, without those for resources.
-    pub third_party_requests: u32,
+table! {
+    /// `[limits]`: in bytes unless stated otherwise.
+    LimitsConfig = "limits" {
+        /// One sitemap document, after decompression.
+        document: u64 = size("document", parse_nonzero_size),
+        /// One delivery to the callback.
+        notification: u64 = size("notification", parse_nonzero_size),
+        /// A URI that is requested or read from a document, after it is resolved.
+        uri: usize = size("uri", parse_uri_length),
+        /// One resource; `None`: no limit.
+        resource: Option<u64> = size_or_none("resource", parse_size),
+        /// One package of a dump; `None`: no limit but the length that the dump states.
+        package: Option<u64> = size_or_none("package", parse_size),
+        /// All deliveries of one channel that are not processed yet.
+        inbox: u64 = size("inbox", parse_nonzero_size),
+        /// How many early notifications of one channel are stored.
+        held_notifications: usize = number("held_notifications", 0..=1_000_000),
+        /// How many resources of one Source are followed; `None`: no limit.
+        resources: Option<u64> = number_or_none("resources", 0..=usize::MAX >> 1),
+        /// How many sets of one Source are followed.
+        sets: usize = number("sets", 1..=10_000),
+        /// How many requests per hour a Source can cause to a host that is not its own, without those for resources.
+        third_party_requests: u32 = number("third_party_requests", 2..=1_000_000),
+    }
 }
 
-/// `[feed]`: the log of applied changes.
-#[derive(Clone, Debug)]
-pub struct FeedConfig {
-    /// How long an entry stays; `None`: for ever.
-    pub keep: Option<Duration>,
+table! {
+    /// `[feed]`: the log of applied changes.
+    FeedConfig = "feed" {
+        /// How long an entry stays; `None`: for ever.
+        keep: Option<Duration> = duration_or_never("keep"),
+    }
 }
 
-/// `[log]`: the log on standard error.
-#[derive(Clone, Debug, Default)]
-pub struct LogConfig {
-    /// What a line looks like.
-    pub format: LogFormat,
+table! {
+    /// `[log]`: the log on standard error.
+    LogConfig = "log" {
+        /// What a line looks like.
+        format: LogFormat = choice("format", &LOG_FORMATS),
+    }
 }
+
+const LOG_FORMATS: [(&str, LogFormat); 3] = [
+    ("auto", LogFormat::Auto),
+    ("text", LogFormat::Text),
+    ("json", LogFormat::Json),
+];
 
 /// What a line of the log looks like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,6 @@
 //!
 //! Invariant: what is sent is only for origins that the configuration names, and never for http if the URL of the Source is https.
 
-use std::path::Path;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use resourcesync::uri::{has_userinfo, parse_uri};
@@ -11,9 +9,8 @@ use resyncd_fetch::{AuthHeader, ClientCertificate, SourceAuth};
 use url::{Origin, Url};
 
 use super::Source;
-use super::environment::Environment;
 use super::fault::FaultKind;
-use super::secret_reader::{NamedSecret, SecretReader};
+use super::secret_reader::{NamedSecret, is_secret_given, read_secret};
 use super::table_reader::TableReader;
 use super::value::parse_url;
 
@@ -42,36 +39,25 @@ const RESERVED: [&str; 15] = [
 ];
 
 /// Reads the table. `source`: the Source with its URLs; its credentials are those of the URLs.
-pub(super) fn read_auth(
-    section: &mut TableReader<'_, '_>,
-    folder: &Path,
-    environment: &Environment,
-    source: &Source,
-) -> Option<SourceAuth> {
+pub(super) fn read_auth(section: &mut TableReader<'_, '_>, source: &Source) -> Option<SourceAuth> {
     let more = section.list("origins", |text| parse_origin(text, &source.url));
-    let mut secrets = SecretReader {
-        section,
-        folder,
-        environment,
-    };
-    let bearer = secrets.read("bearer", LONGEST_LINE, parse_token);
-    let basic = secrets.read("basic", LONGEST_LINE, parse_password);
-    let header = secrets.read("header", LONGEST_LINE, parse_headers);
-    let key = secrets.read("key", LONGEST_PEM, |text| Ok(text.to_owned()));
-    let is_key_unread = key.is_none() && secrets.is_given("key");
+    let bearer = read_secret(section, "bearer", LONGEST_LINE, parse_token);
+    let basic = read_secret(section, "basic", LONGEST_LINE, parse_password);
+    let header = read_secret(section, "header", LONGEST_LINE, parse_headers);
+    let key = read_secret(section, "key", LONGEST_PEM, |text| Ok(text.to_owned()));
+    let is_key_unread = key.is_none() && is_secret_given(section, "key");
     let certificate = if is_key_unread {
         // Its fault is reported, and says nothing about the certificate.
         None
     } else {
-        secrets.read("certificate", LONGEST_PEM, |text| {
+        read_secret(section, "certificate", LONGEST_PEM, |text| {
             ClientCertificate::parse(text, key.as_ref().map(|key| key.value.as_str()))
         })
     };
-
     // One with a fault is not missing.
-    let has_certificate = secrets.is_given("certificate");
+    let has_certificate = is_secret_given(section, "certificate");
     let mut auth = SourceAuth {
-        origins: own_origins(source, more.unwrap_or_default()),
+        origins: own_origins(source, more),
         ..SourceAuth::default()
     };
     let headers = [bearer, basic, header].into_iter().flatten();

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, StatusConfig,
-};
+use resyncd_fetch::{HttpSettings, Proxies};
+
+use super::Config;
+use super::table::Table;
 
 /// What another configuration changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,43 +50,29 @@ impl Config {
             status,
             http,
             limits,
-            feed,
+            // It is applied.
+            feed: _,
             log,
             xmpp,
             sources: _,
         } = self;
-        // It is applied.
-        let FeedConfig { keep: _ } = feed;
-        let CallbackConfig { listen, public_url } = callback;
-        let mut keys = vec![
-            ("state_dir", *state_dir != other.state_dir),
-            ("callback.listen", *listen != other.callback.listen),
-            (
-                "callback.public_url",
-                *public_url != other.callback.public_url,
-            ),
-        ];
-        let StatusConfig {
-            listen,
-            hosts,
-            token,
-        } = status;
-        keys.extend([
-            ("status.listen", *listen != other.status.listen),
-            ("status.hosts", *hosts != other.status.hosts),
-            ("status.token_file", *token != other.status.token),
-        ]);
+        let mut keys = Vec::new();
+        if *state_dir != other.state_dir {
+            keys.push("state_dir".to_owned());
+        }
+        keys.extend(callback.differing(&other.callback));
+        keys.extend(status.differing(&other.status));
         keys.extend(http_keys(http, &other.http));
-        keys.extend(limit_keys(limits, &other.limits));
-        let LogConfig { format } = log;
-        keys.push(("log.format", *format != other.log.format));
-        keys.push(("xmpp", *xmpp != other.xmpp));
-        let differing = keys.into_iter().filter(|(_, differs)| *differs);
-        differing.map(|(key, _)| key.to_owned()).collect()
+        keys.extend(limits.differing(&other.limits));
+        keys.extend(log.differing(&other.log));
+        if *xmpp != other.xmpp {
+            keys.push("xmpp".to_owned());
+        }
+        keys
     }
 }
 
-fn http_keys(one: &HttpSettings, other: &HttpSettings) -> [(&'static str, bool); 9] {
+fn http_keys(one: &HttpSettings, other: &HttpSettings) -> Vec<String> {
     let HttpSettings {
         connections_per_host,
         streams_per_host,
@@ -93,72 +80,44 @@ fn http_keys(one: &HttpSettings, other: &HttpSettings) -> [(&'static str, bool);
         user_agent,
         allow_private_addresses,
         allow_redirects_to_http,
-        proxies,
+        proxies:
+            Proxies {
+                http,
+                https,
+                exceptions,
+                is_of_file: _,
+            },
         authorities,
     } = one;
-    [
+    let differs = [
         (
-            "http.connections_per_host",
+            "connections_per_host",
             *connections_per_host != other.connections_per_host,
         ),
         (
-            "http.streams_per_host",
+            "streams_per_host",
             *streams_per_host != other.streams_per_host,
         ),
-        ("http.timeout", *timeout != other.timeout),
-        ("http.user_agent", *user_agent != other.user_agent),
+        ("timeout", *timeout != other.timeout),
+        ("user_agent", *user_agent != other.user_agent),
         (
-            "http.allow_private_addresses",
+            "allow_private_addresses",
             *allow_private_addresses != other.allow_private_addresses,
         ),
         (
-            "http.allow_redirects_to_http",
+            "allow_redirects_to_http",
             *allow_redirects_to_http != other.allow_redirects_to_http,
         ),
         (
-            "http.proxy",
-            (&proxies.http, &proxies.https) != (&other.proxies.http, &other.proxies.https),
+            "proxy",
+            *http != other.proxies.http || *https != other.proxies.https,
         ),
-        (
-            "http.no_proxy",
-            proxies.exceptions != other.proxies.exceptions,
-        ),
+        ("no_proxy", *exceptions != other.proxies.exceptions),
         // Or what the file holds.
-        ("http.ca_file", *authorities != other.authorities),
-    ]
-}
-
-fn limit_keys(one: &LimitsConfig, other: &LimitsConfig) -> [(&'static str, bool); 10] {
-    let LimitsConfig {
-        document,
-        notification,
-        uri,
-        resource,
-        package,
-        inbox,
-        held_notifications,
-        resources,
-        sets,
-        third_party_requests,
-    } = one;
-    [
-        ("limits.document", *document != other.document),
-        ("limits.notification", *notification != other.notification),
-        ("limits.uri", *uri != other.uri),
-        ("limits.resource", *resource != other.resource),
-        ("limits.package", *package != other.package),
-        ("limits.inbox", *inbox != other.inbox),
-        (
-            "limits.held_notifications",
-            *held_notifications != other.held_notifications,
-        ),
-        ("limits.resources", *resources != other.resources),
-        ("limits.sets", *sets != other.sets),
-        (
-            "limits.third_party_requests",
-            *third_party_requests != other.third_party_requests,
-        ),
-    ]
+        ("ca_file", *authorities != other.authorities),
+    ];
+    let differing = differs.into_iter().filter(|(_, differs)| *differs);
+    differing.map(|(key, _)| format!("http.{key}")).collect()
 }
 
 #[cfg(test)]

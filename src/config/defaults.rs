@@ -1,23 +1,17 @@
-//! The default of every key. A test compares them with `config.example.toml`.
+//! Configurations without a file: the defaults.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
 
-use resourcesync::uri::MAX_URI_BYTES;
 use resyncd_core::Redaction;
-use resyncd_fetch::{Credentials, HttpSettings, PaceLimits, with_userinfo};
+use resyncd_fetch::{HttpSettings, with_userinfo};
 use url::Url;
 
 use super::{
-    Baseline, CallbackConfig, CallbackProtocols, Config, FeedConfig, Filter, Hook, LimitsConfig,
-    LogConfig, Signatures, Source, StatusConfig,
+    CallbackConfig, Config, FeedConfig, Hook, LimitsConfig, LogConfig, Source, StatusConfig,
 };
-
-/// The default of `state_dir`.
-pub(super) const STATE_DIR: &str = "/var/lib/resyncd";
-
-const MIB: u64 = 1 << 20;
+use crate::config::file::FileReader;
+use crate::config::source::parse_source;
+use crate::config::table_reader::TableReader;
 
 impl Config {
     /// The default configuration with these Sources. Not validated: the caller ensures that names and mirrors are distinct.
@@ -63,89 +57,18 @@ impl Config {
     }
 }
 
-impl Default for CallbackConfig {
-    fn default() -> Self {
-        Self {
-            listen: loopback(8461),
-            public_url: None,
-        }
-    }
-}
-
-impl Default for StatusConfig {
-    fn default() -> Self {
-        Self {
-            listen: loopback(8462),
-            hosts: Vec::new(),
-            token: None,
-        }
-    }
-}
-
-impl Default for LimitsConfig {
-    fn default() -> Self {
-        Self {
-            document: 512 * MIB,
-            notification: 8 * MIB,
-            uri: MAX_URI_BYTES,
-            resource: None,
-            package: None,
-            inbox: 256 * MIB,
-            held_notifications: 1024,
-            resources: None,
-            sets: 1000,
-            third_party_requests: 600,
-        }
-    }
-}
-
-impl Default for FeedConfig {
-    fn default() -> Self {
-        Self {
-            keep: Some(Duration::from_secs(90 * 24 * 60 * 60)),
-        }
-    }
-}
-
 impl Source {
     /// A Source with default settings. Not validated: the name must match `[a-z0-9-]+`, the mirror must be absolute. A user name and a
     /// password in the URL become its credentials.
     #[must_use]
     pub fn new(name: impl Into<String>, url: Url, mirror: impl Into<PathBuf>) -> Self {
-        let mut credentials = Credentials::default();
-        Self {
-            name: name.into(),
-            url: credentials.extract(url),
-            credentials,
-            mirror: mirror.into(),
-            sets: Vec::new(),
-            notifications: true,
-            poll_interval: Duration::from_secs(15 * 60),
-            reorder_window: Duration::from_secs(5),
-            pace: PaceLimits::default(),
-            robots: true,
-            lease: Duration::from_secs(10 * 24 * 60 * 60),
-            baseline: Baseline::Auto,
-            allow_type_mismatch: false,
-            patches: true,
-            versions: None,
-            undated_per_day: 10_000,
-            stale_after: None,
-            delete: true,
-            max_delete: 0.1,
-            signatures: Signatures::Required,
-            hub: None,
-            trust_hub: None,
-            callback_protocols: CallbackProtocols::default(),
-            hosts: Vec::new(),
-            filter: Filter::everything(),
-            hooks: Vec::new(),
-        }
+        let mut source =
+            FileReader::without_file(|file| parse_source(&mut TableReader::absent(file, "source")));
+        source.name = name.into();
+        source.url = source.credentials.extract(url);
+        source.mirror = mirror.into();
+        source
     }
-}
-
-fn loopback(port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 #[cfg(test)]

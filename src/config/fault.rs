@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use resyncd_core::one_line;
@@ -90,46 +89,7 @@ impl fmt::Display for ConfigFaults {
 
 impl std::error::Error for ConfigFaults {}
 
-/// Collects the faults of one file.
-pub(super) struct FaultCollector<'a> {
-    file: &'a Path,
-    text: &'a str,
-    faults: Vec<ConfigFault>,
-}
-
-impl<'a> FaultCollector<'a> {
-    pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
-        Self {
-            file,
-            text,
-            faults: Vec::new(),
-        }
-    }
-
-    /// The line, from 1, that a part of the text begins on.
-    pub(super) fn line(&self, span: Range<usize>) -> usize {
-        line_at(self.text, span.start)
-    }
-
-    /// Adds a fault; `line`: from 1, `None` if it is of the file as a whole.
-    pub(super) fn add(&mut self, line: Option<usize>, key: &str, kind: &FaultKind) {
-        self.faults.push(fault(self.file, line, key, kind));
-    }
-
-    /// Adds a fault of a part of the text.
-    pub(super) fn add_at(&mut self, span: Range<usize>, key: &str, kind: &FaultKind) {
-        self.add(Some(self.line(span)), key, kind);
-    }
-
-    /// All faults, in the order of their lines.
-    pub(super) fn into_faults(mut self) -> ConfigFaults {
-        self.faults
-            .sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
-        ConfigFaults(self.faults)
-    }
-}
-
-fn fault(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> ConfigFault {
+pub(super) fn fault(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> ConfigFault {
     ConfigFault {
         file: file.to_owned(),
         line,
@@ -145,155 +105,71 @@ pub(super) fn line_at(text: &str, offset: usize) -> usize {
     1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// The kind of a fault; [`ConfigFault`] adds its place.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum FaultKind {
-    #[error("cannot be read: {0}")]
-    Unreadable(String),
-    #[error("{0}")]
-    Syntax(String),
-    #[error("defined twice")]
-    DuplicateKey,
-    #[error("unknown key{0}")]
-    UnknownKey(String),
-    #[error("unknown table{0}")]
-    UnknownTable(String),
-    #[error("expected {expected}, found {found}")]
-    WrongType {
-        expected: &'static str,
-        found: &'static str,
-    },
-    #[error("required key is missing")]
-    MissingKey,
-    #[error("no [[source]] is configured")]
-    NoSource,
-    #[error("{0:?} is not a duration: an integer and ms, s, m, h or d, such as \"15m\"")]
-    BadDuration(String),
-    #[error(
-        "{0:?} is not a size: an integer, alone or with kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as \"64MiB\""
-    )]
-    BadSize(String),
-    #[error("{0:?} is not a percentage from \"0%\" to \"100%\"")]
-    BadPercentage(String),
-    #[error("{0:?} is not an IP address with a port, such as \"127.0.0.1:8461\" or \"[::1]:8461\"")]
-    BadAddress(String),
-    #[error("{0}")]
-    BadUrl(String),
-    #[error("{0:?} is not a host, such as \"example.com\" or \"example.com:8080\"")]
-    BadHost(String),
-    #[error("{0}")]
-    BadGlob(String),
-    #[error("{0:?} is not a media type, such as \"application/pdf\" or \"text/*\"")]
-    BadMediaType(String),
-    #[error("{0:?} is not a name: one or more of a to z, 0 to 9 and -")]
-    BadName(String),
-    #[error("{0:?} is not a path")]
-    BadPath(String),
-    #[error(
-        "{0:?} is not a valid header: it must be printable ASCII, not empty, without leading or trailing spaces"
-    )]
-    BadUserAgent(String),
-    #[error("{found:?} is not one of {choices}")]
-    BadChoice {
-        found: String,
-        choices: &'static str,
-    },
-    #[error("{0}")]
-    OutOfRange(String),
-    #[error("{0}")]
-    DuplicateName(String),
-    #[error("{0}")]
-    DuplicateMirror(String),
-    #[error("{0}")]
-    NestedMirror(String),
-    #[error("{0}")]
-    MirrorInState(String),
-    #[error("{0}")]
-    SameListener(String),
-    #[error("{0}")]
-    NoSecret(String),
-    #[error("{0}")]
-    PlainSecret(String),
-    #[error("{0}")]
-    BadSecret(String),
-    #[error("{0}")]
-    BadAuth(String),
-    #[error("{0}")]
-    BadCertificate(String),
-    #[error("{0}")]
-    BadHook(String),
-    // Valid, but hardly meant.
-    #[error("{0}")]
-    Unexpanded(String),
-    #[error("{0}")]
-    VeryShort(String),
-    #[error("{0}")]
-    Placeholder(String),
-    #[error("{0}")]
-    NotAFolder(String),
-    #[error("{0}")]
-    ReadableSecret(String),
-    #[error("{0}")]
-    Unencrypted(String),
-    #[error("{0}")]
-    PrivateName(String),
-    #[error("{0}")]
-    IgnoredException(String),
-    #[error("{0}")]
-    UncheckedCredential(String),
-    #[error(
-        "other machines can reach {0}, and whoever does can read the status and approve deletions: set `token_file`, or listen on \
-         a loopback address"
-    )]
-    ExposedStatus(SocketAddr),
+/// Declares the kinds of faults: what each has, its stable code in kebab-case, and its explanation.
+macro_rules! fault_kinds {
+    ($($kind:ident $(($($content:ty),*))? => $code:literal, $message:literal;)*) => {
+        /// The kind of a fault; [`ConfigFault`] adds its place.
+        #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+        pub(super) enum FaultKind {
+            $(#[error($message)] $kind $(($($content),*))?,)*
+        }
+
+        impl FaultKind {
+            /// The stable code, in kebab-case.
+            pub(super) fn code(&self) -> &'static str {
+                match self {
+                    $(Self::$kind { .. } => $code,)*
+                }
+            }
+        }
+    };
 }
 
-impl FaultKind {
-    /// The stable code, in kebab-case.
-    pub(super) fn code(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "unreadable",
-            Self::Syntax(_) => "syntax",
-            Self::DuplicateKey => "duplicate-key",
-            Self::UnknownKey(_) => "unknown-key",
-            Self::UnknownTable(_) => "unknown-table",
-            Self::WrongType { .. } => "wrong-type",
-            Self::MissingKey => "missing-key",
-            Self::NoSource => "no-source",
-            Self::BadDuration(_) => "bad-duration",
-            Self::BadSize(_) => "bad-size",
-            Self::BadPercentage(_) => "bad-percentage",
-            Self::BadAddress(_) => "bad-address",
-            Self::BadUrl(_) => "bad-url",
-            Self::BadHost(_) => "bad-host",
-            Self::BadGlob(_) => "bad-glob",
-            Self::BadMediaType(_) => "bad-media-type",
-            Self::BadName(_) => "bad-name",
-            Self::BadPath(_) => "bad-path",
-            Self::BadUserAgent(_) => "bad-user-agent",
-            Self::BadChoice { .. } => "bad-choice",
-            Self::OutOfRange(_) => "out-of-range",
-            Self::DuplicateName(_) => "duplicate-name",
-            Self::DuplicateMirror(_) => "duplicate-mirror",
-            Self::NestedMirror(_) => "nested-mirror",
-            Self::MirrorInState(_) => "mirror-in-state",
-            Self::SameListener(_) => "same-listener",
-            Self::NoSecret(_) => "no-secret",
-            Self::PlainSecret(_) => "plain-secret",
-            Self::BadSecret(_) => "bad-secret",
-            Self::BadAuth(_) => "bad-auth",
-            Self::BadCertificate(_) => "bad-certificate",
-            Self::BadHook(_) => "bad-hook",
-            Self::Unexpanded(_) => "not-replaced",
-            Self::VeryShort(_) => "very-short",
-            Self::Placeholder(_) => "placeholder",
-            Self::NotAFolder(_) => "not-a-folder",
-            Self::ReadableSecret(_) => "secret-readable",
-            Self::Unencrypted(_) => "unencrypted",
-            Self::PrivateName(_) => "private-name",
-            Self::IgnoredException(_) => "no-proxy-ignored",
-            Self::UncheckedCredential(_) => "credential-not-checked",
-            Self::ExposedStatus(_) => "status-exposed",
-        }
-    }
+fault_kinds! {
+    Unreadable(String) => "unreadable", "cannot be read: {0}";
+    Syntax(String) => "syntax", "{0}";
+    DuplicateKey => "duplicate-key", "defined twice";
+    UnknownKey(String) => "unknown-key", "unknown key{0}";
+    UnknownTable(String) => "unknown-table", "unknown table{0}";
+    WrongType(String, &'static str) => "wrong-type", "expected {0}, found {1}";
+    MissingKey => "missing-key", "required key is missing";
+    NoSource => "no-source", "no [[source]] is configured";
+    BadDuration(String) => "bad-duration", "{0:?} is not a duration: an integer and ms, s, m, h or d, such as \"15m\"";
+    BadSize(String) => "bad-size", "{0:?} is not a size: an integer, alone or with kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as \"64MiB\"";
+    BadPercentage(String) => "bad-percentage", "{0:?} is not a percentage from \"0%\" to \"100%\"";
+    BadAddress(String) => "bad-address", "{0:?} is not an IP address with a port, such as \"127.0.0.1:8461\" or \"[::1]:8461\"";
+    BadUrl(String) => "bad-url", "{0}";
+    BadHost(String) => "bad-host", "{0:?} is not a host, such as \"example.com\" or \"example.com:8080\"";
+    BadGlob(String) => "bad-glob", "{0}";
+    BadMediaType(String) => "bad-media-type", "{0:?} is not a media type, such as \"application/pdf\" or \"text/*\"";
+    BadName(String) => "bad-name", "{0:?} is not a name: one or more of a to z, 0 to 9 and -";
+    BadPath(String) => "bad-path", "{0:?} is not a path";
+    BadUserAgent(String) => "bad-user-agent",
+        "{0:?} is not a valid header: it must be printable ASCII, not empty, without leading or trailing spaces";
+    BadChoice(String, String) => "bad-choice", "{0:?} is not one of {1}";
+    OutOfRange(String) => "out-of-range", "{0}";
+    DuplicateName(String) => "duplicate-name", "{0}";
+    DuplicateMirror(String) => "duplicate-mirror", "{0}";
+    NestedMirror(String) => "nested-mirror", "{0}";
+    MirrorInState(String) => "mirror-in-state", "{0}";
+    SameListener(String) => "same-listener", "{0}";
+    NoSecret(String) => "no-secret", "{0}";
+    PlainSecret(String) => "plain-secret", "{0}";
+    BadSecret(String) => "bad-secret", "{0}";
+    BadAuth(String) => "bad-auth", "{0}";
+    BadCertificate(String) => "bad-certificate", "{0}";
+    BadHook(String) => "bad-hook", "{0}";
+    // Valid, but hardly meant.
+    Unexpanded(String) => "not-replaced", "{0}";
+    VeryShort(String) => "very-short", "{0}";
+    Placeholder(String) => "placeholder", "{0}";
+    NotAFolder(String) => "not-a-folder", "{0}";
+    ReadableSecret(String) => "secret-readable", "{0}";
+    Unencrypted(String) => "unencrypted", "{0}";
+    PrivateName(String) => "private-name", "{0}";
+    IgnoredException(String) => "no-proxy-ignored", "{0}";
+    UncheckedCredential(String) => "credential-not-checked", "{0}";
+    ExposedStatus(SocketAddr) => "status-exposed",
+        "other machines can reach {0}, and whoever does can read the status and approve deletions: set `token_file`, or listen on \
+         a loopback address";
 }

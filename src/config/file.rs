@@ -1,33 +1,28 @@
 //! Reads the configuration file: TOML → [`Config`], or all its faults.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use resyncd_fetch::{Authorities, Proxies};
+use resyncd_fetch::Authorities;
 use toml::de::DeTable;
-use url::Url;
 
+use super::table::Table;
 use super::{
-    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, LogFormat,
-    StatusConfig,
+    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, StatusConfig,
 };
-use crate::config::defaults::STATE_DIR;
 use crate::config::environment::Environment;
-use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
+use crate::config::fault::{ConfigFault, ConfigFaults, FaultKind, fault, line_at};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
-use crate::config::proxies::{parse_exception, parse_proxy, proxies_of_environment};
-use crate::config::secret::Secret;
-use crate::config::source::{DURATION, assign, read_sources};
+use crate::config::proxies::read_proxies;
+use crate::config::source::read_sources;
 use crate::config::syntax::parse_toml;
-use crate::config::table_reader::{Located, TableReader, parse_path, table_of};
-use crate::config::value::{
-    parse_address, parse_duration_or_never, parse_host, parse_nonzero_duration, parse_nonzero_size,
-    parse_public_url, parse_size, parse_uri_length, parse_user_agent,
-};
+use crate::config::table_reader::{Class, TableReader};
+use crate::config::value::{parse_nonzero_duration, parse_user_agent};
 use crate::config::xmpp::read_xmpp;
-
-const LOG_FORMATS: &str = "\"auto\", \"text\" or \"json\"";
 
 impl Config {
     /// Reads a configuration file, and what it names of the environment of this process.
@@ -125,9 +120,9 @@ fn examine(text: &str, path: &Path, environment: &Environment) -> (Option<Config
             return (None, faults);
         }
     };
-    let mut faults = FaultCollector::new(path, text);
-    let config = read(&mut faults, &document, &folder, environment);
-    (Some(config), faults.into_faults())
+    let mut file = FileReader::new(path, text, &folder, environment);
+    let config = read(&mut file, &document);
+    (Some(config), file.into_faults())
 }
 
 /// The folder that relative paths of a file are relative to.
@@ -139,59 +134,25 @@ pub(super) fn folder_of(path: &Path) -> Result<PathBuf, ConfigFaults> {
 }
 
 /// Reads the document. The result is valid only if no fault was found.
-fn read<'t>(
-    faults: &mut FaultCollector<'_>,
-    document: &'t DeTable<'t>,
-    folder: &Path,
-    environment: &Environment,
-) -> Config {
-    let mut top = TableReader::new(faults, "", String::new(), document, None);
-    let state_dir = top
-        .path("state_dir", folder)
-        .unwrap_or_else(|| STATE_DIR.into());
+pub(super) fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
+    let mut top = TableReader::new(file, "", String::new(), Some(document), None);
+    let state_dir = top.folder("state_dir");
     let state_dir = top.located("state_dir", state_dir);
-
-    let mut callback = CallbackConfig::default();
-    let mut callback_at = Located {
-        value: callback.listen,
-        line: None,
-        key: "callback.listen".to_owned(),
-    };
-    if let Some(mut section) = open(faults, document, "callback") {
-        let listen = section.text("listen", ADDRESS, parse_address);
-        assign(&mut callback.listen, listen);
-        callback_at = section.located("listen", callback.listen);
-        callback.public_url = section.text("public_url", "a URL", parse_public_url);
-    }
-
-    let mut status = StatusConfig::default();
-    let mut status_at = Located {
-        value: status.listen,
-        line: None,
-        key: "status.listen".to_owned(),
-    };
-    if let Some(mut section) = open(faults, document, "status") {
-        let listen = section.text("listen", ADDRESS, parse_address);
-        assign(&mut status.listen, listen);
-        status_at = section.located("listen", status.listen);
-        assign(&mut status.hosts, section.list("hosts", parse_host));
-        let token = section.text("token_file", "a path", |text| match text {
-            "" => Ok(None),
-            path => Secret::read(&parse_path(path, folder)?).map(Some),
-        });
-        status.token = token.flatten();
-    }
-    check_listeners(faults, &callback_at, &status_at);
-
-    let http = read_http(faults, document, folder, environment);
-    let limits = open(faults, document, "limits").map_or_else(LimitsConfig::default, read_limits);
-    let feed = open(faults, document, "feed").map_or_else(FeedConfig::default, read_feed);
-    let log = open(faults, document, "log").map_or_else(LogConfig::default, read_log);
-    let xmpp = open(faults, document, "xmpp");
-    let xmpp = xmpp.and_then(|section| read_xmpp(section, folder, environment));
-    let read = read_sources(faults, document.get("source"), folder, environment);
-    check_names(faults, &read.names);
-    check_folders(faults, &state_dir, &read.mirrors);
+    let mut section = TableReader::open(file, document, "callback");
+    let callback = CallbackConfig::read(&mut section);
+    let callback_at = section.located("listen", callback.listen);
+    let mut section = TableReader::open(file, document, "status");
+    let status = StatusConfig::read(&mut section);
+    let status_at = section.located("listen", status.listen);
+    check_listeners(file, &callback_at, &status_at);
+    let http = read_http(&mut TableReader::open(file, document, "http"));
+    let limits = read_limits(&mut TableReader::open(file, document, "limits"));
+    let feed = FeedConfig::read(&mut TableReader::open(file, document, "feed"));
+    let log = LogConfig::read(&mut TableReader::open(file, document, "log"));
+    let xmpp = read_xmpp(&mut TableReader::open(file, document, "xmpp"));
+    let read = read_sources(file, document.get("source"));
+    check_names(file, &read.names);
+    check_folders(file, &state_dir, &read.mirrors);
     Config {
         state_dir: state_dir.value,
         callback,
@@ -205,92 +166,17 @@ fn read<'t>(
     }
 }
 
-fn read_feed(mut section: TableReader<'_, '_>) -> FeedConfig {
-    let mut feed = FeedConfig::default();
-    if let Some(keep) = section.text("keep", DURATION, parse_duration_or_never) {
-        feed.keep = Some(keep).filter(|keep| !keep.is_zero());
+fn read_http(section: &mut TableReader<'_, '_>) -> HttpSettings {
+    HttpSettings {
+        connections_per_host: section.number("connections_per_host", 1..=256),
+        streams_per_host: section.number("streams_per_host", 1..=1000),
+        timeout: section.duration("timeout", parse_nonzero_duration),
+        user_agent: section.text("user_agent", Class::Any, "a string", parse_user_agent),
+        allow_private_addresses: section.flag("allow_private_addresses"),
+        allow_redirects_to_http: section.flag("allow_redirects_to_http"),
+        proxies: read_proxies(section),
+        authorities: section.content("ca_file", Class::PublicFile, read_authorities),
     }
-    feed
-}
-
-fn read_log(mut section: TableReader<'_, '_>) -> LogConfig {
-    let mut log = LogConfig::default();
-    let format = section.text("format", LOG_FORMATS, parse_log_format);
-    assign(&mut log.format, format);
-    log
-}
-
-fn parse_log_format(text: &str) -> Result<LogFormat, FaultKind> {
-    match text {
-        "auto" => Ok(LogFormat::Auto),
-        "text" => Ok(LogFormat::Text),
-        "json" => Ok(LogFormat::Json),
-        _ => Err(FaultKind::BadChoice {
-            found: text.to_owned(),
-            choices: LOG_FORMATS,
-        }),
-    }
-}
-
-/// Where the proxies are named.
-enum ProxyChoice {
-    Environment,
-    Off,
-    At(Url),
-}
-
-fn read_http<'t>(
-    faults: &mut FaultCollector<'_>,
-    document: &'t DeTable<'t>,
-    folder: &Path,
-    environment: &Environment,
-) -> HttpSettings {
-    let mut http = HttpSettings::default();
-    let mut choice = ProxyChoice::Environment;
-    let mut exceptions = Vec::new();
-    if let Some(mut section) = open(faults, document, "http") {
-        let connections = section.number("connections_per_host", 1..=256);
-        assign(&mut http.connections_per_host, connections);
-        let streams = section.number("streams_per_host", 1..=1000);
-        assign(&mut http.streams_per_host, streams);
-        let timeout = section.text("timeout", DURATION, parse_nonzero_duration);
-        assign(&mut http.timeout, timeout);
-        let agent = section.text("user_agent", "a string", parse_user_agent);
-        assign(&mut http.user_agent, agent);
-        let private = section.flag("allow_private_addresses");
-        assign(&mut http.allow_private_addresses, private);
-        let redirects = section.flag("allow_redirects_to_http");
-        assign(&mut http.allow_redirects_to_http, redirects);
-        let proxy = section.text("proxy", "a URL", |text| match text {
-            "" => Ok(ProxyChoice::Environment),
-            "off" => Ok(ProxyChoice::Off),
-            proxy => parse_proxy(proxy).map(ProxyChoice::At),
-        });
-        assign(&mut choice, proxy);
-        assign(&mut exceptions, section.list("no_proxy", parse_exception));
-        let authorities = section.text("ca_file", "a path", |text| match text {
-            "" => Ok(Authorities::default()),
-            path => read_authorities(&parse_path(path, folder)?),
-        });
-        assign(&mut http.authorities, authorities);
-    }
-    http.proxies = match choice {
-        ProxyChoice::At(proxy) => Proxies {
-            http: Some(proxy.clone()),
-            https: Some(proxy),
-            exceptions,
-            is_of_file: true,
-        },
-        ProxyChoice::Off => Proxies::default(),
-        ProxyChoice::Environment => {
-            let found = proxies_of_environment(environment, exceptions);
-            found.unwrap_or_else(|kind| {
-                faults.add(None, "http.proxy", &kind);
-                Proxies::default()
-            })
-        }
-    };
-    http
 }
 
 fn read_authorities(path: &Path) -> Result<Authorities, FaultKind> {
@@ -301,62 +187,100 @@ fn read_authorities(path: &Path) -> Result<Authorities, FaultKind> {
         .map_err(|error| FaultKind::BadCertificate(format!("{shown}: {error}")))
 }
 
-fn read_limits(mut section: TableReader<'_, '_>) -> LimitsConfig {
-    let mut limits = LimitsConfig::default();
-    let document = section.text("document", SIZE, parse_nonzero_size);
-    assign(&mut limits.document, document);
-    let uri = section.text("uri", SIZE, parse_uri_length);
-    assign(&mut limits.uri, uri);
-    let resource = section.text("resource", SIZE, parse_size);
-    limits.resource = resource.filter(|size| *size > 0);
-    let package = section.text("package", SIZE, parse_size);
-    limits.package = package.filter(|size| *size > 0);
-    let notification = section.text("notification", SIZE, parse_nonzero_size);
-    let inbox = section.text("inbox", SIZE, parse_nonzero_size);
+fn read_limits(section: &mut TableReader<'_, '_>) -> LimitsConfig {
+    let mut limits = LimitsConfig::read(section);
     // An allowed notification that does not fit in the inbox would be deferred for ever. If only one of the two is configured, the
     // default of the other is adapted.
-    if let (Some(notification), Some(inbox)) = (notification, inbox)
-        && inbox < notification
-    {
-        let text = "smaller than limits.notification".to_owned();
-        section.reject("inbox", &FaultKind::OutOfRange(text));
+    if limits.inbox < limits.notification {
+        if !section.is_present("notification") {
+            limits.notification = limits.inbox;
+        } else if !section.is_present("inbox") {
+            limits.inbox = limits.notification;
+        } else if section.is_set("notification") && section.is_set("inbox") {
+            let text = "smaller than limits.notification".to_owned();
+            section.reject("inbox", &FaultKind::OutOfRange(text));
+        }
     }
-    limits.notification =
-        notification.unwrap_or_else(|| limits.notification.min(inbox.unwrap_or(u64::MAX)));
-    limits.inbox = inbox.unwrap_or_else(|| limits.inbox.max(limits.notification));
-    let held = section.number("held_notifications", 0..=1_000_000);
-    assign(&mut limits.held_notifications, held);
-    let resources = section.number("resources", 0..=usize::MAX >> 1);
-    limits.resources = resources.filter(|most| *most > 0).map(|most| most as u64);
-    assign(&mut limits.sets, section.number("sets", 1..=10_000));
-    let third = section.number("third_party_requests", 2..=1_000_000);
-    let third = third.and_then(|number| u32::try_from(number).ok());
-    assign(&mut limits.third_party_requests, third);
     limits
 }
 
-const ADDRESS: &str = "an address such as \"127.0.0.1:8461\"";
-const SIZE: &str = "a size such as \"64MiB\"";
+/// The class of each key, by table and name.
+pub(super) type Classes = BTreeMap<(&'static str, &'static str), Class>;
 
-/// Opens a table of the document, if present.
-fn open<'s, 'f>(
-    faults: &'s mut FaultCollector<'f>,
-    document: &'s DeTable<'s>,
-    name: &'static str,
-) -> Option<TableReader<'s, 'f>> {
-    let value = document.get(name)?;
-    let table = table_of(
-        faults,
-        name,
-        "a table with its name in single brackets",
-        value,
-    )?;
-    let line = faults.line(value.span());
-    Some(TableReader::new(
-        faults,
-        name,
-        name.to_owned(),
-        table,
-        Some(line),
-    ))
+/// The classes of all keys. Reading a file states them, whatever it has.
+pub(super) static CLASSES: LazyLock<Classes> = LazyLock::new(|| {
+    const TABLES: &str =
+        "[[source]]\n[source.auth]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
+    let document = parse_toml(TABLES).unwrap_or_default();
+    let (root, environment) = (Path::new("/"), Environment::of(&[]));
+    let mut file = FileReader::new(root, TABLES, root, &environment);
+    read(&mut file, &document);
+    file.classes
+});
+
+/// What reading one file needs, and the faults that are found.
+pub(super) struct FileReader<'a> {
+    file: &'a Path,
+    text: &'a str,
+    /// What relative paths are relative to.
+    pub(super) folder: &'a Path,
+    pub(super) environment: &'a Environment,
+    /// Of each key that was read, or looked for.
+    pub(super) classes: Classes,
+    /// The tables that were read, with their kinds and the prefixes of their keys.
+    pub(super) tables: Vec<(&'static str, String, &'a DeTable<'a>)>,
+    faults: Vec<ConfigFault>,
+}
+
+impl<'a> FileReader<'a> {
+    pub(super) fn new(
+        file: &'a Path,
+        text: &'a str,
+        folder: &'a Path,
+        environment: &'a Environment,
+    ) -> Self {
+        Self {
+            file,
+            text,
+            folder,
+            environment,
+            classes: Classes::new(),
+            tables: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// Reads as if there were a file without anything in it; its faults do not count.
+    pub(super) fn without_file<T>(read: impl FnOnce(&mut FileReader<'_>) -> T) -> T {
+        let (root, environment) = (Path::new("/"), Environment::of(&[]));
+        read(&mut FileReader::new(root, "", root, &environment))
+    }
+
+    /// Whether a key on a line has a fault.
+    pub(super) fn has_fault(&self, line: usize, key: &str) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| fault.line == Some(line) && fault.key == key)
+    }
+
+    /// The line, from 1, that a part of the text begins on.
+    pub(super) fn line(&self, span: Range<usize>) -> usize {
+        line_at(self.text, span.start)
+    }
+
+    /// Adds a fault; `line`: from 1, `None` if it is of the file as a whole.
+    pub(super) fn add(&mut self, line: Option<usize>, key: &str, kind: &FaultKind) {
+        self.faults.push(fault(self.file, line, key, kind));
+    }
+
+    /// Adds a fault of a part of the text.
+    pub(super) fn add_at(&mut self, span: Range<usize>, key: &str, kind: &FaultKind) {
+        self.add(Some(self.line(span)), key, kind);
+    }
+
+    /// All faults, in the order of their lines.
+    pub(super) fn into_faults(mut self) -> ConfigFaults {
+        self.faults
+            .sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
+        ConfigFaults(self.faults)
+    }
 }

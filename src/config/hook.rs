@@ -10,12 +10,12 @@ use base64::engine::general_purpose::STANDARD;
 use resourcesync::uri::has_userinfo;
 use url::Url;
 
-use crate::config::environment::Environment;
 use crate::config::fault::FaultKind;
+use crate::config::file::FileReader;
 use crate::config::secret::WebhookSecret;
-use crate::config::secret_reader::SecretReader;
-use crate::config::table_reader::{TableReader, parse_path};
-use crate::config::value::{parse_name, parse_nonzero_duration, parse_url};
+use crate::config::secret_reader::{is_secret_given, read_secret};
+use crate::config::table_reader::{Class, TableReader, parse_path};
+use crate::config::value::{parse_nonzero_duration, parse_url};
 
 /// How many hooks a Source may have: each may run a process.
 const MOST_HOOKS: usize = 16;
@@ -25,7 +25,6 @@ const SECRET_PREFIX: &str = "whsec_";
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// The longest text of a secret, in bytes.
 const LONGEST_SECRET: u64 = 200;
-const DURATION: &str = "a duration such as \"60s\"";
 
 /// Who gets the changes of a Source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +62,14 @@ impl Hook {
     /// A hook with default settings.
     #[must_use]
     pub fn new(name: impl Into<String>, action: HookAction) -> Self {
+        let (timeout, lines) = FileReader::without_file(|file| {
+            read_bounds(&mut TableReader::absent(file, "source.hook"))
+        });
         Self {
             name: name.into(),
             action,
-            timeout: Duration::from_secs(60),
-            lines: 1000,
+            timeout,
+            lines,
         }
     }
 
@@ -81,11 +83,7 @@ impl Hook {
 }
 
 /// Reads the hooks of a Source.
-pub(super) fn read_hooks(
-    source: &mut TableReader<'_, '_>,
-    folder: &Path,
-    environment: &Environment,
-) -> Vec<Hook> {
+pub(super) fn read_hooks(source: &mut TableReader<'_, '_>) -> Vec<Hook> {
     let mut hooks: Vec<Hook> = Vec::new();
     let (mut is_excess, mut has_nameless, mut is_reported) = (false, false, false);
     source.tables(
@@ -94,7 +92,7 @@ pub(super) fn read_hooks(
         "[[source.hook]]",
         |number, mut section| {
             has_nameless |= !section.is_present("name");
-            let Some(hook) = read_hook(&mut section, number, folder, environment) else {
+            let Some(hook) = read_hook(&mut section, number) else {
                 return;
             };
             // The position in the feed belongs to the name: a number would be another hook's after the next change of the file.
@@ -118,24 +116,24 @@ pub(super) fn read_hooks(
     hooks
 }
 
+/// How long a run may take, and how many lines it gets.
+fn read_bounds(section: &mut TableReader<'_, '_>) -> (Duration, usize) {
+    let timeout = section.duration("timeout", parse_nonzero_duration);
+    (timeout, section.number("lines", 1..=100_000))
+}
+
 /// `None`: it has a fault, or a secret that this process cannot read.
-fn read_hook(
-    section: &mut TableReader<'_, '_>,
-    number: usize,
-    folder: &Path,
-    environment: &Environment,
-) -> Option<Hook> {
-    let name = section.text("name", "a name", parse_name);
-    let timeout = section.text("timeout", DURATION, parse_nonzero_duration);
-    let lines = section.number("lines", 1..=100_000);
-    let command = section.list("command", |text| {
+fn read_hook(section: &mut TableReader<'_, '_>, number: usize) -> Option<Hook> {
+    let name = section.label("name");
+    let (timeout, lines) = read_bounds(section);
+    let command = section.optional_list("command", |text| {
         if text.contains('\0') {
             Err(FaultKind::BadPath(text.to_owned()))
         } else {
             Ok(text.to_owned())
         }
     });
-    let url = section.text("url", "a URL", parse_hook_url);
+    let url = section.optional_text("url", Class::Url, "a URL", parse_hook_url);
     let has_both = section.is_present("command") && section.is_present("url");
     let action = match (command, url) {
         _ if has_both => {
@@ -144,12 +142,17 @@ fn read_hook(
             None
         }
         (Some(command), _) => {
-            let action = command_of(&command, folder);
+            let action = command_of(&command, section.file.folder);
             action.map_err(|kind| section.reject("command", &kind)).ok()
         }
         (None, Some(url)) => {
-            let secret = read_secret(section, folder, environment);
-            secret.map(|secret| HookAction::Webhook { url, secret })
+            let secret = read_secret(section, "secret", LONGEST_SECRET, parse_secret);
+            if !is_secret_given(section, "secret") {
+                let text = "a web hook needs `secret_file`, `secret_credential` or `secret`: its requests are signed";
+                section.reject_table("secret_file", &FaultKind::BadHook(text.to_owned()));
+            }
+            let secret = secret?.value;
+            Some(HookAction::Webhook { url, secret })
         }
         (None, None) => {
             if !section.is_present("command") && !section.is_present("url") {
@@ -159,30 +162,12 @@ fn read_hook(
             None
         }
     };
-    let mut hook = Hook::new(name.unwrap_or_else(|| number.to_string()), action?);
-    hook.timeout = timeout.unwrap_or(hook.timeout);
-    hook.lines = lines.unwrap_or(hook.lines);
-    Some(hook)
-}
-
-fn read_secret(
-    section: &mut TableReader<'_, '_>,
-    folder: &Path,
-    environment: &Environment,
-) -> Option<WebhookSecret> {
-    let mut secrets = SecretReader {
-        section,
-        folder,
-        environment,
-    };
-    if !secrets.is_given("secret") {
-        let text = "a web hook needs `secret_file`, `secret_credential` or `secret`: its requests are signed";
-        let kind = FaultKind::BadHook(text.to_owned());
-        secrets.section.reject_table("secret_file", &kind);
-        return None;
-    }
-    let secret = secrets.read("secret", LONGEST_SECRET, parse_secret);
-    secret.map(|found| found.value)
+    Some(Hook {
+        name: name.unwrap_or_else(|| number.to_string()),
+        action: action?,
+        timeout,
+        lines,
+    })
 }
 
 /// Parses a secret of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64.

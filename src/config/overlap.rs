@@ -3,11 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::config::fault::{FaultCollector, FaultKind};
+use crate::config::fault::FaultKind;
+use crate::config::file::FileReader;
 use crate::config::table_reader::Located;
 
 /// Names are unique.
-pub(super) fn check_names(faults: &mut FaultCollector<'_>, names: &[Located<String>]) {
+pub(super) fn check_names(faults: &mut FileReader<'_>, names: &[Located<String>]) {
     for (index, name) in names.iter().enumerate() {
         if let Some(first) = names[..index].iter().find(|it| it.value == name.value) {
             let text = format!("{:?} is used twice{}", name.value, reference(first));
@@ -18,7 +19,7 @@ pub(super) fn check_names(faults: &mut FaultCollector<'_>, names: &[Located<Stri
 
 /// Mirrors and `state_dir` do not contain each other: an audit removes files of a mirror that its Source does not have.
 pub(super) fn check_folders(
-    faults: &mut FaultCollector<'_>,
+    faults: &mut FileReader<'_>,
     state_dir: &Located<PathBuf>,
     mirrors: &[Located<PathBuf>],
 ) {
@@ -65,7 +66,7 @@ pub(super) fn check_folders(
 
 /// The two listeners have different addresses.
 pub(super) fn check_listeners(
-    faults: &mut FaultCollector<'_>,
+    faults: &mut FileReader<'_>,
     callback: &Located<SocketAddr>,
     status: &Located<SocketAddr>,
 ) {

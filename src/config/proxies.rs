@@ -9,7 +9,33 @@ use url::Url;
 
 use super::environment::Environment;
 use super::fault::FaultKind;
+use super::table_reader::{Class, TableReader};
 use super::value::parse_host;
+
+/// Reads `proxy` and `no_proxy`.
+pub(super) fn read_proxies(section: &mut TableReader<'_, '_>) -> Proxies {
+    let proxy = section.text("proxy", Class::Url, "a URL", |text| match text {
+        "" | "off" => Ok(None),
+        proxy => parse_proxy(proxy).map(Some),
+    });
+    let exceptions = section.list("no_proxy", parse_exception);
+    if let Some(proxy) = proxy {
+        return Proxies {
+            http: Some(proxy.clone()),
+            https: Some(proxy),
+            exceptions,
+            is_of_file: true,
+        };
+    }
+    if section.has_text("proxy", "off") {
+        return Proxies::default();
+    }
+    let found = proxies_of_environment(section.file.environment, exceptions);
+    found.unwrap_or_else(|kind| {
+        section.file.add(None, "http.proxy", &kind);
+        Proxies::default()
+    })
+}
 
 /// The proxies of the environment. A variable of a scheme takes precedence over `ALL_PROXY`, upper case over lower case.
 pub(super) fn proxies_of_environment(

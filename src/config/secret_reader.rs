@@ -9,14 +9,7 @@ use std::path::Path;
 
 use super::environment::{CREDENTIALS, Environment};
 use super::fault::FaultKind;
-use super::table_reader::{TableReader, parse_path};
-
-/// What the secrets are read from.
-pub(super) struct SecretReader<'r, 's, 'f> {
-    pub(super) section: &'r mut TableReader<'s, 'f>,
-    pub(super) folder: &'r Path,
-    pub(super) environment: &'r Environment,
-}
+use super::table_reader::{Class, TableReader, parse_path};
 
 /// A secret that is valid, and the key that names it.
 pub(super) struct NamedSecret<T> {
@@ -33,44 +26,45 @@ fn keys_of_secret(name: &str) -> [String; 3] {
     ]
 }
 
-impl SecretReader<'_, '_, '_> {
-    /// Whether one of the three keys of a secret is there.
-    pub(super) fn is_given(&self, name: &str) -> bool {
-        let keys = keys_of_secret(name);
-        keys.iter().any(|key| self.section.is_given(key))
-    }
+/// Whether one of the three keys of a secret is there.
+pub(super) fn is_secret_given(section: &TableReader<'_, '_>, name: &str) -> bool {
+    let keys = keys_of_secret(name);
+    keys.iter().any(|key| section.is_given(key))
+}
 
-    /// Reads a secret from where one of its three keys says. A fault is one of that key.
-    pub(super) fn read<T>(
-        &mut self,
-        name: &str,
-        longest: u64,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<NamedSecret<T>> {
-        let keys = keys_of_secret(name);
-        let mut given = keys.iter().filter(|key| self.section.is_given(key));
-        let key = given.next()?.clone();
-        if let Some(second) = given.next().cloned() {
-            let [value, file, credential] = &keys;
-            let text = format!("only one of `{value}`, `{file}` and `{credential}` can be set");
-            self.section.reject(&second, &FaultKind::BadAuth(text));
-        }
-        let (folder, environment) = (self.folder, self.environment);
-        let value = self.section.text(&key, "a string", |text| {
-            let secret = if key == keys[0] {
-                expand(text, name, environment)?
-            } else if key == keys[1] {
-                read_file(&parse_path(text, folder)?, longest)?
-            } else {
-                match read_credential(text, longest, environment)? {
-                    Some(secret) => secret,
-                    None => return Ok(None),
-                }
-            };
-            parse(&secret).map(Some).map_err(FaultKind::BadSecret)
-        })??;
-        Some(NamedSecret { value, key })
+/// Reads a secret from where one of its three keys says. A fault is one of that key.
+pub(super) fn read_secret<T>(
+    section: &mut TableReader<'_, '_>,
+    name: &str,
+    longest: u64,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Option<NamedSecret<T>> {
+    const CLASSES: [Class; 3] = [Class::Secret, Class::SecretFile, Class::Credential];
+    let keys = keys_of_secret(name);
+    let keys = keys.iter().zip(CLASSES);
+    keys.clone()
+        .for_each(|(key, class)| section.classify(key, class));
+    let mut given = keys.filter(|(key, _)| section.is_given(key));
+    let (key, class) = given.next()?;
+    if let Some((second, _)) = given.next() {
+        let text =
+            format!("only one of `{name}`, `{name}_file` and `{name}_credential` can be set");
+        section.reject(second, &FaultKind::BadAuth(text));
     }
+    let (folder, environment) = (section.file.folder, section.file.environment);
+    let value = section.optional_text(key, class.clone(), "a string", |text| {
+        let secret = match class {
+            Class::Secret => expand(text, name, environment)?,
+            Class::SecretFile => read_file(&parse_path(text, folder)?, longest)?,
+            _ => match read_credential(text, longest, environment)? {
+                Some(secret) => secret,
+                None => return Ok(None),
+            },
+        };
+        parse(&secret).map(Some).map_err(FaultKind::BadSecret)
+    })??;
+    let key = key.clone();
+    Some(NamedSecret { value, key })
 }
 
 /// The text with the values of the environment variables that it names as `${VARIABLE}`, at least one.

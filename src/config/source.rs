@@ -1,23 +1,22 @@
 //! Reads the `[[source]]` tables of the configuration file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use resourcesync::uri::parse_uri;
 use resyncd_core::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
-use resyncd_fetch::PaceLimits;
+use resyncd_fetch::{Credentials, PaceLimits};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::{Baseline, CallbackProtocols, Filter, Signatures, Source};
 use crate::config::auth::read_auth;
-use crate::config::environment::Environment;
-use crate::config::fault::{FaultCollector, FaultKind};
+use crate::config::fault::FaultKind;
+use crate::config::file::FileReader;
 use crate::config::hook::read_hooks;
-use crate::config::table_reader::{Located, TableReader, table_of, wrong_type};
+use crate::config::table_reader::{Class, Located, TableReader, table_of, wrong_type};
 use crate::config::value::{
-    parse_bandwidth, parse_duration, parse_duration_or_never, parse_host, parse_lease, parse_name,
-    parse_nonzero_duration, parse_share, parse_url,
+    parse_bandwidth, parse_duration, parse_host, parse_lease, parse_nonzero_duration, parse_url,
 };
 
 /// The Sources of a file, as far as they are valid.
@@ -39,145 +38,133 @@ fn source_label(index: usize, table: &DeTable<'_>) -> String {
 }
 
 /// Reads all Sources.
-pub(super) fn read_sources<'t>(
-    faults: &mut FaultCollector<'_>,
-    value: Option<&'t Spanned<DeValue<'t>>>,
-    folder: &Path,
-    environment: &Environment,
+pub(super) fn read_sources<'f>(
+    file: &mut FileReader<'f>,
+    value: Option<&'f Spanned<DeValue<'f>>>,
 ) -> Sources {
     const EXPECTED: &str = "[[source]]";
     let mut read = Sources::default();
     let Some(value) = value else {
-        faults.add(None, "source", &FaultKind::NoSource);
+        file.add(None, "source", &FaultKind::NoSource);
         return read;
     };
-    let line = faults.line(value.span());
+    let mut read_table = |file: &mut FileReader<'f>, index, line, table| {
+        let label = source_label(index, table);
+        let mut section = TableReader::new(file, "source", label, Some(table), Some(line));
+        read_source(&mut section, &mut read);
+    };
+    let line = file.line(value.span());
     match value.get_ref() {
         DeValue::Array(array) if array.is_empty() => {
-            faults.add(Some(line), "source", &FaultKind::NoSource);
+            file.add(Some(line), "source", &FaultKind::NoSource);
         }
         DeValue::Array(array) => {
             for (index, item) in array.iter().enumerate() {
-                let line = faults.line(item.span());
+                let line = file.line(item.span());
                 let label = format!("source[#{}]", index + 1);
-                if let Some(table) = table_of(faults, &label, EXPECTED, item) {
-                    let label = source_label(index, table);
-                    let mut section = TableReader::new(faults, "source", label, table, Some(line));
-                    read_source(&mut section, folder, environment, &mut read);
+                if let Some(table) = table_of(file, &label, EXPECTED, item) {
+                    read_table(file, index, line, table);
                 }
             }
         }
         other => {
-            faults.add(Some(line), "source", &wrong_type(EXPECTED, other));
+            file.add(Some(line), "source", &wrong_type(EXPECTED, other));
             // `[source]` instead of `[[source]]`: its keys are still checked.
             if let DeValue::Table(table) = other {
-                let label = source_label(0, table);
-                let mut section = TableReader::new(faults, "source", label, table, Some(line));
-                read_source(&mut section, folder, environment, &mut read);
+                read_table(file, 0, line, table);
             }
         }
     }
     read
 }
 
-fn read_source(
-    section: &mut TableReader<'_, '_>,
-    folder: &Path,
-    environment: &Environment,
-    read: &mut Sources,
-) {
-    let name = section.required("name", "a name", parse_name);
-    let url = section.required("url", "a URL", parse_url);
-    let mirror = section.required_path("mirror", folder);
-    if let Some(name) = &name {
-        read.names.push(section.located("name", name.clone()));
-    }
-    if let Some(mirror) = &mirror {
-        read.mirrors.push(section.located("mirror", mirror.clone()));
-    }
-    let versions = section.optional_path("versions", folder);
-    // It is one: nothing else may be in it, and it is in no other.
-    if let Some(versions) = &versions {
-        read.mirrors
-            .push(section.located("versions", versions.clone()));
-    }
-    // Missing keys are faults already; the others are still checked.
-    let url = url.unwrap_or_else(placeholder_url);
-    let mut source = Source::new(name.unwrap_or_default(), url, mirror.unwrap_or_default());
-
-    let sets = section.list("sets", parse_url);
-    assign(&mut source.notifications, section.flag("notifications"));
-    let pace = section.text("poll_interval", DURATION, parse_nonzero_duration);
-    assign(&mut source.poll_interval, pace);
-    let window = section.text("reorder_window", DURATION, parse_duration);
-    assign(&mut source.reorder_window, window);
-    let requests = section.decimal("requests_per_second", 0.0..=1000.0);
-    let connections = section.number("connections_per_host", 0..=256);
-    let bandwidth = section.text("bandwidth", "a size such as \"2MiB\"", parse_bandwidth);
-    source.pace = PaceLimits {
-        requests_per_second: requests.filter(|requests| *requests > 0.0),
-        connections_per_host: connections.filter(|connections| *connections > 0),
-        bandwidth: bandwidth.filter(|bytes| *bytes > 0),
-    };
-    assign(&mut source.robots, section.flag("robots"));
-    let lease = section.text("lease", DURATION, parse_lease);
-    assign(&mut source.lease, lease);
-    let baseline = section.text("baseline", BASELINES, parse_baseline);
-    assign(&mut source.baseline, baseline);
-    let allows = section.flag("allow_type_mismatch");
-    assign(&mut source.allow_type_mismatch, allows);
-    assign(&mut source.patches, section.flag("patches"));
-    source.versions = versions;
-    let undated = section.number("undated_per_day", 0..=1_000_000_000);
-    assign(
-        &mut source.undated_per_day,
-        undated.map(|undated| undated as u64),
-    );
-    let stale = section.text("stale_after", DURATION, parse_duration_or_never);
-    source.stale_after = stale.filter(|after| !after.is_zero());
-    assign(&mut source.delete, section.flag("delete"));
-    let share = section.text("max_delete", "a percentage such as \"10%\"", parse_share);
-    assign(&mut source.max_delete, share);
-    let signatures = section.text("signatures", SIGNATURES, parse_signatures);
-    assign(&mut source.signatures, signatures);
-    let hub = section.text("hub", "a URL", parse_hub).flatten();
-    source.hub = hub.map(|url| hub_at(source.credentials.extract(url)));
-    source.trust_hub = section.flag("trust_hub");
-    let protocols = section.list("callback_protocols", read_uri);
-    let protocols = protocols.map(CallbackProtocols::new);
-    assign(&mut source.callback_protocols, protocols);
-    let sets = sets.unwrap_or_default().into_iter();
-    source.sets = sets.map(|set| source.credentials.extract(set)).collect();
-    assign(&mut source.hosts, section.list("hosts", parse_host));
-    assign(&mut source.filter, read_filter(section));
+fn read_source(section: &mut TableReader<'_, '_>, read: &mut Sources) {
+    let mut source = parse_source(section);
     let auth = section.table("auth", "source.auth", "[source.auth]");
-    let auth = auth.and_then(|mut section| read_auth(&mut section, folder, environment, &source));
+    let auth = auth.and_then(|mut section| read_auth(&mut section, &source));
     if let Some(auth) = auth {
         source.credentials.set_auth(auth);
     }
-    source.hooks = read_hooks(section, folder, environment);
+    source.hooks = read_hooks(section);
+    // The names and folders of several Sources are compared. That of versions is one of a mirror: nothing else may be in it, and it is
+    // in no other.
+    if section.is_set("name") {
+        read.names
+            .push(section.located("name", source.name.clone()));
+    }
+    if section.is_set("mirror") {
+        read.mirrors
+            .push(section.located("mirror", source.mirror.clone()));
+    }
+    if let Some(versions) = &source.versions {
+        read.mirrors
+            .push(section.located("versions", versions.clone()));
+    }
     read.sources.push(source);
 }
 
-fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
-    let mut patterns = |key: &str| section.list(key, parse_glob).unwrap_or_default();
-    let (include, exclude) = (patterns("include"), patterns("exclude"));
-    let types = section.list("types", parse_media_range);
-    let collections = section.list("collections", read_uri);
-    let profiles = section.list("profiles", read_uri);
+/// Reads the keys of a Source, without its tables. What is required and missing is a fault; the other keys are
+/// still checked.
+pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
+    for key in ["name", "url", "mirror"] {
+        section.require(key);
+    }
+    let mut credentials = Credentials::default();
+    let url = section.optional_text("url", Class::PublicUrl, "a URL", parse_url);
+    let url = url.unwrap_or_else(placeholder_url);
+    let hub = section.text("hub", Class::PublicUrl, "a URL", parse_hub);
+    let sets = section.list("sets", parse_url);
+    Source {
+        name: section.label("name").unwrap_or_default(),
+        url: credentials.extract(url),
+        hub: hub.map(|url| hub_at(credentials.extract(url))),
+        sets: sets
+            .into_iter()
+            .map(|set| credentials.extract(set))
+            .collect(),
+        credentials,
+        mirror: section.folder("mirror"),
+        notifications: section.flag("notifications"),
+        poll_interval: section.duration("poll_interval", parse_nonzero_duration),
+        reorder_window: section.duration("reorder_window", parse_duration),
+        pace: PaceLimits {
+            requests_per_second: Some(section.decimal("requests_per_second", 0.0..=1000.0))
+                .filter(|requests| *requests > 0.0),
+            connections_per_host: section.number_or_none("connections_per_host", 0..=256),
+            bandwidth: section.size_or_none("bandwidth", parse_bandwidth),
+        },
+        robots: section.flag("robots"),
+        lease: section.duration("lease", parse_lease),
+        baseline: section.choice("baseline", &BASELINES),
+        allow_type_mismatch: section.flag("allow_type_mismatch"),
+        patches: section.flag("patches"),
+        versions: section.folder_or_none("versions"),
+        undated_per_day: section.number("undated_per_day", 0..=1_000_000_000),
+        stale_after: section.duration_or_never("stale_after"),
+        delete: section.flag("delete"),
+        max_delete: section.share("max_delete"),
+        signatures: section.choice("signatures", &SIGNATURES),
+        trust_hub: section.optional_flag("trust_hub"),
+        callback_protocols: CallbackProtocols::new(section.list("callback_protocols", read_uri)),
+        hosts: section.list("hosts", parse_host),
+        filter: read_filter(section),
+        hooks: Vec::new(),
+    }
+}
+
+fn read_filter(section: &mut TableReader<'_, '_>) -> Filter {
+    let include = section.list("include", parse_glob);
+    let exclude = section.list("exclude", parse_glob);
     let selection = Selection::new(
-        types.unwrap_or_default(),
-        collections.unwrap_or_default(),
-        profiles.unwrap_or_default(),
+        section.list("types", parse_media_range),
+        section.list("collections", read_uri),
+        section.list("profiles", read_uri),
     );
+    // Whether metadata that no list names is wanted.
+    let metadata = section.choice("metadata", &[("listed", false), ("follow", true)]);
     let representations = section.list("representations", parse_media_range);
-    let metadata = section.text("metadata", METADATA, parse_metadata);
-    let linked = LinkRules::new(
-        metadata.unwrap_or_default(),
-        representations.unwrap_or_default(),
-    );
     match Filter::selecting(&include, &exclude, selection) {
-        Ok(filter) => Some(filter.following(linked)),
+        Ok(filter) => filter.following(LinkRules::new(metadata, representations)),
         // Each pattern is valid, but together they exceed a limit.
         Err(error) => {
             let key = if include.is_empty() {
@@ -186,58 +173,18 @@ fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
                 "include"
             };
             section.reject(key, &FaultKind::BadGlob(error.to_string()));
-            None
+            Filter::everything()
         }
     }
 }
 
-/// Describes a duration in faults.
-pub(super) const DURATION: &str = "a duration such as \"15m\"";
-const BASELINES: &str = "\"auto\", \"list\" or \"dump\"";
-const METADATA: &str = "\"listed\" or \"follow\"";
-const SIGNATURES: &str = "\"required\" or \"off\"";
-
-/// Replaces a default by the configured value, if there is one.
-pub(super) fn assign<T>(default: &mut T, configured: Option<T>) {
-    if let Some(value) = configured {
-        *default = value;
-    }
-}
-
-fn parse_baseline(text: &str) -> Result<Baseline, FaultKind> {
-    match text {
-        "auto" => Ok(Baseline::Auto),
-        "list" => Ok(Baseline::List),
-        "dump" => Ok(Baseline::Dump),
-        _ => Err(FaultKind::BadChoice {
-            found: text.to_owned(),
-            choices: BASELINES,
-        }),
-    }
-}
-
-/// Whether metadata that no list names is wanted.
-fn parse_metadata(text: &str) -> Result<bool, FaultKind> {
-    match text {
-        "listed" => Ok(false),
-        "follow" => Ok(true),
-        _ => Err(FaultKind::BadChoice {
-            found: text.to_owned(),
-            choices: METADATA,
-        }),
-    }
-}
-
-fn parse_signatures(text: &str) -> Result<Signatures, FaultKind> {
-    match text {
-        "required" => Ok(Signatures::Required),
-        "off" => Ok(Signatures::Off),
-        _ => Err(FaultKind::BadChoice {
-            found: text.to_owned(),
-            choices: SIGNATURES,
-        }),
-    }
-}
+const BASELINES: [(&str, Baseline); 3] = [
+    ("auto", Baseline::Auto),
+    ("list", Baseline::List),
+    ("dump", Baseline::Dump),
+];
+const SIGNATURES: [(&str, Signatures); 2] =
+    [("required", Signatures::Required), ("off", Signatures::Off)];
 
 fn parse_hub(text: &str) -> Result<Option<Url>, FaultKind> {
     if text.is_empty() {

@@ -39,10 +39,9 @@ fn syntax_fault(text: &str, error: &Error) -> SyntaxFault {
     let found = text.lines().nth(line - 1).unwrap_or_default().trim();
     let kind = match error.message() {
         // The usual slip in a second `[[source]]`.
-        "duplicate key" if is_header_of_source(found) => FaultKind::WrongType {
-            expected: "[[source]]",
-            found: "[source]",
-        },
+        "duplicate key" if is_header_of_source(found) => {
+            FaultKind::WrongType("[[source]]".to_owned(), "[source]")
+        }
         "duplicate key" => FaultKind::DuplicateKey,
         message => FaultKind::Syntax(message.to_owned()),
     };

@@ -1,149 +1,54 @@
 //! Reads one table of the configuration file key by key. Valid values are returned; the others become faults with their line.
 
-use std::ops::RangeInclusive;
+use std::net::SocketAddr;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::fault::{FaultCollector, FaultKind};
-use crate::config::value;
+use crate::config::fault::FaultKind;
+use crate::config::file::FileReader;
+use crate::config::keys;
+use crate::config::value::{self, parse_address, parse_duration_or_never, parse_name, parse_share};
 
-/// The keys of folders.
-pub(super) const FOLDERS: [&str; 3] = ["state_dir", "mirror", "versions"];
-/// The tables and their keys; `""` is the part before the first table.
-const KEYS: [(&str, &[&str]); 11] = [
-    (
-        "",
-        &[
-            "state_dir",
-            "callback",
-            "status",
-            "http",
-            "limits",
-            "feed",
-            "log",
-            "xmpp",
-            "source",
-        ],
-    ),
-    ("callback", &["listen", "public_url"]),
-    ("status", &["listen", "hosts", "token_file"]),
-    (
-        "http",
-        &[
-            "connections_per_host",
-            "streams_per_host",
-            "timeout",
-            "user_agent",
-            "allow_private_addresses",
-            "allow_redirects_to_http",
-            "proxy",
-            "no_proxy",
-            "ca_file",
-        ],
-    ),
-    (
-        "limits",
-        &[
-            "document",
-            "notification",
-            "resource",
-            "package",
-            "inbox",
-            "uri",
-            "held_notifications",
-            "resources",
-            "sets",
-            "third_party_requests",
-        ],
-    ),
-    ("feed", &["keep"]),
-    ("log", &["format"]),
-    (
-        "xmpp",
-        &[
-            "jid",
-            "password",
-            "password_file",
-            "password_credential",
-            "server",
-        ],
-    ),
-    (
-        "source",
-        &[
-            "name",
-            "url",
-            "mirror",
-            "sets",
-            "notifications",
-            "poll_interval",
-            "reorder_window",
-            "requests_per_second",
-            "connections_per_host",
-            "bandwidth",
-            "robots",
-            "lease",
-            "baseline",
-            "allow_type_mismatch",
-            "patches",
-            "versions",
-            "undated_per_day",
-            "stale_after",
-            "delete",
-            "max_delete",
-            "signatures",
-            "hub",
-            "trust_hub",
-            "callback_protocols",
-            "hosts",
-            "include",
-            "exclude",
-            "types",
-            "collections",
-            "profiles",
-            "metadata",
-            "representations",
-            "auth",
-            "hook",
-        ],
-    ),
-    (
-        "source.auth",
-        &[
-            "bearer",
-            "bearer_file",
-            "bearer_credential",
-            "basic",
-            "basic_file",
-            "basic_credential",
-            "header",
-            "header_file",
-            "header_credential",
-            "certificate",
-            "certificate_file",
-            "certificate_credential",
-            "key",
-            "key_file",
-            "key_credential",
-            "origins",
-        ],
-    ),
-    (
-        "source.hook",
-        &[
-            "name",
-            "command",
-            "url",
-            "secret",
-            "secret_file",
-            "secret_credential",
-            "timeout",
-            "lines",
-        ],
-    ),
-];
+/// What is known of the values of a key besides their type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Nothing else.
+    Any,
+    /// A number that may have decimals.
+    Decimal,
+    /// A text that a regular expression matches.
+    Pattern(&'static str),
+    /// One of these texts.
+    Choice(Vec<&'static str>),
+    /// The path of a folder.
+    Folder,
+    /// The path of a file that everybody may read.
+    PublicFile,
+    /// The path of a file that holds a secret.
+    SecretFile,
+    /// The name of a credential that systemd loads.
+    Credential,
+    /// A text that names the environment variables of a secret.
+    Secret,
+    /// A URL, perhaps with a user name and a password.
+    Url,
+    /// One that this daemon requests, or that requests this daemon.
+    PublicUrl,
+}
+
+const DURATION: Class = Class::Pattern("^[0-9]+(ms|s|m|h|d)$");
+const DURATION_OR_NEVER: Class = Class::Pattern("^(0|[0-9]+(ms|s|m|h|d))$");
+const A_DURATION: &str = "a duration such as \"15m\"";
+const SIZE: Class = Class::Pattern("^[0-9]+([kKMGT]?B|[KMGT]iB)?$");
+const SHARE: Class = Class::Pattern("^[0-9.]+%$");
+const NAME: Class = Class::Pattern("^[a-z0-9-]+$");
+
+/// The faults of one value: where they are, and what.
+type ValueFaults = Vec<(Range<usize>, FaultKind)>;
 
 /// A value with its place in the file, for faults that are found later.
 #[derive(Clone)]
@@ -155,28 +60,31 @@ pub(super) struct Located<T> {
     pub(super) key: String,
 }
 
-/// One table of the file.
+/// One table of the file, which may be absent. Methods that return a plain value return the default where there is none.
 pub(super) struct TableReader<'s, 'f> {
-    faults: &'s mut FaultCollector<'f>,
-    /// Which of [`KEYS`] it is.
+    pub(super) file: &'s mut FileReader<'f>,
+    /// Which table it is: `source` of `[[source]]`, or empty.
     kind: &'static str,
     /// The prefix of its keys in faults: `http`, `source[example]` or empty.
     label: String,
-    table: &'s DeTable<'s>,
+    table: Option<&'f DeTable<'f>>,
     line: Option<usize>,
 }
 
 impl<'s, 'f> TableReader<'s, 'f> {
     /// `line`: of the table's header, from 1.
     pub(super) fn new(
-        faults: &'s mut FaultCollector<'f>,
+        file: &'s mut FileReader<'f>,
         kind: &'static str,
         label: String,
-        table: &'s DeTable<'s>,
+        table: Option<&'f DeTable<'f>>,
         line: Option<usize>,
     ) -> Self {
+        if let Some(table) = table {
+            file.tables.push((kind, label.clone(), table));
+        }
         let mut section = Self {
-            faults,
+            file,
             kind,
             label,
             table,
@@ -186,61 +94,172 @@ impl<'s, 'f> TableReader<'s, 'f> {
         section
     }
 
-    /// Parses a string; `expected` describes it in the fault of a value of another type.
+    /// A table that is absent: every key has its default.
+    pub(super) fn absent(file: &'s mut FileReader<'f>, kind: &'static str) -> Self {
+        Self::new(file, kind, String::new(), None, None)
+    }
+
+    /// A table outside of the Sources, of the document if it is there.
+    pub(super) fn open(
+        file: &'s mut FileReader<'f>,
+        document: &'f DeTable<'f>,
+        name: &'static str,
+    ) -> Self {
+        let value = document.get(name);
+        let line = value.map(|value| file.line(value.span()));
+        let expected = "a table with its name in single brackets";
+        let table = value.and_then(|value| table_of(file, name, expected, value));
+        Self::new(file, name, name.to_owned(), table, line)
+    }
+
+    /// Parses a string, if it is there; `expected` describes it in the fault of a value of another type.
+    pub(super) fn optional_text<T>(
+        &mut self,
+        key: &str,
+        class: Class,
+        expected: &str,
+        parse: impl Fn(&str) -> Result<T, FaultKind>,
+    ) -> Option<T> {
+        self.value(key, class, |value| text_of(value, expected, &parse))
+    }
+
+    /// Parses a string.
     pub(super) fn text<T>(
         &mut self,
         key: &str,
-        expected: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, FaultKind>,
-    ) -> Option<T> {
-        self.value(key, |value| match value.as_str() {
-            Some(text) => parse(text),
-            None => Err(wrong_type(expected, value)),
-        })
+        class: Class,
+        expected: &str,
+        parse: impl Fn(&str) -> Result<T, FaultKind>,
+    ) -> T {
+        self.or_default(key, class, |value| text_of(value, expected, &parse))
     }
 
-    /// Parses a required string.
-    pub(super) fn required<T>(
+    /// Adds a fault if a key is absent.
+    pub(super) fn require(&mut self, key: &str) {
+        if !self.is_present(key) {
+            let name = self.name(key);
+            self.file.add(self.line, &name, &FaultKind::MissingKey);
+        }
+    }
+
+    /// A duration.
+    pub(super) fn duration(
         &mut self,
         key: &str,
-        expected: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, FaultKind>,
-    ) -> Option<T> {
-        if self.table.get(key).is_none() {
-            let name = self.name(key);
-            self.faults.add(self.line, &name, &FaultKind::MissingKey);
+        parse: fn(&str) -> Result<Duration, FaultKind>,
+    ) -> Duration {
+        let expected = match self.kind {
+            "source.hook" => "a duration such as \"60s\"",
+            _ => A_DURATION,
+        };
+        self.text(key, DURATION, expected, parse)
+    }
+
+    /// A duration; `None`: never.
+    pub(super) fn duration_or_never(&mut self, key: &str) -> Option<Duration> {
+        let duration = self.text(key, DURATION_OR_NEVER, A_DURATION, parse_duration_or_never);
+        Some(duration).filter(|duration| !duration.is_zero())
+    }
+
+    /// A size.
+    pub(super) fn size<T>(&mut self, key: &str, parse: fn(&str) -> Result<T, FaultKind>) -> T {
+        let expected = match self.kind {
+            "source" => "a size such as \"2MiB\"",
+            _ => "a size such as \"64MiB\"",
+        };
+        self.text(key, SIZE, expected, parse)
+    }
+
+    /// A size; `None`: no limit.
+    pub(super) fn size_or_none(
+        &mut self,
+        key: &str,
+        parse: fn(&str) -> Result<u64, FaultKind>,
+    ) -> Option<u64> {
+        Some(self.size(key, parse)).filter(|size| *size > 0)
+    }
+
+    /// A share, 0 to 1.
+    pub(super) fn share(&mut self, key: &str) -> f64 {
+        self.text(key, SHARE, "a percentage such as \"10%\"", parse_share)
+    }
+
+    /// A label, if it is there.
+    pub(super) fn label(&mut self, key: &str) -> Option<String> {
+        self.optional_text(key, NAME, "a name", parse_name)
+    }
+
+    /// The address of a listener.
+    pub(super) fn address(&mut self, key: &str) -> SocketAddr {
+        let expected = "an address such as \"127.0.0.1:8461\"";
+        self.text(key, Class::Any, expected, parse_address)
+    }
+
+    /// One of several texts.
+    pub(super) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&'static str, T)]) -> T {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        let quoted = names.iter().map(|name| format!("{name:?}"));
+        let mut expected = quoted.collect::<Vec<_>>().join(", ");
+        if let Some(last) = expected.rfind(", ") {
+            expected.replace_range(last..last + 1, " or");
         }
-        self.text(key, expected, parse)
+        self.text(key, Class::Choice(names), &expected, |text| {
+            let found = choices.iter().find(|(name, _)| *name == text);
+            found
+                .map(|(_, value)| *value)
+                .ok_or_else(|| FaultKind::BadChoice(text.to_owned(), expected.clone()))
+        })
     }
 
     /// A boolean.
-    pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
-        self.value(key, |value| {
-            let flag = value.as_bool();
-            flag.ok_or_else(|| wrong_type("true or false", value))
-        })
+    pub(super) fn flag(&mut self, key: &str) -> bool {
+        self.or_default(key, Class::Any, flag_of)
+    }
+
+    /// A boolean, if it is there.
+    pub(super) fn optional_flag(&mut self, key: &str) -> Option<bool> {
+        self.value(key, Class::Any, flag_of)
     }
 
     /// An integer in a range.
-    pub(super) fn number(&mut self, key: &str, range: RangeInclusive<usize>) -> Option<usize> {
-        self.value(key, |value| {
-            let Some(number) = value.as_integer() else {
-                return Err(wrong_type("an integer", value));
+    pub(super) fn number<N: TryFrom<usize>>(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<usize>,
+    ) -> N {
+        self.or_default(key, Class::Any, |value| {
+            let number = match value.get_ref().as_integer() {
+                Some(number) => {
+                    let number = usize::from_str_radix(number.as_str(), number.radix());
+                    value::within(&range, number.ok())
+                }
+                None => Err(wrong_type("an integer", value.get_ref())),
             };
-            let number = usize::from_str_radix(number.as_str(), number.radix());
-            value::within(range, number.ok())
+            one(value, number)
         })
     }
 
+    /// An integer in a range from 0; `None`: 0, for no limit.
+    pub(super) fn number_or_none<N: TryFrom<usize> + Default + PartialEq>(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<usize>,
+    ) -> Option<N> {
+        Some(self.number(key, range)).filter(|number| *number != N::default())
+    }
+
     /// A number in a range, with or without decimals.
-    pub(super) fn decimal(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
-        self.value(key, |value| {
-            let number = match (value.as_float(), value.as_integer()) {
-                (Some(number), _) => number.as_str().parse().ok(),
-                (None, Some(number)) => number.as_str().parse().ok(),
-                (None, None) => return Err(wrong_type("a number", value)),
+    pub(super) fn decimal(&mut self, key: &str, range: RangeInclusive<f64>) -> f64 {
+        self.or_default(key, Class::Decimal, |value| {
+            let number = match value.get_ref() {
+                DeValue::Float(number) => Ok(number.as_str().parse().ok()),
+                DeValue::Integer(number) => Ok(number.as_str().parse().ok()),
+                other => Err(wrong_type("a number", other)),
             };
-            value::within(range, number)
+            one(
+                value,
+                number.and_then(|number| value::within(&range, number)),
+            )
         })
     }
 
@@ -249,46 +268,60 @@ impl<'s, 'f> TableReader<'s, 'f> {
         &mut self,
         key: &str,
         parse: impl Fn(&str) -> Result<T, FaultKind>,
+    ) -> Vec<T> {
+        self.optional_list(key, parse).unwrap_or_default()
+    }
+
+    /// A list of strings, if it is there.
+    pub(super) fn optional_list<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, FaultKind>,
     ) -> Option<Vec<T>> {
         const EXPECTED: &str = "a list of strings, such as [\"a\", \"b\"]";
-        let entry = self.table.get(key)?;
-        let name = self.name(key);
-        let Some(array) = entry.get_ref().as_array() else {
-            let kind = wrong_type(EXPECTED, entry.get_ref());
-            self.faults.add_at(entry.span(), &name, &kind);
-            return None;
-        };
-        let mut list = Vec::new();
-        for item in array {
-            let parsed = match item.get_ref().as_str() {
-                Some(text) => parse(text),
-                None => Err(wrong_type(EXPECTED, item.get_ref())),
+        self.value(key, Class::Any, |value| {
+            let Some(array) = value.get_ref().as_array() else {
+                return one(value, Err(wrong_type(EXPECTED, value.get_ref())));
             };
-            match parsed {
-                Ok(value) => list.push(value),
-                Err(kind) => self.faults.add_at(item.span(), &name, &kind),
+            let (mut list, mut faults) = (Vec::new(), Vec::new());
+            for item in array {
+                let (parsed, found) = text_of(item, EXPECTED, &parse);
+                list.extend(parsed);
+                faults.extend(found);
             }
-        }
-        Some(list)
+            (Some(list), faults)
+        })
     }
 
-    /// A path, made absolute relative to the folder.
-    pub(super) fn path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
-        self.text(key, "a path", |text| parse_path(text, folder))
+    /// The path of a folder.
+    pub(super) fn folder(&mut self, key: &str) -> PathBuf {
+        let folder = self.file.folder;
+        self.text(key, Class::Folder, "a path", |text| {
+            parse_path(text, folder)
+        })
     }
 
-    /// A path that is not set where the text is empty.
-    pub(super) fn optional_path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
-        let parse = |text: &str| match text {
+    /// The path of a folder; `None`: an empty text.
+    pub(super) fn folder_or_none(&mut self, key: &str) -> Option<PathBuf> {
+        let folder = self.file.folder;
+        self.text(key, Class::Folder, "a path", |text| match text {
             "" => Ok(None),
             text => parse_path(text, folder).map(Some),
-        };
-        self.text(key, "a path", parse).flatten()
+        })
     }
 
-    /// A required path.
-    pub(super) fn required_path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
-        self.required(key, "a path", |text| parse_path(text, folder))
+    /// What a file holds; the default of an empty path.
+    pub(super) fn content<T: Default>(
+        &mut self,
+        key: &str,
+        class: Class,
+        read: fn(&Path) -> Result<T, FaultKind>,
+    ) -> T {
+        let folder = self.file.folder;
+        self.text(key, class, "a path", |text| match text {
+            "" => Ok(T::default()),
+            path => read(&parse_path(path, folder)?),
+        })
     }
 
     /// A table in this one, of another kind.
@@ -298,11 +331,17 @@ impl<'s, 'f> TableReader<'s, 'f> {
         kind: &'static str,
         expected: &'static str,
     ) -> Option<TableReader<'t, 'f>> {
-        let value = self.table.get(key)?;
+        let value = self.get(key)?;
         let name = self.name(key);
-        let line = self.faults.line(value.span());
-        let table = table_of(self.faults, &name, expected, value)?;
-        Some(TableReader::new(self.faults, kind, name, table, Some(line)))
+        let line = self.file.line(value.span());
+        let table = table_of(self.file, &name, expected, value)?;
+        Some(TableReader::new(
+            self.file,
+            kind,
+            name,
+            Some(table),
+            Some(line),
+        ))
     }
 
     /// The tables of a list in this one, of another kind; `read` gets the number of each, from 1.
@@ -313,20 +352,20 @@ impl<'s, 'f> TableReader<'s, 'f> {
         expected: &'static str,
         mut read: impl FnMut(usize, TableReader<'_, 'f>),
     ) {
-        let Some(value) = self.table.get(key) else {
+        let Some(value) = self.get(key) else {
             return;
         };
         let name = self.name(key);
         let Some(array) = value.get_ref().as_array() else {
             let wrong = wrong_type(expected, value.get_ref());
-            self.faults.add_at(value.span(), &name, &wrong);
+            self.file.add_at(value.span(), &name, &wrong);
             return;
         };
         for (index, item) in array.iter().enumerate() {
             let label = format!("{name}[#{}]", index + 1);
-            let line = self.faults.line(item.span());
-            if let Some(table) = table_of(self.faults, &label, expected, item) {
-                let section = TableReader::new(self.faults, kind, label, table, Some(line));
+            let line = self.file.line(item.span());
+            if let Some(table) = table_of(self.file, &label, expected, item) {
+                let section = TableReader::new(self.file, kind, label, Some(table), Some(line));
                 read(index + 1, section);
             }
         }
@@ -334,7 +373,7 @@ impl<'s, 'f> TableReader<'s, 'f> {
 
     /// Whether a key is there.
     pub(super) fn is_present(&self, key: &str) -> bool {
-        self.table.get(key).is_some()
+        self.get(key).is_some()
     }
 
     /// Adds a fault of the table, at its key if that is there.
@@ -343,59 +382,94 @@ impl<'s, 'f> TableReader<'s, 'f> {
             self.reject(key, kind);
         } else {
             let name = self.name(key);
-            self.faults.add(self.line, &name, kind);
+            self.file.add(self.line, &name, kind);
         }
     }
 
     /// Whether a key is there, with anything but an empty text.
     pub(super) fn is_given(&self, key: &str) -> bool {
-        let value = self.table.get(key);
-        value.is_some_and(|value| value.get_ref().as_str() != Some(""))
+        self.is_present(key) && !self.has_text(key, "")
     }
 
     /// Adds a fault of a value that is valid by itself.
     pub(super) fn reject(&mut self, key: &str, kind: &FaultKind) {
         let name = self.name(key);
-        if let Some(entry) = self.table.get(key) {
-            self.faults.add_at(entry.span(), &name, kind);
+        if let Some(entry) = self.get(key) {
+            self.file.add_at(entry.span(), &name, kind);
         }
     }
 
     /// The value with the place of its key.
     pub(super) fn located<T>(&self, key: &str, value: T) -> Located<T> {
-        let entry = self.table.get(key);
+        let entry = self.get(key);
         Located {
             value,
-            line: entry.map(|entry| self.faults.line(entry.span())),
+            line: entry.map(|entry| self.file.line(entry.span())),
             key: self.name(key),
         }
     }
 
+    /// Whether a key is there with this text.
+    pub(super) fn has_text(&self, key: &str, text: &str) -> bool {
+        let value = self.get(key);
+        value.is_some_and(|value| value.get_ref().as_str() == Some(text))
+    }
+
+    /// States the class of a key.
+    pub(super) fn classify(&mut self, key: &str, class: Class) {
+        let known = keys::key(self.kind, key);
+        self.file.classes.insert((self.kind, known.name), class);
+    }
+
+    /// Whether a key is there with a valid value.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        let line = self.get(key).map(|value| self.file.line(value.span()));
+        line.is_some_and(|line| !self.file.has_fault(line, &self.name(key)))
+    }
+
+    fn get(&self, key: &str) -> Option<&'f Spanned<DeValue<'f>>> {
+        self.table?.get(key)
+    }
+
+    /// Parses a value, if it is there.
     fn value<T>(
         &mut self,
         key: &str,
-        parse: impl FnOnce(&DeValue<'_>) -> Result<T, FaultKind>,
+        class: Class,
+        parse: impl Fn(&Spanned<DeValue<'_>>) -> (Option<T>, ValueFaults),
     ) -> Option<T> {
-        let entry = self.table.get(key)?;
-        match parse(entry.get_ref()) {
-            Ok(value) => Some(value),
-            Err(kind) => {
-                let name = self.name(key);
-                self.faults.add_at(entry.span(), &name, &kind);
-                None
-            }
+        self.classify(key, class);
+        let (parsed, faults) = parse(self.get(key)?);
+        for (span, kind) in faults {
+            self.file.add_at(span, &self.name(key), &kind);
         }
+        parsed
+    }
+
+    /// Parses a value, or else the default.
+    fn or_default<T>(
+        &mut self,
+        key: &str,
+        class: Class,
+        parse: impl Fn(&Spanned<DeValue<'_>>) -> (Option<T>, ValueFaults),
+    ) -> T {
+        self.value(key, class, &parse).unwrap_or_else(|| {
+            let example = keys::key(self.kind, key).example_value();
+            parse(&example)
+                .0
+                .expect("the values of the example are valid")
+        })
     }
 
     fn reject_unknown_keys(&mut self) {
-        let known = keys_of(self.kind);
-        for (key, value) in self.table {
+        let known = keys::names_of(self.kind);
+        for (key, value) in self.table.into_iter().flatten() {
             if known.contains(&key.get_ref().as_ref()) {
                 continue;
             }
             let kind = unknown_key(self.kind, key.get_ref(), value.get_ref());
             let name = self.name(key.get_ref());
-            self.faults.add_at(key.span(), &name, &kind);
+            self.file.add_at(key.span(), &name, &kind);
         }
     }
 
@@ -415,7 +489,7 @@ pub(super) fn dotted(label: &str, key: &str) -> String {
 
 /// The table, or a fault if the value is of another type.
 pub(super) fn table_of<'t>(
-    faults: &mut FaultCollector<'_>,
+    faults: &mut FileReader<'_>,
     key: &str,
     expected: &'static str,
     value: &'t Spanned<DeValue<'t>>,
@@ -427,7 +501,32 @@ pub(super) fn table_of<'t>(
     table
 }
 
-pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> FaultKind {
+fn one<T>(value: &Spanned<DeValue<'_>>, parsed: Result<T, FaultKind>) -> (Option<T>, ValueFaults) {
+    match parsed {
+        Ok(value) => (Some(value), Vec::new()),
+        Err(kind) => (None, vec![(value.span(), kind)]),
+    }
+}
+
+fn text_of<T>(
+    value: &Spanned<DeValue<'_>>,
+    expected: &str,
+    parse: impl Fn(&str) -> Result<T, FaultKind>,
+) -> (Option<T>, ValueFaults) {
+    let text = value.get_ref().as_str();
+    let text = text.ok_or_else(|| wrong_type(expected, value.get_ref()));
+    one(value, text.and_then(parse))
+}
+
+fn flag_of(value: &Spanned<DeValue<'_>>) -> (Option<bool>, ValueFaults) {
+    let flag = value.get_ref().as_bool();
+    one(
+        value,
+        flag.ok_or_else(|| wrong_type("true or false", value.get_ref())),
+    )
+}
+
+pub(super) fn wrong_type(expected: &str, value: &DeValue<'_>) -> FaultKind {
     let found = match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
@@ -436,7 +535,7 @@ pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> FaultKi
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    FaultKind::WrongType { expected, found }
+    FaultKind::WrongType(expected.to_owned(), found)
 }
 
 pub(super) fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind> {
@@ -447,22 +546,14 @@ pub(super) fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind
     std::path::absolute(folder.join(text)).map_err(|_| bad())
 }
 
-/// The keys of a table.
-pub(super) fn keys_of(kind: &str) -> &'static [&'static str] {
-    let found = KEYS.iter().find(|(table, _)| *table == kind);
-    found.map_or(&[], |(_, keys)| keys)
-}
-
 /// The fault of an unknown key or table, with a suggestion.
 fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> FaultKind {
     let tables = value.as_array().is_some_and(|array| {
         !array.is_empty() && array.iter().all(|item| item.get_ref().is_table())
     });
-    let home = KEYS
-        .iter()
-        .find(|(table, keys)| *table != kind && keys.contains(&key));
-    let hint = match (nearest(key, keys_of(kind)), home) {
-        (_, Some((home, _))) => format!("; it belongs {}", place_of(home)),
+    let home = keys::home_of(key, kind);
+    let hint = match (nearest(key, &keys::names_of(kind)), home) {
+        (_, Some(home)) => format!("; it belongs {}", place_of(home)),
         (Some(known), None) => format!("; did you mean {known}?"),
         (None, None) => String::new(),
     };
@@ -514,7 +605,7 @@ mod tests {
     #[test]
     fn similar_keys_are_suggested() {
         let check = |key: &str, known: Option<&str>| {
-            assert_eq!(nearest(key, keys_of("source")), known, "{key}");
+            assert_eq!(nearest(key, &keys::names_of("source")), known, "{key}");
         };
         check("poll-interval", Some("poll_interval"));
         check("Lease", Some("lease"));
@@ -526,7 +617,7 @@ mod tests {
         check("set", Some("sets"));
         check("password", None);
         check("x", None);
-        assert_eq!(nearest("state", keys_of("")), Some("state_dir"));
-        assert_eq!(nearest("stats", keys_of("")), Some("status"));
+        assert_eq!(nearest("state", &keys::names_of("")), Some("state_dir"));
+        assert_eq!(nearest("stats", &keys::names_of("")), Some("status"));
     }
 }

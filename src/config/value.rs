@@ -122,13 +122,14 @@ pub(super) fn parse_share(text: &str) -> Result<f64, FaultKind> {
         .ok_or_else(|| FaultKind::BadPercentage(text.to_owned()))
 }
 
-/// An integer in a range.
-pub(super) fn within<T: PartialOrd + Display>(
-    range: RangeInclusive<T>,
+/// A number in a range.
+pub(super) fn within<T: PartialOrd + Display, N: TryFrom<T>>(
+    range: &RangeInclusive<T>,
     number: Option<T>,
-) -> Result<T, FaultKind> {
+) -> Result<N, FaultKind> {
     number
         .filter(|number| range.contains(number))
+        .and_then(|number| N::try_from(number).ok())
         .ok_or_else(|| {
             let (least, most) = (range.start(), range.end());
             FaultKind::OutOfRange(format!("out of range: it must be from {least} to {most}"))

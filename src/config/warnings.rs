@@ -13,45 +13,13 @@ use url::{Host, Url};
 
 use super::Config;
 use crate::config::environment::Environment;
-use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
-use crate::config::file::{folder_of, read_text};
+use crate::config::fault::{ConfigFaults, FaultKind};
+use crate::config::file::{CLASSES, FileReader, folder_of, read, read_text};
 use crate::config::proxies::{parse_proxy, proxies_of_environment, unusable_exceptions};
 use crate::config::syntax::parse_toml;
-use crate::config::table_reader::{FOLDERS, Located, TableReader, parse_path};
+use crate::config::table_reader::{Class, dotted, parse_path};
 use crate::config::value::{parse_address, parse_duration, parse_url};
 
-/// The keys of paths, by table.
-const PATHS: [(&str, &str); 12] = [
-    ("", "state_dir"),
-    ("status", "token_file"),
-    ("http", "ca_file"),
-    ("source", "mirror"),
-    ("source", "versions"),
-    ("source.auth", "bearer_file"),
-    ("source.auth", "basic_file"),
-    ("source.auth", "header_file"),
-    ("source.auth", "certificate_file"),
-    ("source.auth", "key_file"),
-    ("source.hook", "secret_file"),
-    ("xmpp", "password_file"),
-];
-/// The keys of files among them that hold no secret.
-const PUBLIC_FILES: [&str; 1] = ["ca_file"];
-/// The keys of credentials that systemd loads.
-const CREDENTIALS: [&str; 6] = [
-    "bearer_credential",
-    "basic_credential",
-    "header_credential",
-    "certificate_credential",
-    "key_credential",
-    "password_credential",
-];
-/// The keys of URLs, by table.
-const URLS: [(&str, &str); 3] = [
-    ("callback", "public_url"),
-    ("source", "url"),
-    ("source", "hub"),
-];
 /// The durations that may be too short: table, key, the shortest one that is usual, and what shorter ones do.
 const DURATIONS: [(&str, &str, Duration, &str); 3] = [
     (
@@ -93,60 +61,23 @@ impl Config {
         let Ok(document) = parse_toml(&text) else {
             return ConfigFaults::default();
         };
-        let mut warnings = FaultCollector::new(path, &text);
-        let table_of = |name: &str| document.get(name)?.get_ref().as_table();
-        let http = table_of("http");
-        let context = Context {
-            folder: &folder,
-            allows_private: http.is_some_and(|it| flag(it, "allow_private_addresses")),
-            passes_over_credentials: environment.passes_over_credentials(),
-        };
-        examine(&mut warnings, "", String::new(), &document, &context);
-        for table in ["callback", "status", "http", "xmpp"] {
-            if let Some(section) = table_of(table) {
-                examine(&mut warnings, table, table.to_owned(), section, &context);
-            }
-        }
+        let mut file = FileReader::new(path, &text, &folder, environment);
+        read(&mut file, &document);
+        let mut warnings = FileReader::new(path, &text, &folder, environment);
+        let http = file.tables.iter().find(|(kind, ..)| *kind == "http");
+        let http = http.map(|(.., table)| *table);
+        let allows_private = http.is_some_and(|it| flag(it, "allow_private_addresses"));
         let proxy = http.and_then(|it| text_of(it, "proxy"));
         if proxy.is_none_or(str::is_empty) {
             for (key, kind) in warnings_of_environment(environment) {
                 warnings.add(None, key, &kind);
             }
         }
-        let sources = document
-            .get("source")
-            .and_then(|it| it.get_ref().as_array());
-        for source in sources.into_iter().flatten() {
-            if let Some(section) = source.get_ref().as_table() {
-                let name = section.get("name").and_then(|it| it.get_ref().as_str());
-                let label = format!("source[{}]", name.unwrap_or_default());
-                examine(&mut warnings, "source", label.clone(), section, &context);
-                let auth = section.get("auth").and_then(|it| it.get_ref().as_table());
-                if let Some(auth) = auth {
-                    let label = format!("{label}.auth");
-                    examine(&mut warnings, "source.auth", label, auth, &context);
-                }
-                let hooks = section.get("hook").and_then(|it| it.get_ref().as_array());
-                for (index, hook) in hooks.into_iter().flatten().enumerate() {
-                    if let Some(hook) = hook.get_ref().as_table() {
-                        let label = format!("{label}.hook[#{}]", index + 1);
-                        examine(&mut warnings, "source.hook", label, hook, &context);
-                    }
-                }
-            }
+        for (kind, label, table) in &file.tables {
+            examine(&mut warnings, kind, label, table, allows_private);
         }
         warnings.into_faults()
     }
-}
-
-/// What the warnings of all tables need.
-struct Context<'a> {
-    /// What relative paths are relative to.
-    folder: &'a Path,
-    /// Whether private addresses may be contacted.
-    allows_private: bool,
-    /// Whether the contents of the credentials that systemd loads are not checked.
-    passes_over_credentials: bool,
 }
 
 /// The text that a key has.
@@ -203,40 +134,50 @@ fn password_of_proxy(proxy: &Url) -> Option<FaultKind> {
     })
 }
 
-/// Examines one table.
+/// Examines one table. `allows_private`: whether private addresses may be contacted.
 fn examine(
-    warnings: &mut FaultCollector<'_>,
-    kind: &'static str,
-    label: String,
+    warnings: &mut FileReader<'_>,
+    kind: &str,
+    label: &str,
     table: &DeTable<'_>,
-    context: &Context<'_>,
+    allows_private: bool,
 ) {
-    let folder = context.folder;
-    let mut found = Vec::new();
-    let section = TableReader::new(warnings, kind, label, table, None);
+    let folder = warnings.folder;
+    let passes_over_credentials = warnings.environment.passes_over_credentials();
     let text = |key: &str| text_of(table, key);
     let mut warning = |key: &str, kind: Option<FaultKind>| {
-        found.extend(kind.map(|kind| section.located(key, kind)));
-    };
-    for (_, key) in PATHS.into_iter().filter(|(table, _)| *table == kind) {
-        if let Some(path) = text(key) {
-            warning(key, unexpanded(path));
-            let is_folder = FOLDERS.contains(&key);
-            warning(key, is_folder.then(|| not_a_folder(path, folder)).flatten());
-            // The key may be in another file.
-            let has_key = ["key", "key_file", "key_credential"]
-                .iter()
-                .any(|key| text(key).is_some_and(|text| !text.is_empty()));
-            let is_public = PUBLIC_FILES.contains(&key) || (key == "certificate_file" && has_key);
-            if !is_folder && !is_public && !path.is_empty() {
-                warning(key, readable_by_all(path, folder));
-            }
+        if let (Some(kind), Some(value)) = (kind, table.get(key)) {
+            warnings.add_at(value.span(), &dotted(label, key), &kind);
         }
-    }
-    if matches!(kind, "source.auth" | "xmpp") && context.passes_over_credentials {
-        for key in CREDENTIALS {
-            let name = text(key).filter(|name| !name.is_empty());
-            warning(key, name.map(unchecked_credential));
+    };
+    for ((_, key), class) in CLASSES.iter().filter(|((table, _), _)| *table == kind) {
+        let Some(value) = text(key).filter(|value| !value.is_empty()) else {
+            continue;
+        };
+        if matches!(class, Class::Folder | Class::PublicFile | Class::SecretFile) {
+            warning(key, unexpanded(value));
+        }
+        match class {
+            Class::Folder => warning(key, not_a_folder(value, folder)),
+            Class::SecretFile => {
+                // The key may be in another file.
+                let has_key = ["key", "key_file", "key_credential"]
+                    .iter()
+                    .any(|key| text(key).is_some_and(|text| !text.is_empty()));
+                if *key != "certificate_file" || !has_key {
+                    warning(key, readable_by_all(value, folder));
+                }
+            }
+            Class::Credential if kind != "source.hook" && passes_over_credentials => {
+                warning(key, Some(unchecked_credential(value)));
+            }
+            Class::PublicUrl => {
+                let url = parse_url(value).ok();
+                warning(key, url.as_ref().and_then(placeholder));
+                let refused = url.filter(|_| !allows_private);
+                warning(key, refused.and_then(|url| private_host(kind, &url)));
+            }
+            _ => {}
         }
     }
     match kind {
@@ -258,25 +199,12 @@ fn examine(
         }
         _ => {}
     }
-    for (_, key) in URLS.into_iter().filter(|(table, _)| *table == kind) {
-        let url = text(key).and_then(|url| parse_url(url).ok());
-        warning(key, url.as_ref().and_then(placeholder));
-        let is_refused = !context.allows_private;
-        warning(
-            key,
-            url.filter(|_| is_refused)
-                .and_then(|url| private_host(kind, &url)),
-        );
-    }
     for (_, key, usual, effect) in DURATIONS.into_iter().filter(|(table, ..)| *table == kind) {
         let short = text(key).filter(|it| parse_duration(it).is_ok_and(|it| it < usual));
         warning(
             key,
             short.map(|text| FaultKind::VeryShort(format!("{text:?} is very short: {effect}"))),
         );
-    }
-    for Located { value, line, key } in found {
-        warnings.add(line, &key, &value);
     }
 }
 

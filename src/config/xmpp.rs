@@ -1,33 +1,19 @@
 //! Reads `[xmpp]`: the account that the nodes of PubSub services are subscribed to with (ResourceSync 0.1, section 5.2.1).
 
-use std::path::Path;
-
 use resourcesync::draft::MAX_JID_PART;
 use resyncd_channels::{XmppAccount, XmppPassword};
 
-use super::environment::Environment;
 use super::fault::FaultKind;
-use super::secret_reader::SecretReader;
-use super::table_reader::TableReader;
+use super::secret_reader::{is_secret_given, read_secret};
+use super::table_reader::{Class, TableReader};
 
 /// Reads the table. Without an address there is no account.
-pub(super) fn read_xmpp(
-    mut section: TableReader<'_, '_>,
-    folder: &Path,
-    environment: &Environment,
-) -> Option<XmppAccount> {
-    let address = section.text(
-        "jid",
-        "an address such as \"resyncd@example.net\"",
-        parse_jid,
-    );
-    let server = section.text("server", "a host, perhaps with a port", parse_server);
-    let mut secrets = SecretReader {
-        section: &mut section,
-        folder,
-        environment,
-    };
-    let password = secrets.read("password", XmppPassword::MAX_BYTES + 2, |text| {
+pub(super) fn read_xmpp(section: &mut TableReader<'_, '_>) -> Option<XmppAccount> {
+    let expected = "an address such as \"resyncd@example.net\"";
+    let address = section.text("jid", Class::Any, expected, parse_jid);
+    let expected = "a host, perhaps with a port";
+    let server = section.text("server", Class::Any, expected, parse_server);
+    let password = read_secret(section, "password", XmppPassword::MAX_BYTES + 2, |text| {
         XmppPassword::new(text).ok_or_else(|| {
             format!(
                 "a password has 1 to {} visible ASCII characters",
@@ -35,10 +21,9 @@ pub(super) fn read_xmpp(
             )
         })
     });
-    let is_given = secrets.is_given("password");
-    let (user, domain) = address.flatten()?;
+    let (user, domain) = address?;
     let Some(password) = password else {
-        if !is_given {
+        if !is_secret_given(section, "password") {
             let text =
                 "`jid` needs `password_file`, `password_credential` or `password`".to_owned();
             section.reject_table("password_file", &FaultKind::BadAuth(text));
@@ -49,7 +34,7 @@ pub(super) fn read_xmpp(
         user,
         domain,
         password: password.value,
-        server: server.flatten(),
+        server,
     })
 }
 
