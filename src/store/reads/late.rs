@@ -10,7 +10,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::task::TaskState;
 use crate::store::tx::batch_context::BatchContext;
-use crate::store::tx::settle::{Resource, entry_of};
+use crate::store::tx::statements::{Resource, entry_of};
 use crate::store::{Store, StoreError};
 
 impl Store {

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tx::batch_context::BatchContext;
-use crate::store::tx::settle::{Resource, entry_of};
+use crate::store::tx::statements::{Resource, entry_of};
 use crate::store::{Store, StoreError};
 
 impl Store {

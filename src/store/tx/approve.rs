@@ -10,7 +10,8 @@ use chrono::{DateTime, Utc};
 use resyncd_core::Desired;
 
 use super::batch_context::BatchContext;
-use super::settle::{Cause, Resource};
+use super::settle::Cause;
+use super::statements::Resource;
 use crate::store::change::Origin;
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{self, TaskState};

@@ -8,7 +8,7 @@ use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::membership::MembershipUpdates;
-use super::settle::SetTimes;
+use super::statements::SetTimes;
 use crate::store::change::Origin;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};

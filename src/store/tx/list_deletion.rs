@@ -5,7 +5,8 @@ use resyncd_core::{Applied, Stated, Voice};
 
 use super::batch_context::BatchContext;
 use super::ingest::EntryOutcome;
-use super::settle::{Cause, Resource, Settled, entry_of};
+use super::settle::{Cause, Settled};
+use super::statements::{Resource, entry_of};
 use crate::store::StoreError;
 use crate::store::change::Change;
 use crate::store::tables::part;

@@ -1,8 +1,9 @@
 //! The use cases that write, one a file: what one transaction does, from the tables that it reads to the wakes that it sends.
 //!
 //! Each is a method of [`Store`](super::Store), which runs it as one job of the writer, or as several where it goes in steps. What several
-//! of them share has files of its own, such as [`batch_context`], [`resource_state`], [`membership`], [`settle`] and [`deletion_guard`]. What
-//! is to be done with a resource is decided by [`resyncd_core::decide()`]; [`settle`] makes a task of that.
+//! of them share has files of its own, such as [`batch_context`], [`resource_state`], [`membership`], [`statements`], [`settle`] and
+//! [`deletion_guard`]. What
+//! is to be done with a resource is decided by [`resyncd_core::decide()`] from its [`statements`]; [`settle`] makes a task of that.
 
 pub(super) mod batch_context;
 pub(super) mod deletion_guard;
@@ -10,6 +11,7 @@ mod linked;
 mod membership;
 mod resource_state;
 pub(super) mod settle;
+pub(super) mod statements;
 mod undated;
 
 pub(super) mod adopt;

@@ -6,7 +6,7 @@ use resyncd_core::Standing;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::settle::Resource;
+use super::statements::Resource;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::tables::tally::Tallied;

@@ -8,7 +8,7 @@ use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::settle::Resource;
+use super::statements::Resource;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::resource;

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, part_or_whole};
-use super::settle::Resource;
+use super::statements::Resource;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;

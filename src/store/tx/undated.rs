@@ -6,7 +6,7 @@ use resyncd_core::{CheckRules, is_undated, may_have_changed};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::settle::Resource;
+use super::statements::Resource;
 use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;

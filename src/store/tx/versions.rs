@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::relate::is_selected;
-use super::settle::Resource;
+use super::statements::Resource;
 use crate::store::change::{Change, VersionRule};
 use crate::store::error::StoreError;
 use crate::store::tables::resource::{Publication, StoredVersion};
