@@ -452,9 +452,9 @@ impl Client {
                         return Err(error);
                     }
                 };
-                permit.answered(response.version(), response.status());
-                let mut is_followed = follow.follows(response.status());
-                if is_followed && matches!(follow, Follow::SameOrigin) {
+                let pause = retry_after(response.headers(), (self.clock)().wall);
+                permit.answered(response.version(), response.status(), pause);
+                let next = if follow.follows(response.status()) {
                     let base = BaseUri {
                         uri: &url,
                         max_bytes: self.max_uri_bytes,
