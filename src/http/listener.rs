@@ -61,7 +61,7 @@ pub async fn serve(
             () = stop.cancelled() => break,
             accepted = bound.listener.accept() => accepted,
         };
-        let (stream, peer) = match accepted {
+        let (stream, _) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
@@ -78,7 +78,7 @@ pub async fn serve(
         }
         let slot = tokio::select! {
             () = stop.cancelled() => break,
-            slot = slots.acquire(peer.ip()) => slot,
+            slot = slots.acquire() => slot,
         };
         // Responses are small and written at once: there is nothing to coalesce.
         let _ = stream.set_nodelay(true);

@@ -13,7 +13,7 @@ const QUIET: Duration = Duration::from_secs(60);
 const MOST: usize = 10_000;
 
 /// When each kind of rejection was last logged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LogThrottle<K> {
     logged: Arc<Mutex<HashMap<K, Instant>>>,
 }
@@ -33,14 +33,6 @@ impl<K: Eq + Hash> LogThrottle<K> {
             logged.insert(kind, now);
         }
         true
-    }
-}
-
-impl<K> Clone for LogThrottle<K> {
-    fn clone(&self) -> Self {
-        Self {
-            logged: Arc::clone(&self.logged),
-        }
     }
 }
 

@@ -98,7 +98,7 @@ pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
 pub use push_watchdog::PushWatchdog;
 pub use recorded_file::{ContentMatch, LocalState, RecordedFile, share_digest};
-pub use redaction::Redaction;
+pub use redaction::{Redaction, percent_decoded};
 pub use schedule::{Pacing, Schedule};
 pub use selection::{Criteria, MediaRange, Selection, Standing};
 pub use sequencer::{

@@ -426,10 +426,10 @@ impl Client {
                 let request = if is_signed_in {
                     let http = self.connections_to(&url).client(route)?;
                     // reqwest converts the credentials in the URL to a header.
-                    let request = request(http, self.credentials.sign_in(&url));
+                    let request = request(&http, self.credentials.sign_in(&url));
                     self.with_headers(request, &url)?
                 } else {
-                    request(self.connections.client(route)?, url.clone())
+                    request(&self.connections.client(route)?, url.clone())
                 };
                 let request = match cookies.header(&url) {
                     Some(cookie) => request.header(COOKIE, cookie),
@@ -452,17 +452,21 @@ impl Client {
                         return Err(error);
                     }
                 };
-                permit.answered(response.version(), response.status());
-                let mut is_followed = follow.follows(response.status());
-                if is_followed && matches!(follow, Follow::SameOrigin) {
+                let pause = retry_after(response.headers(), (self.clock)().wall);
+                permit.answered(response.version(), response.status(), pause);
+                let next = if follow.follows(response.status()) {
                     let base = BaseUri {
                         uri: &url,
                         max_bytes: self.max_uri_bytes,
                     };
-                    let next = redirect_target(base, pool, may_lose_tls, &response)?;
-                    is_followed = next.origin() == url.origin();
-                }
-                if !is_followed {
+                    Some(redirect_target(base, pool, may_lose_tls, &response)?)
+                } else {
+                    None
+                };
+                let is_same_origin_only = matches!(follow, Follow::SameOrigin);
+                let next =
+                    next.filter(|next| !is_same_origin_only || next.origin() == url.origin());
+                let Some(next) = next else {
                     let counters = self.counters.as_ref();
                     return Ok(Answer {
                         response,
@@ -473,12 +477,7 @@ impl Client {
                         received: counters.map(|counters| counters.received(pool.name())),
                         permit,
                     });
-                }
-                let base = BaseUri {
-                    uri: &url,
-                    max_bytes: self.max_uri_bytes,
                 };
-                let next = redirect_target(base, pool, may_lose_tls, &response)?;
                 if matches!(follow, Follow::All | Follow::Verified) {
                     cookies.store(&url, response.headers());
                 }

@@ -12,9 +12,11 @@
 //!
 //! Invariant: every connection goes to an address that the guard allows, or to a configured proxy.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::dns::{Name, Resolve, Resolving};
 use reqwest::redirect;
 use url::Url;
@@ -33,8 +35,8 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(super) struct Connections {
     settings: Arc<Settings>,
     certificate: Option<ClientCertificate>,
-    direct: VersionClients,
-    proxied: VersionClients,
+    /// Each is created when it is needed.
+    clients: Mutex<HashMap<Route, reqwest::Client>>,
 }
 
 /// What all connections have in common.
@@ -44,16 +46,8 @@ struct Settings {
     trust: ServerTrust,
 }
 
-/// A client for each version of HTTP. Each is created when it is needed.
-#[derive(Default)]
-struct VersionClients {
-    negotiating: OnceLock<reqwest::Client>,
-    http1: OnceLock<reqwest::Client>,
-    http2: OnceLock<reqwest::Client>,
-}
-
 /// The version of HTTP that a request goes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum HttpVersion {
     /// The one that is negotiated.
     Negotiated,
@@ -64,7 +58,7 @@ pub(super) enum HttpVersion {
 }
 
 /// How a request reaches its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Route {
     /// The version that it goes over.
     pub(super) version: HttpVersion,
@@ -87,20 +81,16 @@ impl Connections {
             resolver: Arc::new(resolver),
             trust,
         };
-        let route = Route {
-            version: HttpVersion::Negotiated,
-            is_proxied: false,
-        };
-        let client = settings.build(route, None)?;
-        Ok(Self {
+        let connections = Self {
             settings: Arc::new(settings),
             certificate: None,
-            direct: VersionClients {
-                negotiating: OnceLock::from(client),
-                ..VersionClients::default()
-            },
-            proxied: VersionClients::default(),
-        })
+            clients: Mutex::default(),
+        };
+        connections.client(Route {
+            version: HttpVersion::Negotiated,
+            is_proxied: false,
+        })?;
+        Ok(connections)
     }
 
     /// Other connections, on which this certificate is shown to servers that ask for one.
@@ -108,8 +98,7 @@ impl Connections {
         Self {
             settings: Arc::clone(&self.settings),
             certificate: certificate.cloned(),
-            direct: VersionClients::default(),
-            proxied: VersionClients::default(),
+            clients: Mutex::default(),
         }
     }
 
@@ -137,22 +126,14 @@ impl Connections {
     ///
     /// # Errors
     /// [`FetchError::Setup`] if TLS can't be set up.
-    pub(super) fn client(&self, route: Route) -> Result<&reqwest::Client, FetchError> {
-        let versions = if route.is_proxied {
-            &self.proxied
-        } else {
-            &self.direct
-        };
-        let client = match route.version {
-            HttpVersion::Negotiated => &versions.negotiating,
-            HttpVersion::Http1 => &versions.http1,
-            HttpVersion::Http2 => &versions.http2,
-        };
-        if let Some(client) = client.get() {
-            return Ok(client);
+    pub(super) fn client(&self, route: Route) -> Result<reqwest::Client, FetchError> {
+        let mut clients = self.clients.lock();
+        if let Some(client) = clients.get(&route) {
+            return Ok(client.clone());
         }
-        let built = self.settings.build(route, self.certificate.as_ref())?;
-        Ok(client.get_or_init(|| built))
+        let client = self.settings.build(route, self.certificate.as_ref())?;
+        clients.insert(route, client.clone());
+        Ok(client)
     }
 }
 

@@ -9,7 +9,7 @@
 //! | `network` | what answers in place of connections |
 //! | `guard`, `host`, `connections` | which addresses may be contacted; the connections to them |
 //! | `server_trust` | which certificates of servers are trusted |
-//! | `permits`, `host_limit` | how many requests a host gets at once; how that number changes |
+//! | `permits` | how many requests a host gets at once, and the pauses between them |
 //! | `pace` | how fast a Source may be requested |
 //! | `robots` | what robots.txt allows, and how fast |
 //! | `third_parties` | how many requests a Source can cause to hosts that are not its own |
@@ -68,7 +68,6 @@ mod entry_counts;
 mod error;
 mod guard;
 mod host;
-mod host_limit;
 mod http_date;
 mod hub;
 mod link_header;
@@ -114,7 +113,6 @@ pub use guard::is_public;
 pub use host::{
     address_of, is_at_or_below, is_in_the_clear, is_localhost, is_own_machine, is_private_name,
 };
-pub use host_limit::Slowed;
 pub use http_date::{format_http_date, parse_http_date};
 pub use hub::HubAnswer;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
@@ -122,7 +120,7 @@ pub use network::HttpNetwork;
 pub use observer::{BytesObserver, RequestObserver};
 pub use pace::PaceLimits;
 pub use package_download::PartialPackage;
-pub use permits::HostLoad;
+pub use permits::{HostLoad, Slowed};
 pub use probe::AnswerStart;
 pub use proxies::{Proxies, ProxyException};
 pub use retry::{Bounds, pause};

@@ -1,31 +1,39 @@
 //! Limits the number of concurrent requests per host: the only place that decides it.
 //!
-//! - A host is an origin: scheme, name and port. Its pools do not delay each other.
-//! - For resources a [`HostLimit`] follows what the host speaks and how it copes. [`Permit`]s report to it.
-//! - The first request for a resource to a host of which no answer is known goes alone, for a moment: if the host speaks HTTP/2,
-//!   the others share one connection instead of opening one each.
-//! - A host for which one request for a resource at once is too many gets a pause before each.
-//! - Requests are admitted in the order in which they came.
+//! - A host is an origin: scheme, name and port. Each of its pools is a semaphore, so pools do not delay each other.
+//! - Requests for resources over HTTP/1.1 need a connection each: at most `connections_per_host`. HTTP/2 has all of them on one
+//!   connection: their number begins there too, and grows up to `streams_per_host` while it is used.
+//! - An overload (429, 503, no connection, or many refusals in a row) halves the number. Requests that were started before it change
+//!   nothing: a burst of answers 429 is one overload. Afterwards each round of requests that complete raises the number by one.
+//! - A time-out or a broken connection may be the fault of one resource: it halves only what exceeds `connections_per_host`.
+//! - An overload is followed by the pause that `Retry-After` states, up to ten seconds, and by a second where one request at once is too
+//!   many.
+//! - The first request for a resource over TLS to a host of which no answer is known goes alone, for a moment: if the host speaks
+//!   HTTP/2, the others share one connection instead of opening one each.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use reqwest::{StatusCode, Version};
 use resourcesync::uri::has_userinfo;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::{Position, Url};
 
 use super::FetchError;
-use super::host_limit::{HostLimit, Most, Overload, Protocol, Slowed};
 use crate::Clock;
 
 /// How long the first request goes alone. A resource that takes long must not delay the others.
 const ALONE: Duration = Duration::from_secs(1);
 /// The pause before a request for a resource to a host for which one at once is too many.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The longest `Retry-After` for which a host is paused: it is remote input, and may be that of one resource.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// From how many refusals in a row on each is an overload: as many as there are requests at once by default.
+const REFUSALS: usize = 8;
 /// Refusals that are farther apart are not in a row: a resource that is refused is requested again and again.
 const REFUSALS_WITHIN: Duration = Duration::from_secs(60);
 /// How many hosts are remembered: they are remote input.
@@ -45,6 +53,13 @@ pub(super) enum Pool {
 }
 
 impl Pool {
+    const ALL: [Self; 4] = [
+        Self::Documents,
+        Self::Content,
+        Self::Packages,
+        Self::Sockets,
+    ];
+
     /// Its name in the metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -56,12 +71,16 @@ impl Pool {
     }
 }
 
-const POOLS: [Pool; 4] = [
-    Pool::Documents,
-    Pool::Content,
-    Pool::Packages,
-    Pool::Sockets,
-];
+/// Why a host gets fewer requests at once than it may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slowed {
+    /// The stable code of the error.
+    pub code: &'static str,
+    /// The error.
+    pub message: String,
+    /// When it last occurred.
+    pub at: DateTime<Utc>,
+}
 
 /// What is known of a host that was contacted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +101,10 @@ pub struct HostLoad {
 
 /// The permits for concurrent requests, per host and pool.
 pub(super) struct Permits {
-    most: Most,
+    /// `connections_per_host`, at least 1.
+    connections: usize,
+    /// `streams_per_host`, at least 1.
+    streams: usize,
     clock: Clock,
     hosts: Mutex<HashMap<String, Arc<Host>>>,
 }
@@ -90,10 +112,8 @@ pub(super) struct Permits {
 impl Permits {
     pub(super) fn new(connections: usize, streams: usize, clock: Clock) -> Self {
         Self {
-            most: Most {
-                connections: connections.max(1),
-                streams: streams.max(1),
-            },
+            connections: connections.max(1),
+            streams: streams.max(1),
             clock,
             hosts: Mutex::default(),
         }
@@ -101,68 +121,71 @@ impl Permits {
 
     /// The same limits, with nothing known of any host.
     pub(super) fn anew(&self) -> Self {
-        Self {
-            most: self.most,
-            clock: self.clock,
-            hosts: Mutex::default(),
-        }
+        Self::new(self.connections, self.streams, self.clock)
     }
 
     /// Waits until a request to the host of the URL may start. It counts until the permit is dropped.
     pub(super) async fn acquire(&self, pool: Pool, url: &Url) -> Permit {
-        let permit = self.admitted(pool, url).await;
-        if pool == Pool::Content && permit.host.state.lock().limit.pauses() {
-            // The others wait for this one.
-            tokio::time::sleep(PAUSE).await;
-        }
-        permit
-    }
-
-    async fn admitted(&self, pool: Pool, url: &Url) -> Permit {
-        const SENT: &str = "a host keeps the senders until it uses them";
+        const OPEN: &str = "the semaphores of a host are never closed";
         let host = self.host(url);
-        let mut admitted = match host.enter(pool) {
-            Ok(permit) => return permit,
-            Err(admitted) => admitted,
-        };
-        if pool == Pool::Content && host.state.lock().is_first_alone {
-            if let Ok(permit) = tokio::time::timeout(ALONE, &mut admitted).await {
-                return permit.expect(SENT);
+        let places = Arc::clone(&host.places[pool as usize]);
+        let mut acquiring = std::pin::pin!(places.acquire_owned());
+        let may_be_alone = pool == Pool::Content && host.state.lock().is_first_alone;
+        let place = if may_be_alone
+            && let Ok(place) = tokio::time::timeout(ALONE, acquiring.as_mut()).await
+        {
+            place
+        } else {
+            if may_be_alone {
+                host.change(|state| state.is_first_alone = false);
             }
-            host.change(|state| state.is_first_alone = false);
+            acquiring.await
+        };
+        let mut permit = Permit {
+            host,
+            pool,
+            place: Some(place.expect(OPEN)),
+            epoch: 0,
+            answers: 0,
+            progress: RequestProgress::Sent,
+        };
+        if pool == Pool::Content {
+            let now = (self.clock)().mono;
+            let until = permit.host.state.lock().paused_until.unwrap_or(now);
+            let pause = until.saturating_duration_since(now);
+            // A pause without length would take as long as the clock of the timer needs.
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
         }
-        admitted.await.expect(SENT)
+        let state = permit.host.state.lock();
+        let begun = (state.epoch, state.answers);
+        drop(state);
+        (permit.epoch, permit.answers) = begun;
+        permit
     }
 
     /// How many requests for resources the host of the URL gets at once.
     pub(super) fn at_once(&self, url: &Url) -> usize {
         let hosts = self.hosts.lock();
         let host = hosts.get(&*origin(url));
-        host.map_or(self.most.connections, |host| {
-            host.state.lock().limit.at_once()
-        })
+        host.map_or(self.connections, |host| host.state.lock().at_once)
     }
 
     /// Whether the host of the URL is slowed down.
     pub(super) fn is_slowed_down(&self, url: &Url) -> bool {
         let hosts = self.hosts.lock();
         let host = hosts.get(&*origin(url));
-        host.is_some_and(|host| host.state.lock().limit.slowed().is_some())
+        host.is_some_and(|host| host.state.lock().slowed.is_some())
     }
 
     /// What is known of these hosts, those that are slowed down or busy first.
     pub(super) fn loads(&self) -> Vec<HostLoad> {
-        let hosts: Vec<(String, Arc<Host>)> = {
-            let hosts = self.hosts.lock();
-            let hosts = hosts.iter();
-            hosts
-                .map(|(origin, host)| (origin.clone(), Arc::clone(host)))
-                .collect()
-        };
-        let hosts = hosts.into_iter();
-        let mut loads: Vec<HostLoad> = hosts.map(|(origin, host)| host.load(origin)).collect();
-        let order = |load: &HostLoad| (load.slowed.is_none(), load.in_progress == 0);
+        let hosts = self.hosts.lock();
+        let mut loads: Vec<HostLoad> = hosts.iter().map(|(key, host)| host.load(key)).collect();
+        drop(hosts);
         loads.sort_by(|one, other| {
+            let order = |load: &HostLoad| (load.slowed.is_none(), load.in_progress == 0);
             let order = order(one).cmp(&order(other));
             order.then_with(|| one.origin.cmp(&other.origin))
         });
@@ -179,7 +202,7 @@ impl Permits {
         if let Some(host) = hosts.get(&*origin) {
             return Arc::clone(host);
         }
-        let host = Arc::new(Host::new(self.most, url.scheme() == "https", self.clock));
+        let host = Arc::new(Host::new(self, url.scheme() == "https"));
         hosts.insert(origin.into_owned(), Arc::clone(&host));
         host
     }
@@ -196,123 +219,155 @@ fn origin(url: &Url) -> Cow<'_, str> {
 
 /// One host.
 struct Host {
-    most: Most,
+    /// Of each pool.
+    places: [Arc<Semaphore>; Pool::ALL.len()],
     clock: Clock,
     state: Mutex<HostState>,
 }
 
 struct HostState {
-    limit: HostLimit,
-    pools: [Requests; POOLS.len()],
+    connections: usize,
+    streams: usize,
+    /// How many permits the places of each pool are. Only those for resources become more and fewer.
+    capacities: [usize; Pool::ALL.len()],
     /// Whether requests for resources wait for the answer to the first one.
     is_first_alone: bool,
+    /// Whether the last answer was one over HTTP/2; `None` if the next connection shows it.
+    is_http2: Option<bool>,
     /// How many answers there have been.
     answers: u64,
-    /// When a request for a resource was refused last.
+    /// How many requests for resources there may be at once.
+    at_once: usize,
+    /// The number of overloads: a request counts only if there was none since it was started.
+    epoch: u64,
+    /// How many requests have completed since `at_once` last changed.
+    completed: usize,
+    /// How many requests for resources were refused in a row, and when the last one was.
+    refusals: usize,
     refused_at: Option<Instant>,
-}
-
-/// The requests of one pool.
-#[derive(Default)]
-struct Requests {
-    in_progress: usize,
-    waiting: VecDeque<oneshot::Sender<Permit>>,
+    /// When the pause after the last overload ends.
+    paused_until: Option<Instant>,
+    slowed: Option<Slowed>,
 }
 
 impl Host {
     /// Only over TLS does a host choose a version.
-    fn new(most: Most, is_https: bool, clock: Clock) -> Self {
-        Self {
-            most,
-            clock,
-            state: Mutex::new(HostState {
-                limit: HostLimit::new(most),
-                pools: Default::default(),
-                is_first_alone: is_https,
-                answers: 0,
-                refused_at: None,
-            }),
-        }
-    }
-
-    /// Admits a request, or returns what will receive its permit.
-    fn enter(self: &Arc<Self>, pool: Pool) -> Result<Permit, oneshot::Receiver<Permit>> {
-        let mut state = self.state.lock();
-        let is_next = state.pools[pool as usize].waiting.is_empty();
-        if is_next && self.has_room(&state, pool) {
-            return Ok(self.admit(&mut state, pool));
-        }
-        let (sender, receiver) = oneshot::channel();
-        let waiting = &mut state.pools[pool as usize].waiting;
-        // Those that have been given up do not become more and more while there is no room.
-        while waiting.back().is_some_and(oneshot::Sender::is_closed) {
-            waiting.pop_back();
-        }
-        waiting.push_back(sender);
-        Err(receiver)
-    }
-
-    fn has_room(&self, state: &HostState, pool: Pool) -> bool {
-        let most = match pool {
-            Pool::Documents | Pool::Sockets => self.most.connections,
-            Pool::Content if state.is_first_alone => 1,
-            Pool::Content => state.limit.at_once(),
+    fn new(limits: &Permits, is_https: bool) -> Self {
+        let connections = limits.connections;
+        let content = if is_https { 1 } else { connections };
+        let capacities = Pool::ALL.map(|pool| match pool {
+            Pool::Documents | Pool::Sockets => connections,
+            Pool::Content => content,
             Pool::Packages => 1,
-        };
-        state.pools[pool as usize].in_progress < most
-    }
-
-    fn admit(self: &Arc<Self>, state: &mut HostState, pool: Pool) -> Permit {
-        let requests = &mut state.pools[pool as usize];
-        requests.in_progress += 1;
-        let epoch = match pool {
-            Pool::Content => state.limit.started(requests.in_progress),
-            Pool::Documents | Pool::Packages | Pool::Sockets => state.limit.epoch(),
-        };
-        Permit {
-            host: Arc::clone(self),
-            pool,
-            epoch,
-            answers: state.answers,
-            progress: RequestProgress::Sent,
-        }
-    }
-
-    /// Changes the state, and admits the requests that there is room for then.
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut HostState)) {
-        let mut admitted = Vec::new();
-        {
-            let mut state = self.state.lock();
-            change(&mut state);
-            for pool in POOLS {
-                while self.has_room(&state, pool)
-                    && let Some(waiting) = state.pools[pool as usize].waiting.pop_front()
-                {
-                    if !waiting.is_closed() {
-                        admitted.push((waiting, self.admit(&mut state, pool)));
-                    }
-                }
-            }
-        }
-        for (waiting, permit) in admitted {
-            // A request that has been given up meanwhile returns its permit by dropping it, which changes the state again.
-            let _ = waiting.send(permit);
-        }
-    }
-
-    fn load(&self, origin: String) -> HostLoad {
-        let state = self.state.lock();
-        HostLoad {
-            origin,
-            protocol: state.limit.protocol().map(|protocol| match protocol {
-                Protocol::Http1 => "HTTP/1.1",
-                Protocol::Http2 => "HTTP/2",
+        });
+        Self {
+            places: capacities.map(|places| Arc::new(Semaphore::new(places))),
+            clock: limits.clock,
+            state: Mutex::new(HostState {
+                connections,
+                streams: limits.streams,
+                capacities,
+                is_first_alone: is_https,
+                is_http2: None,
+                answers: 0,
+                at_once: connections,
+                epoch: 0,
+                completed: 0,
+                refusals: 0,
+                refused_at: None,
+                paused_until: None,
+                slowed: None,
             }),
-            in_progress: state.pools.iter().map(|pool| pool.in_progress).sum(),
-            at_once: state.limit.at_once(),
-            most: state.limit.most(),
-            slowed: state.limit.slowed().cloned(),
         }
+    }
+
+    /// Changes the state, and how many places there are for resources. Places that are in use disappear when they are left.
+    fn change(&self, change: impl FnOnce(&mut HostState)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        let wanted = state.places_for_resources();
+        let places = &self.places[Pool::Content as usize];
+        let capacity = &mut state.capacities[Pool::Content as usize];
+        places.add_permits(wanted.saturating_sub(*capacity));
+        *capacity = wanted.max(*capacity);
+        *capacity -= places.forget_permits(*capacity - wanted);
+    }
+
+    /// How many requests of a pool are in progress.
+    fn in_progress(&self, state: &HostState, pool: Pool) -> usize {
+        let free = self.places[pool as usize].available_permits();
+        state.capacities[pool as usize].saturating_sub(free)
+    }
+
+    fn load(&self, origin: &str) -> HostLoad {
+        let state = self.state.lock();
+        let protocol = |is_http2| if is_http2 { "HTTP/2" } else { "HTTP/1.1" };
+        let in_progress = |pool| self.in_progress(&state, pool);
+        HostLoad {
+            origin: origin.to_owned(),
+            protocol: state.is_http2.map(protocol),
+            in_progress: Pool::ALL.into_iter().map(in_progress).sum(),
+            at_once: state.at_once,
+            most: state.most(),
+            slowed: state.slowed.clone(),
+        }
+    }
+}
+
+impl HostState {
+    /// How many requests for resources there may be when nothing slows them down.
+    fn most(&self) -> usize {
+        match self.is_http2 {
+            Some(true) => self.streams,
+            Some(false) | None => self.connections,
+        }
+    }
+
+    fn places_for_resources(&self) -> usize {
+        if self.is_first_alone { 1 } else { self.at_once }
+    }
+
+    /// A request for a resource was refused. Whether that is an overload.
+    fn note_refusal(&mut self, now: Instant) -> bool {
+        let before = self.refused_at.replace(now);
+        if before.is_some_and(|before| now.saturating_duration_since(before) > REFUSALS_WITHIN) {
+            self.refusals = 0;
+        }
+        self.refusals = self.refusals.saturating_add(1);
+        self.refusals >= REFUSALS
+    }
+
+    /// A request of this epoch has ended in order, while so many for resources were in progress.
+    fn note_completion(&mut self, epoch: u64, in_progress: usize) {
+        if epoch != self.epoch {
+            return;
+        }
+        // A number that is not used is not known to be too high or too low, and delays nothing.
+        let is_used = self.at_once < self.connections || in_progress * 2 >= self.at_once;
+        if self.at_once >= self.most() || !is_used {
+            self.slowed = None;
+            return;
+        }
+        self.completed += 1;
+        let needed = if self.epoch == 0 { 1 } else { self.at_once };
+        if self.completed >= needed {
+            self.at_once += 1;
+            self.completed = 0;
+        }
+    }
+
+    /// A request of this epoch has met an overload, while so many for resources were in progress: the number falls to no less than
+    /// `least`. Whether the request counts.
+    fn note_overload(&mut self, epoch: u64, least: usize, in_progress: usize) -> bool {
+        if epoch != self.epoch {
+            return false;
+        }
+        // A number that was not used is no measure, but `connections_per_host` always is one.
+        let used = self.at_once.min(in_progress.max(self.connections));
+        self.at_once = (used / 2).max(least);
+        self.epoch += 1;
+        self.completed = 0;
+        true
     }
 }
 
@@ -329,8 +384,10 @@ enum RequestProgress {
 pub(super) struct Permit {
     host: Arc<Host>,
     pool: Pool,
+    /// `None` only while it is dropped.
+    place: Option<OwnedSemaphorePermit>,
+    /// The epoch of the host, and how many answers there were, when the request was started.
     epoch: u64,
-    /// How many answers of the host there were before.
     answers: u64,
     progress: RequestProgress,
 }
@@ -338,51 +395,47 @@ pub(super) struct Permit {
 impl Permit {
     /// Whether the request is for a resource, of a host whose last answer was one over HTTP/2.
     pub(super) fn is_for_http2(&self) -> bool {
-        let is_http2 = || self.host.state.lock().limit.protocol() == Some(Protocol::Http2);
-        self.pool == Pool::Content && is_http2()
+        self.pool == Pool::Content && self.host.state.lock().is_http2 == Some(true)
     }
 
-    /// Reports the head of the answer.
-    pub(super) fn answered(&mut self, version: Version, status: StatusCode) {
+    /// Reports the head of the answer, with the pause that it asks for.
+    pub(super) fn answered(
+        &mut self,
+        version: Version,
+        status: StatusCode,
+        retry_after: Option<Duration>,
+    ) {
         if self.pool == Pool::Sockets {
             return;
         }
-        let protocol = match version {
-            Version::HTTP_2 => Protocol::Http2,
-            _ => Protocol::Http1,
-        };
-        let is_busy = matches!(
-            status,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        );
-        let is_refused = self.pool == Pool::Content
-            && (matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
-                || status.is_server_error() && !is_busy);
+        let is_busy = matches!(status.as_u16(), 429 | 503);
+        let is_content = self.pool == Pool::Content;
+        let may_be_of_resource = matches!(status.as_u16(), 401 | 403) || status.is_server_error();
+        let is_refused = is_content && may_be_of_resource && !is_busy;
         self.progress = if is_busy || is_refused {
             RequestProgress::Failed
         } else {
             RequestProgress::Answered
         };
-        let error = FetchError::Status {
-            status: status.as_u16(),
-            retry_after: None,
-        };
-        let (epoch, is_content) = (self.epoch, self.pool == Pool::Content);
-        let now = (self.host.clock)().mono;
         self.host.change(|state| {
             state.is_first_alone = false;
             state.answers += 1;
-            state.limit.answered(protocol);
+            state.is_http2 = Some(version == Version::HTTP_2);
+            state.at_once = state.at_once.min(state.most());
             let is_overload = if is_refused {
-                state.note_refusal(now)
+                state.note_refusal((self.host.clock)().mono)
             } else {
                 if is_content && !is_busy {
-                    state.limit.end_refusals();
+                    state.refusals = 0;
                 }
                 is_busy
             };
             if is_overload {
-                state.overloaded(epoch, Overload::Clear, self.slowed_by(&error));
+                let error = FetchError::Status {
+                    status: status.as_u16(),
+                    retry_after: None,
+                };
+                self.note_overload(state, &error, retry_after.filter(|_| is_busy));
             }
         });
     }
@@ -392,15 +445,6 @@ impl Permit {
         if self.pool == Pool::Sockets {
             return;
         }
-        let overload = match error {
-            FetchError::Connect(_) => Some(Overload::Clear),
-            // The server has ended the connection (GOAWAY) or the stream of the request, or it does not answer in time.
-            FetchError::CutShort
-            | FetchError::Io(_)
-            | FetchError::Timeout
-            | FetchError::TooSlow { .. } => Some(Overload::Suspected),
-            _ => None,
-        };
         // A server that does not know HTTP/2, as another one behind the same balancer, may also wait for the rest of a request.
         let may_have_no_connection = self.pool == Pool::Content
             && self.progress == RequestProgress::Sent
@@ -412,21 +456,52 @@ impl Permit {
                     | FetchError::Timeout
             );
         self.progress = RequestProgress::Failed;
-        let (epoch, answers) = (self.epoch, self.answers);
-        let slowed = self.slowed_by(error);
         self.host.change(|state| {
-            if let Some(overload) = overload {
-                state.overloaded(epoch, overload, slowed);
+            match error {
+                FetchError::Connect(_) => self.note_overload(state, error, None),
+                // The server has ended the connection (GOAWAY) or the stream of the request, or it does not answer in time: too many
+                // requests may have waited for a place on the connection.
+                FetchError::CutShort
+                | FetchError::Io(_)
+                | FetchError::Timeout
+                | FetchError::TooSlow { .. } => {
+                    let in_progress = self.host.in_progress(state, Pool::Content);
+                    let least = state.connections;
+                    if state.at_once > least && state.note_overload(self.epoch, least, in_progress)
+                    {
+                        state.slowed = Some(self.slowed_by(error));
+                    }
+                }
+                _ => {}
             }
-            if may_have_no_connection && state.answers == answers {
+            if may_have_no_connection && state.answers == self.answers {
                 // The host may speak another version now: the next connection shows it.
-                state.limit.forget_protocol();
+                state.is_http2 = None;
+                state.at_once = state.at_once.min(state.most());
             }
         });
     }
-}
 
-impl Permit {
+    /// The host is overloaded without doubt.
+    fn note_overload(
+        &self,
+        state: &mut HostState,
+        error: &FetchError,
+        retry_after: Option<Duration>,
+    ) {
+        let in_progress = self.host.in_progress(state, Pool::Content);
+        if state.note_overload(self.epoch, 1, in_progress) {
+            let own = if state.at_once == 1 {
+                PAUSE
+            } else {
+                Duration::ZERO
+            };
+            let asked = retry_after.unwrap_or_default().min(LONGEST_PAUSE);
+            state.paused_until = Some((self.host.clock)().mono + own.max(asked));
+            state.slowed = Some(self.slowed_by(error));
+        }
+    }
+
     fn slowed_by(&self, error: &FetchError) -> Slowed {
         Slowed {
             code: error.code(),
@@ -436,32 +511,23 @@ impl Permit {
     }
 }
 
-impl HostState {
-    /// A request for a resource was refused. Whether that is an overload.
-    fn note_refusal(&mut self, now: Instant) -> bool {
-        let before = self.refused_at.replace(now);
-        if before.is_some_and(|before| now.saturating_duration_since(before) > REFUSALS_WITHIN) {
-            self.limit.end_refusals();
-        }
-        self.limit.refused()
-    }
-
-    fn overloaded(&mut self, epoch: u64, overload: Overload, slowed: Slowed) {
-        let in_progress = self.pools[Pool::Content as usize].in_progress;
-        self.limit.overloaded(epoch, overload, in_progress, slowed);
-    }
-}
-
 impl Drop for Permit {
     fn drop(&mut self) {
-        let (pool, epoch) = (self.pool, self.epoch);
-        let is_complete = self.progress == RequestProgress::Answered;
+        let place = self.place.take();
         self.host.change(|state| {
-            if is_complete {
-                let for_resources = state.pools[Pool::Content as usize].in_progress;
-                state.limit.completed(epoch, for_resources);
+            if self.progress == RequestProgress::Answered {
+                let in_progress = self.host.in_progress(state, Pool::Content);
+                state.note_completion(self.epoch, in_progress);
             }
-            state.pools[pool as usize].in_progress -= 1;
+            // A place that is left goes to who has waited longest, unless there are too many places.
+            let wanted = state.places_for_resources();
+            let capacity = &mut state.capacities[Pool::Content as usize];
+            if self.pool == Pool::Content && *capacity > wanted {
+                *capacity -= 1;
+                place.into_iter().for_each(OwnedSemaphorePermit::forget);
+            } else {
+                drop(place);
+            }
         });
     }
 }
@@ -471,6 +537,7 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::poll;
+    use resyncd_core::Now;
 
     use super::*;
     use crate::test_site;
@@ -481,8 +548,16 @@ mod tests {
             let hosts = self.hosts.lock();
             let hosts = hosts.values();
             hosts
-                .map(|host| host.state.lock().pools[pool as usize].in_progress)
+                .map(|host| host.in_progress(&host.state.lock(), pool))
                 .sum()
+        }
+    }
+
+    /// The time of the runtime, which is paused.
+    fn paused() -> Now {
+        Now {
+            mono: tokio::time::Instant::now().into_std(),
+            ..test_site::now()
         }
     }
 
@@ -510,13 +585,13 @@ mod tests {
             // Documents do not wait.
             let document = permits.acquire(Pool::Documents, &site).await;
             assert!(!document.is_for_http2());
-            first.answered(version, StatusCode::OK);
+            first.answered(version, StatusCode::OK, None);
             assert_eq!(first.is_for_http2(), version == Version::HTTP_2);
             assert!(!document.is_for_http2(), "documents have their own");
             let mut second = second.await;
             let mut third = pin!(permits.acquire(Pool::Content, &site));
             assert!(poll!(third.as_mut()).is_pending(), "the limit begins at 2");
-            second.answered(version, StatusCode::OK);
+            second.answered(version, StatusCode::OK, None);
             drop(second);
             let _third = third.await;
             assert_eq!(permits.at_once(&site), expected, "{version:?}");
@@ -573,7 +648,7 @@ mod tests {
                 let site = url("http://example.org/");
                 let mut permit = permits.acquire(pool, &site).await;
                 if let Some(status) = status {
-                    permit.answered(Version::HTTP_11, status);
+                    permit.answered(Version::HTTP_11, status, None);
                 }
                 if let Some(error) = error {
                     permit.failed(error);
@@ -600,7 +675,7 @@ mod tests {
             let site = url("https://example.org/");
             let document = permits.acquire(Pool::Documents, &site).await;
             let shown = |mut permit: Permit| {
-                permit.answered(Version::HTTP_2, StatusCode::OK);
+                permit.answered(Version::HTTP_2, StatusCode::OK, None);
                 drop(permit);
             };
             shown(document);
@@ -608,33 +683,15 @@ mod tests {
             let second = permits.acquire(Pool::Content, &site).await;
             shown(first);
             shown(second);
-            assert_eq!(permits.at_once(&site), 4);
+            assert_eq!(permits.at_once(&site), 3);
             let mut failing = permits.acquire(Pool::Content, &site).await;
-            failing.answered(Version::HTTP_2, StatusCode::OK);
+            failing.answered(Version::HTTP_2, StatusCode::OK, None);
             failing.failed(&error);
             drop(failing);
             let load = &permits.loads()[0];
             assert_eq!(load.at_once, 2, "{error:?}");
             assert_eq!(load.slowed.as_ref().unwrap().code, error.code());
         }
-    }
-
-    #[tokio::test]
-    async fn requests_that_are_given_up_do_not_become_more_and_more() {
-        let permits = Permits::new(1, 1, test_site::now);
-        let site = url("http://example.org/");
-        let _first = permits.acquire(Pool::Content, &site).await;
-        for _ in 0..100 {
-            let mut given_up = Box::pin(permits.acquire(Pool::Content, &site));
-            assert!(poll!(given_up.as_mut()).is_pending());
-        }
-        let host = permits.host(&site);
-        assert_eq!(
-            host.state.lock().pools[Pool::Content as usize]
-                .waiting
-                .len(),
-            1
-        );
     }
 
     #[tokio::test]
@@ -649,12 +706,12 @@ mod tests {
             let permits = Permits::new(4, 4, test_site::now);
             let site = url("https://example.org/");
             let mut first = permits.acquire(Pool::Documents, &site).await;
-            first.answered(Version::HTTP_2, StatusCode::OK);
+            first.answered(Version::HTTP_2, StatusCode::OK, None);
             let mut failing = permits.acquire(Pool::Content, &site).await;
             assert!(failing.is_for_http2());
             if others_are_answered {
                 let mut other = permits.acquire(Pool::Content, &site).await;
-                other.answered(Version::HTTP_2, StatusCode::OK);
+                other.answered(Version::HTTP_2, StatusCode::OK, None);
             }
             failing.failed(error);
             let next = permits.acquire(Pool::Content, &site).await;
@@ -690,5 +747,175 @@ mod tests {
         let mut third = pin!(permits.acquire(Pool::Content, &site));
         assert!(poll!(third.as_mut()).is_pending());
         assert!(poll!(second.as_mut()).is_ready());
+    }
+
+    /// What happens to a host.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// An answer of that version to a request for a document.
+        Answers(Version),
+        /// As many requests as allowed are started, and complete; so often.
+        Completes(usize),
+        /// So many requests complete one after the other.
+        OneByOne(usize),
+        /// As many requests as allowed are started, and each is answered 429.
+        AllBusy,
+        /// As many requests as allowed are started, and the connection breaks.
+        AllBreak,
+        /// So many requests are started, and one of them is answered 429.
+        OneBusy(usize),
+        /// So many requests are refused one after the other.
+        Refused(usize),
+    }
+    use Step::{AllBreak, AllBusy, Answers, Completes, OneBusy, OneByOne, Refused};
+
+    async fn apply(permits: &Permits, site: &Url, step: Step) {
+        const OK: StatusCode = StatusCode::OK;
+        let version = || match permits.loads().first().and_then(|load| load.protocol) {
+            Some("HTTP/2") => Version::HTTP_2,
+            _ => Version::HTTP_11,
+        };
+        let start = async |count: usize| {
+            let mut started = Vec::new();
+            for _ in 0..count {
+                started.push(permits.acquire(Pool::Content, site).await);
+            }
+            started
+        };
+        let answer = async |count: usize, busy: usize, status: StatusCode| {
+            let mut started = start(count).await;
+            for (number, permit) in started.iter_mut().enumerate() {
+                permit.answered(version(), if number < busy { status } else { OK }, None);
+            }
+        };
+        let all = permits.at_once(site);
+        match step {
+            Answers(version) => {
+                let mut document = permits.acquire(Pool::Documents, site).await;
+                document.answered(version, StatusCode::NOT_MODIFIED, None);
+            }
+            Completes(times) => {
+                for _ in 0..times {
+                    answer(permits.at_once(site), 0, OK).await;
+                }
+            }
+            OneByOne(times) => {
+                for _ in 0..times {
+                    answer(1, 0, OK).await;
+                }
+            }
+            AllBusy => answer(all, all, StatusCode::TOO_MANY_REQUESTS).await,
+            OneBusy(count) => answer(count, 1, StatusCode::TOO_MANY_REQUESTS).await,
+            AllBreak => {
+                for mut permit in start(all).await {
+                    permit.answered(version(), OK, None);
+                    permit.failed(&FetchError::CutShort);
+                }
+            }
+            Refused(times) => {
+                for _ in 0..times {
+                    answer(1, 1, StatusCode::FORBIDDEN).await;
+                }
+            }
+        }
+    }
+
+    /// How many requests are sent at once, how many may be, and whether the host is slowed down, with 8 connections and 20 streams.
+    #[tokio::test(start_paused = true)]
+    async fn number_of_requests_follows_version_completions_and_overloads() {
+        const HTTP1: Version = Version::HTTP_11;
+        const HTTP2: Version = Version::HTTP_2;
+        let cases = [
+            (&[][..], (8, 8, false)),
+            (&[Answers(HTTP1), Completes(9)], (8, 8, false)),
+            (&[Answers(HTTP2)], (8, 20, false)),
+            (&[Answers(HTTP2), Completes(9)], (20, 20, false)),
+            // Not by requests that do not use it.
+            (&[Answers(HTTP2), OneByOne(100)], (8, 20, false)),
+            // An overload halves once, however many requests meet it.
+            (&[Answers(HTTP1), AllBusy], (4, 8, true)),
+            (&[Answers(HTTP1), AllBusy, AllBusy], (2, 8, true)),
+            // What was in progress is halved, not what might have been.
+            (&[Answers(HTTP2), Completes(9), OneBusy(12)], (6, 20, true)),
+            // Afterwards a round of requests raises it by one, until the reason is not shown any longer.
+            (&[Answers(HTTP1), AllBusy, Completes(1)], (5, 8, true)),
+            (&[Answers(HTTP1), AllBusy, Completes(4)], (8, 8, true)),
+            (&[Answers(HTTP1), AllBusy, Completes(5)], (8, 8, false)),
+            // It never falls below one, from where it rises again.
+            (&[AllBusy, AllBusy, AllBusy, AllBusy], (1, 8, true)),
+            (&[AllBusy, AllBusy, AllBusy, OneByOne(1)], (2, 8, true)),
+            // So it does where requests are few: up to the connections.
+            (&[Answers(HTTP2), AllBusy, OneByOne(99)], (8, 20, false)),
+            // What may be an overload takes back only what exceeds the connections.
+            (&[Answers(HTTP1), AllBreak], (8, 8, false)),
+            (&[Answers(HTTP2), Completes(9), AllBreak], (10, 20, true)),
+            (
+                &[Answers(HTTP2), Completes(9), AllBreak, AllBreak],
+                (8, 20, true),
+            ),
+            // A refusal is that of one resource, until there are several in a row.
+            (
+                &[Refused(REFUSALS - 1), OneByOne(1), Refused(1)],
+                (8, 8, false),
+            ),
+            (&[Refused(REFUSALS)], (4, 8, true)),
+            // The version may change.
+            (
+                &[Answers(HTTP2), Completes(9), Answers(HTTP1)],
+                (8, 8, false),
+            ),
+        ];
+        for (steps, expected) in cases {
+            let permits = Permits::new(8, 20, paused);
+            let site = url("http://example.org/");
+            permits.host(&site);
+            for step in steps {
+                apply(&permits, &site, *step).await;
+            }
+            let load = permits.loads().remove(0);
+            let found = (load.at_once, load.most, load.slowed.is_some());
+            assert_eq!(found, expected, "{steps:?}");
+            // There are as many places as that.
+            let mut held = Vec::new();
+            for _ in 0..load.at_once {
+                held.push(permits.acquire(Pool::Content, &site).await);
+            }
+            let mut next = pin!(permits.acquire(Pool::Content, &site));
+            assert!(poll!(next.as_mut()).is_pending(), "{steps:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overload_is_followed_by_the_pause_that_the_host_asks_for_within_bounds() {
+        for (asked, connections, expected) in [
+            (None, 8, 0),
+            (None, 1, 1),
+            (Some(7), 8, 7),
+            (Some(7), 1, 7),
+            (Some(u64::MAX), 8, 10),
+        ] {
+            let permits = Permits::new(connections, connections, paused);
+            let site = url("http://example.org/");
+            let mut refused = permits.acquire(Pool::Content, &site).await;
+            let asked = asked.map(Duration::from_secs);
+            refused.answered(Version::HTTP_11, StatusCode::SERVICE_UNAVAILABLE, asked);
+            drop(refused);
+            let began = paused().mono;
+            permits.acquire(Pool::Documents, &site).await;
+            assert_eq!(paused().mono, began, "documents do not wait");
+            permits.acquire(Pool::Content, &site).await;
+            assert_eq!((paused().mono - began).as_secs(), expected, "{asked:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_that_are_far_apart_are_no_overload() {
+        let permits = Permits::new(8, 8, paused);
+        let site = url("http://example.org/");
+        for _ in 0..2 * REFUSALS {
+            apply(&permits, &site, Refused(REFUSALS - 1)).await;
+            tokio::time::sleep(2 * REFUSALS_WITHIN).await;
+        }
+        assert_eq!(permits.at_once(&site), 8);
     }
 }
