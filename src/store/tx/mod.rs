@@ -2,8 +2,8 @@
 //!
 //! Each is a method of [`Store`](super::Store), which runs it as one job of the writer, or as several where it goes in steps. What several
 //! of them share has files of its own, such as [`batch_context`], [`resource_state`], [`membership`], [`statements`], [`settle`] and
-//! [`deletion_guard`]. What
-//! is to be done with a resource is decided by [`resyncd_core::decide()`] from its [`statements`]; [`settle`] makes a task of that.
+//! [`deletion_guard`]. What is to be done with a resource is decided by [`resyncd_core::decide()`] from its [`statements`]; [`settle`] makes
+//! a task of that.
 
 pub(super) mod batch_context;
 pub(super) mod deletion_guard;
