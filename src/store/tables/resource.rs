@@ -8,7 +8,8 @@ pub(crate) mod unused;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Digest, Link, SourceTime};
 use resyncd_core::{
-    Answer, LocalState, ResourceUri, Revision, ServedVersion, Voice, latest_plausible,
+    Answer, Entry, LocalState, ResourceUri, Revision, ServedVersion, Stated, Statement, Voice,
+    latest_plausible,
 };
 use resyncd_mirror::{other_of_plain_path, uris_of_plain_path};
 use rusqlite::types::Null;
@@ -26,7 +27,7 @@ use super::values::{
     Column, Count, DigestList, HashAttribute, LinkList, Micros, PackedDigests, column,
     content_info_of, texts,
 };
-use crate::store::change::{Change, Origin};
+use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 
 /// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
@@ -611,29 +612,35 @@ pub(crate) fn publish(
         || store("set_id = ?2, path = ?3,", "")? > 0)
 }
 
-/// Stores that the file is what a change of the set states.
+/// Stores that the file is what a statement of a set's documents states, and its media type, if that is stated.
 pub(crate) fn confirm(
     sql: &Connection,
     id: ResourceId,
-    (set, change): (SetId, &Change),
-    fetched: Revision,
+    (stated, media_type): (&Statement, Option<&str>),
     now: DateTime<Utc>,
 ) -> Result<()> {
+    let Entry {
+        set, at, lastmod, ..
+    } = stated.entry;
+    let kind = match stated.entry.stated {
+        Stated::Change(kind) => Some(kind),
+        Stated::Listed(_) | Stated::Absent(_) => None,
+    };
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, change = ?3, changed_at = COALESCE(?4, changed_at), lastmod = COALESCE(?5, lastmod),
-             media_type = COALESCE(?6, media_type), applied_at = ?7, voice = ?8, fetched = ?9, verified = 1
+             media_type = COALESCE(?6, media_type), applied_at = ?7, voice = ?8, fetched = MAX(fetched, ?9), verified = 1
          WHERE id = ?1",
     )?
     .execute(params![
         id,
-        set,
-        Column(&Some(change.kind)),
-        Column(&change.changed_at),
-        Column(&change.lastmod.filter(|&at| at <= latest_plausible(now))),
-        change.content.media_type.as_deref().map(PackedMediaType),
+        set.0,
+        Column(&kind),
+        Column(&at),
+        Column(&lastmod.filter(|&at| at <= latest_plausible(now))),
+        media_type.map(PackedMediaType),
         Micros(now),
         number_of(Voice::Source),
-        Column(&fetched),
+        Column(&stated.revision),
     ])
     .map(drop)
 }

@@ -441,3 +441,41 @@ async fn resource_is_absent_although_an_undated_update_of_it_has_failed() {
         assert_eq!(world.due_names().await, expected);
     }
 }
+
+/// A site that is built anew every night states a later modification of each file, and the digest of the same bytes.
+#[tokio::test]
+async fn later_modification_of_the_same_bytes_is_recorded_and_costs_no_row() {
+    let world = World::new().await;
+    let listed = |time: i64| {
+        let entry = with_content(created("a", time), "1");
+        Change {
+            lastmod: Some(at(time)),
+            ..entry
+        }
+    };
+    let statements = async || {
+        let count = world.store.read(|sql| {
+            let count = "SELECT COUNT(*) FROM statement";
+            Ok(sql.query_row(count, [], |row| row.get::<_, i64>(0))?)
+        });
+        count.await.unwrap()
+    };
+    world.list(world.set, 10, vec![listed(5)]).await;
+    world.work("1").await;
+    for time in [15, 25] {
+        world.list(world.set, time + 1, vec![listed(time)]).await;
+        assert!(world.due().await.is_empty());
+        let view = world.store.resource(&uri("a")).await.unwrap().unwrap();
+        assert_eq!(view.lastmod, Some(at(time)));
+        assert_eq!(statements().await, 0);
+    }
+    // A change before the last modification is older than what is known.
+    world
+        .announce(vec![with_content(updated("a", 20), "2")])
+        .await;
+    assert!(world.due().await.is_empty());
+    world
+        .announce(vec![with_content(updated("a", 30), "2")])
+        .await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+}

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
-use resyncd_core::{ContentMatch, Desired, Revision, SetKey, Stated, Voice};
+use resyncd_core::{ContentMatch, Desired, Revision, SetKey, Stated, Voice, latest_plausible};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -46,28 +46,35 @@ impl Resource {
         Ok(settled)
     }
 
-    /// Records a change that states what the mirror has already.
+    /// Records what an entry states of the file that the mirror has already: a change, or a later modification of the same bytes.
     fn confirm(
         &mut self,
         sql: &Tallied<'_>,
         context: &BatchContext<'_>,
         news: &Change,
     ) -> Result<(), StoreError> {
-        let (set, id) = (context.set, self.state.id);
-        let known = self.state.known.as_ref().filter(|known| !known.deleted);
-        let is_same =
-            known.is_some_and(|known| known.file().compare(&news.content) == ContentMatch::Same);
-        let fetched = self.state.fetched;
-        let stated = self.stated_by(set, Voice::Source);
-        let stated = stated.filter(|it| it.is_change() && it.exists() && it.revision > fetched);
-        let Some(revision) = stated.map(|it| it.revision).filter(|_| is_same) else {
+        let (set, id, fetched) = (context.set, self.state.id, self.state.fetched);
+        let Some(known) = self.state.known.as_ref().filter(|known| !known.deleted) else {
             return Ok(());
         };
-        if news.unconfirmed {
+        if news.unconfirmed || known.file().compare(&news.content) != ContentMatch::Same {
             return Ok(());
         }
-        resource::confirm(sql, id, (set, news), revision, context.now)?;
-        self.reread(sql, context, Some((set, revision)))
+        let recorded = (known.changed_at, known.lastmod);
+        let is_of_record = self.state.announced_by == set && self.state.voice == Voice::Source;
+        let Some(stated) = self.stated_by(set, Voice::Source).filter(|it| it.exists()) else {
+            return Ok(());
+        };
+        let latest = latest_plausible(context.now);
+        let lastmod = stated.entry.lastmod.filter(|&lastmod| lastmod <= latest);
+        let is_modified = stated.entry.at > recorded.0 || lastmod > recorded.1;
+        if stated.is_change() && stated.revision > fetched || is_of_record && is_modified {
+            let stated = stated.clone();
+            let media_type = news.content.media_type.as_deref();
+            resource::confirm(sql, id, (&stated, media_type), context.now)?;
+            self.reread(sql, context, Some((set, stated.revision)))?;
+        }
+        Ok(())
     }
 
     /// Ends the membership in the sets that state that it is gone: others have it, or nobody has.
