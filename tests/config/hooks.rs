@@ -219,3 +219,21 @@ fn hooks_are_shown_without_their_secrets() {
     let text = keys["command"]["description"].as_str().unwrap();
     assert!(text.starts_with("A program with its arguments."), "{text}");
 }
+
+#[test]
+fn secret_that_is_written_as_a_list_is_not_shown() {
+    let written = |action| {
+        format!("{MINIMAL}[[source.hook]]\nname = \"a\"\n{action}\nsecret = [\"{SECRET}\"]\n")
+    };
+    for action in ["url = \"https://p.example/\"", ""] {
+        let shown = parse(&written(action)).unwrap_err().to_string();
+        assert!(shown.contains("source[a].hook[#1]"), "{shown}");
+        assert!(!shown.contains(&SECRET[6..]), "{shown}");
+    }
+    // A command has none: what is written is ignored.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, written("command = [\"/bin/true\"]")).unwrap();
+    let shown = Config::effective(&path).unwrap();
+    assert!(!shown.contains(&SECRET[6..]), "{shown}");
+}
