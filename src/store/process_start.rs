@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::error::StoreError;
 use super::tables::tally::Tallied;
 use super::tables::{dropped_task, process, resource};
-use super::tx::settle::settle;
+use super::tx::settle::doubt;
 use super::unreadable::UnreadableRows;
 
 /// Begins to work on the database. If the process before this one has not ended in order, every resource is in doubt that has a task,
@@ -24,10 +24,7 @@ pub(super) fn begin_process(
         for id in dropped {
             let step = transaction.savepoint()?;
             let tallied = Tallied::new(&step);
-            let settled = resource::doubt(&tallied, id)
-                .map_err(StoreError::from)
-                .and_then(|()| settle(&tallied, id, DateTime::UNIX_EPOCH));
-            match settled {
+            match doubt(&tallied, id, DateTime::UNIX_EPOCH) {
                 Err(error) if unreadable.note("", &error) => {}
                 done => {
                     done?;

@@ -6,7 +6,7 @@
 //! | row | when | what |
 //! |---|---|---|
 //! | 1 | no followed set states anything | nothing; a file without a record is removed |
-//! | 2 | a hub states something, and the Source was not asked since, nor since it has stated an earlier deletion | what the Source serves, unless it differs from what the hub states |
+//! | 2 | a hub states something, and the Source was not asked since, nor since it has stated an earlier deletion | a request: what the Source serves counts, and is compared with what the hub states first |
 //! | 3 | a deletion is stated that is not older; the Source was not asked since | what the Source serves, or whether it does if the deletion was stated last |
 //! | 4 | a newer list lacks what a change states; the Source was not asked since | what the Source serves |
 //! | 5 | a hub has stated its deletion, and the Source does not serve it | removal |
@@ -260,7 +260,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         let is_deleted = |link: &Statement| {
             self.live.iter().any(|s| {
                 let is_deletion = s.entry.stated == Stated::Change(ChangeKind::Deleted);
-                let is_of_set = (s.entry.set, s.entry.voice) == (link.entry.set, Voice::Source);
+                let is_of_set = s.entry.voice_in_set() == (link.entry.set, Voice::Source);
                 let is_later = match link.until() {
                     Some(until) => (s.until(), s.revision) > (Some(until), link.revision),
                     None => s.revision > link.revision,
@@ -312,7 +312,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
     /// Whether the documents of its set state what a hub has stated.
     fn is_confirmed(&self, claim: &Statement) -> bool {
         self.live.iter().any(|s| {
-            let is_of_set = (s.entry.set, s.entry.voice) == (claim.entry.set, Voice::Source);
+            let is_of_set = s.entry.voice_in_set() == (claim.entry.set, Voice::Source);
             let is_dated = s.entry.at.is_some() && s.entry.at == claim.entry.at;
             is_of_set && is_dated && s.exists() == claim.exists() && !s.states_other(&claim.entry)
         })
@@ -400,7 +400,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
             (_, Stated::Absent(list)) => self.since_before(set, Some(list)),
             (Voice::Source, Stated::Change(_)) => {
                 let is_claimed = |s: &&Statement| {
-                    let is_claim = (s.entry.set, s.entry.voice) == (set, Voice::Hub);
+                    let is_claim = s.entry.voice_in_set() == (set, Voice::Hub);
                     is_claim && s.entry.at >= at && self.is_done(s)
                 };
                 if self.live.iter().any(is_claimed) {

@@ -84,6 +84,12 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whose statement it is: of each there is one, the latest.
+    #[must_use]
+    pub fn voice_in_set(&self) -> (SetKey, Voice) {
+        (self.set, self.voice)
+    }
+
     /// Whether it states nothing that distinguishes one version of the representation from another.
     fn is_bare(&self) -> bool {
         self.at.is_none() && super::undated::is_undated(self.lastmod, &self.content)
@@ -335,7 +341,7 @@ pub fn apply(
 ) -> Applied {
     let place_of = |statements: &[Statement], voice| {
         let mut entries = statements.iter().map(|statement| &statement.entry);
-        entries.position(|other| other.set == entry.set && other.voice == voice)
+        entries.position(|other| other.voice_in_set() == (entry.set, voice))
     };
     let of_source = place_of(statements, Voice::Source);
     // What the Source has stated of that time or later counts.

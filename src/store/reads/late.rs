@@ -24,7 +24,7 @@ impl Store {
         self.read_blocking(|sql| {
             let context = context(sql, set, source)?;
             changes
-                .map(|change| compare(sql, &context, change))
+                .map(|change| compare(&context, resource_of(sql, &context, change)?, change))
                 .collect()
         })
     }
@@ -41,7 +41,10 @@ impl Store {
         self.read_blocking(|sql| {
             let context = context(sql, set, source)?;
             changes
-                .map(|change| compare_of_change_set(sql, &context, change))
+                .map(|change| {
+                    let resource = resource_of(sql, &context, change)?;
+                    compare_of_change_set(&context, resource, change)
+                })
                 .collect()
         })
     }
@@ -59,7 +62,11 @@ impl Store {
             let mut earliest: Option<Interval> = None;
             for (interval, change) in changes {
                 let is_earlier = earliest.is_none_or(|earliest| *interval < earliest);
-                if is_earlier && is_known(sql, &context, *interval, change)? {
+                if !is_earlier {
+                    continue;
+                }
+                let resource = resource_of(sql, &context, change)?;
+                if is_known(&context, resource, *interval, change)? {
                     earliest = Some(*interval);
                 }
             }
@@ -88,15 +95,15 @@ fn resource_of(
 }
 
 fn compare(
-    sql: &Connection,
     context: &BatchContext<'_>,
+    resource: Option<Resource>,
     change: &Change,
 ) -> Result<LateChange, StoreError> {
     // What has no time can't be distinguished from what was read before.
     if change.changed_at.is_none() {
         return Ok(LateChange::Known);
     }
-    let Some(mut resource) = resource_of(sql, context, change)? else {
+    let Some(mut resource) = resource else {
         return Ok(match change.kind {
             ChangeKind::Deleted => LateChange::Same,
             ChangeKind::Created | ChangeKind::Updated => LateChange::News,
@@ -116,37 +123,32 @@ fn compare(
 }
 
 fn compare_of_change_set(
-    sql: &Connection,
     context: &BatchContext<'_>,
+    mut resource: Option<Resource>,
     change: &Change,
 ) -> Result<LateChange, StoreError> {
-    let compared = compare(sql, context, change)?;
-    if change.kind != ChangeKind::Deleted || compared != LateChange::Known {
-        return Ok(compared);
-    }
-    let resource = resource_of(sql, context, change)?;
-    let ends_listed = resource.is_some_and(|mut resource| {
-        let own = resource.stated_by(context.set, Voice::Source);
-        own.is_some_and(|own| {
-            let is_listed = matches!(own.entry.stated, Stated::Listed(_));
-            is_listed && [own.entry.at, own.entry.lastmod].contains(&change.changed_at)
-        })
+    let own = resource
+        .as_mut()
+        .and_then(|resource| resource.stated_by(context.set, Voice::Source));
+    let ends_listed = own.is_some_and(|own| {
+        let is_listed = matches!(own.entry.stated, Stated::Listed(_));
+        let is_of_its_time = [own.entry.at, own.entry.lastmod].contains(&change.changed_at);
+        change.kind == ChangeKind::Deleted && is_listed && is_of_its_time
     });
-    Ok(if ends_listed {
-        LateChange::Ends
-    } else {
-        compared
+    Ok(match compare(context, resource, change)? {
+        LateChange::Known if ends_listed => LateChange::Ends,
+        compared => compared,
     })
 }
 
 fn is_known(
-    sql: &Connection,
     context: &BatchContext<'_>,
+    resource: Option<Resource>,
     interval: Interval,
     change: &Change,
 ) -> Result<bool, StoreError> {
     if change.changed_at.is_some()
-        && let Some(resource) = resource_of(sql, context, change)?
+        && let Some(resource) = &resource
     {
         let mut stated = resource.statements.iter().map(|it| &it.entry);
         if stated.any(|it| [it.at, it.lastmod].contains(&change.changed_at)) {
@@ -155,5 +157,5 @@ fn is_known(
     }
     let latest = change.changed_at.map(SourceTime::latest_possible);
     let is_covered = latest.is_some_and(|latest| latest < interval.until());
-    Ok(is_covered && compare_of_change_set(sql, context, change)? != LateChange::News)
+    Ok(is_covered && compare_of_change_set(context, resource, change)? != LateChange::News)
 }

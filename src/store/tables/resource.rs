@@ -561,13 +561,13 @@ pub enum StoredVersion {
     Due(SourceTime),
 }
 
-/// Stores a published file. `lastmod` replaces that of the publication. Returns whether the resource has a row still.
+/// Stores a published file. `lastmod` replaces that of the publication.
 pub(crate) fn publish(
     sql: &Connection,
     publication: &Publication,
     (voice, lastmod): (Voice, Option<SourceTime>),
     now: DateTime<Utc>,
-) -> Result<bool> {
+) -> Result<()> {
     let task = &publication.task;
     let version = publication.version.as_ref();
     let path = mirrored_path::stored(&publication.path, &task.uri);
@@ -608,8 +608,10 @@ pub(crate) fn publish(
         ])
     };
     // Nearly every file is where its row has it. An update that names the path writes its index anew, also with the same path.
-    Ok(store("", "AND set_id = ?2 AND path IS ?3")? > 0
-        || store("set_id = ?2, path = ?3,", "")? > 0)
+    if store("", "AND set_id = ?2 AND path IS ?3")? == 0 {
+        store("set_id = ?2, path = ?3,", "")?;
+    }
+    Ok(())
 }
 
 /// Stores that the file is what a statement of a set's documents states, and its media type, if that is stated.

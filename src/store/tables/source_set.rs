@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, Oddities, SourceTime};
-use resyncd_core::{DOUBTED_FROM, DOUBTED_MOST, HubUri, Offer};
+use resyncd_core::{DOUBTED_FROM, DOUBTED_MOST, HubUri, Offer, SetFacts};
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::statement;
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
+use super::{coverage, statement};
 use crate::store::ids::{ResourceId, SetId};
 
 /// How far the baseline of a set has come.
@@ -493,29 +493,30 @@ pub(crate) fn add_totals(sql: &Connection, set: SetId, resources: i64, bytes: i6
 }
 
 /// What the statements of a set are compared with.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SetTimes {
-    pub(crate) is_followed: bool,
+    pub(crate) facts: SetFacts,
     pub(crate) generation: i64,
-    /// The time of its newest list that was read completely.
-    pub(crate) list_at: Option<SourceTime>,
     /// The time of the newest list of which an entry was read.
     pub(crate) newest_list_at: Option<SourceTime>,
-    /// Until when its documents have been read.
-    pub(crate) read_until: Option<SourceTime>,
 }
 
 pub(crate) fn times(sql: &Connection, set: SetId) -> Result<SetTimes> {
+    let unbroken = coverage::unbroken_until(sql, set)?;
     sql.prepare_cached(
         "SELECT ended = 0, generation, list_at, reading_at, read_until FROM source_set WHERE id = ?1",
     )?
     .query_row([set], |row| {
         let list_at: Option<SourceTime> = column(row, 2)?;
         Ok(SetTimes {
-            is_followed: row.get(0)?,
+            facts: SetFacts {
+                is_followed: row.get(0)?,
+                list_at,
+                read_until: column(row, 4)?,
+                unbroken,
+            },
             generation: row.get(1)?,
-            list_at,
             newest_list_at: list_at.max(column(row, 3)?),
-            read_until: column(row, 4)?,
         })
     })
 }

@@ -212,9 +212,7 @@ impl PendingTask {
             content_stated: new.stated.1,
         }
     }
-}
 
-impl PendingTask {
     /// Whether it requests the resource though nothing states that it has changed.
     pub(crate) fn is_check(&self) -> bool {
         self.origin == Origin::ResourceList

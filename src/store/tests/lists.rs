@@ -479,3 +479,33 @@ async fn later_modification_of_the_same_bytes_is_recorded_and_costs_no_row() {
         .await;
     assert_eq!(world.due_names().await, ["updated a"]);
 }
+
+/// Pages that are written cost more than anything else that a list does.
+#[tokio::test]
+async fn resource_is_written_once_for_its_entry_and_its_file_and_not_for_the_same_entry() {
+    let world = World::new().await;
+    let counting = world.store.write(|tx| {
+        Ok(tx.sql.execute_batch(
+            "CREATE TEMP TABLE written (n);
+             CREATE TEMP TRIGGER count_written AFTER UPDATE ON main.resource BEGIN INSERT INTO written VALUES (1); END",
+        )?)
+    });
+    counting.await.unwrap();
+    let written = async || {
+        let counted = world.store.write(|tx| {
+            let count = "SELECT COUNT(*) FROM temp.written";
+            let count = tx.sql.query_row(count, [], |row| row.get::<_, i64>(0))?;
+            tx.sql.execute("DELETE FROM temp.written", [])?;
+            Ok(count)
+        });
+        counted.await.unwrap()
+    };
+    let entries = || vec![with_content(created("a", 5), "1"), created("b", 6)];
+    world.list(world.set, 10, entries()).await;
+    assert_eq!(written().await, 2);
+    world.work("1").await;
+    assert_eq!(written().await, 2);
+    world.list(world.set, 20, entries()).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(written().await, 0);
+}

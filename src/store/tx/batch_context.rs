@@ -8,12 +8,12 @@ use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
 use super::membership::MembershipUpdates;
-use super::statements::SetTimes;
 use crate::store::change::Origin;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::linked;
 use crate::store::tables::resource::{ResourceState, StateQuery};
-use crate::store::tables::{linked, source_set};
+use crate::store::tables::source_set::{self, SetTimes};
 
 /// The set, the Source and the kind of document whose changes are applied.
 pub(in crate::store) struct BatchContext<'a> {

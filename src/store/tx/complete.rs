@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resourcesync::ChangeKind;
-use resyncd_core::{Answer, Revision, Voice, latest_plausible};
+use resyncd_core::{Answer, Revision, SetKey, Voice, latest_plausible};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::linked::end_with_owner;
 use super::membership::TotalsChange;
-use super::settle::{Cause, Settled, settle};
+use super::settle::{Cause, Settled, doubt};
 use super::statements::Resource;
 use super::versions::note_published;
 use crate::store::change::Origin;
@@ -85,35 +85,34 @@ impl Store {
         results: Arc<Vec<TaskResult>>,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
+            let sql = tx.sql;
+            // `None`: the set has ended and is forgotten.
             let mut sets = HashMap::new();
             let mut totals = TotalsChange::default();
             // No result adds one.
-            let any_dropped = dropped_task::any(tx.sql)?;
+            let any_dropped = dropped_task::any(sql)?;
             for result in results.iter() {
                 let task = result.task();
-                let is_known = match sets.entry(task.set) {
-                    Entry::Occupied(known) => *known.get(),
-                    Entry::Vacant(set) => *set.insert(source_set::exists(tx.sql, task.set)?),
+                let context = match sets.entry(task.set) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(set) => set.insert(context_of(sql, task, now)?),
                 };
-                if is_known {
-                    store_result(tx, now, &mut totals, result)?;
+                if let Some(context) = context {
+                    store_result(tx, context, &mut totals, result)?;
                 } else {
-                    // The set has ended and is forgotten. What the mirror has by now is found out for the sets that are followed.
-                    resource::doubt(tx.sql, task.resource)?;
-                    settle(tx.sql, task.resource, now)?;
+                    // What the mirror has by now is found out for the sets that are followed.
+                    doubt(sql, task.resource, now)?;
                 }
                 release_versions(tx, result)?;
                 // One task of a resource is executed at a time: an older one has ended, too.
                 if any_dropped {
-                    dropped_task::delete(tx.sql, task.resource)?;
+                    dropped_task::delete(sql, task.resource)?;
                 }
                 tx.wake(Wake::Tasks(task.source.clone()));
             }
-            totals.write(tx.sql)?;
-            for (set, is_known) in sets {
-                if is_known {
-                    source_set::end_finished_baselines(tx.sql, set)?;
-                }
+            totals.write(sql)?;
+            for set in sets.into_values().flatten().map(|context| context.set) {
+                source_set::end_finished_baselines(sql, set)?;
             }
             Ok(())
         })
@@ -121,15 +120,26 @@ impl Store {
     }
 }
 
+/// What the results of a set have in common; `None`: the set is not known any more.
+fn context_of<'a>(
+    sql: &'a Connection,
+    task: &'a Task,
+    now: DateTime<Utc>,
+) -> Result<Option<BatchContext<'a>>, StoreError> {
+    if !source_set::exists(sql, task.set)? {
+        return Ok(None);
+    }
+    BatchContext::read(sql, task.set, &task.source, Origin::ChangeList, now).map(Some)
+}
+
 fn store_result(
     tx: &mut Tx<'_>,
-    now: DateTime<Utc>,
+    context: &BatchContext<'_>,
     totals: &mut TotalsChange,
     result: &TaskResult,
 ) -> Result<(), StoreError> {
-    let (sql, task) = (tx.sql, result.task());
-    let context = BatchContext::read(sql, task.set, &task.source, Origin::ChangeList, now)?;
-    let Some(mut resource) = Resource::find(sql, &context, task.resource)? else {
+    let (sql, task, now) = (tx.sql, result.task(), context.now);
+    let Some(mut resource) = Resource::find(sql, context, task.resource)? else {
         // Its row was removed since. If it is announced again, its file is adopted.
         return Ok(());
     };
@@ -142,14 +152,14 @@ fn store_result(
     match result {
         TaskResult::Published(publication) => {
             publish(tx, now, totals, &resource, publication)?;
-            resource.note_applied(sql, &context, task)?;
+            resource.note_applied(sql, context, task)?;
         }
         TaskResult::Removed { file_stays, .. } => {
             remove(tx, now, totals, &resource, (task, *file_stays))?;
             if task.asks || task.unconfirmed {
                 resource::set_answer(sql, task.resource, Answer::Absent, task.statements)?;
             }
-            resource.note_applied(sql, &context, task)?;
+            resource.note_applied(sql, context, task)?;
         }
         TaskResult::Served { is_same, .. } => {
             let answer = if *is_same {
@@ -171,19 +181,19 @@ fn store_result(
             if failure.is_given_up && failure.answer == Some(SourceAnswer::Absent) {
                 resource.note_answer(sql, Answer::Absent, task.statements)?;
             }
-            if is_current && resource.wants_task(sql, &context)? {
+            if is_current && resource.wants_task(sql, context)? {
                 task::fail(sql, task, failure, now)?;
                 if failure.awaits_sets && !source_set::is_other_unread(sql, task.set)? {
                     // The last one was read meanwhile.
                     task::release_awaiting(sql, &task.source, now)?;
                 }
-                return resource.save(sql, &context);
+                return resource.save(sql, context);
             }
         }
     }
     let is_gone = !resource.is_live();
-    let stated_in = resource.stated_in(&context)?;
-    let settled = resource.settle(sql, &context, None, cause)?;
+    let stated_in = resource.stated_in(context)?;
+    let settled = resource.settle(sql, context, None, cause)?;
     if is_gone && matches!(settled, Settled::Dropped | Settled::Nothing) {
         for set in membership::sets_of(sql, task.resource)? {
             // What the set's documents state of it ends with the next list: until then it belongs to the set.
@@ -226,7 +236,7 @@ impl Resource {
         }
         let states = |voice| {
             let mut entries = self.statements.iter().map(|it| &it.entry);
-            entries.any(|it| (it.set.0, it.voice) == (task.set.0, voice))
+            entries.any(|it| it.voice_in_set() == (SetKey(task.set.0), voice))
         };
         if task.unconfirmed {
             Voice::Hub

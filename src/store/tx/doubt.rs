@@ -10,9 +10,8 @@ use std::sync::atomic::Ordering;
 
 use chrono::DateTime;
 
-use super::settle::settle;
+use super::settle::doubt;
 use crate::store::ids::ResourceId;
-use crate::store::tables::resource;
 use crate::store::{Store, StoreError, Wake};
 
 impl Store {
@@ -20,8 +19,7 @@ impl Store {
     pub async fn doubt(self: &Arc<Self>, resources: Vec<ResourceId>) -> Result<(), StoreError> {
         self.write(move |tx| {
             for &id in &resources {
-                resource::doubt(tx.sql, id)?;
-                if let Some(source) = settle(tx.sql, id, DateTime::UNIX_EPOCH)? {
+                if let Some(source) = doubt(tx.sql, id, DateTime::UNIX_EPOCH)? {
                     tx.wake(Wake::Tasks(source));
                 }
             }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
-use resyncd_core::{Answer, Applied, Coverage, Desired, Gap, Standing, Stated, Statement, Voice};
+use resyncd_core::{
+    Answer, Applied, Coverage, Desired, Gap, SetKey, Standing, Stated, Statement, Voice,
+};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -309,7 +311,7 @@ impl Resource {
     /// Ends what a hub has stated, and returns whether the documents of the set contradict it. An answer of the Source that contradicts it
     /// was reported when it came.
     fn end_claim(&mut self, set: SetId) -> bool {
-        let is_claim = |it: &Statement| (it.entry.set.0, it.entry.voice) == (set.0, Voice::Hub);
+        let is_claim = |it: &Statement| it.entry.voice_in_set() == (SetKey(set.0), Voice::Hub);
         let Some(place) = self.statements.iter().position(is_claim) else {
             return false;
         };

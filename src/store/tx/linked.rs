@@ -12,8 +12,8 @@
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Link};
 use resyncd_core::{
-    Applied, Desired, Entry, LinkedAs, LinkedResource, ResourceUri, Revision, Stated, Statement,
-    Voice,
+    Applied, Desired, Entry, LinkedAs, LinkedResource, ResourceUri, Revision, SetKey, Stated,
+    Statement, Voice,
 };
 use rusqlite::Connection;
 
@@ -256,7 +256,7 @@ fn end(
         }
         return Ok(());
     }
-    let is_link = |it: &Statement| (it.entry.set.0, it.entry.voice) == (set.0, Voice::Link);
+    let is_link = |it: &Statement| it.entry.voice_in_set() == (SetKey(set.0), Voice::Link);
     let has_others = resource
         .statements
         .iter()

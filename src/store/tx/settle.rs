@@ -36,10 +36,7 @@ impl Resource {
             self.confirm(sql, context, news)?;
         }
         let settled = plan.execute(&mut self, sql, context, news, cause)?;
-        if settled == Settled::Dropped || settled == Settled::Nothing {
-            self.leave_sets(sql)?;
-        }
-        if settled == Settled::Task && !self.state.is_deletion_pending() {
+        if settled != Settled::Same && !self.state.is_deletion_pending() {
             self.leave_sets(sql)?;
         }
         self.save(sql, context)?;
@@ -301,8 +298,10 @@ impl Resource {
         let Some(task) = &self.state.task else {
             return Ok(false);
         };
+        if task.origin.is_of_person() {
+            return Ok(true);
+        }
         Ok(match Plan::of(self, sql, context, None, Cause::Event)? {
-            _ if task.origin.is_of_person() => true,
             Plan::Keep => true,
             Plan::Settled { .. } => false,
             Plan::Task(wanted) => wanted.is_that_of(task),
@@ -455,16 +454,16 @@ impl Resource {
         cause: Cause,
     ) -> Result<(), StoreError> {
         let id = self.state.id;
-        // It may be in progress: its result must not be taken for that of the resource's next task.
-        resource::raise_next_revision(sql, id)?;
         if cause != Cause::Result {
+            // It may be in progress: its result must not be taken for that of the resource's next task.
+            resource::raise_next_revision(sql, id)?;
             dropped_task::insert(sql, id, context.now)?;
+            if version::release(sql, id, None)? {
+                context.has_versions.set(true);
+            }
         }
         task::delete(sql, id)?;
         self.state.task = None;
-        if version::release(sql, id, None)? {
-            context.has_versions.set(true);
-        }
         Ok(())
     }
 
@@ -493,7 +492,7 @@ impl Resource {
     }
 }
 
-/// Settles a resource because of an event that is no entry.
+/// Settles a resource because of an event that is no entry. Returns its Source if it has got a task.
 pub(crate) fn settle(
     sql: &Tallied<'_>,
     id: ResourceId,
@@ -509,4 +508,14 @@ pub(crate) fn settle(
     let settled = found.settle(sql, &context, None, Cause::Event)?;
     drop(context);
     Ok((settled == Settled::Task).then_some(source))
+}
+
+/// The file of a resource may be another than is recorded. As [`settle`].
+pub(crate) fn doubt(
+    sql: &Tallied<'_>,
+    id: ResourceId,
+    now: DateTime<Utc>,
+) -> Result<Option<String>, StoreError> {
+    resource::doubt(sql, id)?;
+    settle(sql, id, now)
 }

@@ -19,17 +19,9 @@ use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::source_set::{self, SetTimes};
 use crate::store::tables::task::{PendingTask, TaskState};
-use crate::store::tables::{coverage, membership, source_set, statement};
-
-/// What is known of a set that states something.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct SetTimes {
-    facts: SetFacts,
-    generation: i64,
-    /// The time of the newest list of which an entry was read.
-    newest_list_at: Option<SourceTime>,
-}
+use crate::store::tables::{membership, statement};
 
 /// The time of the newest list of a set that names a resource with that membership.
 fn listed(
@@ -50,27 +42,13 @@ fn listed(
     Ok(times.facts.list_at.filter(|_| is_named))
 }
 
-impl SetTimes {
-    fn read(sql: &Connection, set: SetId) -> Result<Self, StoreError> {
-        let times = source_set::times(sql, set)?;
-        Ok(Self {
-            facts: SetFacts {
-                is_followed: times.is_followed,
-                list_at: times.list_at,
-                read_until: times.read_until,
-                unbroken: coverage::unbroken_until(sql, set)?,
-            },
-            generation: times.generation,
-            newest_list_at: times.newest_list_at,
-        })
-    }
-}
-
 impl BatchContext<'_> {
     fn times(&self, set: SetKey) -> Result<SetTimes, StoreError> {
         match self.times.borrow_mut().entry(set.0) {
             MapEntry::Occupied(known) => Ok(*known.get()),
-            MapEntry::Vacant(place) => Ok(*place.insert(SetTimes::read(self.sql, SetId(set.0))?)),
+            MapEntry::Vacant(place) => {
+                Ok(*place.insert(source_set::times(self.sql, SetId(set.0))?))
+            }
         }
     }
 
@@ -89,8 +67,9 @@ impl BatchContext<'_> {
 pub(in crate::store) struct Resource {
     pub(in crate::store) state: ResourceState,
     pub(in crate::store) statements: Vec<Statement>,
-    /// Those that are rows.
+    /// Those that are rows, and the revision of the resource's row.
     stored: Vec<Statement>,
+    stored_revision: Revision,
 }
 
 /// The statement that a change of a set makes.
@@ -110,6 +89,16 @@ pub(in crate::store) fn entry_of(set: SetId, change: &Change, stated: Stated) ->
     }
 }
 
+/// Adds statements of voices that have none.
+fn add_missing(statements: &mut Vec<Statement>, others: impl IntoIterator<Item = Statement>) {
+    for other in others {
+        let mut known = statements.iter();
+        if !known.any(|it| it.entry.voice_in_set() == other.entry.voice_in_set()) {
+            statements.push(other);
+        }
+    }
+}
+
 impl Resource {
     pub(in crate::store) fn read(
         sql: &Connection,
@@ -126,20 +115,12 @@ impl Resource {
         let mut resource = Self {
             statements: stored.clone(),
             stored,
+            stored_revision: state.revision,
             state,
         };
         let implied = resource.implied(sql, context)?;
-        resource.add_missing(implied);
+        add_missing(&mut resource.statements, implied);
         Ok(resource)
-    }
-
-    /// Adds statements of voices that have none.
-    fn add_missing(&mut self, statements: impl IntoIterator<Item = Statement>) {
-        for statement in statements {
-            if !self.has(&statement.entry) {
-                self.statements.push(statement);
-            }
-        }
     }
 
     /// As [`read`](Self::read), by its row; `None`: it has none.
@@ -154,27 +135,14 @@ impl Resource {
         Self::read(sql, context, state).map(Some)
     }
 
-    fn has(&self, entry: &Entry) -> bool {
-        let mut entries = self.statements.iter().map(|it| &it.entry);
-        entries.any(|it| (it.set, it.voice) == (entry.set, entry.voice))
-    }
-
     /// The statements that the task and the row of the resource have.
     fn implied(
         &self,
         sql: &Connection,
         context: &BatchContext<'_>,
     ) -> Result<Vec<Statement>, StoreError> {
-        let mut implied = Vec::new();
-        implied.extend(self.of_task(sql, context)?);
-        let of_record = self.of_record(sql, context)?;
-        let is_newer = |record: &Statement| {
-            let has_key = |it: &Statement| {
-                (it.entry.set, it.entry.voice) == (record.entry.set, record.entry.voice)
-            };
-            !implied.iter().any(has_key)
-        };
-        implied.extend(of_record.filter(is_newer));
+        let mut implied: Vec<_> = self.of_task(sql, context)?.into_iter().collect();
+        add_missing(&mut implied, self.of_record(sql, context)?);
         Ok(implied)
     }
 
@@ -306,7 +274,7 @@ impl Resource {
         voice: Voice,
     ) -> Option<&mut Statement> {
         let mut statements = self.statements.iter_mut();
-        statements.find(|it| (it.entry.set.0, it.entry.voice) == (set.0, voice))
+        statements.find(|it| it.entry.voice_in_set() == (SetKey(set.0), voice))
     }
 
     /// Whether an update has appeared late: the documents of its set, which does not name the resource, had been read up to the deletion
@@ -337,7 +305,7 @@ impl Resource {
     /// Applies an entry of a document.
     pub(in crate::store) fn apply(&mut self, entry: &Entry, overtaken: bool) -> Applied {
         let has_made_up = |it: &Statement| {
-            let is_claim = (it.entry.set, it.entry.voice) == (entry.set, Voice::Hub);
+            let is_claim = it.entry.voice_in_set() == (entry.set, Voice::Hub);
             is_claim && it.exists() && it.entry.at > entry.at && self.is_denied(it)
         };
         // What a hub has made up hides nothing that it states later.
@@ -456,8 +424,8 @@ impl Resource {
             .cloned()
             .collect();
         for gone in &self.stored {
-            let key = (gone.entry.set, gone.entry.voice);
-            let stays = rows.iter().any(|it| (it.entry.set, it.entry.voice) == key);
+            let key = gone.entry.voice_in_set();
+            let stays = rows.iter().any(|it| it.entry.voice_in_set() == key);
             if !stays {
                 statement::delete(sql, id, key)?;
             }
@@ -465,7 +433,9 @@ impl Resource {
         for row in rows.iter().filter(|it| !self.stored.contains(it)) {
             statement::put(sql, id, row)?;
         }
-        resource::set_statements(sql, id, self.state.revision, rows.len())?;
+        if (self.state.revision, rows.len()) != (self.stored_revision, self.stored.len()) {
+            resource::set_statements(sql, id, self.state.revision, rows.len())?;
+        }
         Ok(())
     }
 
@@ -495,7 +465,7 @@ impl Resource {
         };
         self.statements.retain(|it| !is_folded(it));
         let of_record = self.of_record(sql, context)?;
-        self.add_missing(of_record);
+        add_missing(&mut self.statements, of_record);
         Ok(())
     }
 }
