@@ -154,7 +154,7 @@ impl Redaction {
 
     fn is_plain_in(&self, text: &str, may_be_cut: bool) -> bool {
         let has_part = |secret: &Secret| secret.parts.iter().any(|part| text.contains(part));
-        if self.secrets.iter().any(has_part) || self.removes_keys && has_key(text, KEY_DIGITS) {
+        if self.secrets.iter().any(has_part) || self.removes_keys && has_key(text) {
             return true;
         }
         // The text ends where it ends, or before an encoded character that has been cut, in several layers.
@@ -206,10 +206,10 @@ fn userinfo(text: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// Whether a text has so many hexadecimal digits in a row.
-fn has_key(text: &str, least: usize) -> bool {
+/// Whether a text has as many hexadecimal digits in a row as a key.
+fn has_key(text: &str) -> bool {
     let mut runs = text.split(|char: char| !char.is_ascii_hexdigit());
-    runs.any(|run| run.len() >= least)
+    runs.any(|run| run.len() >= KEY_DIGITS)
 }
 
 /// The text with one layer of encodings less: percent-encoding, references of HTML, escapes of JSON and Rust.

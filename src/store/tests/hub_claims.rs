@@ -18,6 +18,16 @@ impl World {
         world.announce_until(Vec::new(), 40).await;
         world
     }
+
+    /// A Change List of those changes covers the times before that second.
+    async fn cover_until(&self, until: i64, changes: Vec<Change>) -> BatchResult {
+        let covered = DocumentEnd {
+            read_until: Some(at(until)),
+            ..end()
+        };
+        let batch = self.batch(self.set, changes, Some(covered));
+        self.store.ingest(batch).await.unwrap()
+    }
 }
 
 /// The Source was asked because of a hub: what it has served may have been created after a change that it states only now.
@@ -268,12 +278,7 @@ async fn documents_that_cover_what_a_hub_has_stated_contradict_it_or_confirm_it(
             },
         };
         world.complete(vec![result]).await;
-        let covered = DocumentEnd {
-            read_until: Some(at(100)),
-            ..end()
-        };
-        let batch = world.batch(world.set, listed, Some(covered));
-        let ended = world.store.ingest(batch).await.unwrap();
+        let ended = world.cover_until(100, listed).await;
         assert_eq!(ended.contradicted, contradicted, "{case}");
     }
 }
@@ -284,11 +289,6 @@ async fn resource_that_only_a_hub_has_made_up_is_contradicted_by_the_documents_o
     world.announce(vec![by_hub(created("b", 50))]).await;
     let task = world.due().await.remove(0);
     world.complete(vec![failed_as_absent(task)]).await;
-    let covered = DocumentEnd {
-        read_until: Some(at(100)),
-        ..end()
-    };
-    let batch = world.batch(world.set, Vec::new(), Some(covered));
-    let ended = world.store.ingest(batch).await.unwrap();
+    let ended = world.cover_until(100, Vec::new()).await;
     assert_eq!(ended.contradicted, 1);
 }
